@@ -1,0 +1,47 @@
+# Everything from nothing but Python 3.11+ and make. The environment is built once and again when pyproject.toml
+# changes; remove it with `make clean`.
+#   make demo DEMO_ARGS="--report run.json"
+#   make test PYTHON=python3.13
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+# The CPU build by name (`+cpu`), so that pip cannot choose the one that brings gigabytes of CUDA: first from where
+# pip already looks, then from PyTorch's own index; a platform without such a build (macOS) has a plain one.
+# For NVIDIA GPUs: make test TORCH="torch==2.13.0"
+TORCH_VERSION := 2.13.0
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+TORCH ?=
+
+.PHONY: demo test setup clean
+
+demo: $(STAMP)
+	$(BIN)/python -m ictp2p demo $(DEMO_ARGS)
+
+test: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest $(TEST_ARGS)
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("ictp2p needs Python 3.11 or newer; $(PYTHON) is %d.%d" % v[:2])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade "pip>=25.1"
+ifeq ($(TORCH),)
+	$(PIP) "torch==$(TORCH_VERSION)+cpu" 2>/dev/null \
+	|| $(PIP) --extra-index-url $(TORCH_INDEX) "torch==$(TORCH_VERSION)+cpu" 2>/dev/null \
+	|| $(PIP) "torch==$(TORCH_VERSION)"
+else
+	$(PIP) "$(TORCH)"
+endif
+	$(PIP) --editable ".[demo]" --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV)

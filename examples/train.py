@@ -1,0 +1,96 @@
+"""A training loop of one's own with a peer in it. Start it in several terminals; see the README.
+
+    export ICTP2P_TOKEN=$(ictp2p token)
+    python examples/train.py --cluster oslo   --listen 127.0.0.1:7001
+    python examples/train.py --cluster tokyo  --join 127.0.0.1:7001
+    python examples/train.py --cluster zurich --join 127.0.0.1:7001
+
+Each terminal is a cluster of one worker; start two with the same --cluster and they are one cluster of two. Stop
+one with Ctrl-C, once: it finishes its round, says goodbye and leaves; twice: it just ends, and the others go on.
+"""
+
+import argparse
+import os
+import pydoc_data.topics
+import signal
+import sys
+
+import torch
+from torch import nn
+
+import ictp2p
+
+CONTEXT = 32
+
+
+class NextByte(nn.Module):
+    """Guesses the next byte from the last one and a recurrent memory of those before it."""
+
+    def __init__(self, width: int = 96) -> None:
+        super().__init__()
+        self.byte = nn.Embedding(256, width)
+        self.memory = nn.GRU(width, width, batch_first=True)
+        self.guess = nn.Linear(width, 256)
+
+    def forward(self, text: torch.Tensor) -> torch.Tensor:
+        """Logits of the byte after each byte of `text`, (batch, context)."""
+        return self.guess(self.memory(self.byte(text))[0])
+
+
+def batches(size: int, seed: int):
+    """Random windows of Python's own help texts, for ever."""
+    text = "".join(pydoc_data.topics.topics.values()).encode()
+    data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+    chance = torch.Generator().manual_seed(seed)
+    while True:
+        starts = torch.randint(len(data) - CONTEXT, (size, 1), generator=chance)
+        windows = data[starts + torch.arange(CONTEXT + 1)]
+        yield windows[:, :-1], windows[:, 1:]
+
+
+def main() -> None:
+    """Train until Ctrl-C, or for --steps."""
+    parser = argparse.ArgumentParser(description="Train a byte model together with other clusters.")
+    parser.add_argument("--cluster", required=True, help="name of this worker's cluster")
+    parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 lets the system choose")
+    parser.add_argument("--join", action="append", default=[], help="host:port of any peer; none founds a mesh")
+    parser.add_argument("--token", default=os.environ.get("ICTP2P_TOKEN"), help="the mesh's, or ICTP2P_TOKEN")
+    parser.add_argument("--steps", type=int, default=0, help="inner steps before it drains; 0: until Ctrl-C")
+    options = parser.parse_args()
+    if not options.token:
+        parser.error("give the mesh's --token, or ICTP2P_TOKEN; `ictp2p token` makes one")
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = NextByte()
+    inner = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    config = ictp2p.Config.local(
+        cluster=options.cluster, token=options.token, listen=options.listen, join=tuple(options.join)
+    )
+    with ictp2p.Peer(config) as peer, ictp2p.DiLoCo(peer, model, inner, sync_every=50) as policy:
+        print(f"{options.cluster} listens on {peer.address}", flush=True)
+        drain_on_interrupt(peer)
+        for step, (text, following) in enumerate(peer.steps(batches(16, seed=os.getpid())), start=1):
+            loss = nn.functional.cross_entropy(model(text).flatten(0, 1), following.flatten())
+            loss.backward()
+            inner.step()
+            inner.zero_grad()
+            if step % 50 == 0:
+                print(f"step {step}  version {policy.version}  loss {loss.item():.3f}", flush=True)
+            if step == options.steps:
+                peer.drain()
+
+
+def drain_on_interrupt(peer: ictp2p.Peer) -> None:
+    """Leave gracefully on the first Ctrl-C, at once on the second."""
+
+    def drain(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("draining; Ctrl-C again to end at once", flush=True)
+        peer.drain()
+
+    signal.signal(signal.SIGINT, drain)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,468 @@
+"""A peer for asyncio programs: one worker's place in the mesh.
+
+`AsyncPeer` puts the parts together and keeps no protocol of its own: identity and disk, one listening port, the
+stack and its driver, the bulk connections, and the leader's part in rounds. Everything that touches the outside
+comes in through four seams, each a keyword with a real default (`network`, `clock`, `rng`, `disk`, and the
+`security` of connections), so that the simulator runs this very class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Self
+
+from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.bulk.limit import RateLimit
+from ictp2p.collectives.channel import Links
+from ictp2p.collectives.execute import ExecuteProfile
+from ictp2p.config import Config
+from ictp2p.control import ControlConnection, SelfConnection, open_control
+from ictp2p.core import commands, planning
+from ictp2p.core.cards import PeerCard
+from ictp2p.core.machines import Machines, Settings
+from ictp2p.core.packets import Channel
+from ictp2p.core.stack import Core
+from ictp2p.credential import Mesh
+from ictp2p.disk import Disk, FileDisk, MemoryDisk
+from ictp2p.driver import Driver
+from ictp2p.errors import HandshakeFailed, IctError, NetworkError, Unreachable, VersionMismatch
+from ictp2p.gossip.election import LeaderChanged
+from ictp2p.gossip.links import ProbeWanted
+from ictp2p.identity import Identity
+from ictp2p.machine import Effects, Notice
+from ictp2p.network import Network, TcpNetwork
+from ictp2p.opening import open_bulk
+from ictp2p.participation import Outcome, Participation, Reduction
+from ictp2p.reception import Reception, serve
+from ictp2p.reporting import status_of
+from ictp2p.routing.babel import RouteChanged
+from ictp2p.security import Security, TlsSecurity
+from ictp2p.sync import notices
+from ictp2p.sync.roster import RosterChanged, StoreWanted
+from ictp2p.sync.values import StateRef, genesis
+from ictp2p.telemetry import Telemetry
+from ictp2p.types import Address, ClusterId, PeerId
+
+_LIFE = "life"
+_SEED_PAUSE = 0.2  # seconds between rounds through the seeds
+
+
+class AsyncPeer:
+    """One worker of a mesh, on the running event loop.
+
+    Args:
+        config: who we are and where.
+        network: how to listen and dial; TCP by default.
+        clock: monotonic seconds.
+        rng: jitter; seeded by the system by default.
+        disk: what survives a crash; a folder if the configuration names one, else memory.
+        security: how connections are secured; TLS by default.
+        open_store: opens the rendezvous store of a process group and returns its `host:port`; without it this peer
+            cannot lead a cluster whose workers train together.
+
+    Raises:
+        StateError: the data folder is in use or corrupt.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        network: Network | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+        disk: Disk | None = None,
+        security: Callable[[Identity], Security] | None = None,
+        open_store: Callable[[Address], str] | None = None,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.telemetry = Telemetry(clock)
+        self._network = network or TcpNetwork()
+        self._rng = rng or random.Random(os.urandom(16))
+        self._disk = disk or (FileDisk(config.data_dir) if config.data_dir else MemoryDisk())
+        self._make_security = security
+        self._open_store = open_store
+        self._identity = Identity.load(self._disk)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._subscribers: list[Callable[[Notice], None]] = []
+        self._in = asyncio.Event()
+        self._led = asyncio.Event()
+        self._released = asyncio.Event()
+        self.refusals: list[IctError] = []
+        """Why strangers were turned away, newest last; bounded."""
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Listen, join the mesh (or found one), and return once this peer's cluster has a leader.
+
+        Raises:
+            AddressInUse: the listen address is taken.
+            Unreachable: no seed let us in within the deadline; the message says what each answered.
+            HandshakeFailed, VersionMismatch: every seed turned us away for good.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.security = await loop.run_in_executor(None, self._secured)
+        self.reception: Reception = await serve(
+            self._network,
+            self.config.listen_address,
+            self.security,
+            on_control=self._adopt,
+            on_bulk=lambda transport, preamble: self.bulk.accept(transport),
+            on_refused=self._refused,
+            clock=self.clock,
+        )
+        self._assemble()
+        self.telemetry.event("started", peer=self.id, cluster=self.cluster, address=str(self.address))
+        self._execute(self.core.start(self._life << 32, self.clock()))
+        await (self._join() if self.config.seeds else self._found())
+        async with self._deadline("no leader was elected in this cluster"):
+            await self._led.wait()
+
+    def _secured(self) -> Security:
+        if self._make_security is not None:
+            return self._make_security(self._identity)
+        return TlsSecurity(self._identity, Mesh.from_token(self.config.token))
+
+    def _assemble(self) -> None:
+        """Put the parts together, from the machines up."""
+        config, identity = self.config, self._identity
+        self._life = int.from_bytes(self._disk.load(_LIFE) or b"", "big") + 1
+        self._disk.save(_LIFE, self._life.to_bytes(8, "big"))
+        card = PeerCard(
+            identity.peer_id,
+            config.cluster_id,
+            self._advertised(),
+            identity.bulk_public,
+            durable=config.data_dir is not None,
+            device=config.device,
+            rank=config.rank,
+        )
+        machines = Machines(
+            identity,
+            config.cluster_id,
+            Settings.named(config.local_profile, config.global_profile),
+            self._disk,
+            self._life,
+            self._rng,
+            planner=lambda request: planning.make_plan(self.core.directory, request),
+            validate=planning.check_plan,
+        )
+        self.core = Core(machines, card, self._rng)
+        self.driver = Driver(
+            self.core,
+            self._network,
+            self.security,
+            self._disk,
+            self.clock,
+            self._notice,
+            dial_timeout=config.global_timeouts.connect,
+        )
+        self.bulk = self._make_bulk()
+        links: Links = RateLimit(self.bulk, config.bulk_rate) if config.bulk_rate else self.bulk
+        waits = config.global_timeouts
+        profile = ExecuteProfile(connect=waits.connect, start=waits.stall, total=waits.complete)
+        self.participation = Participation(self.id, self.cluster, self.driver, links, self.telemetry, profile)
+
+    def _make_bulk(self) -> Bulk:
+        waits = self.config.global_timeouts
+        return Bulk(
+            self.id,
+            self._bulk_keys,
+            self._dial_bulk,
+            profile=BulkProfile(stall=waits.stall, handshake=waits.connect, sealed=self.config.encrypt),
+            ask_dial=lambda peer, ticket: self._execute(self.core.invite(peer, ticket, self.clock())),
+            relays=self._relays,
+            on_transfer=self._transferred,
+            clock=self.clock,
+        )
+
+    async def _found(self) -> None:
+        """Nobody to join: begin a mesh, unless the disk holds the chain of one."""
+        now = self.clock()
+        if self.core.m.rounds.tip is None:
+            lineage = self._rng.getrandbits(64).to_bytes(8, "big")
+            self.call(Channel.ROUNDS, lambda now: self.core.m.rounds.bootstrap(genesis(lineage, self.id), now))
+        self._execute(self.core.joined(now))
+
+    async def _join(self) -> None:
+        """Dial the seeds in turn until one of them has shown us the mesh."""
+        failures: dict[Address, IctError] = {}
+        try:
+            async with asyncio.timeout(self.config.global_timeouts.form):
+                while not self._in.is_set():
+                    await self._try_seeds(failures)
+                    await self._settled(_SEED_PAUSE)
+        except TimeoutError:
+            reasons = "; ".join(str(failures.get(seed, f"{seed} did not answer")) for seed in self.config.seeds)
+            raise Unreachable(
+                f"no seed let this peer in within {self.config.global_timeouts.form:g} s: {reasons}"
+            ) from None
+
+    async def _try_seeds(self, failures: dict[Address, IctError]) -> None:
+        for seed in self.config.seeds:
+            try:
+                connection = await open_control(
+                    self._network,
+                    seed,
+                    self.security,
+                    timeout=self.config.global_timeouts.connect,
+                    clock=self.clock,
+                )
+            except IctError as error:
+                failures[seed] = error
+                continue
+            failures.pop(seed, None)
+            self._adopt(connection)
+            await self._settled(self.config.global_timeouts.connect)
+            return
+        hopeless = (HandshakeFailed, VersionMismatch)
+        if all(isinstance(failures.get(s), hopeless) and not isinstance(failures[s], SelfConnection) for s in failures):
+            raise failures[next(iter(failures))]
+
+    async def _settled(self, seconds: float) -> None:
+        """Wait until we are in, but no longer than `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._in.wait()
+        except TimeoutError:
+            return
+
+    def _deadline(self, what: str) -> _Deadline:
+        return _Deadline(self.config.global_timeouts.form, what)
+
+    async def leave(self) -> None:
+        """Leave for good: give up the vote, say goodbye, and close."""
+        self._released.clear()
+        self.call(Channel.ROUNDS, self.core.m.rounds.drop_out)
+        try:
+            async with asyncio.timeout(self.config.global_timeouts.connect):
+                await self._released.wait()
+        except TimeoutError:
+            self.telemetry.event("warning", text="left without being released from voting: no quorum answered in time")
+        self._execute(self.core.leave(self.clock()))
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop everything at once. Others will notice a death; `leave` is the polite way."""
+        if hasattr(self, "participation"):
+            self.participation.closed()
+            await self.bulk.close()
+            await self.driver.close()
+        if hasattr(self, "reception"):
+            await self.reception.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if isinstance(self._disk, FileDisk):
+            self._disk.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.leave()
+
+    # ------------------------------------------------------------ who and where
+
+    @property
+    def id(self) -> PeerId:
+        """This peer's id."""
+        return self._identity.peer_id
+
+    @property
+    def cluster(self) -> ClusterId:
+        """The cluster that it belongs to."""
+        return self.config.cluster_id
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return self.reception.address
+
+    @property
+    def agreed_state(self) -> StateRef | None:
+        """The agreed global state, if a chain is known."""
+        tip = self.core.m.rounds.tip
+        return tip[1].state if tip else None
+
+    def __repr__(self) -> str:
+        role = "leads" if hasattr(self, "core") and self.core.leading else "in"
+        return f"<AsyncPeer {self.id[:8]} {role} {self.cluster}>"
+
+    # ------------------------------------------------------------ what the training side uses
+
+    def call(self, channel: Channel, act: Callable[[float], Effects]) -> None:
+        """Give an input to one machine and carry out what it asks for."""
+        now = self.clock()
+        self._execute(self.core.call(channel, act(now), now))
+
+    async def reduce(self, work: Reduction) -> Outcome:
+        """Take part in the next round as this cluster's leader; see `Participation.reduce`."""
+        return await self.participation.reduce(work)
+
+    def subscribe(self, subscriber: Callable[[Notice], None]) -> None:
+        """Have every notice of the stack given to `subscriber`, on the event loop."""
+        self._subscribers.append(subscriber)
+
+    # ------------------------------------------------------------ connections
+
+    def _adopt(self, connection: ControlConnection) -> None:
+        if not self.core.card.address and self.config.advertise != "none":
+            shown = Address(connection.local.host, self.address.port)
+            self._execute(self.core.readdress(str(shown), self.clock()))
+        self.driver.adopt(connection)
+
+    def _advertised(self) -> str:
+        """Where others may dial us; a wildcard address is replaced by what the first connection shows."""
+        if self.config.advertise == "none":
+            return ""
+        if self.config.advertise:
+            return self.config.advertise
+        return "" if self.address.host in ("0.0.0.0", "::") else str(self.address)
+
+    def _refused(self, address: Address, error: IctError) -> None:
+        self.refusals = [*self.refusals[-31:], error]
+        self.telemetry.event("refused", address=str(address), error=type(error).__name__, text=str(error))
+
+    def _bulk_keys(self, peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+        card = self.core.directory.peers.get(peer)
+        if card is None:
+            raise HandshakeFailed(f"no card of {peer} is known, and so no key to agree on")
+        keys = self._identity.bulk_key(card.bulk_public, context)
+        return keys.sending, keys.receiving
+
+    async def _dial_bulk(self, peer: PeerId, timeout: float) -> asyncio.Transport:
+        card = self.core.directory.peers.get(peer)
+        address = card.endpoint() if card else None
+        if address is None:
+            raise Unreachable(f"{peer} has no address that could be dialed")
+        return await open_bulk(self._network, address, self.security.fingerprint, timeout=timeout)
+
+    def _relays(self, peer: PeerId) -> Sequence[PeerId]:
+        """Peers that may lead to `peer`: the next hop of its route, then any neighbour."""
+        hop = self.core.next_hop(peer)
+        first = [hop] if hop is not None and hop != peer else []
+        return [*first, *(p for p in self.core.neighbours() if p not in (*first, peer))]
+
+    def _transferred(self, peer: PeerId, direction: str, size: int, seconds: float, app_limited: bool) -> None:
+        cluster = self.core.directory.cluster_of(peer)
+        self.telemetry.count(f"bulk_bytes_{direction}", size)
+        if cluster is not None and cluster != self.cluster and direction in ("in", "out") and seconds > 0:
+            links = self.core.m.links
+            self.call(
+                Channel.LINKS,
+                lambda now: links.transferred(cluster, direction, size, seconds, app_limited, now),  # type: ignore[arg-type]
+            )
+
+    async def _probe(self, wanted: ProbeWanted) -> None:
+        leader = self.core.directory.leader_of(wanted.neighbour)
+        if leader is None:
+            return
+        try:
+            await self.bulk.probe(leader, wanted.bytes, timeout=self.config.global_timeouts.complete)
+        except NetworkError as error:
+            self.telemetry.event("warning", text=f"probe of {wanted.neighbour} failed: {error}")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _execute(self, work: list[commands.Command]) -> None:
+        self.driver.execute(work)
+
+    # ------------------------------------------------------------ notices
+
+    def _notice(self, notice: Notice) -> None:
+        self.participation.notice(notice)
+        match notice:
+            case commands.MeshLearned():
+                self._in.set()
+            case LeaderChanged(leader=leader, term=term):
+                self._leader_changed(leader, term)
+            case commands.MemberChanged(scope=scope, member=member, status=status):
+                self.telemetry.event("member", scope=scope, member=member, status=status)
+            case commands.StatusAsked(observer=observer):
+                document = json.dumps(self.status()).encode()
+                self._execute(self.core.tell_status(observer, document, self.clock()))
+            case commands.BulkInvited(peer=peer, ticket=ticket):
+                self._spawn(self._answer_invitation(peer, ticket))
+            case commands.Violated(peer=peer, text=text):
+                self.telemetry.event("warning", text=f"{peer} broke the protocol: {text}")
+            case StoreWanted(number=number):
+                self._spawn(self._give_store(number))
+            case RosterChanged(roster=roster):
+                self.telemetry.event("roster", members=list(roster.members), generation=list(roster.generation))
+            case ProbeWanted():
+                self._spawn(self._probe(notice))
+            case RouteChanged():
+                self.telemetry.event(
+                    "route",
+                    destination=notice.destination,
+                    next_hop=notice.next_hop,
+                    traffic_class=notice.traffic_class,
+                )
+            case notices.RoundOpened():
+                self.core.m.links.round_started()
+            case notices.RoundCommitted() | notices.RoundAborted():
+                self.call(Channel.LINKS, self.core.m.links.round_ended)
+            case notices.Released():
+                self._released.set()
+            case _:
+                pass
+        for subscriber in list(self._subscribers):
+            subscriber(notice)
+
+    def _leader_changed(self, leader: PeerId, term: int) -> None:
+        self._led.set()
+        self.telemetry.event("leader", cluster=self.cluster, leader=leader, term=term)
+        if leader != self.id:
+            self.participation.deposed()
+
+    async def _answer_invitation(self, peer: PeerId, ticket: bytes) -> None:
+        try:
+            await self.bulk.answer_ticket(peer, ticket)
+        except IctError as error:
+            self.telemetry.event("warning", text=f"{peer} asked to be dialed, in vain: {error}")
+
+    async def _give_store(self, number: int) -> None:
+        if self._open_store is None:
+            return
+        address = await asyncio.get_running_loop().run_in_executor(None, self._open_store, self.address)
+        self.call(Channel.ROSTER, lambda now: self.core.m.rosters.store_opened(address, number, now))
+
+    def status(self) -> dict[str, Any]:
+        """Everything that this peer believes, as plain data."""
+        return status_of(self.core, "")
+
+
+class _Deadline:
+    """`asyncio.timeout` that raises `Unreachable` with a reason."""
+
+    def __init__(self, seconds: float, what: str) -> None:
+        self._timeout = asyncio.timeout(seconds)
+        self._text = f"{what} within {seconds:g} s"
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *exc: Any) -> None:
+        try:
+            await self._timeout.__aexit__(*exc)
+        except TimeoutError:
+            raise Unreachable(self._text) from None

@@ -1,0 +1,137 @@
+"""What ties a collective (`channel.Receiver`) to its connections, one hold per neighbour."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ictp2p.bulk.connection import BulkConnection, Frame
+from ictp2p.bulk.frames import Header, Kind
+from ictp2p.bulk.pacing import Meter
+from ictp2p.collectives.channel import Receiver
+from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
+from ictp2p.types import PeerId
+
+MAX_ABORT = 8 * 1024
+ABORT_SECONDS = 1.0
+
+
+class Aborted(msgspec.Struct, frozen=True, array_like=True):
+    """The body of an `ABORT` frame."""
+
+    reason: str
+    suspects: tuple[str, ...]
+
+
+def read_aborted(body: memoryview) -> Aborted:
+    """Read why a neighbour gave up.
+
+    Raises:
+        RemoteProtocolError: it is too long or malformed.
+    """
+    if len(body) > MAX_ABORT:
+        raise RemoteProtocolError(f"abort of {len(body)} bytes exceeds {MAX_ABORT}")
+    try:
+        return msgspec.msgpack.decode(body, type=Aborted)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"abort does not decode: {error}") from error
+
+
+class Hold:
+    """A collective's use of one connection (`connection.User`)."""
+
+    def __init__(
+        self, receiver: Receiver, peer: PeerId, tag: bytes, connection: BulkConnection, clock: Callable[[], float]
+    ) -> None:
+        self.peer = peer
+        self.connection = connection
+        """Where we send."""
+        self.inbound: BulkConnection | None = None
+        """Where the peer said that it began: the same connection, unless both sides dialed at once."""
+        self.meter = Meter()
+        self.tag = tag
+        self._receiver = receiver
+        self._clock = clock
+
+    def begun(self, connection: BulkConnection) -> None:
+        """The peer takes part, and sends on `connection`."""
+        self.inbound = connection
+        self._receiver.begun(self.peer)
+
+    def next_frame(self) -> Frame | None:
+        """Pull the next chunk."""
+        out = self._receiver.next_frame(self.peer)
+        if out is None:
+            return None
+        kind = Kind.PARTIAL if out.partial else Kind.RESULT
+        return Frame(kind, self.tag, out.share, out.chunk, out.views, out.stable)
+
+    def place(self, header: Header) -> memoryview | None:
+        """Ask the collective where a chunk goes."""
+        if header.kind not in (Kind.PARTIAL, Kind.RESULT):
+            return None
+        return self._receiver.destination(
+            self.peer, header.kind is Kind.PARTIAL, header.first, header.second, header.length
+        )
+
+    def take(self, header: Header, body: memoryview) -> None:
+        """Hand a chunk to the collective."""
+        if header.kind not in (Kind.PARTIAL, Kind.RESULT) or not header.length:
+            raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes under a collective's tag")
+        self.meter.add(header.length, header.starved, self._clock())
+        self._receiver.arrived(self.peer, header.kind is Kind.PARTIAL, header.first, header.second, body)
+
+    def expecting(self) -> bool:
+        """The peer owes us chunks."""
+        return self._receiver.waiting_on(self.peer)
+
+    def lost(self, error: IctError) -> None:
+        """The connection has gone."""
+        self._receiver.lost(self.peer, str(error), ())
+
+    def aborted(self, why: Aborted) -> None:
+        """The peer gave up."""
+        self._receiver.lost(self.peer, f"gave up: {why.reason}"[:512], tuple(PeerId(s) for s in why.suspects))
+
+
+class Attached:
+    """All holds of one collective (`channel.Attachment`)."""
+
+    def __init__(self, holds: Sequence[Hold], release: Callable[[Hold], None]) -> None:
+        self._holds = {hold.peer: hold for hold in holds}
+        self._release = release
+
+    def kick(self, peer: PeerId) -> None:
+        """Let the connection to `peer` pull."""
+        self._holds[peer].connection.pump()
+
+    async def flushed(self) -> None:
+        """Wait until the transports hold none of the collective's memory."""
+        await asyncio.gather(*(hold.connection.drained() for hold in self._holds.values()))
+
+    def detach(self) -> None:
+        """Let go of all connections."""
+        for hold in self._holds.values():
+            self._release(hold)
+
+    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+        """Tell the neighbours, let go, and have nothing of the collective's memory left in a transport.
+
+        In clear, what a transport still holds are the caller's tensors. A second is given to send them; a connection
+        that needs longer is dropped, or a torn contribution could leave it after the caller has gone on.
+        """
+        body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects)))
+        for hold in self._holds.values():
+            hold.connection.send(Kind.ABORT, hold.tag, body=body)
+        self.detach()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ABORT_SECONDS):
+                    await self.flushed()
+        finally:
+            for hold in self._holds.values():
+                if not hold.connection.closed and hold.connection.holds_memory():
+                    hold.connection.fail(ConnectionLost("did not take the rest of an aborted collective"))

@@ -1,0 +1,125 @@
+"""Takes the frames that open something: a neighbour begins or gives up a collective, asks for something, or probes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from ictp2p.bulk.collective import Aborted, read_aborted
+from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.frames import Header, Kind, read_measured
+from ictp2p.bulk.pacing import Meter
+from ictp2p.bulk.streams import Handler, Serving, read_request
+from ictp2p.errors import IctError
+
+if TYPE_CHECKING:
+    from ictp2p.bulk.hub import Bulk
+
+KINDS = frozenset({Kind.BEGIN, Kind.ABORT, Kind.REQUEST, Kind.CANCEL, Kind.PROBE, Kind.MEASURED})
+_REMEMBERED = 64
+_FAILED = 1
+_T = TypeVar("_T")
+
+
+class Desk:
+    """One connection's desk (`connection.User`, though it never sends by itself)."""
+
+    def __init__(
+        self, bulk: Bulk, connection: BulkConnection, handlers: dict[str, Handler], clock: Callable[[], float]
+    ) -> None:
+        self._bulk = bulk
+        self._connection = connection
+        self._handlers = handlers
+        self._clock = clock
+        self._begun: OrderedDict[bytes, None] = OrderedDict()
+        self._aborted: OrderedDict[bytes, Aborted] = OrderedDict()
+        self._probes: dict[bytes, Meter] = {}
+        self._serving: dict[bytes, asyncio.Task[None]] = {}
+
+    def begun(self, tag: bytes) -> bool:
+        """Say whether the peer has begun the collective `tag`; it may be ahead of us."""
+        return tag in self._begun
+
+    def aborted(self, tag: bytes) -> Aborted | None:
+        """Say why the peer gave up the collective `tag`, if it did."""
+        return self._aborted.get(tag)
+
+    def next_frame(self) -> None:
+        """Send nothing."""
+        return
+
+    def place(self, header: Header) -> None:
+        """Read bodies from the connection's buffer."""
+        return
+
+    def expecting(self) -> bool:
+        """Nothing is due."""
+        return False
+
+    def lost(self, error: IctError) -> None:
+        """Stop serving."""
+        for task in tuple(self._serving.values()):
+            task.cancel()
+
+    def take(self, header: Header, body: memoryview) -> None:
+        """Act on a frame."""
+        match header.kind:
+            case Kind.BEGIN:
+                _remember(self._begun, header.tag, None)
+                self._bulk.begun(self._connection, header.tag)
+            case Kind.ABORT:
+                why = read_aborted(body)
+                _remember(self._aborted, header.tag, why)
+                self._bulk.aborted(self._connection, header.tag, why)
+            case Kind.REQUEST:
+                self._serve(header.tag, body)
+            case Kind.CANCEL if header.tag in self._serving:
+                self._serving[header.tag].cancel()
+            case Kind.PROBE:
+                self._probed(header)
+            case Kind.MEASURED:
+                self._bulk.told(self._connection, *read_measured(body))
+
+    def _serve(self, tag: bytes, body: memoryview) -> None:
+        request = read_request(body)
+        handler = self._handlers.get(request.kind)
+        limit = self._bulk.profile.served
+        peer = self._connection.peer
+        assert peer is not None
+        if handler is None or tag in self._serving or len(self._serving) >= limit:
+            reason = (
+                f"{request.kind[:64]!r} is not served" if handler is None else f"{limit} requests are served already"
+            )
+            self._connection.send(Kind.END, tag, _FAILED, 0, reason.encode())
+            return
+        serving = Serving(self._connection, tag, handler(peer, request.payload))
+        self._bulk.join(peer, tag, serving, self._connection)
+        self._serving[tag] = task = asyncio.get_running_loop().create_task(serving.run())
+        task.add_done_callback(lambda _: self._served(tag, serving))
+
+    def _served(self, tag: bytes, serving: Serving) -> None:
+        del self._serving[tag]
+        assert self._connection.peer is not None
+        self._bulk.part(self._connection.peer, tag, serving)
+
+    def _probed(self, header: Header) -> None:
+        """Measure a probe, and tell the sender at its end."""
+        if len(self._probes) >= _REMEMBERED:
+            self._probes.clear()
+        meter = self._probes.setdefault(header.tag, Meter(last=self._clock()))
+        before = meter.last
+        meter.add(header.length, False, self._clock())
+        if header.second > header.length:
+            return
+        del self._probes[header.tag]
+        sample = meter.sample() or (header.length, max(1e-6, meter.last - before), True)
+        self._bulk.measured(self._connection, header.tag, *sample)
+
+
+def _remember(table: OrderedDict[bytes, _T], key: bytes, value: _T) -> None:
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > _REMEMBERED:
+        table.popitem(last=False)

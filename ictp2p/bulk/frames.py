@@ -1,0 +1,189 @@
+"""What stands on a bulk connection: one hello in each direction, then frames of a fixed header and a body.
+
+A header is checked completely, and its length against `MAX_BODY`, before anything is allocated for the body. It
+travels in clear and is the associated data of the sealed body (RFC 5116), so that changing a bit of it is noticed.
+
+The hello has a fixed size as well, so that a relay can read exactly one, see whom it is for, and join two
+connections without looking at another byte: everything behind it is sealed between the two ends.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import struct
+from dataclasses import dataclass, replace
+
+from ictp2p.errors import RemoteProtocolError, VersionMismatch
+from ictp2p.types import PeerId
+
+VERSION = 1
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes; four of the chunks that the planner makes at most. Bounds what a peer can make us allocate."""
+SEAL_BYTES = 16
+NO_TAG = bytes(16)
+
+
+class Kind(enum.IntEnum):
+    """What a frame says. Append only."""
+
+    CONFIRM = 1
+    """The first frame each way: whoever sealed it holds the keys of the two hellos."""
+    ALIVE = 2
+    """Nothing to say at present, but here."""
+    BEGIN = 3
+    """The sender takes part in the collective of this tag: it may be sent to."""
+    PARTIAL = 4
+    RESULT = 5
+    ABORT = 6
+    """The sender has given up the collective of this tag; the body names suspects and a reason."""
+    MEASURED = 7
+    """What the sender received under this tag: bytes, seconds, whether the other side lacked data."""
+    REQUEST = 8
+    REPLY = 9
+    END = 10
+    """A reply is complete (`first` 0), or failed (1) with a reason in the body."""
+    CANCEL = 11
+    PROBE = 12
+    """Bytes without meaning; `second` counts those still to come, this body included."""
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+_HEADER = struct.Struct("!2sBBBxHQI16s")
+_MAGIC = b"Bk"
+HEADER_BYTES = _HEADER.size
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The fixed part of a frame."""
+
+    kind: Kind
+    tag: bytes = NO_TAG
+    first: int = 0
+    """Share number, status, or 0."""
+    second: int = 0
+    """Chunk number, byte offset, or count."""
+    length: int = 0
+    """Bytes of the body before sealing."""
+    starved: bool = False
+    """The sender had nothing to send just before: the gap says nothing about the link (BBR's app-limited)."""
+
+    def pack(self) -> bytes:
+        """Write the header."""
+        return _HEADER.pack(_MAGIC, VERSION, self.kind, self.starved, self.first, self.second, self.length, self.tag)
+
+
+def read_header(data: bytes | bytearray | memoryview) -> Header:
+    """Read and check a header.
+
+    Raises:
+        VersionMismatch: another version of the bulk wire.
+        RemoteProtocolError: not a header, an unknown kind, or a body that is too long.
+    """
+    magic, version, kind, starved, first, second, length, tag = _HEADER.unpack(data)
+    if magic != _MAGIC:
+        raise RemoteProtocolError(f"bulk frame begins with {magic!r}")
+    if version != VERSION:
+        raise VersionMismatch(f"bulk frame of version {version}, this is version {VERSION}")
+    if kind not in _KINDS:
+        raise RemoteProtocolError(f"bulk frame of unknown kind {kind}")
+    if length > MAX_BODY:
+        raise RemoteProtocolError(f"bulk frame of {length} bytes exceeds {MAX_BODY}")
+    return Header(_KINDS[kind], tag, first, second, length, bool(starved))
+
+
+class Purpose(enum.IntEnum):
+    """Why a bulk connection was opened, or how it was answered. Append only."""
+
+    DIRECT = 1
+    TICKET = 2
+    """The dialer was asked to dial, over the control plane; the ticket says by which call."""
+    RELAY = 3
+    """The hello is for somebody behind the one who reads it."""
+    ANSWER = 4
+    REFUSAL = 5
+    """`nonce` holds up to 32 bytes of reason."""
+
+
+_PURPOSES = {int(purpose): purpose for purpose in Purpose}
+_HELLO = struct.Struct("!4sBBBB16s16s32s16s")
+_HELLO_MAGIC = b"ICTB"
+HELLO_BYTES = _HELLO.size
+MAX_HOPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first thing each end says: who, to whom, why, and a fresh nonce."""
+
+    purpose: Purpose
+    source: PeerId
+    target: PeerId
+    nonce: bytes
+    ticket: bytes = NO_TAG
+    sealed: bool = True
+    hops: int = 0
+    """How many relays may still pass this on."""
+
+    def pack(self) -> bytes:
+        """Write the hello."""
+        source, target = bytes.fromhex(self.source), bytes.fromhex(self.target)
+        return _HELLO.pack(
+            _HELLO_MAGIC, VERSION, self.purpose, self.sealed, self.hops, source, target, self.nonce, self.ticket
+        )
+
+    def relayed(self) -> Hello:
+        """Give the hello as a relay passes it on."""
+        return replace(self, purpose=Purpose.RELAY, hops=self.hops - 1)
+
+    @classmethod
+    def refusal(cls, answered: Hello, reason: str) -> Hello:
+        """Make the answer that turns `answered` away."""
+        nonce = reason.encode("ascii", "replace")[:32].ljust(32)
+        return cls(Purpose.REFUSAL, answered.target, answered.source, nonce, answered.ticket)
+
+
+def read_hello(data: bytes | bytearray | memoryview) -> Hello:
+    """Read and check a hello.
+
+    Raises:
+        VersionMismatch: another version of the bulk wire.
+        RemoteProtocolError: these bytes are not a hello.
+    """
+    magic, version, purpose, sealed, hops, source, target, nonce, ticket = _HELLO.unpack(data)
+    if magic != _HELLO_MAGIC:
+        raise RemoteProtocolError(f"bulk connection begins with {magic!r}")
+    if version != VERSION:
+        raise VersionMismatch(f"bulk hello of version {version}, this is version {VERSION}")
+    if purpose not in _PURPOSES or sealed > 1 or hops > MAX_HOPS:
+        raise RemoteProtocolError(f"bulk hello with purpose {purpose}, sealing {sealed}, {hops} hops")
+    return Hello(_PURPOSES[purpose], PeerId(source.hex()), PeerId(target.hex()), nonce, ticket, bool(sealed), hops)
+
+
+def transcript(dialer: Hello, accepter: Hello) -> bytes:
+    """Hash both hellos to the context of the connection's keys; what a relay may change is left out."""
+    fixed = replace(dialer, purpose=Purpose.DIRECT, hops=0)
+    return hashlib.blake2b(fixed.pack() + accepter.pack(), digest_size=32, person=b"ictp2p-bulk").digest()
+
+
+_MEASURED = struct.Struct("!Qd?")
+
+
+def pack_measured(size: int, seconds: float, starved: bool) -> bytes:
+    """Write the body of a `MEASURED` frame."""
+    return _MEASURED.pack(size, seconds, starved)
+
+
+def read_measured(body: memoryview) -> tuple[int, float, bool]:
+    """Read the body of a `MEASURED` frame.
+
+    Raises:
+        RemoteProtocolError: wrong length, or not a duration.
+    """
+    if len(body) != _MEASURED.size:
+        raise RemoteProtocolError(f"measurement of {len(body)} bytes, expected {_MEASURED.size}")
+    size, seconds, starved = _MEASURED.unpack(body)
+    if not 0 < seconds < 1e9:
+        raise RemoteProtocolError(f"measurement over {seconds} s")
+    return size, seconds, starved

@@ -1,0 +1,288 @@
+"""`Bulk`: what runs over one peer's bulk connections, by tag. Collectives attach, requests fetch, probes measure.
+
+A tag belongs to one user here and one there. Frames of a tag that nobody has here are read and dropped: that is the
+fence between attempts. A collective is sent nothing before it has attached (`Kind.BEGIN`), so nothing of it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from ictp2p.bulk.collective import Aborted, Attached, Hold
+from ictp2p.bulk.connection import BulkConnection, User
+from ictp2p.bulk.desk import KINDS, Desk
+from ictp2p.bulk.frames import Header, Kind, pack_measured
+from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
+from ictp2p.bulk.profile import BulkProfile
+from ictp2p.bulk.streams import MAX_PROBE, MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
+from ictp2p.collectives.channel import Attachment, ParticipantLost, Receiver
+from ictp2p.errors import ConfigError, ConnectionLost, IctError, NetworkError, PeerClosed
+from ictp2p.types import PeerId
+
+OnTransfer: TypeAlias = Callable[[PeerId, str, int, float, bool], None]
+"""Told (peer, "in" or "out", bytes, seconds, app-limited) once a transfer has ended, as its receiver measured it."""
+
+
+class Bulk:
+    """All that one peer does over bulk connections. Implements `channel.Links`.
+
+    Args:
+        me: our id.
+        keys: agrees on a connection's keys.
+        dial: connects to a peer.
+        profile: numbers.
+        ask_dial: asks a peer to dial us; None: never ask.
+        relays: names ways around; None: none.
+        on_transfer: told every measurement.
+        clock: monotonic seconds.
+        random_bytes: gives nonces and tickets.
+    """
+
+    def __init__(
+        self,
+        me: PeerId,
+        keys: KeyAgreement,
+        dial: Dial,
+        *,
+        profile: BulkProfile | None = None,
+        ask_dial: AskDial | None = None,
+        relays: Relays | None = None,
+        on_transfer: OnTransfer | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.me = me
+        self.profile = profile or BulkProfile()
+        self._on_transfer = on_transfer
+        self._clock = clock
+        self._users: dict[tuple[PeerId, bytes], tuple[User, BulkConnection]] = {}
+        self._desks: dict[BulkConnection, Desk] = {}
+        self._handlers: dict[str, Handler] = {}
+        self._counter = 0
+        self._session = random_bytes(8)
+        ways: Relays = relays or (lambda _: ())
+        self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes)
+
+    def __repr__(self) -> str:
+        return f"<Bulk {self.me[:8]} connections={len(self._pool)} users={len(self._users)}>"
+
+    def accept(self, transport: asyncio.Transport) -> None:
+        """Take over a connection that a peer dialed, past its preamble."""
+        self._pool.accept(transport)
+
+    async def connection(self, peer: PeerId, timeout: float) -> BulkConnection:
+        """Give a warm connection to `peer`, or make one; raises as `Pool.connection`."""
+        return await self._pool.connection(peer, timeout)
+
+    async def answer_ticket(self, peer: PeerId, ticket: bytes) -> None:
+        """Dial `peer`, which asked for it with `ticket`; raises as `Pool.answer_ticket`."""
+        await self._pool.answer_ticket(peer, ticket)
+
+    async def close(self) -> None:
+        """End all connections and everything that runs over them."""
+        await self._pool.close()
+
+    def serve(self, kind: str, handler: Handler) -> None:
+        """Answer requests of `kind` with `handler` from now on."""
+        self._handlers[kind] = handler
+
+    async def attach(
+        self,
+        tag: bytes,
+        receiver: Receiver,
+        peers: Sequence[PeerId],
+        *,
+        timeout: float,
+        rates: Sequence[float | None] | None = None,
+    ) -> Attachment:
+        """Connect a collective to its neighbours (see `channel.Links`)."""
+        if any((peer, tag) in self._users for peer in peers):
+            raise ConfigError("a collective with this tag is already running here")
+        results = await asyncio.gather(
+            *(self._pool.connection(peer, timeout, patient=True) for peer in peers), return_exceptions=True
+        )
+        ready = {p: c for p, c in zip(peers, results, strict=True) if isinstance(c, BulkConnection) and not c.closed}
+        holds = [Hold(receiver, peer, tag, connection, self._clock) for peer, connection in ready.items()]
+        attached = Attached(holds, self._release)
+        for hold in holds:
+            self._hold(hold, rates[list(peers).index(hold.peer)] if rates else None)
+        missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
+        if missing:
+            for error in missing.values():
+                if isinstance(error, BaseException) and not isinstance(error, NetworkError | PeerClosed):
+                    raise error
+            text = "; ".join(f"{peer}: {error}" for peer, error in missing.items())
+            lost = ParticipantLost(f"not reached: {text}", list(missing))
+            await attached.abort(str(lost), lost.suspects)
+            raise lost
+        return attached
+
+    async def request(
+        self,
+        peer: PeerId,
+        kind: str,
+        payload: bytes,
+        destination: bytearray | memoryview,
+        *,
+        timeout: float,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Ask `peer` for what its handler of `kind` yields, into `destination`; give the bytes received.
+
+        Args:
+            peer: whom to ask.
+            kind: names the handler.
+            payload: for the handler, less than 64 KiB.
+            destination: writable and contiguous; a longer reply is an error, a shorter one is not.
+            timeout: seconds for all of it. A peer that stalls is given up earlier.
+            progress: told how many bytes are there, after each chunk.
+
+        Raises:
+            StateError: the handler failed, or there is none.
+            NetworkError: no connection, it was lost, or the time is over.
+        """
+        body = msgspec.msgpack.encode(Request(kind, payload))
+        if len(body) > MAX_REQUEST:
+            raise ConfigError(f"request {kind!r} of {len(body)} bytes exceeds {MAX_REQUEST}")
+        tag, fetch = self._new_tag(), Fetch(memoryview(destination).cast("B"), progress, self._clock)
+        connection: BulkConnection | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                connection = await self._pool.connection(peer, timeout)
+                self.join(peer, tag, fetch, connection)
+                connection.send(Kind.REQUEST, tag, body=body)
+                size = await fetch.result
+        except TimeoutError:
+            raise ConnectionLost(f"{peer} did not finish {kind!r} within {timeout:g} s") from None
+        finally:
+            self.part(peer, tag, fetch)
+            if connection is not None and not fetch.ended:
+                connection.send(Kind.CANCEL, tag)
+        if sample := fetch.meter.sample():
+            self.measured(connection, tag, *sample)
+        return size
+
+    async def probe(self, peer: PeerId, size: int, *, timeout: float) -> ProbeResult:
+        """Send `size` meaningless bytes to `peer` and give what it measured.
+
+        Raises:
+            ConfigError: no such size.
+            NetworkError: no connection, it was lost, or the time is over.
+        """
+        if not 0 < size <= MAX_PROBE:
+            raise ConfigError(f"probe of {size} bytes is not within 1..{MAX_PROBE}")
+        tag = self._new_tag()
+        probe = Probe(tag, size)
+        try:
+            async with asyncio.timeout(timeout):
+                self.join(peer, tag, probe, await self._pool.connection(peer, timeout))
+                result = await probe.result
+        except TimeoutError:
+            raise ConnectionLost(f"{peer} did not measure {size} bytes within {timeout:g} s") from None
+        finally:
+            self.part(peer, tag, probe)
+        self._report(peer, "out", result.size, result.seconds, False)
+        return result
+
+    # What the pool asks (`pool.Tenant`).
+
+    def user(self, connection: BulkConnection, header: Header) -> User | None:
+        """Find who takes a frame; what opens something goes to the desk."""
+        assert connection.peer is not None
+        found, _ = self._users.get((connection.peer, header.tag), (None, None))
+        if header.kind in KINDS and not isinstance(found, Probe):
+            return self._desks.get(connection)
+        return found
+
+    def opened(self, connection: BulkConnection) -> None:
+        """Put up a desk for a new connection."""
+        self._desks[connection] = Desk(self, connection, self._handlers, self._clock)
+
+    def lost(self, connection: BulkConnection, reason: IctError) -> None:
+        """Tell everyone who used a connection that it has gone."""
+        peer = connection.peer
+        self._desks.pop(connection).lost(reason)
+        error = ConnectionLost(f"connection to {peer} lost: {reason}")
+        for user, used in [found for key, found in self._users.items() if key[0] == peer]:
+            if used is connection or (isinstance(user, Hold) and user.inbound is connection):
+                user.lost(error)
+
+    # What desks ask.
+
+    def begun(self, connection: BulkConnection, tag: bytes) -> None:
+        """A peer takes part in a collective."""
+        hold = self._holding(connection, tag)
+        if hold is not None:
+            hold.begun(connection)
+
+    def aborted(self, connection: BulkConnection, tag: bytes, why: Aborted) -> None:
+        """A peer has given a collective up."""
+        hold = self._holding(connection, tag)
+        if hold is not None:
+            hold.aborted(why)
+
+    def told(self, connection: BulkConnection, size: int, seconds: float, starved: bool) -> None:
+        """The receiver of something that we sent has measured it."""
+        assert connection.peer is not None
+        self._report(connection.peer, "out", size, seconds, starved)
+
+    def measured(self, connection: BulkConnection, tag: bytes, size: int, seconds: float, starved: bool) -> None:
+        """We have measured something that we received: report it, and tell the sender."""
+        assert connection.peer is not None
+        connection.send(Kind.MEASURED, tag, body=pack_measured(size, seconds, starved))
+        self._report(connection.peer, "in", size, seconds, starved)
+
+    def join(self, peer: PeerId, tag: bytes, user: User, connection: BulkConnection) -> None:
+        """Let `user` send on `connection` and take what arrives from `peer` under `tag`."""
+        if connection.closed:
+            user.lost(ConnectionLost(f"connection to {peer} was closed"))
+            return
+        self._users[peer, tag] = user, connection
+        connection.join(user)
+
+    def part(self, peer: PeerId, tag: bytes, user: User) -> None:
+        """Forget `user`; nothing of it is touched any more."""
+        if self._users.get((peer, tag), (None,))[0] is user:
+            del self._users[peer, tag]
+        for connection in self._pool.among(peer):
+            connection.leave(user, tag)
+
+    def _holding(self, connection: BulkConnection, tag: bytes) -> Hold | None:
+        assert connection.peer is not None
+        user, _ = self._users.get((connection.peer, tag), (None, None))
+        return user if isinstance(user, Hold) else None
+
+    def _hold(self, hold: Hold, rate: float | None) -> None:
+        """Attach one neighbour, and catch up with what it has already said, on whichever connection."""
+        slowest = min((r for r in (rate, self.profile.rate) if r is not None), default=None)
+        hold.connection.pace(slowest)
+        self.join(hold.peer, hold.tag, hold, hold.connection)
+        hold.connection.send(Kind.BEGIN, hold.tag)
+        for connection in self._pool.among(hold.peer):
+            desk = self._desks[connection]
+            why = desk.aborted(hold.tag)
+            if desk.begun(hold.tag):
+                hold.begun(connection)
+            if why is not None:
+                hold.aborted(why)
+
+    def _release(self, hold: Hold) -> None:
+        hold.connection.pace(self.profile.rate)
+        self.part(hold.peer, hold.tag, hold)
+        sample = hold.meter.sample()
+        if sample is not None:
+            self.measured(hold.connection, hold.tag, *sample)
+
+    def _report(self, peer: PeerId, direction: str, size: int, seconds: float, starved: bool) -> None:
+        if self._on_transfer is not None:
+            self._on_transfer(peer, direction, size, seconds, starved)
+
+    def _new_tag(self) -> bytes:
+        self._counter += 1
+        return self._session + self._counter.to_bytes(8, "big")

@@ -1,0 +1,97 @@
+"""Arithmetic of a connection in time: a token bucket, a goodput meter, and a watch for stalls. No clock inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class Bucket:
+    """Paces a connection at a rate. It may run into debt by one frame, so frames need not be cut to the bucket.
+
+    Args:
+        burst: seconds of the rate that may be saved up while idle.
+    """
+
+    def __init__(self, burst: float = 0.02) -> None:
+        self._burst = burst
+        self._rate: float | None = None
+        self._tokens = 0.0
+        self._filled = 0.0
+
+    def set(self, rate: float | None, now: float) -> None:
+        """Pace at `rate` bytes/s from now on, or not at all."""
+        self._rate = rate
+        self._tokens = 0.0
+        self._filled = now
+
+    def delay(self, now: float) -> float:
+        """Give the seconds until the next frame may leave: 0 if now."""
+        if self._rate is None:
+            return 0.0
+        self._tokens = min(self._tokens + (now - self._filled) * self._rate, self._burst * self._rate)
+        self._filled = now
+        return max(0.0, -self._tokens / self._rate)
+
+    def spend(self, size: int) -> None:
+        """Note that `size` bytes left."""
+        self._tokens -= size
+
+
+@dataclass(slots=True)
+class Meter:
+    """Measures goodput at the receiver, between the first frame and the last; the first starts the clock only.
+
+    A frame that the sender marks as starved says that the gap before it was not the link's: such samples may only
+    raise an estimate (draft-cheng-iccrg-delivery-rate-estimation). One such frame in ten is let pass.
+    """
+
+    size: int = 0
+    first: float = 0.0
+    last: float = 0.0
+    frames: int = 0
+    starved: int = 0
+
+    def add(self, size: int, starved: bool, now: float) -> None:
+        """Note a whole frame of `size` bytes."""
+        if not self.frames:
+            self.first = now
+        else:
+            self.size += size
+            self.starved += starved
+        self.frames += 1
+        self.last = now
+
+    def sample(self) -> tuple[int, float, bool] | None:
+        """Give (bytes, seconds, app-limited), or None if there were too few frames to tell."""
+        seconds = self.last - self.first
+        if self.frames < 3 or seconds <= 0:
+            return None
+        return self.size, seconds, self.starved * 10 > self.frames
+
+
+class Watch:
+    """Tells a stalled peer from a slow one: no byte moved for `stall` seconds although one was due.
+
+    A check that comes late itself proves that this process was held up, not the peer: it only starts a new period.
+    """
+
+    def __init__(self, stall: float, now: float) -> None:
+        self.stall = stall
+        self.interval = stall / 4
+        self._checked = now
+        self._read = self._wrote = -1
+        self._read_at = self._wrote_at = now
+
+    def check(self, received: int, flushed: int, *, expecting: bool, pending: bool, now: float) -> str | None:
+        """Compare the counters with the last ones; say which direction has stalled, or None."""
+        late = now - self._checked > 2 * self.interval
+        self._checked = now
+        if received != self._read or not expecting or late:
+            self._read, self._read_at = received, now
+        if flushed != self._wrote or not pending or late:
+            self._wrote, self._wrote_at = flushed, now
+        if now - self._read_at >= self.stall:
+            return f"sent nothing for {self.stall} s although more was due"
+        if now - self._wrote_at >= self.stall:
+            return f"took nothing for {self.stall} s although more was offered"
+        return None

@@ -1,0 +1,339 @@
+"""One peer's warm connections, and every way to make one.
+
+A connection is made in the first way that works: dial the peer; ask it over the control plane to dial us; go through a
+relay. Both ends then agree on fresh keys, whichever way the bytes take (see `frames`). A relay does the same on behalf
+of others, so a path may take several relays.
+
+If both ends dial at once there are two connections, and both stay: each side sends on the one it prefers (the one that
+the lower id dialed), and whatever arrives is told apart by its tag, not by its connection. No race has to be resolved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+from ictp2p.bulk.connection import BulkConnection, User
+from ictp2p.bulk.frames import MAX_HOPS, Header, Hello, Purpose, transcript
+from ictp2p.bulk.profile import BulkProfile
+from ictp2p.bulk.relay import Relay
+from ictp2p.errors import (
+    ConfigError,
+    ConnectionLost,
+    HandshakeFailed,
+    IctError,
+    NetworkError,
+    PeerClosed,
+    ProtocolError,
+    RemoteProtocolError,
+    Unreachable,
+)
+from ictp2p.types import PeerId
+
+KeyAgreement: TypeAlias = Callable[[PeerId, bytes], tuple[bytes, bytes]]
+"""Given a peer and a context that both ends share and never repeat: our sending and our receiving key, 16 bytes each.
+Raises `HandshakeFailed` for a peer whose public key is not known."""
+
+Dial: TypeAlias = Callable[[PeerId, float], Awaitable[asyncio.Transport]]
+"""Connects to a peer's listener within a timeout in seconds, past the preamble; nothing behind it has been read.
+Raises a `NetworkError`."""
+
+AskDial: TypeAlias = Callable[[PeerId, bytes], None]
+"""Asks a peer, over the control plane, to call `answer_ticket` with our id and this ticket. Best effort."""
+
+Relays: TypeAlias = Callable[[PeerId], Sequence[PeerId]]
+"""Names the peers that may lead to a peer, best first."""
+
+
+class Tenant(Protocol):
+    """What uses the connections: `Bulk`."""
+
+    def user(self, connection: BulkConnection, header: Header) -> User | None:
+        """Say who takes a frame; None: nobody."""
+        ...
+
+    def opened(self, connection: BulkConnection) -> None:
+        """A connection is ready."""
+        ...
+
+    def lost(self, connection: BulkConnection, reason: IctError) -> None:
+        """A connection that was ready has ended."""
+        ...
+
+
+class Pool:
+    """All bulk connections of one peer (`connection.Owner`). Arguments as `Bulk`'s."""
+
+    def __init__(
+        self,
+        me: PeerId,
+        tenant: Tenant,
+        keys: KeyAgreement,
+        dial: Dial,
+        profile: BulkProfile,
+        ask_dial: AskDial | None,
+        relays: Relays,
+        clock: Callable[[], float],
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self.me = me
+        self._tenant = tenant
+        self._keys = keys
+        self._dial = dial
+        self._profile = profile
+        self._ask_dial = ask_dial
+        self._relays = relays
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._closed = False
+        self._ready: dict[PeerId, list[BulkConnection]] = {}
+        self._arrivals: dict[PeerId, asyncio.Event] = {}
+        self._opening: dict[PeerId, asyncio.Task[BulkConnection]] = {}
+        self._half_open: dict[BulkConnection, asyncio.TimerHandle] = {}
+        self._greeting: dict[BulkConnection, asyncio.Future[None]] = {}
+        self._relay = Relay(dial, ask_dial, relays, profile, random_bytes)
+
+    def __len__(self) -> int:
+        return sum(len(kept) for kept in self._ready.values())
+
+    def accept(self, transport: asyncio.Transport) -> None:
+        """Take over a connection that a peer dialed, past its preamble."""
+        if self._closed or len(self._half_open) >= self._profile.half_open:
+            transport.abort()
+            return
+        self._take_over(transport, None)
+
+    def among(self, peer: PeerId) -> Iterator[BulkConnection]:
+        """Give the connections to `peer` that are ready, the preferred one first."""
+        yield from tuple(self._ready.get(peer, ()))
+
+    async def connection(self, peer: PeerId, timeout: float, *, patient: bool = False) -> BulkConnection:
+        """Give a warm connection to `peer`, or make one within `timeout` seconds.
+
+        Args:
+            peer: whom to connect to; not ourselves.
+            timeout: seconds.
+            patient: leave it to the peer to dial first if its id is lower, for it wants the same.
+
+        Raises:
+            NetworkError: no way led to the peer; the message names each and how it failed.
+            PeerClosed: this peer was closed.
+        """
+        if peer == self.me:
+            raise ConfigError(f"{peer} cannot have a bulk connection to itself")
+        try:
+            async with asyncio.timeout(timeout):
+                if patient and self.me > peer and not self._warm(peer):
+                    await self._arrival(peer, min(self._profile.patience, timeout / 2))
+                return self._warm(peer) or await self._opened(peer)
+        except TimeoutError:
+            raise Unreachable(f"no bulk connection to {peer} within {timeout:g} s") from None
+
+    async def answer_ticket(self, peer: PeerId, ticket: bytes) -> None:
+        """Dial `peer`, which asked for it with `ticket`.
+
+        Raises:
+            NetworkError: it cannot be dialed from here either.
+        """
+        if len(ticket) != 16:
+            raise RemoteProtocolError(f"ticket of {len(ticket)} bytes from {peer}, expected 16")
+        hello = self._hello(Purpose.TICKET, peer, ticket=ticket)
+        connection = self._take_over(await self._dial(peer, self._profile.handshake), hello)
+        connection.say(hello)
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._closed = True
+        reason = PeerClosed(f"{self.me} was closed")
+        for connection in [*self._half_open, *(c for kept in self._ready.values() for c in tuple(kept))]:
+            connection.fail(reason)
+        tasks = tuple(self._opening.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._relay.close()
+
+    # What connections ask (`connection.Owner`).
+
+    def greeted(self, connection: BulkConnection, hello: Hello) -> None:
+        """Answer a hello, take an answer, or leave it to the relay."""
+        said = connection.hello
+        if hello.purpose is Purpose.REFUSAL and said is not None:
+            reason = hello.nonce.rstrip().decode("ascii", "replace")
+            raise HandshakeFailed(f"{said.target} refused: {reason}")
+        if hello.purpose is Purpose.ANSWER and said is not None:
+            self._answered(connection, said, hello)
+        elif hello.purpose is Purpose.RELAY and hello.target != self.me and said is None:
+            self._settled(connection)
+            self._relay.join(connection, hello)
+        elif hello.purpose is Purpose.TICKET and self._relay.take(connection, hello.ticket):
+            self._settled(connection)
+        elif hello.target == self.me and (said is None or hello.purpose is Purpose.RELAY):
+            self._answer(connection, hello)
+        else:
+            raise HandshakeFailed(f"hello {hello.purpose.name} from {hello.source} to {hello.target} at {self.me}")
+
+    def confirmed(self, connection: BulkConnection) -> None:
+        """Keep a connection whose other end holds the keys."""
+        peer = connection.peer
+        assert peer is not None
+        self._settled(connection)
+        connection.pace(self._profile.rate)
+        kept = self._ready.setdefault(peer, [])
+        kept.append(connection)
+        kept.sort(key=lambda each: each.dialed != (self.me < peer))
+        self._tenant.opened(connection)
+        waiting = self._greeting.pop(connection, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+        if peer in self._arrivals:
+            self._arrivals.pop(peer).set()
+
+    def user(self, connection: BulkConnection, header: Header) -> User | None:
+        """Find who takes a frame."""
+        return self._tenant.user(connection, header)
+
+    def closed(self, connection: BulkConnection, error: IctError | None) -> None:
+        """Forget a connection, and tell everyone who waits for it or uses it."""
+        self._settled(connection)
+        reason = error or ConnectionLost("closed by the other side")
+        waiting = self._greeting.pop(connection, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(reason)
+        kept = self._ready.get(connection.peer, []) if connection.peer else []
+        if connection in kept:
+            kept.remove(connection)
+            self._tenant.lost(connection, reason)
+
+    # Ways to a peer.
+
+    async def _opened(self, peer: PeerId) -> BulkConnection:
+        """Wait for the one attempt to reach `peer`; who gives up waiting does not end it for others."""
+        if self._closed:
+            raise PeerClosed(f"{self.me} was closed")
+        task = self._opening.get(peer)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._open(peer))
+            self._opening[peer] = task
+            task.add_done_callback(lambda done: self._forget(peer, done))
+        return await asyncio.shield(task)
+
+    def _forget(self, peer: PeerId, task: asyncio.Task[BulkConnection]) -> None:
+        self._opening.pop(peer, None)
+        if not task.cancelled():
+            task.exception()  # whoever still waits has it; if nobody does, it is no news
+
+    async def _open(self, peer: PeerId) -> BulkConnection:
+        failures = []
+        ways: list[Callable[[PeerId], Awaitable[BulkConnection]]] = [self._open_direct]
+        if self._ask_dial is not None:
+            ways.append(self._open_by_ticket)
+        for way in [*ways, *(self._through(relay) for relay in self._relays(peer) if relay not in (peer, self.me))]:
+            try:
+                return await way(peer)
+            except (NetworkError, ProtocolError) as error:
+                failures.append(str(error) or type(error).__name__)
+            if warm := self._warm(peer):
+                return warm
+        raise Unreachable(f"no bulk connection to {peer}: {'; '.join(failures)}")
+
+    async def _open_direct(self, peer: PeerId) -> BulkConnection:
+        return await self._greet(await self._dial(peer, self._profile.handshake), self._hello(Purpose.DIRECT, peer))
+
+    async def _open_by_ticket(self, peer: PeerId) -> BulkConnection:
+        assert self._ask_dial is not None
+        self._ask_dial(peer, self._random_bytes(16))
+        await self._arrival(peer, self._profile.handshake)
+        warm = self._warm(peer)
+        if warm is None:
+            raise Unreachable(f"{peer} did not dial us within {self._profile.handshake:g} s")
+        return warm
+
+    def _through(self, relay: PeerId) -> Callable[[PeerId], Awaitable[BulkConnection]]:
+        async def way(peer: PeerId) -> BulkConnection:
+            transport = await self._dial(relay, self._profile.handshake)
+            return await self._greet(transport, self._hello(Purpose.RELAY, peer))
+
+        return way
+
+    # Handshakes.
+
+    def _hello(self, purpose: Purpose, peer: PeerId, *, ticket: bytes = bytes(16)) -> Hello:
+        hops = MAX_HOPS if purpose is Purpose.RELAY else 0
+        return Hello(purpose, self.me, peer, self._random_bytes(32), ticket, self._profile.sealed, hops)
+
+    def _take_over(self, transport: asyncio.Transport, hello: Hello | None) -> BulkConnection:
+        profile = self._profile
+        connection = BulkConnection(self, self._clock, profile.stall, profile.high_water, hello)
+        _prefer_cubic(transport)
+        transport.pause_reading()
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        late = HandshakeFailed(f"no hello and keys within {profile.handshake:g} s")
+        timer = asyncio.get_running_loop().call_later(profile.handshake, connection.fail, late)
+        self._half_open[connection] = timer
+        transport.resume_reading()
+        return connection
+
+    async def _greet(self, transport: asyncio.Transport, hello: Hello) -> BulkConnection:
+        connection = self._take_over(transport, hello)
+        self._greeting[connection] = ready = asyncio.get_running_loop().create_future()
+        connection.say(hello)
+        try:
+            await ready
+        except asyncio.CancelledError:
+            connection.fail(ConnectionLost("no longer wanted"))
+            raise
+        return connection
+
+    def _answered(self, connection: BulkConnection, said: Hello, hello: Hello) -> None:
+        if (hello.source, hello.target) != (said.target, self.me):
+            raise HandshakeFailed(f"{hello.source} answered for {said.target}")
+        if hello.sealed != said.sealed:
+            raise HandshakeFailed(f"{hello.source} has sealing {hello.sealed}, this peer {said.sealed}")
+        keys = self._keys(hello.source, transcript(said, hello))
+        connection.secure(hello.source, *keys, seal_bodies=self._profile.sealed)
+
+    def _answer(self, connection: BulkConnection, hello: Hello) -> None:
+        own = self._hello(Purpose.ANSWER, hello.source)
+        try:
+            if hello.sealed != own.sealed:
+                raise HandshakeFailed("one side seals, one does not")
+            keys = self._keys(hello.source, transcript(hello, own))
+        except (HandshakeFailed, RemoteProtocolError) as error:
+            connection.say(Hello.refusal(hello, str(error)))
+            connection.close()
+            return
+        connection.dialed = False
+        connection.say(own)
+        connection.secure(hello.source, *keys, seal_bodies=own.sealed)
+
+    def _settled(self, connection: BulkConnection) -> None:
+        timer = self._half_open.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    async def _arrival(self, peer: PeerId, seconds: float) -> None:
+        """Wait until a connection to `peer` is ready, whoever dialed it, or the time is over."""
+        event = self._arrivals.setdefault(peer, asyncio.Event())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+
+    def _warm(self, peer: PeerId) -> BulkConnection | None:
+        return next(self.among(peer), None)
+
+
+def _prefer_cubic(transport: asyncio.Transport) -> None:
+    """On loopback cubic costs a third less than bbr; everywhere else the host's own choice stands."""
+    endpoint: socket.socket | None = transport.get_extra_info("socket")
+    name = transport.get_extra_info("peername")
+    if endpoint is None or not isinstance(name, tuple) or not hasattr(socket, "TCP_CONGESTION"):
+        return
+    with contextlib.suppress(ValueError, OSError):
+        if ipaddress.ip_address(name[0]).is_loopback:
+            endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")

@@ -1,0 +1,40 @@
+"""Numbers of the bulk connections, and what they cost when raised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BulkProfile:
+    """Numbers of the bulk connections."""
+
+    stall: float = 5.0
+    """Seconds without a byte, either way, after which a peer that owes or is owed some counts as lost. Detection takes
+    this long, plus a quarter; lower than a peer's longest pause (a garbage collection, a held GIL), it is wrong."""
+    handshake: float = 5.0
+    """Seconds for one way of connecting, hellos included."""
+    patience: float = 1.0
+    """Seconds that the higher id leaves the lower one to dial, where both need the connection."""
+    rate: float | None = None
+    """Bytes per second that each connection may send; None: as much as it takes."""
+    sealed: bool = True
+    """AES-128-GCM on all bodies. Costs 0.17 CPU s per GB; both ends must say the same."""
+    high_water: int = 1024 * 1024
+    """Bytes beyond the kernel's own buffer that a transport may hold before we stop writing."""
+    half_open: int = 64
+    """Accepted connections that have not finished their handshake."""
+    served: int = 8
+    """Requests of one peer that are served at a time."""
+    relayed: int = 32
+    """Connections of others that are relayed at a time; 0: do not relay."""
+
+    @classmethod
+    def local(cls) -> BulkProfile:
+        """For one machine or rack."""
+        return cls(stall=2.0, handshake=2.0, patience=0.25)
+
+    @classmethod
+    def wan(cls) -> BulkProfile:
+        """For links of 100 ms and more."""
+        return cls(stall=15.0, handshake=15.0, patience=3.0, high_water=4 * 1024 * 1024)

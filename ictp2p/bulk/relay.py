@@ -1,0 +1,113 @@
+"""Relaying for peers that cannot dial each other.
+
+A relay reads one hello, finds a way to whom it is for, passes it on, and joins the two connections. What follows is
+sealed between the two ends, so it need not be trusted, and it stores nothing. It knows two ways onward: dial the target
+(or a next relay), or ask the target to dial. In the latter case the target finds somebody else's hello where it
+expected an answer, and answers that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.frames import Hello
+from ictp2p.bulk.profile import BulkProfile
+from ictp2p.bulk.splice import Splice, splice
+from ictp2p.errors import NetworkError, Unreachable
+from ictp2p.types import PeerId
+
+
+class Relay:
+    """One peer's relaying. Arguments as `Bulk`'s."""
+
+    def __init__(
+        self,
+        dial: Callable[[PeerId, float], Awaitable[asyncio.Transport]],
+        ask_dial: Callable[[PeerId, bytes], None] | None,
+        relays: Callable[[PeerId], Sequence[PeerId]],
+        profile: BulkProfile,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._dial = dial
+        self._ask_dial = ask_dial
+        self._relays = relays
+        self._profile = profile
+        self._random_bytes = random_bytes
+        self._tickets: dict[bytes, asyncio.Future[asyncio.Transport]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._joined: list[tuple[Splice, Splice]] = []
+
+    def join(self, connection: BulkConnection, hello: Hello) -> None:
+        """Join a connection that began with `hello` to one that leads to the hello's target."""
+        connection.transport.pause_reading()
+        task = asyncio.get_running_loop().create_task(self._join(connection.release(), hello))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def take(self, connection: BulkConnection, ticket: bytes) -> bool:
+        """Take a connection that a target dialed because we asked it to; False if we did not."""
+        waiting = self._tickets.get(ticket)
+        if waiting is None or waiting.done():
+            return False
+        connection.transport.pause_reading()
+        waiting.set_result(connection.release())
+        return True
+
+    async def close(self) -> None:
+        """End all relaying."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for one, two in tuple(self._joined):
+            one.transport.abort()
+            two.transport.abort()
+
+    async def _join(self, incoming: asyncio.Transport, hello: Hello) -> None:
+        try:
+            if len(self._joined) + len(self._tasks) > self._profile.relayed:
+                raise Unreachable("relay is full")
+            if not hello.hops:
+                raise Unreachable("too many relays")
+            onward = await self._onward(hello)
+        except NetworkError as error:
+            incoming.write(Hello.refusal(hello, str(error)).pack())
+            incoming.close()
+            return
+        except asyncio.CancelledError:
+            incoming.abort()
+            raise
+        if incoming.is_closing():
+            onward.abort()
+            return
+        onward.write(hello.relayed().pack())
+        ends = splice(incoming, onward, self._profile.stall, lambda: self._joined.remove(ends))
+        self._joined.append(ends)
+
+    async def _onward(self, hello: Hello) -> asyncio.Transport:
+        failures = []
+        for hop in [hello.target, *(relay for relay in self._relays(hello.target) if relay != hello.source)]:
+            try:
+                transport = await self._dial(hop, self._profile.handshake)
+            except NetworkError as error:
+                failures.append(str(error))
+            else:
+                transport.pause_reading()
+                return transport
+        if self._ask_dial is None:
+            raise Unreachable("; ".join(failures))
+        return await self._asked(hello.target, self._ask_dial)
+
+    async def _asked(self, target: PeerId, ask_dial: Callable[[PeerId, bytes], None]) -> asyncio.Transport:
+        ticket = self._random_bytes(16)
+        arrived: asyncio.Future[asyncio.Transport] = asyncio.get_running_loop().create_future()
+        self._tickets[ticket] = arrived
+        try:
+            ask_dial(target, ticket)
+            async with asyncio.timeout(self._profile.handshake):
+                return await arrived
+        except TimeoutError:
+            raise Unreachable("target did not dial") from None
+        finally:
+            del self._tickets[ticket]

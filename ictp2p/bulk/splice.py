@@ -1,0 +1,89 @@
+"""Two connections joined byte by byte.
+
+Each direction holds one buffer and what the outgoing transport has not yet taken; when that exceeds its high-water
+mark the incoming transport is not read. TCP then slows the sender down, as it would on a direct connection. A reader
+that takes nothing for the stall deadline ends both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+_BUFFER_BYTES = 256 * 1024
+
+
+class Splice(asyncio.BufferedProtocol):
+    """One end; `other` is the one that its bytes go to."""
+
+    def __init__(self, stall: float, ended: Callable[[], None]) -> None:
+        self.other: Splice | None = None
+        self.transport: asyncio.Transport
+        self._stall = stall
+        self._ended = ended
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin on `transport`."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=4 * _BUFFER_BYTES)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Read into the one buffer."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass on what was read."""
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.write(bytes(self._buffer[:nbytes]))
+
+    def pause_writing(self) -> None:
+        """This end takes no more: do not read the other."""
+        if self.other is not None:
+            self.other.transport.pause_reading()
+        self._arm()
+
+    def resume_writing(self) -> None:
+        """This end takes more again."""
+        self._disarm()
+        if self.other is not None and not self.other.transport.is_closing():
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the other side too, after what it still has to send."""
+        self._disarm()
+        other, self.other = self.other, None
+        if other is not None:
+            other.finish()
+            self._ended()
+
+    def finish(self) -> None:
+        """The other end is gone: send what is left within the stall deadline, or drop it."""
+        self.other = None
+        self.transport.close()
+        self._arm()
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._deadline = asyncio.get_running_loop().call_later(self._stall, self.transport.abort)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def splice(
+    one: asyncio.Transport, two: asyncio.Transport, stall: float, ended: Callable[[], None]
+) -> tuple[Splice, Splice]:
+    """Join two transports, neither of which is being read; both are read from now on. `ended` is called once."""
+    ends = Splice(stall, ended), Splice(stall, ended)
+    for transport, end, other in zip((one, two), ends, ends[::-1], strict=True):
+        end.other = other
+        transport.set_protocol(end)
+        end.connection_made(transport)
+    for transport in (one, two):
+        transport.resume_reading()
+    return ends

@@ -1,0 +1,215 @@
+"""Requests, replies and probes: what one peer asks of another beside the collectives, on the same connections.
+
+A request names a kind and a destination; the reply is a stream of chunks in order, each landing in its place of
+that destination, so a slow reader of one stream cannot hold up another. Served lazily: the handler is asked for its
+next buffer when the connection has taken the last one.
+
+A probe is a timed blast. Its receiver measures it, from the first frame's end to the last one's, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from ictp2p.bulk.connection import BulkConnection, Frame
+from ictp2p.bulk.frames import Header, Kind, read_measured
+from ictp2p.bulk.pacing import Meter
+from ictp2p.errors import IctError, RemoteProtocolError, StateError
+from ictp2p.types import PeerId
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Handler: TypeAlias = Callable[[PeerId, bytes], AsyncGenerator[Buffer, None]]
+"""Answers a request: given who asks and its payload, yields the reply's buffers in order. An `IctError` that it
+raises travels to the one who asked, as a `StateError` with the same text."""
+
+REPLY_CHUNK = 1024 * 1024
+MAX_REQUEST = 64 * 1024
+PROBE_CHUNK = 256 * 1024
+MAX_PROBE = 256 * 1024 * 1024
+_ZEROS = memoryview(bytes(PROBE_CHUNK))
+_FAILED = 1
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a `REQUEST` frame."""
+
+    kind: str
+    payload: bytes
+
+
+def read_request(body: memoryview) -> Request:
+    """Read a request.
+
+    Raises:
+        RemoteProtocolError: it is too long or not a request.
+    """
+    if len(body) > MAX_REQUEST:
+        raise RemoteProtocolError(f"request of {len(body)} bytes exceeds {MAX_REQUEST}")
+    try:
+        return msgspec.msgpack.decode(body, type=Request)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"request does not decode: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What the receiver of a probe measured."""
+
+    size: int
+    """Bytes that arrived after the first frame."""
+    seconds: float
+
+
+class Fetch:
+    """The asking side of one request (`connection.User`)."""
+
+    def __init__(
+        self, destination: memoryview, progress: Callable[[int], None] | None, clock: Callable[[], float]
+    ) -> None:
+        self.ended = False
+        """The serving side has ended the reply."""
+        self.meter = Meter()
+        self._clock = clock
+        self.result: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._destination = destination
+        self._progress = progress
+        self._filled = 0
+
+    def next_frame(self) -> Frame | None:
+        """Ask for nothing more."""
+        return None
+
+    def place(self, header: Header) -> memoryview | None:
+        """Aim at the next free bytes of the destination; an `END` carries a reason, which has no place there."""
+        if header.kind is not Kind.REPLY:
+            return None
+        end = self._filled + header.length
+        if header.second != self._filled or end > len(self._destination):
+            raise RemoteProtocolError(
+                f"reply bytes [{header.second}, {header.second + header.length}) at {self._filled} "
+                f"of {len(self._destination)}"
+            )
+        return self._destination[self._filled : end]
+
+    def take(self, header: Header, body: memoryview) -> None:
+        """Count a chunk, or end."""
+        if header.kind is Kind.REPLY:
+            self._filled += header.length
+            self.meter.add(header.length, header.starved, self._clock())
+            if self._progress is not None:
+                self._progress(self._filled)
+        elif header.kind is Kind.END and not self.result.done():
+            self.ended = True
+            if header.first == _FAILED:
+                self.result.set_exception(StateError(str(body, "utf-8", "replace")))
+            elif header.second != self._filled:
+                self.result.set_exception(RemoteProtocolError(f"reply of {header.second} bytes, got {self._filled}"))
+            else:
+                self.result.set_result(self._filled)
+
+    def expecting(self) -> bool:
+        """The reply is due."""
+        return not self.result.done()
+
+    def lost(self, error: IctError) -> None:
+        """The connection has gone."""
+        if not self.result.done():
+            self.result.set_exception(error)
+
+
+class Serving:
+    """The answering side of one request (`connection.User`): a task that runs the handler one buffer ahead."""
+
+    def __init__(self, connection: BulkConnection, tag: bytes, parts: AsyncGenerator[Buffer, None]) -> None:
+        self._connection = connection
+        self._tag = tag
+        self._parts = parts
+        self._pending: Frame | None = None
+        self._taken = asyncio.Event()
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Send the whole reply, or the reason why there is none."""
+        try:
+            async with contextlib.aclosing(self._parts) as parts:
+                async for part in parts:
+                    view = memoryview(part).cast("B")
+                    for start in range(0, len(view), REPLY_CHUNK):
+                        await self._offer(view[start : start + REPLY_CHUNK])
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".encode()[:1024]
+            self._connection.send(Kind.END, self._tag, _FAILED, 0, reason)
+            if not isinstance(error, IctError):
+                raise
+        else:
+            self._connection.send(Kind.END, self._tag, 0, self._sent)
+
+    async def _offer(self, view: memoryview) -> None:
+        self._pending = Frame(Kind.REPLY, self._tag, 0, self._sent, (view,))
+        self._sent += len(view)
+        self._taken.clear()
+        self._connection.pump()
+        await self._taken.wait()
+
+    def next_frame(self) -> Frame | None:
+        """Give the buffer that the handler made."""
+        frame, self._pending = self._pending, None
+        if frame is not None:
+            self._taken.set()
+        return frame
+
+    def place(self, header: Header) -> memoryview | None:
+        """Nothing is sent to us under this tag but a `CANCEL`, which has no body."""
+        return None
+
+    def take(self, header: Header, body: memoryview) -> None:
+        """Ignore it."""
+
+    def expecting(self) -> bool:
+        """The asking side owes nothing."""
+        return False
+
+    def lost(self, error: IctError) -> None:
+        """The connection has gone; `Desk` cancels the task."""
+
+
+class Probe:
+    """The sending side of a probe (`connection.User`)."""
+
+    def __init__(self, tag: bytes, size: int) -> None:
+        self.result: asyncio.Future[ProbeResult] = asyncio.get_running_loop().create_future()
+        self._tag = tag
+        self._left = size
+
+    def next_frame(self) -> Frame | None:
+        """Give the next bytes of the blast."""
+        if not self._left:
+            return None
+        left, size = self._left, min(self._left, PROBE_CHUNK)
+        self._left -= size
+        return Frame(Kind.PROBE, self._tag, 0, left, (_ZEROS[:size],), stable=True)
+
+    def place(self, header: Header) -> memoryview | None:
+        """A measurement is read from the connection's buffer."""
+        return None
+
+    def take(self, header: Header, body: memoryview) -> None:
+        """Take the receiver's measurement."""
+        if header.kind is Kind.MEASURED and not self.result.done():
+            size, seconds, _ = read_measured(body)
+            self.result.set_result(ProbeResult(size, seconds))
+
+    def expecting(self) -> bool:
+        """The measurement is due."""
+        return not self.result.done()
+
+    def lost(self, error: IctError) -> None:
+        """The connection has gone."""
+        if not self.result.done():
+            self.result.set_exception(error)

@@ -1,0 +1,170 @@
+"""The command line: `ictp2p demo | status | token | config`, also as `python -m ictp2p`.
+
+Each command imports what it needs when it runs: `status`, `token` and `config` answer without loading torch, which
+costs over a second. What the user can mend, a bad value or an address where nobody listens, ends as one line on
+standard error and exit status 2 or 1, never as a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ictp2p.errors import ConfigError, IctError
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+"""Exit statuses: it did not work, it was asked wrongly (as argparse has it), Ctrl-C."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit status."""
+    options = _parser().parse_args(argv)
+    try:
+        status: int = options.run(options)
+    except ConfigError as error:
+        return _fail(error, MISUSED)
+    except IctError as error:
+        return _fail(error, FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def _fail(error: IctError, status: int) -> int:
+    print(f"ictp2p: {type(error).__name__}: {error}", file=sys.stderr)
+    return status
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from ictp2p.demo import controller
+    from ictp2p.demo.show import display
+
+    chosen = controller.Options(
+        seconds=options.seconds,
+        rounds=options.rounds,
+        sync_every=options.sync_every,
+        seed=options.seed,
+        port=options.port,
+        workers=options.workers,
+        bulk_rate=options.bulk_rate,
+        fault=options.fault,
+        plot=None if options.no_plot else options.plot,
+        report=options.report,
+        log=options.log,
+    )
+    return controller.run(chosen, display())
+
+
+def _status(options: argparse.Namespace) -> int:
+    from ictp2p.status import fetch_status
+    from ictp2p.tables import show, tables
+    from ictp2p.types import Address
+
+    address = str(Address.parse(options.address))
+    token = options.token or os.environ.get("ICTP2P_TOKEN")
+    if not token:
+        raise ConfigError("the mesh is closed: give its join token with --token or in ICTP2P_TOKEN")
+    status = asyncio.run(fetch_status(address, token, options.timeout))
+    if options.json:
+        print(json.dumps(status, indent=1, default=str))
+    else:
+        show(tables(status))
+    return 0
+
+
+def _token(options: argparse.Namespace) -> int:
+    print(secrets.token_hex(16))
+    return 0
+
+
+def _config(options: argparse.Namespace) -> int:
+    from ictp2p.config import parameters
+    from ictp2p.tables import Table, show
+
+    heads = ("name", "unit", "default", "meaning", "how to set")
+    show([Table("", heads, tuple(tuple(map(str, row)) for row in parameters()))])
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ictp2p", description="Clusters far apart train one model together, with nobody in the middle."
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_demo(commands.add_parser("demo", help="train through a death, a join and a leave, on this machine"))
+    _add_status(commands.add_parser("status", help="show what a running peer sees"))
+    token = commands.add_parser("token", help="print a fresh join token of 128 bits")
+    token.set_defaults(run=_token)
+    config = commands.add_parser("config", help="print every parameter: unit, default, meaning, how to set it")
+    config.set_defaults(run=_config)
+    return parser
+
+
+def _add_status(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_status)
+    parser.add_argument("address", help="host:port of any peer of the mesh")
+    parser.add_argument("--token", help="the mesh's join token; better in ICTP2P_TOKEN, where ps does not show it")
+    parser.add_argument("--timeout", type=_positive, default=10.0, help="seconds (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_demo)
+    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    add = parser.add_argument
+    add("--seconds", type=_positive, default=230.0, help="deadline of the whole run")
+    add("--rounds", type=_count, default=3, help="committed rounds before, between and after the events")
+    add("--sync-every", type=_count, default=20, help="inner steps between two outer rounds")
+    add("--seed", type=int, default=0, help="of parameters and batches")
+    add("--port", type=_port, default=0, help="where the first worker listens; 0: the system chooses")
+    add("--workers", type=_several, default=2, help="per cluster; the leader's death needs a second one")
+    add("--bulk-rate", type=_positive, default=8.0, help="megabytes per second that a peer may send of tensors")
+    add("--fault", choices=("kill", "stop"), default="kill", help="SIGKILL the leader, or SIGSTOP it: it goes silent")
+    add("--plot", type=Path, default=Path("runs/demo.png"), metavar="FILE", help="PNG of the losses and events")
+    add("--no-plot", action="store_true", help="draw nothing")
+    add("--report", type=Path, metavar="FILE", help="JSON report of rounds, events, digests and losses")
+    add("--log", type=Path, metavar="FILE", help="every event of every worker, as JSON lines")
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    return _at_least(text, 1)
+
+
+def _several(text: str) -> int:
+    return _at_least(text, 2)
+
+
+def _at_least(text: str, least: int) -> int:
+    value = int(text)
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port from 0 to 65535")
+    return value
+
+
+def _version() -> str:
+    try:
+        return f"ictp2p {version('ictp2p')}"
+    except PackageNotFoundError:
+        return "ictp2p, not installed"

@@ -1,0 +1,131 @@
+"""The seam between a collective and the connections under it, as protocols: neither imports the other.
+
+A collective *attaches* to its neighbours under a tag. The connections then ask it where an arriving body goes,
+tell it when one is whole, and pull what is to be sent when they can take more. So nothing is queued twice, and
+a test may run a collective over a fake of twenty lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ictp2p.errors import ConnectionLost, RoundTimeout
+from ictp2p.types import PeerId
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTag:
+    """What fences the frames of one attempt from all others: nothing with another tag is ever accepted."""
+
+    lineage: bytes
+    round: int
+    attempt: int
+    plan_digest: bytes
+
+    def wire(self) -> bytes:
+        """Hash the tag to the 16 bytes that every frame carries."""
+        numbers = self.round.to_bytes(8, "big") + self.attempt.to_bytes(4, "big")
+        return hashlib.blake2b(
+            self.lineage + numbers + self.plan_digest, digest_size=16, person=b"ictp2p-round"
+        ).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A chunk to send: its place, and its bytes in order."""
+
+    partial: bool
+    share: int
+    chunk: int
+    views: Sequence[memoryview]
+    stable: bool
+    """Whether the memory keeps its content until the collective ends; else it is copied before it is queued."""
+
+
+class ParticipantLost(ConnectionLost):
+    """The connection to a participant ended, stalled, or could not be made; `suspects` names who is to blame."""
+
+    def __init__(self, message: str, suspects: Sequence[PeerId]) -> None:
+        super().__init__(message)
+        self.suspects = tuple(suspects)
+
+
+class CollectiveTimeout(RoundTimeout):
+    """A collective did not finish before its deadline; `suspects` names who was waited for."""
+
+    def __init__(self, message: str, suspects: Sequence[PeerId]) -> None:
+        super().__init__(message)
+        self.suspects = tuple(suspects)
+
+
+class Receiver(Protocol):
+    """A collective, as its connections see it. Called on the event loop; must not block or raise."""
+
+    def begun(self, peer: PeerId) -> None:
+        """`peer` has attached under the same tag."""
+        ...
+
+    def destination(self, peer: PeerId, partial: bool, share: int, chunk: int, size: int) -> memoryview | None:
+        """Say where the `size` bytes of this chunk may land; None: in the connection's own buffer."""
+        ...
+
+    def arrived(self, peer: PeerId, partial: bool, share: int, chunk: int, body: memoryview) -> None:
+        """All bytes are in `body`, which is what `destination` gave, or is only valid during this call."""
+        ...
+
+    def next_frame(self, peer: PeerId) -> Outgoing | None:
+        """Give the next chunk for `peer`, or None until `Attachment.kick`."""
+        ...
+
+    def waiting_on(self, peer: PeerId) -> bool:
+        """Say whether `peer` owes us something, so that its silence is a fault."""
+        ...
+
+    def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
+        """The connection to `peer` is gone, or `peer` gave the collective up because of `suspects`."""
+        ...
+
+
+class Attachment(Protocol):
+    """A collective's hold on its connections."""
+
+    def kick(self, peer: PeerId) -> None:
+        """Ask the connection to `peer` to pull again."""
+        ...
+
+    async def flushed(self) -> None:
+        """Wait until no connection refers to the collective's memory any more."""
+        ...
+
+    def detach(self) -> None:
+        """Let go: later frames of the tag are dropped, and no memory of the collective is touched again."""
+        ...
+
+    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+        """Tell all neighbours that the collective has failed here, detach, and let go of its memory."""
+        ...
+
+
+class Links(Protocol):
+    """What gives a collective its connections: `Bulk`, or a fake."""
+
+    async def attach(
+        self,
+        tag: bytes,
+        receiver: Receiver,
+        peers: Sequence[PeerId],
+        *,
+        timeout: float,
+        rates: Sequence[float | None] | None = None,
+    ) -> Attachment:
+        """Connect to all `peers` and tell them that we have begun `tag`; pace each at its rate in bytes/s.
+
+        Raises:
+            ParticipantLost: one of them could not be reached within `timeout` seconds.
+        """
+        ...

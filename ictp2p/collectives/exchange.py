@@ -1,0 +1,256 @@
+"""Which chunk may be sent when: the collective as a pure machine, one per participant.
+
+It knows a plan, who we are, and what has arrived. It says what may leave (`next_send`, pulled whenever the
+connection to that participant takes more) and which chunks the root may finish. It moves no bytes.
+
+**Why nothing can deadlock.** All chunks of a share travel in ascending order along each edge of its trees, so
+counters are the whole state. Three facts:
+
+1. *Results never wait.* A result lands in the output itself and so needs no room that could be missing.
+2. *A contribution always finds room.* A participant may be at most `window` chunks of a share ahead of the
+   results that it holds of that share. Holding the result of chunk c proves that our parent has used up our
+   partial of c, so the parent never holds more than `window` of our chunks and keeps that room aside for this
+   edge alone. A window is never shared between shares or senders: that is what could deadlock (one sender's
+   later chunks would take the room that another's earlier chunk needs). No credit message is needed.
+3. *Nothing not ready is ever queued.* `next_send` picks among chunks that are complete here, so a connection's
+   queue holds nothing that waits for something else, and a reader never has to stop reading.
+
+Take the first unfinished chunk of any share. Its leaves hold all earlier results once these are delivered, so
+their window is open; by induction up the tree each inner participant gets all its children's partials, whose
+room is reserved; the root finishes; the result descends by (1). The first unfinished chunk always advances.
+
+Among several chunks that may go to one participant the lowest chunk number goes first and, at a tie, the
+contribution before the result: every share then advances at one pace and both directions stay full.
+
+**Starting.** Nothing is sent to a participant that has not said that it began this very round (`begun`): its
+buffers are there, and frames of another attempt cannot be mistaken for ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ictp2p.collectives.plan import NO_PARENT, Plan, Share
+from ictp2p.errors import RemoteProtocolError
+
+STAGING_BYTES = 32 * 1024 * 1024
+"""Room that a participant keeps for partials that have arrived and are not yet used. Both ends of an edge derive
+the window from it, so it belongs to the wire version. Precedent: eight times Linux's largest default receive buffer."""
+
+MAX_WINDOW = 64
+
+
+class Piece(NamedTuple):
+    """One chunk of one share on its way: up the reduce tree (`partial`) or down with the result."""
+
+    partial: bool
+    share: int
+    chunk: int
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Where one share stands, seen from one participant. All counts are of chunks, in ascending order."""
+
+    share: Share
+    chunks: int
+    reduce_parent: int
+    broadcast_parent: int
+    children: tuple[int, ...]
+    followers: tuple[int, ...]
+    window: int
+    """How far our partials may run ahead of our results."""
+    room: int
+    """How many partials of one child we hold at most."""
+    arrived: dict[int, int] = field(default_factory=dict)
+    sent: int = 0
+    done: int = 0
+    passed: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def used(self) -> int:
+        """Partials of each child that have been added up: by the root at once, elsewhere when the sum is sent."""
+        return self.done if self.reduce_parent == NO_PARENT else self.sent
+
+    @property
+    def ready(self) -> int:
+        """How many chunks hold everything that is to be added here."""
+        return min((self.arrived[child] for child in self.children), default=self.chunks)
+
+
+class Exchange:
+    """One participant's side of one collective.
+
+    Args:
+        plan: a validated plan.
+        me: our index in it.
+        partial_bytes: the most bytes that a partial chunk takes; all participants must give the same.
+        reduce: False for a broadcast: the roots hold the results from the start.
+    """
+
+    def __init__(self, plan: Plan, me: int, partial_bytes: int, *, reduce: bool = True) -> None:
+        self.me = me
+        self._plan = plan
+        self._reduce = reduce
+        self._begun: set[int] = set()
+        windows = [_window(plan, node, partial_bytes) for node in range(len(plan.participants))]
+        self._lanes = [self._lane(share, windows) for share in plan.shares]
+        neighbours = {n for lane in self._lanes for n in self._touching(lane)}
+        self.neighbours: tuple[int, ...] = tuple(sorted(neighbours))
+        """The participants that we exchange anything with."""
+        self._towards = {n: self._flows(n) for n in self.neighbours}
+        self._left = sum(self._owed(lane) for lane in self._lanes)
+
+    def begun(self, peer: int) -> None:
+        """Note that `peer` has begun this round: from now on it may be sent to."""
+        self._begun.add(peer)
+
+    def expect(self, peer: int, piece: Piece) -> None:
+        """Check that `piece` is what `peer` has to send next, before its bytes are taken.
+
+        Raises:
+            RemoteProtocolError: it is not, and why.
+        """
+        if not 0 <= piece.share < len(self._lanes):
+            raise RemoteProtocolError(f"participant {peer} sent share {piece.share} of {len(self._lanes)}")
+        lane = self._lanes[piece.share]
+        wanted = self._wanted(lane, peer, partial=piece.partial)
+        if wanted != piece.chunk or wanted >= lane.chunks:
+            raise RemoteProtocolError(f"participant {peer} sent {piece}, expected chunk {wanted} of {lane.chunks}")
+        if piece.partial and piece.chunk >= lane.used + lane.room:
+            raise RemoteProtocolError(f"participant {peer} sent {piece} beyond its window of {lane.room} chunks")
+
+    def arrived(self, peer: int, piece: Piece) -> list[Piece]:
+        """Note a whole chunk from `peer`; give the chunks that we, as their root, have to finish now, in order."""
+        self.expect(peer, piece)
+        lane = self._lanes[piece.share]
+        if not piece.partial:
+            lane.done += 1
+            self._left -= 1
+            return []
+        lane.arrived[peer] += 1
+        return self._finish(piece.share) if lane.reduce_parent == NO_PARENT else []
+
+    def alone(self) -> list[Piece]:
+        """Give the chunks that nobody else contributes to: all of them, when we are the only participant."""
+        if not self._reduce:
+            return []
+        lonely = [n for n, lane in enumerate(self._lanes) if lane.reduce_parent == NO_PARENT and not lane.children]
+        return [piece for number in lonely for piece in self._finish(number)]
+
+    def next_send(self, peer: int) -> Piece | None:
+        """Take the next chunk that may go to `peer` now. The caller sends it: it is not offered again."""
+        if peer not in self._begun:
+            return None
+        best: tuple[int, bool, int] | None = None
+        for partial, number in self._towards[peer]:
+            chunk = self._sendable(self._lanes[number], peer, partial=partial)
+            if chunk is not None and (best is None or (chunk, not partial, number) < best):
+                best = (chunk, not partial, number)
+        if best is None:
+            return None
+        chunk, result, number = best
+        self._left -= 1
+        lane = self._lanes[number]
+        if result:
+            lane.passed[peer] += 1
+        else:
+            lane.sent += 1
+        return Piece(not result, number, chunk)
+
+    def contributors(self, share: int) -> tuple[int, ...]:
+        """List whose partials are added at this participant for `share`, without our own, ascending."""
+        return self._lanes[share].children
+
+    def is_leaf(self, share: int, node: int) -> bool:
+        """Say whether `node` contributes to `share` only what is its own: then it sends it as it is."""
+        return node not in self._plan.shares[share].reduce_parents
+
+    def is_root(self, share: int) -> bool:
+        """Say whether we finish `share`."""
+        return self._lanes[share].reduce_parent == NO_PARENT
+
+    def downstream(self, share: int) -> tuple[int, ...]:
+        """Name whom a chunk of `share` that has just arrived may let us send to."""
+        lane = self._lanes[share]
+        return lane.followers if lane.reduce_parent == NO_PARENT else (lane.reduce_parent, *lane.followers)
+
+    def waiting_on(self) -> frozenset[int]:
+        """Name the participants from which something is still to come."""
+        return frozenset(
+            peer
+            for lane in self._lanes
+            for peer, partial in [*((c, True) for c in lane.children), (lane.broadcast_parent, False)]
+            if peer != NO_PARENT and (self._wanted(lane, peer, partial=partial) or 0) < lane.chunks
+        )
+
+    def silent(self) -> tuple[int, ...]:
+        """Name the neighbours that have not begun."""
+        return tuple(n for n in self.neighbours if n not in self._begun)
+
+    @property
+    def finished(self) -> bool:
+        """Every result is here, and everything that others need from us has been taken by `next_send`."""
+        return self._left == 0
+
+    def staged(self) -> int:
+        """Count the partial chunks that are held here, arrived and not yet added up."""
+        return sum(count - lane.used for lane in self._lanes for count in lane.arrived.values())
+
+    def _lane(self, share: Share, windows: list[int]) -> _Lane:
+        parents = share.reduce_parents if self._reduce else (NO_PARENT,) * len(share.reduce_parents)
+        children = tuple(n for n, parent in enumerate(parents) if parent == self.me)
+        followers = tuple(n for n, parent in enumerate(share.broadcast_parents) if parent == self.me)
+        chunks = share.chunks(self._plan.chunk)
+        return _Lane(
+            share=share,
+            chunks=chunks,
+            reduce_parent=parents[self.me],
+            broadcast_parent=share.broadcast_parents[self.me],
+            children=children,
+            followers=followers,
+            window=windows[parents[self.me]] if parents[self.me] != NO_PARENT else 0,
+            room=windows[self.me],
+            arrived=dict.fromkeys(children, 0),
+            done=chunks if not self._reduce and share.root == self.me else 0,
+            passed=dict.fromkeys(followers, 0),
+        )
+
+    def _touching(self, lane: _Lane) -> list[int]:
+        if not lane.chunks:
+            return []
+        ends = [*lane.children, *lane.followers, lane.reduce_parent, lane.broadcast_parent]
+        return [n for n in ends if n != NO_PARENT]
+
+    def _owed(self, lane: _Lane) -> int:
+        """Count what this share still asks of us: a result to get or make, a partial and copies to pass on."""
+        return lane.chunks * (1 + (lane.reduce_parent != NO_PARENT) + len(lane.followers)) - lane.done
+
+    def _flows(self, peer: int) -> tuple[tuple[bool, int], ...]:
+        partials = [(True, n) for n, lane in enumerate(self._lanes) if lane.reduce_parent == peer and lane.chunks]
+        results = [(False, n) for n, lane in enumerate(self._lanes) if peer in lane.passed and lane.chunks]
+        return (*partials, *results)
+
+    def _sendable(self, lane: _Lane, peer: int, *, partial: bool) -> int | None:
+        if partial:
+            limit = min(lane.ready, lane.done + lane.window)
+            return lane.sent if lane.sent < limit else None
+        return lane.passed[peer] if lane.passed[peer] < lane.done else None
+
+    def _wanted(self, lane: _Lane, peer: int, *, partial: bool) -> int | None:
+        if partial:
+            return lane.arrived.get(peer)
+        return lane.done if lane.broadcast_parent == peer else None
+
+    def _finish(self, number: int) -> list[Piece]:
+        lane = self._lanes[number]
+        first, lane.done = lane.done, lane.ready
+        self._left -= lane.done - first
+        return [Piece(False, number, chunk) for chunk in range(first, lane.done)]
+
+
+def _window(plan: Plan, node: int, partial_bytes: int) -> int:
+    """Split the staging of `node` evenly over the edges that lead into it; at least one chunk each."""
+    edges = sum(share.reduce_parents.count(node) for share in plan.shares if share.stop > share.start)
+    return max(1, min(MAX_WINDOW, STAGING_BYTES // max(1, edges * partial_bytes)))

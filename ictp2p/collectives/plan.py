@@ -1,0 +1,150 @@
+"""A plan is a packing of trees: plain data that says who adds up which elements, and who copies them to whom.
+
+The vector is cut into *shares*. Each share has one root. Its contributions climb the share's reduce tree, the
+root finishes the sum, and the result descends the share's broadcast tree. By Edmonds' theorem on packing
+arborescences an optimal all-reduce on any graph is such a packing, and the schedules that people know are
+special cases: the direct reduce-scatter/all-gather is one star per participant, the ring is one chain per
+participant, a parameter server is a single star. So there is one format, one validator and one executor.
+
+Every element has exactly one root, which computes it once; all others copy its bytes. Results are therefore
+bit-identical on every participant by construction, whatever the order of arrival.
+
+A plan is agreed as bytes. Participants trust nothing in them: `validate` names the first rule that is broken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from ictp2p.errors import RemoteProtocolError
+
+MAX_PLAN_BYTES = 256 * 1024
+MAX_SHARES = 4096
+MAX_CHUNK_ELEMENTS = 1 << 22
+NO_PARENT = -1
+"""What stands in a parent table at the root."""
+
+
+class Share(msgspec.Struct, frozen=True, array_like=True):
+    """Elements `[start, stop)` and the two trees that carry them. Parents are participant indices."""
+
+    start: int
+    stop: int
+    root: int
+    reduce_parents: tuple[int, ...]
+    """To whom each participant sends its (partial) sum; `NO_PARENT` at the root."""
+    broadcast_parents: tuple[int, ...]
+    """From whom each participant gets the result; `NO_PARENT` at the root."""
+
+    def chunks(self, chunk: int) -> int:
+        """Count the chunks of `chunk` elements that this share is cut into."""
+        return -(-(self.stop - self.start) // chunk)
+
+    def span(self, index: int, chunk: int) -> tuple[int, int]:
+        """Give the elements `[start, stop)` of chunk number `index`."""
+        start = self.start + index * chunk
+        return start, min(start + chunk, self.stop)
+
+
+class Plan(msgspec.Struct, frozen=True, array_like=True):
+    """Who adds up what, in which trees, and how long that should take."""
+
+    kind: str
+    """Which schedule it is, for people: star, ring, parameter_server, tree, or broadcast."""
+    participants: tuple[str, ...]
+    """Peer ids; every index in the plan points into this tuple."""
+    shares: tuple[Share, ...]
+    """Consecutive, covering every element once."""
+    chunk: int
+    """Elements per chunk: the unit of pipelining."""
+    seconds: float
+    """Predicted duration, latency included."""
+    bound: float
+    """Seconds that no algorithm can beat on the links that the planner was given."""
+
+    @property
+    def elements(self) -> int:
+        """How many elements the plan covers."""
+        return self.shares[-1].stop if self.shares else 0
+
+    def encode(self) -> bytes:
+        """Write the plan as the bytes that are agreed on."""
+        return msgspec.msgpack.encode(self)
+
+    def digest(self) -> bytes:
+        """Hash the plan's bytes to 16, for the fence around its frames."""
+        return hashlib.blake2b(self.encode(), digest_size=16).digest()
+
+
+def decode(data: bytes) -> Plan:
+    """Read a plan.
+
+    Raises:
+        RemoteProtocolError: these are not a plan's bytes.
+    """
+    if len(data) > MAX_PLAN_BYTES:
+        raise RemoteProtocolError(f"plan of {len(data)} bytes exceeds {MAX_PLAN_BYTES}")
+    try:
+        return msgspec.msgpack.decode(data, type=Plan)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"plan does not decode: {error}") from error
+
+
+def validate(data: bytes, participants: Sequence[str], elements: int) -> str | None:
+    """Check agreed plan bytes for `participants` and `elements`; say what is wrong, or None."""
+    try:
+        plan = decode(data)
+    except RemoteProtocolError as error:
+        return str(error)
+    return check(plan, participants, elements)
+
+
+def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
+    """Check a decoded plan as `validate` does."""
+    if plan.participants != tuple(participants) or not participants:
+        return f"plan is for {plan.participants!r}, the round is for {tuple(participants)!r}"
+    if len(set(participants)) != len(participants):
+        return f"a participant stands twice in {tuple(participants)!r}"
+    if not 1 <= plan.chunk <= MAX_CHUNK_ELEMENTS:
+        return f"chunk of {plan.chunk} elements is not within 1..{MAX_CHUNK_ELEMENTS}"
+    if not (math.isfinite(plan.seconds) and math.isfinite(plan.bound) and 0 <= plan.bound <= plan.seconds):
+        return f"claims {plan.seconds} s against a bound of {plan.bound} s"
+    return _check_shares(plan, elements)
+
+
+def _check_shares(plan: Plan, elements: int) -> str | None:
+    if len(plan.shares) > MAX_SHARES:
+        return f"{len(plan.shares)} shares exceed {MAX_SHARES}"
+    position = 0
+    for number, share in enumerate(plan.shares):
+        if share.start != position or share.stop < share.start:
+            return f"share {number} covers [{share.start}, {share.stop}), expected it to begin at {position}"
+        position = share.stop
+        for name, parents in (("reduce", share.reduce_parents), ("broadcast", share.broadcast_parents)):
+            problem = _check_tree(parents, share.root, len(plan.participants))
+            if problem:
+                return f"share {number}: {name} tree {problem}"
+    return None if position == elements else f"shares cover {position} elements of {elements}"
+
+
+def _check_tree(parents: Sequence[int], root: int, size: int) -> str | None:
+    """Check that `parents` is one tree over `size` participants with `root` on top."""
+    if len(parents) != size:
+        return f"has {len(parents)} entries for {size} participants"
+    if not 0 <= root < size or parents[root] != NO_PARENT:
+        return f"is not rooted at {root}"
+    reached = {root}
+    for start in range(size):
+        path = []
+        node = start
+        while node not in reached:
+            path.append(node)
+            node = parents[node]
+            if not 0 <= node < size or len(path) > size or node in path:
+                return f"does not lead from {start} to its root {root}"
+        reached.update(path)
+    return None

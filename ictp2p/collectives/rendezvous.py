@@ -1,0 +1,220 @@
+"""Where the members of one process group leave their addresses for each other.
+
+torch's own `TCPStore` cannot be used here: its server listens on every interface unless handed a socket, and a
+client that dials a server which accepts but never answers (the process is stopped) waits without any deadline, in
+C++, where nothing can reach it. A process group needs very little of a store: publish one short value, wait for those
+of the others. So this is a store of that size, whose every wait has a deadline and ends at once when it is aborted
+from another thread (its socket is shut down), and which resolves no names.
+
+The leader opens one server for each generation of the group and closes it with the next, so keys never clash.
+Frames are `operation u8, key length u16, value length u32, key, value`; the answer to a `get` is `length u32, value`.
+Both lengths are checked before anything is allocated. The values are socket addresses, no secrets; like the group's
+own traffic they are meant for the cluster's private network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import socket
+import socketserver
+import struct
+import threading
+from typing import Any
+
+from torch.distributed import Store
+
+from ictp2p.errors import AddressInUse, LocalGroupError
+from ictp2p.types import Address
+
+_REQUEST = struct.Struct("<BHI")
+_LENGTH = struct.Struct("<I")
+_SET, _GET = 1, 2
+MAX_KEY = 256
+MAX_VALUE = 64 * 1024
+MAX_ENTRIES = 65536
+
+
+class RendezvousServer:
+    """A store for one generation of a group, listening on one interface. Close it when the generation is over."""
+
+    def __init__(self, host: str) -> None:
+        """Listen on a free port of `host`, a numeric address.
+
+        Raises:
+            AddressInUse: `host` is not an address of this machine.
+        """
+        try:
+            self._server = _Server(host)
+        except OSError as error:
+            raise AddressInUse(f"cannot open a rendezvous on {host!r}: {error}") from error
+        self.address = Address(*self._server.socket.getsockname()[:2])
+        """Where members find it."""
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening and disconnect whoever still waits. May be called twice."""
+        self._server.shutdown()
+        self._server.disconnect()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Rendezvous(Store):
+    """One member's connection to the server, in the shape that torch's process groups call."""
+
+    def __init__(self, address: Address, timeout: float) -> None:
+        """Connect.
+
+        Args:
+            address: the server, numeric.
+            timeout: seconds for the connection, and for each wait after it.
+
+        Raises:
+            LocalGroupError: nobody answers there.
+        """
+        super().__init__()
+        self._address, self._reason = address, ""
+        self._lock = threading.Lock()
+        try:
+            self._socket = socket.create_connection(address, timeout)
+        except OSError as error:
+            raise LocalGroupError(f"no rendezvous at {address}: {error}") from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def set(self, key: str, value: Any) -> None:
+        """Publish `value` under `key`."""
+        with self._lock, self._translated(key):
+            self._request(_SET, key, _octets(value))
+
+    def get(self, key: str) -> bytes:
+        """Wait for the value of `key`.
+
+        Raises:
+            LocalGroupError: it did not come within the deadline, the server went away, or this was aborted.
+        """
+        with self._lock, self._translated(key):
+            self._request(_GET, key, b"")
+            (length,) = _LENGTH.unpack(_read(self._socket, _LENGTH.size))
+            return _read(self._socket, _bounded(length, MAX_VALUE, "value"))
+
+    def wait(self, keys: list[str], timeout: datetime.timedelta | None = None) -> None:
+        """Wait for all of `keys`; the deadline is this store's own."""
+        for key in keys:
+            self.get(key)
+
+    def has_extended_api(self) -> bool:
+        """Say that there is nothing here beyond `set`, `get` and `wait`."""
+        return False
+
+    def abort(self, reason: str) -> None:
+        """End every wait, now and later, from any thread."""
+        self._reason = self._reason or reason
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._socket.close()
+
+    def _request(self, operation: int, key: str, value: bytes) -> None:
+        name = key.encode()
+        header = _REQUEST.pack(operation, _bounded(len(name), MAX_KEY, "key"), _bounded(len(value), MAX_VALUE, "value"))
+        self._socket.sendall(header + name + value)
+
+    @contextlib.contextmanager
+    def _translated(self, key: str) -> Any:
+        try:
+            yield
+        except OSError as error:
+            why = self._reason or f"{type(error).__name__}: {error}"
+            raise LocalGroupError(f"rendezvous at {self._address} broke while waiting on {key!r}: {why}") from error
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 1024
+
+    def __init__(self, host: str) -> None:
+        self.values: dict[bytes, bytes] = {}
+        self.changed = threading.Condition()
+        self.closed = False
+        self._clients: set[socket.socket] = set()
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, 0), _Client)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        with self.changed:
+            if len(self.values) >= MAX_ENTRIES:
+                raise ValueError(f"rendezvous holds {MAX_ENTRIES} keys already")
+            self.values[key] = value
+            self.changed.notify_all()
+
+    def take(self, key: bytes) -> bytes | None:
+        """Wait for a value, as long as the server lives; the client keeps the deadline and hangs up."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.closed or key in self.values)
+            return self.values.get(key)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._clients.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._clients.discard(request)
+        super().shutdown_request(request)
+
+    def disconnect(self) -> None:
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
+        for client in tuple(self._clients):
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that broke the protocol is hung up on; its own side reports it."""
+
+
+class _Client(socketserver.BaseRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                operation, key_length, value_length = _REQUEST.unpack(_read(self.request, _REQUEST.size))
+                key = _read(self.request, _bounded(key_length, MAX_KEY, "key"))
+                value = _read(self.request, _bounded(value_length, MAX_VALUE, "value"))
+                self._answer(operation, key, value)
+
+    def _answer(self, operation: int, key: bytes, value: bytes) -> None:
+        if operation == _SET:
+            self.server.put(key, value)
+        elif operation == _GET and (found := self.server.take(key)) is not None:
+            self.request.sendall(_LENGTH.pack(len(found)) + found)
+        else:
+            raise ConnectionError(f"operation {operation} has no answer")
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    received = bytearray(count)
+    view = memoryview(received)
+    while view:
+        got = connection.recv_into(view)
+        if not got:
+            raise ConnectionError(f"the other side hung up {len(view)} bytes early")
+        view = view[got:]
+    return bytes(received)
+
+
+def _bounded(length: int, most: int, what: str) -> int:
+    if length > most:
+        raise ConnectionError(f"{what} of {length} bytes exceeds {most}")
+    return length
+
+
+def _octets(value: Any) -> bytes:
+    """Torch hands over `bytes`, a list of ints or a `str`, depending on who calls."""
+    return value.encode() if isinstance(value, str) else bytes(value)

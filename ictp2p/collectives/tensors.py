@@ -1,0 +1,232 @@
+"""A list of tensors seen as one flat vector, and the arithmetic on its ranges. Nothing is flattened by copying.
+
+Native types are added by NumPy: one thread, no dispatcher, ufuncs that release the lock. The 16-bit floats have no
+fast NumPy path (casts run at 0.2 to 1.4 GB/s), so torch converts them, and they are summed in float32: a partial sum
+of theirs also travels as float32, or each hop of a chain would round again.
+
+Sums are taken over participants in ascending order, our own in its place. Only the root's sum is ever used, so all
+participants hold the same bits; the fixed order makes a star's result independent of who is the root as well.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ictp2p.errors import ConfigError
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_NATIVE = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+    torch.int8: np.dtype(np.int8),
+    torch.uint8: np.dtype(np.uint8),
+    torch.int16: np.dtype(np.int16),
+    torch.int32: np.dtype(np.int32),
+    torch.int64: np.dtype(np.int64),
+}
+_WIDENED = frozenset({torch.bfloat16, torch.float16})
+
+
+class Flat:
+    """Tensors (or NumPy arrays) of one type, addressed by element as if they stood one behind the other.
+
+    Raises:
+        ConfigError: they differ in type, lie on a device, are not contiguous, or cannot be reduced.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor | Array], name: str = "tensors") -> None:
+        flat = [_flattened(tensor, f"{name}[{number}]") for number, tensor in enumerate(tensors)]
+        self.tensors = [tensor for tensor in flat if tensor.numel()]
+        dtypes = sorted({str(tensor.dtype) for tensor in flat})
+        if len(dtypes) > 1:
+            raise ConfigError(f"{name} mix the types {', '.join(dtypes)}: reduce them in separate calls")
+        self.dtype = flat[0].dtype if flat else torch.float32
+        self.widened = self.dtype in _WIDENED
+        self._arrays = [t.view(torch.int16).numpy() if self.widened else t.numpy() for t in self.tensors]
+        self._ends = list(accumulate(len(array) for array in self._arrays))
+        self.elements = self._ends[-1] if self._ends else 0
+        self.itemsize = self.dtype.itemsize
+        self.partial_itemsize = 4 if self.widened else self.itemsize
+        """Bytes per element of a partial sum on the wire."""
+
+    def views(self, start: int, stop: int) -> list[memoryview]:
+        """Give the bytes of `[start, stop)` in order, without copying."""
+        return [self._arrays[n][a:b].data.cast("B") for n, a, b in self._pieces(start, stop)]
+
+    def arrays(self, start: int, stop: int) -> list[Array]:
+        """Give the elements of `[start, stop)` as one-dimensional arrays (16-bit floats as their bits)."""
+        return [self._arrays[n][a:b] for n, a, b in self._pieces(start, stop)]
+
+    def ranges(self, start: int, stop: int) -> list[torch.Tensor]:
+        """Give the elements of `[start, stop)` as one-dimensional tensors that share memory with ours."""
+        return [self.tensors[n][a:b] for n, a, b in self._pieces(start, stop)]
+
+    def write(self, start: int, stop: int, body: memoryview) -> None:
+        """Copy `body` over the bytes of `[start, stop)`."""
+        offset = 0
+        for view in self.views(start, stop):
+            view[:] = body[offset : offset + len(view)]
+            offset += len(view)
+
+    def overlaps(self, other: Flat) -> bool:
+        """Say whether any memory belongs to both."""
+        spans = sorted((first, last, flat is self) for flat in (self, other) for first, last in flat._extents())
+        reach = {True: 0, False: 0}
+        for first, last, mine in spans:
+            if first < reach[not mine]:
+                return True
+            reach[mine] = max(reach[mine], last)
+        return False
+
+    def _extents(self) -> list[tuple[int, int]]:
+        return [(t.data_ptr(), t.data_ptr() + t.numel() * t.itemsize) for t in self.tensors]
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        number = bisect_right(self._ends, start)
+        while start < stop:
+            base = self._ends[number - 1] if number else 0
+            end = min(stop, self._ends[number])
+            yield number, start - base, end - base
+            start, number = end, number + 1
+
+
+class Weights:
+    """What each contribution is multiplied by, and what the root divides by.
+
+    Common factors of whole weights are dropped first, so equal weights cost no multiplication at all.
+
+    Raises:
+        ConfigError: a weight is not positive and finite, or the operation does not suit the type.
+    """
+
+    def __init__(self, weights: Sequence[float], op: str, flat: Flat) -> None:
+        if op not in ("avg", "sum"):
+            raise ConfigError(f"op {op!r} is not 'avg' or 'sum'")
+        if op == "avg" and not flat.dtype.is_floating_point:
+            raise ConfigError(f"{flat.dtype} cannot be averaged without rounding: reduce it with op='sum'")
+        if any(not (math.isfinite(w) and w > 0) for w in weights):
+            raise ConfigError(f"weights {tuple(weights)!r} must be positive and finite")
+        self.factors = _reduced(weights) if op == "avg" else [1.0] * len(weights)
+        self.divisor = math.fsum(self.factors) if op == "avg" else 1.0
+
+
+class Adder:
+    """Adds up the contributions to a chunk, on one participant.
+
+    Args:
+        inputs: our own contribution; never written.
+        outputs: where results go. Types without widening are also added up in place there: a chunk's result cannot
+            arrive before our partial sum of it has been used by our parent.
+        weights: factors and divisor.
+        me: our index.
+        chunk: the most elements in a chunk.
+    """
+
+    def __init__(self, inputs: Flat, outputs: Flat, weights: Weights, me: int, chunk: int) -> None:
+        self._inputs = inputs
+        self._outputs = outputs
+        self._weights = weights
+        self._me = me
+        self._scratch: Array = np.empty(0, np.float32)
+        self._wide = torch.empty(min(chunk, inputs.elements) if inputs.widened else 0, dtype=torch.float32)
+
+    def partial(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> list[memoryview]:
+        """Add our own elements and the staged ones (participant -> bytes, raw or not); give the sum's bytes."""
+        if self._inputs.widened:
+            self._add_widened(start, stop, staged)
+            return [self._wide[: stop - start].numpy().data.cast("B")]
+        self._add_native(start, stop, staged)
+        return self._outputs.views(start, stop)
+
+    def finish(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> None:
+        """Add up as `partial` does, divide once, and leave the result in the outputs."""
+        divisor = self._weights.divisor
+        if not self._inputs.widened:
+            self._add_native(start, stop, staged)
+            if divisor != 1:
+                for array in self._outputs.arrays(start, stop):
+                    np.divide(array, divisor, out=array)
+            return
+        self._add_widened(start, stop, staged)
+        offset = 0
+        for target in self._outputs.ranges(start, stop):
+            total = self._wide[offset : offset + len(target)]
+            target.copy_(total.div_(divisor) if divisor != 1 else total)
+            offset += len(target)
+
+    def _add_native(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> None:
+        own = self._inputs.arrays(start, stop)
+        offset = 0
+        for target, mine in zip(self._aligned(own, start), own, strict=True):
+            end = offset + len(mine)
+            terms = {n: (np.frombuffer(b, mine.dtype)[offset:end], raw) for n, (b, raw) in staged.items()}
+            terms[self._me] = (mine, True)
+            self._sum(target, [(terms[n][0], self._weights.factors[n] if terms[n][1] else 1.0) for n in sorted(terms)])
+            offset = end
+
+    def _aligned(self, own: list[Array], start: int) -> Iterator[Array]:
+        """Cut the outputs where the inputs are cut; both lists hold tensors of the same sizes."""
+        for array in own:
+            (target,) = self._outputs.arrays(start, start + len(array))
+            yield target
+            start += len(array)
+
+    def _sum(self, target: Array, terms: list[tuple[Array, float]]) -> None:
+        first, factor = terms[0]
+        if len(terms) > 1 and factor == 1 and terms[1][1] == 1:
+            np.add(first, terms[1][0], out=target)
+            terms = terms[2:]
+        else:
+            np.multiply(first, target.dtype.type(factor), out=target)
+            terms = terms[1:]
+        for term, factor in terms:
+            np.add(target, self._scaled(term, factor), out=target)
+
+    def _scaled(self, term: Array, factor: float) -> Array:
+        if factor == 1:
+            return term
+        if len(self._scratch) < len(term) or self._scratch.dtype != term.dtype:
+            self._scratch = np.empty(len(term), term.dtype)
+        scaled: Array = np.multiply(term, term.dtype.type(factor), out=self._scratch[: len(term)])
+        return scaled
+
+    def _add_widened(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> None:
+        total = self._wide[: stop - start].zero_()
+        for node in sorted([*staged, self._me]):
+            factor = self._weights.factors[node]
+            if node == self._me:
+                offset = 0
+                for mine in self._inputs.ranges(start, stop):
+                    total[offset : offset + len(mine)].add_(mine, alpha=factor)
+                    offset += len(mine)
+                continue
+            body, raw = staged[node]
+            dtype = self._inputs.dtype if raw else torch.float32
+            total.add_(torch.frombuffer(body, dtype=dtype), alpha=factor if raw else 1.0)
+
+
+def _flattened(tensor: torch.Tensor | Array, name: str) -> torch.Tensor:
+    tensor = tensor.detach() if isinstance(tensor, torch.Tensor) else torch.from_numpy(tensor)
+    if tensor.dtype not in _NATIVE and tensor.dtype not in _WIDENED:
+        raise ConfigError(f"{name} has type {tensor.dtype}, which cannot be reduced")
+    if tensor.device.type != "cpu":
+        raise ConfigError(f"{name} lies on {tensor.device}: between clusters tensors travel from the host's memory")
+    if not tensor.is_contiguous():
+        raise ConfigError(f"{name} of shape {tuple(tensor.shape)} is not contiguous")
+    return tensor.view(-1)
+
+
+def _reduced(weights: Sequence[float]) -> list[float]:
+    if not all(float(w).is_integer() for w in weights):
+        return [w / weights[0] for w in weights] if len(set(weights)) == 1 else [float(w) for w in weights]
+    divisor = math.gcd(*(int(w) for w in weights))
+    return [float(int(w) // divisor) for w in weights]

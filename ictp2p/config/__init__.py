@@ -1,0 +1,20 @@
+"""Everything a user may set, in one frozen value, checked before anything runs.
+
+Values come from four sources, the later winning: a preset, a TOML file, `ICTP2P_*` in the environment, and the
+arguments of the call or the command line. A key that does not exist is an error, in every source: a timeout that
+is set with a typing mistake must not quietly stay as it was.
+
+There are two sets of timeouts and two profiles, because there are two networks. Inside a cluster a second of
+silence is a fault; between clusters it is a full up-link. The numbers of each protocol live with its machine, as
+its profile; `local_profile` and `global_profile` choose among them by name.
+
+Each field carries its unit, meaning and check (`values`), and the table of parameters in the documentation is
+generated from them: what is written there is what runs.
+"""
+
+from ictp2p.config.checks import PROFILES
+from ictp2p.config.load import load
+from ictp2p.config.table import Parameter, parameters
+from ictp2p.config.values import Config, Timeouts
+
+__all__ = ["PROFILES", "Config", "Parameter", "Timeouts", "load", "parameters"]

@@ -1,0 +1,98 @@
+"""How a field of the configuration says what it is, and how a value is held against that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from ictp2p.errors import ConfigError
+from ictp2p.types import Address
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+PROFILES = ("local", "lan", "wan")
+"""Names of the presets of every machine, from the fastest network to the slowest."""
+
+
+def parameter(unit: str, meaning: str, check: Callable[[Any], object] | None = None, **options: Any) -> Any:
+    """Declare a dataclass field that can be set; `check` raises a `ConfigError` for a value that cannot be right."""
+    return field(metadata={"unit": unit, "meaning": meaning, "check": check or (lambda _: None)}, **options)
+
+
+def address(text: str) -> None:
+    """Check `host:port`."""
+    Address.parse(text)
+
+
+def advertised(text: str) -> None:
+    """Check `host:port`, nothing, or the word `none`."""
+    if text not in ("", "none"):
+        Address.parse(text)
+
+
+def addresses(texts: tuple[str, ...]) -> None:
+    """Check several times `host:port`."""
+    for text in texts:
+        Address.parse(text)
+
+
+def positive(value: float | None) -> None:
+    """Check a duration or rate, if there is one."""
+    if value is not None and not 0 < value < math.inf:
+        raise ConfigError(f"{value!r} is not valid: it must be above 0 and finite")
+
+
+def not_empty(value: str) -> None:
+    """Check that something was given."""
+    if not value:
+        raise ConfigError("it is empty and must not be")
+
+
+def profile(value: str) -> None:
+    """Check the name of a profile."""
+    if value not in PROFILES:
+        raise ConfigError(f"{value!r} is not valid: use one of {', '.join(PROFILES)}")
+
+
+def type_of(owner: type, name: str) -> Any:
+    """The declared type of a field."""
+    return get_type_hints(owner)[name]
+
+
+def validate(value: DataclassInstance) -> None:
+    """Check every field of a value that is being made, and put what TOML and people write into its declared type.
+
+    Raises:
+        ConfigError: naming the field and what was given.
+    """
+    for f in fields(value):
+        try:
+            cleaned = _typed(getattr(value, f.name), type_of(type(value), f.name))
+            f.metadata["check"](cleaned)
+        except ConfigError as error:
+            if not f.repr:  # a secret is not for a log either, not even a malformed one
+                raise ConfigError(f"{f.name} is not valid: it must be text that is not empty") from None
+            raise ConfigError(f"{f.name}: {error}") from error
+        object.__setattr__(value, f.name, cleaned)
+
+
+def _typed(value: Any, kind: Any) -> Any:
+    """An int may stand for a float, a list for a tuple, a path for its text; nothing else is converted."""
+    match kind, value:
+        case _, None if kind in (str | None, float | None):
+            return None
+        case _, bool() if kind is not bool:
+            pass
+        case _, int() | float() if kind in (float, float | None):
+            return float(value)
+        case _, str() | Path() if kind in (str, str | None):
+            return str(value)
+        case _, list() | tuple() if kind == tuple[str, ...] and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        case type(), _ if isinstance(value, kind):
+            return value
+    raise ConfigError(f"{value!r} is not valid: it must be of type {getattr(kind, '__name__', kind)}")

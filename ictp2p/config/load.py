@@ -1,0 +1,78 @@
+"""Where values come from: preset, TOML, environment, arguments."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ictp2p.config.checks import type_of
+from ictp2p.config.table import ENVIRONMENT_PREFIX, leaves, variable
+from ictp2p.config.values import PRESETS, Config
+from ictp2p.errors import ConfigError
+
+_TRUTH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def load(
+    preset: str = "lan",
+    *,
+    toml: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Config:
+    """Put a configuration together; later arguments win over earlier ones.
+
+    Args:
+        preset: "local", "lan" or "wan".
+        toml: a file of `name = value` lines, with tables `[local_timeouts]` and `[global_timeouts]`.
+        env: the environment, usually `os.environ`; `ICTP2P_LOCAL_TIMEOUTS_STALL=5` sets one timeout.
+        overrides: values by name, nested ones as mappings; those that are None are as if absent.
+
+    Raises:
+        ConfigError: a key is unknown, a value is not valid, or one that has no default is missing.
+    """
+    if preset not in PRESETS:
+        raise ConfigError(f"preset {preset!r} is not known: use one of {', '.join(PRESETS)}")
+    file = {} if toml is None else _read_toml(Path(toml))
+    given = {name: value for name, value in (overrides or {}).items() if value is not None}
+    return Config.made(PRESETS[preset], file, _read_environment(env or {}), given)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read configuration {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration {str(path)!r} is not TOML: {error}") from error
+
+
+def _read_environment(env: Mapping[str, str]) -> dict[str, Any]:
+    known = {variable(name): name for name, _ in leaves()}
+    values: dict[str, Any] = {}
+    for key in sorted(key for key in env if key.startswith(ENVIRONMENT_PREFIX)):
+        if key not in known:
+            raise ConfigError(f"environment variable {key} is not known: see `ictp2p config`")
+        outer, _, inner = known[key].partition(".")
+        if inner:
+            values.setdefault(outer, {})[inner] = _parse(key, env[key], float)
+        else:
+            values[outer] = _parse(key, env[key], type_of(Config, outer))
+    return values
+
+
+def _parse(key: str, text: str, kind: Any) -> Any:
+    try:
+        if kind is bool:
+            return _TRUTH[text.lower()]
+        if kind is int:
+            return int(text)
+        if kind in (float, float | None):
+            return float(text)
+    except (ValueError, KeyError):
+        raise ConfigError(f"{key}={text!r} is not valid: it must be of type {kind}") from None
+    if kind == tuple[str, ...]:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return text

@@ -1,0 +1,63 @@
+"""The table of parameters: one row per value that can be set, made from the fields themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from ictp2p.config.checks import type_of
+from ictp2p.config.values import PRESETS, Config, Timeouts
+
+ENVIRONMENT_PREFIX = "ICTP2P_"
+"""Before the upper-case name of a parameter, as in `ICTP2P_BULK_RATE`."""
+
+
+class Parameter(NamedTuple):
+    """One row of the table of parameters."""
+
+    name: str
+    unit: str
+    default: str
+    meaning: str
+    how: str
+
+
+def parameters(preset: str = "lan") -> list[Parameter]:
+    """Every parameter, with its default under a preset, for the documentation and `ictp2p config`."""
+    return [
+        Parameter(name, f.metadata["unit"], _default(PRESETS[preset], name, f), f.metadata["meaning"], _how(name))
+        for name, f in leaves()
+    ]
+
+
+def leaves() -> Iterator[tuple[str, dataclasses.Field[Any]]]:
+    """Every value that can be set, by name; a timeout is named by its set and itself."""
+    for outer in fields(Config):
+        if type_of(Config, outer.name) is Timeouts:
+            yield from ((f"{outer.name}.{inner.name}", inner) for inner in fields(Timeouts))
+        else:
+            yield outer.name, outer
+
+
+def variable(name: str) -> str:
+    """The environment variable that sets a parameter."""
+    return ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
+
+
+def _how(name: str) -> str:
+    outer, _, inner = name.partition(".")
+    line = f"`{inner} = ...` under `[{outer}]`" if inner else f"`{outer} = ...`"
+    return f"{line}, or {variable(name)}"
+
+
+def _default(preset: Mapping[str, Any], name: str, of: dataclasses.Field[Any]) -> str:
+    outer, _, inner = name.partition(".")
+    value = preset.get(outer, of.default)
+    value = getattr(value, inner) if inner else value
+    if value is dataclasses.MISSING:
+        return "required"
+    if value in (None, "", ()):
+        return "not set"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,193 @@
+"""The configuration itself, and what each kind of network begins with."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from ictp2p.config.checks import (
+    address,
+    addresses,
+    advertised,
+    not_empty,
+    parameter,
+    positive,
+    profile,
+    validate,
+)
+from ictp2p.errors import ConfigError
+from ictp2p.types import Address, ClusterId, cluster_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long to wait, on one of the two networks."""
+
+    connect: float = parameter(
+        "s",
+        "to dial a peer, its handshake included; raise it above three round trips",
+        positive,
+    )
+    stall: float = parameter(
+        "s",
+        "in which a collective or transfer must make progress; a lower value finds a silent peer sooner, "
+        "but takes a busy one for dead",
+        positive,
+    )
+    form: float = parameter(
+        "s",
+        "to wait for the others before a group or a round begins without them",
+        positive,
+    )
+    complete: float = parameter(
+        "s",
+        "that one collective may take in all; for outer rounds at least 2 x bytes / bandwidth of the slowest cluster",
+        positive,
+    )
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One worker's configuration. `local`, `lan` and `wan` fill in what a kind of network needs."""
+
+    cluster: str = parameter("", "name of the cluster; workers that give the same name train as one", cluster_id)
+    token: str = parameter(
+        "",
+        "the mesh's join token, the same on every peer and known to nobody else; `ictp2p token` draws one",
+        not_empty,
+        repr=False,
+    )
+    listen: str = parameter(
+        "host:port", "where to listen, for everything; port 0 lets the system choose", address, default="0.0.0.0:7450"
+    )
+    advertise: str = parameter(
+        "host:port",
+        "where others can dial this peer; empty: where it listens, as connections show it; `none`: it only dials out",
+        advertised,
+        default="",
+    )
+    join: tuple[str, ...] = parameter(
+        "host:port, ...", "any peers of the mesh; with none of them, this peer founds a mesh", addresses, default=()
+    )
+    data_dir: str | None = parameter(
+        "path",
+        "folder, of this worker alone, for what must survive a crash; without it the peer is a new one after every "
+        "start and does not vote",
+        default=None,
+    )
+    rank: int = parameter("", "preference for leadership of the cluster; the lowest leads", default=0)
+    device: str = parameter(
+        "", "device type as torch names it; decides the collectives inside the cluster", not_empty, default="cpu"
+    )
+    bulk_rate: float | None = parameter(
+        "bytes/s", "limit on tensor bytes sent; not limited if not given", positive, default=None
+    )
+    encrypt: bool = parameter(
+        "", "seal tensor bytes (AES-GCM, about 0.2 CPU seconds per GB); control traffic always is", default=True
+    )
+    local_profile: str = parameter("", "kind of network inside the cluster: local, lan or wan", profile)
+    global_profile: str = parameter("", "kind of network between clusters: local, lan or wan", profile)
+    local_timeouts: Timeouts = parameter("", "inside the cluster")  # noqa: RUF009 -- declares, as field() does
+    global_timeouts: Timeouts = parameter("", "between clusters")  # noqa: RUF009
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    @classmethod
+    def local(cls, **values: Any) -> Self:
+        """Processes of one machine, for demos and tests: faults are noticed within about a second."""
+        return cls.made(PRESETS["local"], values)
+
+    @classmethod
+    def lan(cls, **values: Any) -> Self:
+        """Clusters in one data centre."""
+        return cls.made(PRESETS["lan"], values)
+
+    @classmethod
+    def wan(cls, **values: Any) -> Self:
+        """Clusters across the world, each inside one data centre."""
+        return cls.made(PRESETS["wan"], values)
+
+    @classmethod
+    def made(cls, *layers: Mapping[str, Any]) -> Self:
+        """Lay values by name over each other, the last on top, and check the outcome.
+
+        Raises:
+            ConfigError: a name is unknown, a value is not valid, or one without a default is missing.
+        """
+        values = functools.reduce(_merge, layers)
+        for f in fields(cls):
+            if f.name not in values and f.default is dataclasses.MISSING:
+                raise ConfigError(f"parameter {f.name!r} must be given")
+        return cls(**values)
+
+    @property
+    def cluster_id(self) -> ClusterId:
+        """The cluster's checked name."""
+        return cluster_id(self.cluster)
+
+    @property
+    def listen_address(self) -> Address:
+        """`listen`, parsed."""
+        return Address.parse(self.listen)
+
+    @property
+    def seeds(self) -> tuple[Address, ...]:
+        """`join`, parsed."""
+        return tuple(Address.parse(text) for text in self.join)
+
+
+_LOCAL_MACHINE = Timeouts(connect=2.0, stall=3.0, form=5.0, complete=60.0)
+_DATA_CENTRE = Timeouts(connect=3.0, stall=10.0, form=30.0, complete=120.0)
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "local": {
+        "listen": "127.0.0.1:0",
+        "local_profile": "local",
+        "global_profile": "local",
+        "local_timeouts": _LOCAL_MACHINE,
+        "global_timeouts": _LOCAL_MACHINE,
+    },
+    "lan": {
+        "local_profile": "lan",
+        "global_profile": "lan",
+        "local_timeouts": _DATA_CENTRE,
+        "global_timeouts": Timeouts(connect=3.0, stall=10.0, form=30.0, complete=600.0),
+    },
+    "wan": {
+        "local_profile": "lan",
+        "global_profile": "wan",
+        "local_timeouts": _DATA_CENTRE,
+        "global_timeouts": Timeouts(connect=5.0, stall=15.0, form=60.0, complete=3600.0),
+    },
+}
+"""What `Config.local`, `Config.lan` and `Config.wan` begin with."""
+
+
+def _merge(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay `more` over `base`; a mapping given for a set of timeouts replaces only the timeouts that it names."""
+    merged = dict(base)
+    names = {f.name for f in fields(Config)}
+    for name, value in more.items():
+        if name not in names:
+            raise ConfigError(f"parameter {name!r} is not known: see `ictp2p config`")
+        if isinstance(value, Mapping) and isinstance(old := merged.get(name), Timeouts):
+            value = _replace(old, name, value)
+        merged[name] = value
+    return merged
+
+
+def _replace(old: Timeouts, name: str, changes: Mapping[str, Any]) -> Timeouts:
+    for key in changes:
+        if key not in {f.name for f in fields(Timeouts)}:
+            raise ConfigError(f"parameter '{name}.{key}' is not known: see `ictp2p config`")
+    try:
+        return dataclasses.replace(old, **changes)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error

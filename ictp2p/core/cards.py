@@ -1,0 +1,130 @@
+"""What a peer and a cluster say about themselves; gossip carries these as signed payloads.
+
+A `PeerCard` is the payload of a worker's record in its cluster's gossip. A `ClusterCard` is the payload of a
+cluster's record in the mesh: its leader speaks for it, and it carries every worker's card, so that each peer of
+the mesh can name, reach and agree keys with every other without asking anybody.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import msgspec
+
+from ictp2p.errors import RemoteProtocolError
+from ictp2p.types import Address, ClusterId, PeerId
+
+
+class PeerCard(msgspec.Struct, frozen=True, array_like=True):
+    """One worker: where it listens and what it is able to do."""
+
+    peer: PeerId
+    cluster: ClusterId
+    """Empty for an observer, who sees the mesh and takes no part in it."""
+    address: str
+    """`host:port` that others may dial; empty for a peer that only dials out (behind a NAT)."""
+    bulk_public: bytes
+    """X25519 public key of this process, from which bulk connections derive their keys."""
+    durable: bool = True
+    """Whether its promises survive a crash. One whose do not may vote too, since its id dies with its memory, but a
+    mesh that stops whole can only be started again by those with a disk: they are preferred."""
+    device: str = "cpu"
+    """Device type as torch names it, which decides the collective library inside the cluster."""
+    rank: int = 0
+    """Order of preference for leadership; the lowest wins, then the lowest id."""
+
+    def endpoint(self) -> Address | None:
+        """Where to dial this worker, or None if it only dials out."""
+        return Address.parse(self.address) if self.address else None
+
+
+class LinkCard(msgspec.Struct, frozen=True, array_like=True):
+    """One direction-pair of a direct link as its owner measures it. Bandwidths are bytes/s, 0 if unknown."""
+
+    neighbour: ClusterId
+    bandwidth_out: float
+    bandwidth_in: float
+    srtt: float
+    """Smoothed round-trip time, seconds."""
+    loss: float
+    """Fraction of hellos that went unanswered, 0..1."""
+
+
+class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
+    """One cluster, as its leader of `term` describes it."""
+
+    cluster: ClusterId
+    leader: PeerId
+    term: int
+    workers: tuple[PeerCard, ...]
+    """The leader first, then the others by id."""
+    training: bool = False
+    """Whether rounds wait for it: it holds the current state and takes steps."""
+    draining: bool = False
+    version: int = 0
+    """Version of the committed global state that it holds."""
+    config: bytes = b""
+    """Digest of model and policy; all clusters that train together have the same."""
+    links: tuple[LinkCard, ...] = ()
+
+    def worker(self, peer: PeerId) -> PeerCard | None:
+        """The card of one of its workers."""
+        return next((w for w in self.workers if w.peer == peer), None)
+
+
+_peer_decoder = msgspec.msgpack.Decoder(PeerCard)
+_cluster_decoder = msgspec.msgpack.Decoder(ClusterCard)
+_MAX_WORKERS = 4096
+
+_Card = TypeVar("_Card", PeerCard, ClusterCard)
+
+
+def encode_card(card: PeerCard | ClusterCard) -> bytes:
+    """The payload bytes that gossip signs."""
+    return msgspec.msgpack.encode(card)
+
+
+def decode_peer_card(payload: bytes) -> PeerCard:
+    """Read a worker's payload.
+
+    Raises:
+        RemoteProtocolError: it is not a card, or names an address that cannot be.
+    """
+    return _checked_peer(_decode(_peer_decoder, payload))
+
+
+def decode_cluster_card(payload: bytes) -> ClusterCard:
+    """Read a cluster's payload.
+
+    Raises:
+        RemoteProtocolError: it is not a card, its leader is none of its workers, or a figure is not finite.
+    """
+    card = _decode(_cluster_decoder, payload)
+    if len(card.workers) > _MAX_WORKERS or card.worker(card.leader) is None:
+        raise RemoteProtocolError(f"cluster card of {card.cluster!r} does not list its leader {card.leader!r}")
+    for worker in card.workers:
+        _checked_peer(worker)
+    for link in card.links:
+        figures = (link.bandwidth_out, link.bandwidth_in, link.srtt, link.loss)
+        if not all(math.isfinite(x) and x >= 0 for x in figures):
+            raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible link {link!r}")
+    return card
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[_Card], payload: bytes) -> _Card:
+    try:
+        return decoder.decode(payload)
+    except msgspec.MsgspecError as error:
+        raise RemoteProtocolError(f"malformed card: {error}") from error
+
+
+def _checked_peer(card: PeerCard) -> PeerCard:
+    if len(card.bulk_public) != 32:
+        raise RemoteProtocolError(f"card of {card.peer!r} has a bulk key of {len(card.bulk_public)} bytes, not 32")
+    if card.address:
+        try:
+            Address.parse(card.address)
+        except ValueError as error:
+            raise RemoteProtocolError(f"card of {card.peer!r}: {error}") from error
+    return card

@@ -1,0 +1,80 @@
+"""What the stack asks of its driver, in order, and what it tells the training side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ictp2p.core.cards import ClusterCard
+from ictp2p.machine import Notice, Persist
+from ictp2p.types import Address, PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """Write `frame` to the open connection to `peer`; drop it if there is none."""
+
+    peer: PeerId
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Try to open a connection to `peer` at `address`; answer with `opened` or `dial_failed`."""
+
+    peer: PeerId
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Hangup:
+    """Close the connection to `peer`; `reason` is for the log."""
+
+    peer: PeerId
+    reason: str
+
+
+Command = Transmit | Dial | Hangup | Persist | Notice
+
+
+@dataclass(frozen=True, slots=True)
+class MemberChanged(Notice):
+    """A worker of this cluster (`scope` members) or a cluster (`scope` mesh) is now `status`."""
+
+    scope: str
+    member: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeshLearned(Notice):
+    """The first view of the mesh arrived: this peer is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDiffers(Notice):
+    """A cluster trains something else than this one: `card.config` is not ours."""
+
+    card: ClusterCard
+
+
+@dataclass(frozen=True, slots=True)
+class StatusAsked(Notice):
+    """`observer` wants this peer's status; answer with `Core.tell_status`."""
+
+    observer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class BulkInvited(Notice):
+    """`peer` cannot dial us and waits for us to dial it a bulk connection, showing `ticket`."""
+
+    peer: PeerId
+    ticket: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Violated(Notice):
+    """`peer` sent what no peer of this version sends; what it was is in `text`."""
+
+    peer: PeerId
+    text: str

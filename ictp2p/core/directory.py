@@ -1,0 +1,58 @@
+"""Who is who: every worker that any view of this peer has named, and who leads each cluster.
+
+Three sources feed it: greetings on connections (authenticated by TLS), the cluster's own gossip, and the mesh's.
+A worker's card is kept after its death, because a vote or a frame that was on its way still has to be understood.
+Of claims to lead a cluster the highest (term, id) is kept, and forgotten when that cluster leaves the mesh.
+"""
+
+from __future__ import annotations
+
+from ictp2p.core.cards import ClusterCard, PeerCard
+from ictp2p.types import ClusterId, PeerId
+
+
+class Directory:
+    """Cards by peer and by cluster, and the best claim to lead each cluster."""
+
+    def __init__(self, me: PeerCard) -> None:
+        self.me = me
+        self.peers: dict[PeerId, PeerCard] = {me.peer: me}
+        self.clusters: dict[ClusterId, ClusterCard] = {}
+        self._claims: dict[ClusterId, tuple[int, PeerId]] = {}
+
+    def learn_peer(self, card: PeerCard) -> None:
+        """Remember a worker's card; observers belong to no cluster and are not remembered."""
+        if card.cluster and card.peer != self.me.peer:
+            self.peers[card.peer] = card
+
+    def learn_claim(self, cluster: ClusterId, term: int, leader: PeerId) -> None:
+        """Somebody leads a cluster, by its own word or another's; the highest (term, id) holds."""
+        if leader and cluster:
+            self._claims[cluster] = max(self._claims.get(cluster, (0, PeerId(""))), (term, leader))
+
+    def learn_cluster(self, card: ClusterCard) -> None:
+        """Remember a cluster's card and its workers'."""
+        self.clusters[card.cluster] = card
+        self.learn_claim(card.cluster, card.term, card.leader)
+        for worker in card.workers:
+            self.learn_peer(worker)
+
+    def forget_cluster(self, cluster: ClusterId) -> None:
+        """A cluster left or died: whoever comes back under its name may begin at a lower term."""
+        self.clusters.pop(cluster, None)
+        self._claims.pop(cluster, None)
+
+    def cluster_of(self, peer: PeerId) -> ClusterId | None:
+        """The cluster that a peer belongs to, if anybody said so."""
+        card = self.peers.get(peer)
+        return card.cluster if card else None
+
+    def leader_of(self, cluster: ClusterId) -> PeerId | None:
+        """Who leads a cluster, by the highest claim heard."""
+        claim = self._claims.get(cluster)
+        return claim[1] if claim else None
+
+    def mates(self) -> list[PeerCard]:
+        """The known workers of this peer's own cluster, itself excluded, by id."""
+        mates = (c for c in self.peers.values() if c.cluster == self.me.cluster and c.peer != self.me.peer)
+        return sorted(mates, key=lambda card: card.peer)

@@ -1,0 +1,127 @@
+"""The machines of one peer, built together: who gets which profile, key and memory.
+
+`Settings` is the union of the rooms' profiles; `local`, `lan` and `wan` choose the same setting in each. `CODECS`
+says which messages each channel carries.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from ictp2p.core.packets import (
+    BulkInvitation,
+    Channel,
+    Goodbye,
+    Greeting,
+    Introduction,
+    MeshCopy,
+    StatusReply,
+    StatusRequest,
+)
+from ictp2p.core.records import MEMBERS_SCOPE, MESH_SCOPE, Notary
+from ictp2p.disk import Disk
+from ictp2p.gossip import messages as gossip
+from ictp2p.gossip.election import TERM_KEY, Claim, Election, ElectionProfile, decode_term
+from ictp2p.gossip.links import Hello, LinkProfile, Links
+from ictp2p.gossip.swim import Swim, SwimProfile
+from ictp2p.identity import Identity
+from ictp2p.routing import messages as routing
+from ictp2p.routing.babel import Babel
+from ictp2p.routing.profile import RoutingProfile
+from ictp2p.sync import acceptor, messages
+from ictp2p.sync.agreement import Agreement
+from ictp2p.sync.opening import Planner, Validate
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.roster import RosterFailed, RosterProfile, RosterProposal, RosterReady, Rosters
+from ictp2p.sync.rounds import Rounds
+from ictp2p.types import ClusterId
+from ictp2p.wire import Codec
+
+CODECS: dict[Channel, Codec] = {
+    Channel.HELLO: Codec(Greeting, Introduction, MeshCopy, Goodbye, StatusRequest, StatusReply),
+    Channel.MEMBERS: Codec(*gossip.SwimMessage.__args__),
+    Channel.MESH: Codec(*gossip.SwimMessage.__args__),
+    Channel.LINKS: Codec(Hello),
+    Channel.ROUTES: Codec(routing.Update, routing.SeqnoRequest, routing.RouteRequest),
+    Channel.ELECTION: Codec(Claim),
+    Channel.ROSTER: Codec(RosterReady, RosterProposal, RosterFailed),
+    Channel.ROUNDS: Codec(*messages.SyncMessage.__args__),
+    Channel.BULK: Codec(BulkInvitation),
+}
+"""What each channel carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every machine's numbers: one set for inside a cluster, one for between clusters."""
+
+    members: SwimProfile
+    """Membership inside the cluster."""
+    mesh: SwimProfile
+    """Membership between clusters."""
+    links: LinkProfile
+    election: ElectionProfile
+    routing: RoutingProfile
+    roster: RosterProfile
+    rounds: RoundProfile
+
+    @classmethod
+    def named(cls, inside: str, between: str) -> Settings:
+        """The rooms' presets by name ("local", "lan" or "wan"), inside the cluster and between clusters."""
+        return cls(
+            members=getattr(SwimProfile, inside)(),
+            mesh=getattr(SwimProfile, between)(),
+            links=getattr(LinkProfile, between)(),
+            election=getattr(ElectionProfile, inside)(),
+            routing=getattr(RoutingProfile, between)(),
+            roster=getattr(RosterProfile, inside)(),
+            rounds=getattr(RoundProfile, between)(),
+        )
+
+
+class Machines:
+    """One peer's machines.
+
+    Args:
+        identity: signs this peer's records.
+        cluster: the cluster it belongs to.
+        settings: numbers.
+        disk: what was promised in former lives is read from it; writing is the driver's.
+        life: greater in each process of one peer.
+        rng: seeds every machine's own generator, so that one machine's draws never shift another's.
+        planner: makes plans when this peer coordinates a round.
+        validate: checks plans.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        cluster: ClusterId,
+        settings: Settings,
+        disk: Disk,
+        life: int,
+        rng: random.Random,
+        planner: Planner,
+        validate: Validate,
+    ) -> None:
+        me = identity.peer_id
+        self._cluster = cluster
+        self._settings = settings
+        self._rng = rng
+        members, mesh = Notary(identity, MEMBERS_SCOPE), Notary(identity, MESH_SCOPE)
+        self.members = Swim(me, settings.members, self._random(), seal=members.seal, verify=members.verify)
+        self.mesh = Swim(cluster, settings.mesh, self._random(), seal=mesh.seal, verify=mesh.verify)
+        self.links = Links(cluster, settings.links)
+        self.election = Election(me, decode_term(disk.load(TERM_KEY)), settings.election)
+        self.routes = self.new_routes(0)
+        self.rosters = Rosters(me, life, settings.roster)
+        agreement = Agreement(me, disk.load(acceptor.KEY), self._random(), settings.rounds)
+        self.rounds = Rounds(me, agreement, settings.rounds, self._random(), planner, validate)
+
+    def new_routes(self, term: int) -> Babel:
+        """A router for a new term of office: its sequence numbers are above those of all former ones."""
+        return Babel(self._cluster, term << 32, self._settings.routing, self._random())
+
+    def _random(self) -> random.Random:
+        return random.Random(self._rng.getrandbits(64))

@@ -1,0 +1,123 @@
+"""Packets and channels: how one connection carries every machine, and how a packet finds its target.
+
+Between two peers there is one control connection; a `Packet` on it names the channel (which machine it is for),
+where it comes from and where it goes. A peer that is not the target passes it on: a follower to its leader, a
+leader along Babel's next hop. `hops` ends a packet that would circle while routes are still moving.
+
+Some channels are never passed on. Hellos and route updates speak about one connection, so a relayed one would
+be a lie; greetings introduce the two ends of a connection.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from ictp2p.core.cards import PeerCard
+from ictp2p.errors import RemoteProtocolError
+from ictp2p.machine import Message
+from ictp2p.types import ClusterId, PeerId
+
+MAX_HOPS = 16
+"""More than any loop-free path among 64 clusters needs: worker, leader, relays, leader, worker."""
+
+
+class Channel(enum.IntEnum):
+    """Which machine a packet is for. Append only: these numbers are on the wire."""
+
+    HELLO = 0
+    MEMBERS = 1
+    MESH = 2
+    LINKS = 3
+    ROUTES = 4
+    ELECTION = 5
+    ROSTER = 6
+    ROUNDS = 7
+    BULK = 8
+
+
+ONE_HOP = frozenset({Channel.HELLO, Channel.LINKS, Channel.ROUTES})
+"""Channels that speak about the very connection they travel on."""
+
+BETWEEN_CLUSTERS = frozenset({Channel.MESH, Channel.LINKS, Channel.ROUTES})
+"""Channels whose machine addresses clusters; the packet goes to the cluster's leader."""
+
+
+class Packet(msgspec.Struct, frozen=True, array_like=True):
+    """One message of one machine, on its way."""
+
+    source: PeerId
+    cluster: ClusterId
+    """The source's cluster."""
+    target: PeerId
+    hops: int
+    channel: int
+    body: bytes
+
+
+class Greeting(Message, tag=1, frozen=True, array_like=True):
+    """First on every connection, both ways: who I am, and who leads my cluster as far as I know."""
+
+    card: PeerCard
+    leader: PeerId
+    """Empty while there is none."""
+    term: int
+
+
+class Introduction(Message, tag=2, frozen=True, array_like=True):
+    """Cards that the receiver should know: workers of its own cluster that greeted the same peer."""
+
+    cards: tuple[PeerCard, ...]
+
+
+class MeshCopy(Message, tag=3, frozen=True, array_like=True):
+    """The mesh view, from a leader to a follower, or from anybody to a newcomer."""
+
+    state: bytes
+    """The gossip room's own `SwimState`, encoded."""
+    cluster: bytes
+    """The sender's `ClusterCard`, encoded, if it leads; a passive view does not hold its own cluster."""
+
+
+class Goodbye(Message, tag=4, frozen=True, array_like=True):
+    """The sender leaves on purpose: what follows on this connection is its end, not a failure."""
+
+
+class StatusRequest(Message, tag=5, frozen=True, array_like=True):
+    """An observer asks for this peer's status."""
+
+
+class StatusReply(Message, tag=6, frozen=True, array_like=True):
+    """The status, as a JSON document."""
+
+    document: bytes
+
+
+class BulkInvitation(Message, tag=1, frozen=True, array_like=True):
+    """Dial a bulk connection to me: I cannot dial you. `ticket` tells me which of my waits it answers."""
+
+    ticket: bytes
+
+
+_packet_decoder = msgspec.msgpack.Decoder(Packet)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_packet(packet: Packet) -> bytes:
+    """The body of a control frame."""
+    return _encoder.encode(packet)
+
+
+def decode_packet(body: bytes) -> Packet:
+    """Read the body of a control frame.
+
+    Raises:
+        RemoteProtocolError: it is not a packet, or names a channel that this version does not know.
+    """
+    try:
+        packet = _packet_decoder.decode(body)
+        Channel(packet.channel)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise RemoteProtocolError(f"malformed packet of {len(body)} bytes: {error}") from error
+    return packet

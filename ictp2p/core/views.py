@@ -1,0 +1,75 @@
+"""What each machine needs to know of the others' knowledge, computed afresh from the views.
+
+Pure functions: the stack compares what they return with what it told a machine last, and tells it only news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ictp2p.core.cards import ClusterCard, LinkCard
+from ictp2p.core.directory import Directory
+from ictp2p.gossip.links import LinkMeasurement
+from ictp2p.gossip.swim import Status, Swim
+from ictp2p.routing.algebra import Link
+from ictp2p.sync.sight import ClusterView
+from ictp2p.types import Address, ClusterId, PeerId
+
+UNMEASURED = Link(srtt=0.1)
+"""What routing is told of a connection before its first hello has come back."""
+
+
+def cluster_views(directory: Directory, mesh: Swim, own: ClusterCard | None) -> dict[ClusterId, ClusterView]:
+    """What rounds are told of each cluster; `own` is this peer's, which a passive mesh does not hold."""
+    views: dict[ClusterId, ClusterView] = {}
+    for name, member in sorted(mesh.members.items()):
+        card = directory.clusters.get(ClusterId(name))
+        if card is not None and (own is None or name != own.cluster):
+            views[card.cluster] = _view(card, alive=member.status.present, suspect=member.status is Status.SUSPECT)
+    if own is not None:
+        views[own.cluster] = _view(own, alive=True, suspect=False)
+    return views
+
+
+def _view(card: ClusterCard, *, alive: bool, suspect: bool) -> ClusterView:
+    durable = tuple(w.peer for w in card.workers if w.durable)
+    return ClusterView(
+        leader=card.leader,
+        term=card.term,
+        alive=alive,
+        suspect=suspect,
+        training=card.training and not card.draining,
+        candidates=durable or tuple(w.peer for w in card.workers),
+    )
+
+
+def suspected_peers(directory: Directory, mesh: Swim, members: Swim) -> frozenset[PeerId]:
+    """Peers that are not worth waiting for: suspected or dead mates, and leaders of suspected or dead clusters."""
+    doubtful = {PeerId(name) for name, m in members.members.items() if m.status is not Status.ALIVE}
+    for name, member in mesh.members.items():
+        if member.status is not Status.ALIVE and (card := directory.clusters.get(ClusterId(name))) is not None:
+            doubtful.add(card.leader)
+    return frozenset(doubtful - {directory.me.peer})
+
+
+def link_of(measured: LinkMeasurement) -> Link:
+    """A measurement as routing wants it: the round trip, and the slower direction."""
+    known = [b for b in (measured.bandwidth_out, measured.bandwidth_in) if b]
+    return Link(srtt=measured.srtt or UNMEASURED.srtt, bandwidth=min(known) if known else None)
+
+
+def link_card(neighbour: str, measured: LinkMeasurement) -> LinkCard:
+    """A measurement as gossip carries it, rounded so that noise is no news."""
+    figures = (measured.bandwidth_out or 0.0, measured.bandwidth_in or 0.0, measured.srtt or 0.0, measured.loss)
+    return LinkCard(ClusterId(neighbour), *(_rounded(x) for x in figures))
+
+
+def _rounded(value: float) -> float:
+    """Two significant digits."""
+    return float(f"{value:.2g}")
+
+
+def dialable(directory: Directory, peers: Iterable[PeerId]) -> dict[PeerId, Address]:
+    """The addresses of those peers that can be dialed."""
+    found = {p: directory.peers[p].endpoint() for p in peers if p in directory.peers}
+    return {p: address for p, address in found.items() if address is not None}

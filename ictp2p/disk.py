@@ -1,0 +1,170 @@
+"""What must survive a crash: a few small values, each written whole or not at all.
+
+An acceptor that forgets a promise breaks Paxos, and an acceptor that misreads one is worse; so a value is
+written to a temporary file, synced, renamed over the old one, and the directory is synced (Pillai et al.,
+"All File Systems Are Not Created Equal", OSDI 2014: the rename is atomic, but neither the data nor the rename
+is durable until both have been synced). A checksum stands before the value. A file that fails it is never
+repaired or skipped: the peer must not vote as if it had a memory that it does not have.
+
+A `FileDisk` is held by one process at a time. Two peers on one disk would share an identity and an acceptor,
+and together promise what neither may.
+
+Files are small (a promise is under 300 KiB) and writes are synchronous on purpose: the driver must not send
+before they are done, and a thread hop costs more than most syncs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import struct
+from pathlib import Path
+from typing import Protocol
+
+from ictp2p.errors import ConfigError, StateError
+
+_KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_MAGIC = b"ICTD"
+_HEADER = struct.Struct("!4sQ16s")  # magic, length of the value, BLAKE2b-128 of key and value
+_SUFFIX = ".ict"
+
+
+class Disk(Protocol):
+    """Durable values by key: "identity", "term", "acceptor". Keys are `[a-z0-9]` then `[a-z0-9._-]`."""
+
+    def load(self, key: str) -> bytes | None:
+        """Return the value last saved under `key`, or None if there is none.
+
+        Raises:
+            StateError: a value is there but is not what was saved.
+        """
+        ...
+
+    def save(self, key: str, value: bytes) -> None:
+        """Have `value` under `key`, durably, before returning.
+
+        Raises:
+            StateError: it could not be written.
+        """
+        ...
+
+
+class MemoryDisk:
+    """A disk for tests and for peers that are not to outlive their process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+
+    def load(self, key: str) -> bytes | None:
+        """Return the value last saved under `key`, or None."""
+        return self._values.get(_checked(key))
+
+    def save(self, key: str, value: bytes) -> None:
+        """Keep `value` under `key`."""
+        self._values[_checked(key)] = bytes(value)
+
+
+class FileDisk:
+    """One directory, one file per key, one process at a time. Close it, or use it as a context manager."""
+
+    def __init__(self, directory: Path | str) -> None:
+        """Create the directory if need be, and lock it.
+
+        Raises:
+            ConfigError: the directory cannot be made or written, or another process holds it.
+        """
+        self._directory = Path(directory)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock: int | None = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"data directory {str(self._directory)!r} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise ConfigError(
+                f"data directory {str(self._directory)!r} is in use by another peer: give each worker its own"
+            ) from error
+
+    def load(self, key: str) -> bytes | None:
+        """Return the value last saved under `key`, or None.
+
+        Raises:
+            StateError: the file is unreadable, cut short, or fails its checksum; the message names it.
+        """
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StateError(f"cannot read {path}: {error.strerror}") from error
+        if len(data) < _HEADER.size:
+            raise StateError(f"{path} is corrupt: {len(data)} bytes are too few for a header")
+        magic, length, checksum = _HEADER.unpack_from(data)
+        value = data[_HEADER.size :]
+        if magic != _MAGIC or length != len(value) or checksum != _checksum(key, value):
+            raise StateError(f"{path} is corrupt: its {len(value)} bytes do not match their checksum")
+        return value
+
+    def save(self, key: str, value: bytes) -> None:
+        """Write `value` under `key`: when this returns it survives a power cut; before, the old value does.
+
+        Raises:
+            StateError: it could not be written; the message names the file.
+        """
+        path = self._path(key)
+        fresh = path.with_suffix(".new")
+        try:
+            _write_durably(fresh, _HEADER.pack(_MAGIC, len(value), _checksum(key, value)) + value)
+            fresh.replace(path)
+            _sync_directory(self._directory)
+        except OSError as error:
+            raise StateError(f"cannot write {path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Let another process have the directory. The lock also ends with the process, however it ends."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> FileDisk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _path(self, key: str) -> Path:
+        if self._lock is None:
+            raise StateError(f"data directory {str(self._directory)!r} is closed")
+        return self._directory / (_checked(key) + _SUFFIX)
+
+
+def _checked(key: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise StateError(f"disk key {key!r} is not valid: use 1 to 63 of a-z, 0-9, '.', '_', '-'")
+    return key
+
+
+def _checksum(key: str, value: bytes) -> bytes:
+    # The key is part of it, so that a file copied over another one is noticed.
+    return hashlib.blake2b(key.encode() + b"\0" + value, digest_size=16).digest()
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,199 @@
+"""Runs the stack on a network: frames in, machine, frames out, one timer re-armed.
+
+All protocol is in `core`; this module owns sockets and time, and decides nothing but which of two connections to
+one peer to keep. Two peers that dial each other at the same moment get two; both sides then prefer the one that
+the lower id dialed, and let the other rest for a moment before it is closed, so that neither takes its end for
+the death of the peer (BGP resolves collisions by the higher identifier in the same way, RFC 4271 §6.8).
+
+Commands are executed strictly in the order in which the stack gave them. A listener may call back into the stack
+while they are; what that yields is queued behind, so that no `Send` overtakes a `Persist` it relies on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from ictp2p.control import ControlConnection, open_control
+from ictp2p.core.commands import Command, Dial, Hangup, Transmit
+from ictp2p.disk import Disk
+from ictp2p.errors import IctError
+from ictp2p.machine import Notice, Persist
+from ictp2p.network import Network, Refused
+from ictp2p.security import Security
+from ictp2p.types import Address, PeerId
+
+if TYPE_CHECKING:
+    from ictp2p.core.stack import Core
+
+_TIMER_SLACK = 0.0005  # an event loop with millisecond timers fires up to half a millisecond early
+_RETIREMENT = 1.0  # seconds for which a surplus connection is still read
+
+
+class Driver:
+    """One running stack.
+
+    Args:
+        core: the stack.
+        network: where to dial.
+        security: who we are.
+        disk: where `Persist` goes.
+        clock: monotonic seconds.
+        on_notice: given every notice, in order, between the other commands.
+        dial_timeout: seconds for one dial, handshake included.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        network: Network,
+        security: Security,
+        disk: Disk,
+        clock: Callable[[], float],
+        on_notice: Callable[[Notice], None],
+        dial_timeout: float = 5.0,
+    ) -> None:
+        self.core = core
+        self.clock = clock
+        self._network = network
+        self._security = security
+        self._disk = disk
+        self._on_notice = on_notice
+        self._dial_timeout = dial_timeout
+        self._loop = asyncio.get_running_loop()
+        self._connections: dict[PeerId, ControlConnection] = {}
+        self._retired: set[ControlConnection] = set()
+        self._dials: set[asyncio.Task[None]] = set()
+        self._pending: deque[Command] = deque()
+        self._executing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def connection(self, peer: PeerId) -> ControlConnection | None:
+        """The open connection to a peer."""
+        return self._connections.get(peer)
+
+    def adopt(self, connection: ControlConnection) -> None:
+        """Take an established connection, dialed or accepted."""
+        if self._closed:
+            connection.abort()
+            return
+        peer = connection.peer_id
+        present = self._connections.get(peer)
+        if present is not None and present.is_open and not self._preferred(connection, present):
+            self._retire(connection)
+        else:
+            self._connections[peer] = connection
+            if present is not None:
+                self._retire(present)
+            self.execute(self.core.opened(peer, self.clock()))
+        # Last: frames may be waiting already, and must find the connection in its place.
+        connection.start(lambda frame: self._receive(connection, frame), lambda reason: self._lost(connection, reason))
+
+    def execute(self, commands: list[Command]) -> None:
+        """Carry out what an input of the stack returned, then re-arm the timer."""
+        self._pending.extend(commands)
+        if self._executing:
+            return
+        self._executing = True
+        try:
+            while self._pending:
+                self._carry_out(self._pending.popleft())
+        finally:
+            self._executing = False
+        self._arm()
+
+    async def close(self) -> None:
+        """Stop at once: no timer, no dial, no connection survives."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in list(self._dials):
+            task.cancel()
+        await asyncio.gather(*self._dials, return_exceptions=True)
+        connections = [*self._connections.values(), *self._retired]
+        self._connections.clear()
+        for connection in connections:
+            connection.close()
+
+    def __repr__(self) -> str:
+        return f"<Driver {self.core.card.peer} connections={len(self._connections)}>"
+
+    # ------------------------------------------------------------ commands
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Transmit(peer=peer, frame=frame):
+                if (connection := self._connections.get(peer)) is not None:
+                    connection.send(frame)
+            case Persist(key=key, value=value):
+                self._disk.save(key, value)
+            case Dial(peer=peer, address=address):
+                self._spawn(self._dial(peer, address))
+            case Hangup(peer=peer):
+                if (connection := self._connections.get(peer)) is not None:
+                    connection.abort()
+            case Notice():
+                self._on_notice(command)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+
+    async def _dial(self, peer: PeerId, address: Address) -> None:
+        try:
+            connection = await open_control(
+                self._network,
+                address,
+                self._security,
+                expected=peer,
+                timeout=self._dial_timeout,
+                clock=self.clock,
+            )
+        except IctError as error:
+            refused = isinstance(error, Refused)
+            self.execute(self.core.dial_failed(peer, refused, self.clock()))
+            return
+        self.adopt(connection)
+
+    # ------------------------------------------------------------ connections
+
+    def _preferred(self, new: ControlConnection, present: ControlConnection) -> bool:
+        """A connection by the same dialer replaces the older one; else the lower id's is kept."""
+        if new.dialed == present.dialed:
+            return True
+        return new.dialed == (self.core.card.peer < new.peer_id)
+
+    def _retire(self, connection: ControlConnection) -> None:
+        self._retired.add(connection)
+        self._loop.call_later(_RETIREMENT, connection.close)
+
+    def _receive(self, connection: ControlConnection, frame: bytes) -> None:
+        if not self._closed:
+            self.execute(self.core.receive(connection.peer_id, frame, self.clock()))
+
+    def _lost(self, connection: ControlConnection, reason: IctError | None) -> None:
+        self._retired.discard(connection)
+        peer = connection.peer_id
+        if self._connections.get(peer) is connection:
+            del self._connections[peer]
+            if not self._closed:
+                self.execute(self.core.lost(peer, self.clock()))
+
+    # ------------------------------------------------------------ time
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = None if self._closed else self.core.next_timeout()
+        if due is not None:
+            delay = max(0.0, due - self.clock()) + _TIMER_SLACK
+            self._timer = self._loop.call_later(delay, self._time_passed)
+
+    def _time_passed(self) -> None:
+        self._timer = None
+        self.execute(self.core.handle_timeout(self.clock()))

@@ -1,0 +1,115 @@
+"""Every exception that ictp2p raises on purpose.
+
+One rule tells them apart: whoever can mend it decides the branch.
+
+    IctError
+    ├── ConfigError            your input: a value that cannot be right, named in the message
+    │   └── MeshMismatch       your model or policy differs from the mesh's
+    ├── ProtocolError          a message that must not be
+    │   ├── LocalProtocolError     ours: a bug in this process
+    │   └── RemoteProtocolError    theirs: garbage, a bad length, a forged record
+    │       └── VersionMismatch    theirs: another version of the wire
+    ├── NetworkError           the path between two peers
+    │   ├── AddressInUse       the listen port is taken
+    │   ├── Unreachable        nobody answered at the address in time
+    │   ├── HandshakeFailed    somebody answered who may not come in
+    │   ├── ConnectionLost     it was there and went away
+    │   └── NoRoute            no path, direct or relayed
+    ├── RoundError             a collective that did not happen: parameters untouched, safe to retry
+    │   ├── RoundAborted       the mesh agreed to abort it
+    │   ├── RoundTimeout       it was not decided before its deadline
+    │   ├── RoundMissed        the mesh went on without us: fetch the state, then go on
+    │   └── NoQuorum           too few voters are reachable to decide anything
+    ├── StateError             state that cannot be had, or whose bytes do not match its agreed digest
+    ├── LocalGroupError        the group inside the cluster broke: a new one is being formed
+    └── PeerClosed             the peer was closed, or drained, while something waited on it
+
+Foreign errors (`OSError`, `ssl.SSLError`, `msgspec.MsgspecError`) are translated at the edge, in `network`,
+`bulk` and `wire`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+
+class IctError(Exception):
+    """Base of every error that ictp2p raises on purpose."""
+
+
+class ConfigError(IctError, ValueError):
+    """A value given by the user that cannot be right."""
+
+
+class MeshMismatch(ConfigError):
+    """This peer's model or policy differs from what the mesh trains."""
+
+
+class ProtocolError(IctError):
+    """A message, or an order of messages, that must not be."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This process broke the protocol: a bug here."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other side broke the protocol."""
+
+
+class VersionMismatch(RemoteProtocolError):
+    """The other side speaks another version of the wire."""
+
+
+class NetworkError(IctError):
+    """The path between two peers failed."""
+
+
+class AddressInUse(NetworkError):
+    """The address to listen on is taken, or is not ours."""
+
+
+class Unreachable(NetworkError):
+    """Nobody answered at an address within the deadline."""
+
+
+class HandshakeFailed(NetworkError):
+    """Somebody answered, and one of the two sides refused the other."""
+
+
+class ConnectionLost(NetworkError):
+    """An established connection ended or stalled past its deadline."""
+
+
+class NoRoute(NetworkError):
+    """There is no path to a cluster, direct or relayed."""
+
+
+class RoundError(IctError):
+    """A collective that did not happen. Nothing was applied; it may be retried."""
+
+
+class RoundAborted(RoundError):
+    """The mesh agreed to abort the round."""
+
+
+class RoundTimeout(RoundError):
+    """The round was not decided before its deadline."""
+
+
+class RoundMissed(RoundError):
+    """The mesh committed a round without this cluster."""
+
+
+class NoQuorum(RoundError):
+    """Too few voters can be reached to decide anything."""
+
+
+class StateError(IctError):
+    """State that no provider has, or whose bytes do not match the agreed digest."""
+
+
+class LocalGroupError(IctError):
+    """The process group inside the cluster broke; a new one is being formed."""
+
+
+class PeerClosed(IctError):
+    """The peer was closed or drained while something waited on it."""

@@ -1,0 +1,81 @@
+"""Which news rides on the next message.
+
+Dissemination by infection (Das, Gupta, Motivala: SWIM, DSN 2002, section 4.1): each member repeats a piece of news
+O(log n) times on whatever it sends, and the piece that was repeated least goes first, so that a burst of old news
+cannot starve a new one. As in hashicorp/memberlist, newer news about a member takes the place of older: of each
+member at most one record and one verdict wait, so the queue is bounded by the group, and a group at rest has an
+empty queue, and no gossip timer at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ictp2p.gossip.messages import News, Record
+
+_OVERHEAD = 160
+"""Upper estimate, in bytes, of a piece of news besides its payload: two names, two numbers, headers."""
+
+
+def transmit_limit(members: int, multiplier: int) -> int:
+    """Return how often a piece of news is sent by each member: multiplier * ceil(log10(members + 1))."""
+    return multiplier * math.ceil(math.log10(members + 1))
+
+
+@dataclass(slots=True)
+class _Waiting:
+    news: News
+    transmits: int
+    serial: int
+
+
+class BroadcastQueue:
+    """News that waits to be passed on, least transmitted first, then newest first."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, bool], _Waiting] = {}
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, news: News) -> None:
+        """Queue `news` instead of any earlier news of its kind about its member."""
+        is_record = isinstance(news, Record)
+        self._serial += 1
+        self._waiting[news.member, is_record] = _Waiting(news, 0, self._serial)
+        if is_record:
+            self._drop_refuted(news)
+
+    def take(self, size: int, limit: int) -> tuple[News, ...]:
+        """Return what fits in about `size` bytes (at least one piece), counting one transmit of `limit` for each."""
+        if not self._waiting:
+            return ()
+        taken: list[News] = []
+        for waiting in sorted(self._waiting.values(), key=lambda w: (w.transmits, -w.serial)):
+            cost = _cost(waiting.news)
+            if taken and cost > size:
+                continue
+            size -= cost
+            taken.append(waiting.news)
+            self._count(waiting, limit)
+        return tuple(taken)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._waiting.clear()
+
+    def _count(self, waiting: _Waiting, limit: int) -> None:
+        waiting.transmits += 1
+        if waiting.transmits >= limit:
+            del self._waiting[waiting.news.member, isinstance(waiting.news, Record)]
+
+    def _drop_refuted(self, record: News) -> None:
+        verdict = self._waiting.get((record.member, False))
+        if verdict is not None and verdict.news.incarnation < record.incarnation:
+            del self._waiting[record.member, False]
+
+
+def _cost(news: News) -> int:
+    return _OVERHEAD + (len(news.payload) + len(news.signature) + len(news.key) if isinstance(news, Record) else 0)

@@ -1,0 +1,180 @@
+"""The one seam to the world: listen here, connect there.
+
+Everything above this module sees two calls and asyncio transports; the simulator replaces both and runs the
+same peer. The seam therefore hands out *transports with protocols*, not streams: the data plane receives into
+memory of its own (`asyncio.BufferedProtocol`), and TLS is started on a transport that has already spoken.
+
+Foreign errors end here. An `OSError` becomes the error of the one who can mend it: `AddressInUse` for the
+operator, `Refused` when the other host itself says that nobody listens (evidence that a process is gone),
+`Unreachable` for silence.
+
+Sockets are set up for a control plane that must notice failure: TCP_NODELAY (a small write must not wait 40 ms
+for the other side's delayed acknowledgement), keepalive, and TCP_USER_TIMEOUT (RFC 5482), without which Linux
+retransmits into a dead path for a quarter of an hour. Kernel buffers and the congestion control are left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
+from ictp2p.types import Address
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+_KEEPALIVE_IDLE = 10
+_KEEPALIVE_INTERVAL = 5
+_KEEPALIVE_PROBES = 3
+_USER_TIMEOUT = 15_000  # milliseconds; SWIM's probes are faster, this is the floor under them
+_BACKLOG = 512
+_TAKEN = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
+
+
+class Refused(Unreachable):
+    """The host answered that nobody listens on that port: its process is gone, though the host is not."""
+
+
+class Listener(Protocol):
+    """A port that is being listened on."""
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, with the port that was given when port 0 was asked for."""
+        ...
+
+    def close(self) -> None:
+        """Stop accepting, at once. Accepted connections live on."""
+        ...
+
+
+class Network(Protocol):
+    """What the simulator replaces."""
+
+    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], address: Address) -> Listener:
+        """Listen at `address`; every connection gets a protocol from `factory`.
+
+        Raises:
+            AddressInUse: the port is taken, or the address is not ours.
+        """
+        ...
+
+    async def connect(self, factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
+        """Connect to `address` within `timeout` seconds, the look-up of a host name included.
+
+        Raises:
+            Refused: the host says that nobody listens there.
+            Unreachable: no answer in time, no such host, or no way to it.
+        """
+        ...
+
+
+class TcpNetwork:
+    """TCP over the running loop, asyncio's or uvloop's."""
+
+    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], address: Address) -> Listener:
+        """Listen at `address`; see `Network.serve`."""
+        loop = asyncio.get_running_loop()
+        try:
+            family, where = await _resolve(address, socket.AI_PASSIVE)
+            sock = _listening_socket(family, where)
+        except OSError as error:
+            raise translate(error, f"cannot listen on {address}") from error
+        # Asked before asyncio owns the socket: afterwards a server that closes early has no sockets to ask.
+        actual = shown_address(sock.getsockname())
+        server = await loop.create_server(factory, sock=sock, backlog=_BACKLOG)
+        return _TcpListener(server, actual)
+
+    async def connect(self, factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
+        """Connect to `address`; see `Network.connect`."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout):
+                transport, protocol = await loop.create_connection(factory, address.host, address.port)
+        except TimeoutError as error:
+            raise Unreachable(f"{address} did not answer within {timeout:g} s") from error
+        except OSError as error:
+            raise translate(error, f"cannot connect to {address}") from error
+        _tune(transport.get_extra_info("socket"))
+        return transport, protocol
+
+
+class _TcpListener:
+    def __init__(self, server: asyncio.Server, address: Address) -> None:
+        self._server = server
+        self.address = address
+
+    def close(self) -> None:
+        self._server.close()
+
+    def __repr__(self) -> str:
+        return f"<TcpListener {self.address}>"
+
+
+def translate(error: BaseException | None, what: str) -> NetworkError:
+    """Say as one of our errors what an `OSError` (or nothing: an orderly end) means; `what` begins the message."""
+    match error:
+        case None:
+            return ConnectionLost(f"{what}: the other side closed the connection")
+        case ssl.SSLError():
+            return ConnectionLost(f"{what}: TLS failed: {error.reason or error}")
+        case ConnectionRefusedError():
+            return Refused(f"{what}: nobody listens there")
+        case ConnectionError():
+            return ConnectionLost(f"{what}: the connection was reset")
+        case OSError() if error.errno in _TAKEN:
+            return AddressInUse(f"{what}: {os.strerror(error.errno)}")
+        case _:
+            return Unreachable(f"{what}: {getattr(error, 'strerror', None) or error or type(error).__name__}")
+
+
+def shown_address(name: object) -> Address:
+    """Read `getsockname()` or `getpeername()`. An IPv4 peer of a dual-stack socket is shown as IPv4."""
+    match name:
+        case (str(host), int(port), *_):
+            return Address(host.removeprefix("::ffff:") if "." in host else host, port)
+        case _:
+            return Address("unknown", 0)  # the peer was gone before anybody could ask
+
+
+async def _resolve(address: Address, flags: int) -> tuple[int, tuple[object, ...]]:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
+    family, _, _, _, where = found[0]
+    return family, where
+
+
+def _listening_socket(family: int, where: tuple[object, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        # A restarted peer takes its port back at once; a living one still keeps it (Linux, BSD).
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        _tune(sock)  # accepted sockets inherit it
+        sock.bind(where)
+        sock.listen(_BACKLOG)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = {
+        "TCP_KEEPIDLE": _KEEPALIVE_IDLE,
+        "TCP_KEEPINTVL": _KEEPALIVE_INTERVAL,
+        "TCP_KEEPCNT": _KEEPALIVE_PROBES,
+        "TCP_USER_TIMEOUT": _USER_TIMEOUT,
+    }
+    for name, value in options.items():
+        if (option := getattr(socket, name, None)) is not None:  # each platform has some of them
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,0 +1,364 @@
+"""A leader's part in a round, from READY to the decision: the machine's notices, bound to tensors and connections.
+
+`Rounds` decides; `execute` moves bytes; this joins them for the one contribution that a leader has standing. An
+attempt that fails is reported with whom it failed on and costs nothing: the inputs were not touched, and they
+stand for the next attempt. The caller waits in one place, `reduce`, and learns of attempts only by `restarted`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from ictp2p.collectives import execute, plan
+from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost, RoundTag
+from ictp2p.core.packets import Channel
+from ictp2p.driver import Driver
+from ictp2p.errors import (
+    ConfigError,
+    IctError,
+    LocalProtocolError,
+    MeshMismatch,
+    PeerClosed,
+    RoundAborted,
+    RoundMissed,
+    RoundTimeout,
+)
+from ictp2p.machine import Effects, Notice
+from ictp2p.sync import notices
+from ictp2p.sync.rounds import Contribution
+from ictp2p.sync.values import Close, Open, Spec, StateRef
+from ictp2p.telemetry import Telemetry
+from ictp2p.types import ClusterId, PeerId
+
+_PROGRESS_STEPS = 20
+"""Progress events per attempt: enough for a bar, too few to matter."""
+EMPTY_DIGEST = hashlib.blake2b(b"ictp2p barrier", digest_size=32).digest()
+"""What is voted when there is nothing to hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """What a leader brings to a round, and what it wants to hear."""
+
+    spec: Spec
+    inputs: Sequence[torch.Tensor]
+    """Contiguous host tensors; never written, and not to be changed until the round is decided."""
+    outputs: Sequence[torch.Tensor]
+    """As many elements, of the same type; garbage until the round commits."""
+    weight: float = 1.0
+    """Share in the average, in a unit common to all clusters (tokens, say)."""
+    base: StateRef | None = None
+    """State that the contribution starts from, for a "sync" round."""
+    finish: Callable[[], bytes] | None = None
+    """Called in a worker thread once `outputs` holds the result: gives the digest to vote (of the tentative next
+    state, in a "sync" round). None votes the digest of the outputs' bytes."""
+    progress: Callable[[int, int], None] | None = None
+    """Told the elements `[start, stop)` whose result is in `outputs` now."""
+    restarted: Callable[[int], None] | None = None
+    """Told the number of each attempt that begins: what was reported of an earlier one is void."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A committed round."""
+
+    round: int
+    attempt: int
+    participants: tuple[ClusterId, ...]
+    state: StateRef
+    """The agreed state from now on."""
+    digest: bytes
+    seconds: float
+    """From READY to the decision."""
+    bytes_sent: int
+    bytes_received: int
+    plan: str
+    """Kind of the schedule."""
+    reason: str
+    """Why that one."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    """The contribution that waits for its round."""
+
+    work: Reduction
+    began: float
+    decided: asyncio.Future[Outcome]
+    attempt: asyncio.Task[None] | None = None
+    opened_at: float = 0.0
+    stats: execute.Stats | None = None
+    plan: str = ""
+    reported: int = -1
+    attempts: list[str] = field(default_factory=list)
+
+
+class Participation:
+    """One leader's rounds, one at a time.
+
+    Args:
+        me: this peer.
+        cluster: whom it speaks for.
+        driver: runs the stack.
+        links: the bulk connections.
+        telemetry: told what happens.
+        profile: deadlines of the data phase.
+    """
+
+    def __init__(
+        self,
+        me: PeerId,
+        cluster: ClusterId,
+        driver: Driver,
+        links: Links,
+        telemetry: Telemetry,
+        profile: execute.ExecuteProfile,
+    ) -> None:
+        self._me = me
+        self._cluster = cluster
+        self._driver = driver
+        self._rounds = driver.core.m.rounds
+        self._links = links
+        self._telemetry = telemetry
+        self._profile = profile
+        self._standing: _Standing | None = None
+
+    async def reduce(self, work: Reduction) -> Outcome:
+        """Stand READY with `work` until a round commits it.
+
+        Raises:
+            RoundMissed: a round was decided without this contribution; for a "sync" round the state moved on.
+            RoundAborted: this peer does not lead its cluster (any more).
+            MeshMismatch: the other clusters reduce something else.
+            LocalProtocolError: another contribution is standing.
+            PeerClosed: the peer was closed.
+        """
+        if self._standing is not None:
+            raise LocalProtocolError("another collective of this peer is still under way")
+        if not self._driver.core.leading:
+            raise RoundAborted(f"this peer does not lead cluster {self._cluster}")
+        loop = asyncio.get_running_loop()
+        standing = self._standing = _Standing(work, self._driver.clock(), loop.create_future())
+        try:
+            self._stand(work)
+            return await standing.decided
+        finally:
+            await self._put_down(standing)
+
+    def _stand(self, work: Reduction) -> None:
+        term = self._driver.core.m.election.term
+        contribution = Contribution(self._cluster, self._me, term, work.weight, work.spec, work.base)
+        self._call(lambda now: self._rounds.ready(contribution, now))
+
+    async def _put_down(self, standing: _Standing) -> None:
+        """However it ended: no task, and no claim on the caller's tensors, outlives the call."""
+        self._standing = None
+        if standing.attempt is not None:
+            standing.attempt.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await standing.attempt
+        if not standing.decided.done() or standing.decided.cancelled():
+            self._call(self._rounds.withdraw)
+
+    # ------------------------------------------------------------ what the machine tells
+
+    def notice(self, notice: Notice) -> None:
+        """Take a notice of the rounds machine."""
+        match notice:
+            case notices.RoundOpened(open=opened):
+                self._opened(opened)
+            case notices.RoundCommitted(open=opened, close=close, holding=holding):
+                self._committed(opened, close, holding)
+            case notices.RoundAborted(open=opened, close=close):
+                self._aborted(opened, close.reason if close else "it was decided elsewhere")
+            case notices.RoundPassed(round=number):
+                self._fail(RoundMissed(f"round {number} was decided without cluster {self._cluster}"))
+            case notices.StateStale(ref=ref):
+                self._fail(RoundMissed(f"the mesh is at version {ref.version} of the state, not at this cluster's"))
+            case notices.SpecRejected(reason=reason):
+                self._fail(MeshMismatch(reason))
+
+    def deposed(self) -> None:
+        """This peer leads its cluster no longer: another one speaks for it."""
+        self._fail(RoundAborted(f"another peer leads cluster {self._cluster} now"))
+
+    def closed(self) -> None:
+        """The peer is being closed."""
+        self._fail(PeerClosed("the peer was closed while a round was under way"))
+
+    def _fail(self, error: IctError) -> None:
+        if self._standing is not None and not self._standing.decided.done():
+            self._standing.decided.set_exception(error)
+
+    def _opened(self, opened: Open) -> None:
+        chosen = plan.decode(opened.plan)
+        clusters = [p.cluster for p in opened.participants]
+        self._telemetry.event(
+            "round_opened",
+            round=opened.round,
+            attempt=opened.attempt,
+            participants=clusters,
+            plan=chosen.kind,
+            reason=opened.reason,
+        )
+        standing = self._standing
+        if standing is None or standing.work.spec != opened.spec:
+            self._report_failure(opened, "no such contribution stands here", ())
+            return
+        standing.opened_at, standing.plan, standing.reported = self._driver.clock(), chosen.kind, -1
+        if standing.work.restarted is not None:
+            standing.work.restarted(opened.attempt)
+        previous = standing.attempt
+        standing.attempt = asyncio.get_running_loop().create_task(self._attempt(standing, opened, chosen, previous))
+
+    def _committed(self, opened: Open, close: Close, holding: bool) -> None:
+        standing = self._standing
+        if standing is None or standing.decided.done():
+            return
+        if not holding:
+            self._fail(RoundMissed(f"round {opened.round} committed before this cluster held its result"))
+            return
+        stats = standing.stats or execute.Stats(0, 0, 0.0, 0)
+        outcome = Outcome(
+            round=opened.round,
+            attempt=opened.attempt,
+            participants=tuple(p.cluster for p in opened.participants),
+            state=close.state,
+            digest=close.digest,
+            seconds=self._driver.clock() - standing.began,
+            bytes_sent=stats.bytes_sent,
+            bytes_received=stats.bytes_received,
+            plan=standing.plan,
+            reason=opened.reason,
+        )
+        self._telemetry.event(
+            "round_committed",
+            round=outcome.round,
+            attempt=outcome.attempt,
+            participants=list(outcome.participants),
+            seconds=self._driver.clock() - standing.opened_at,
+            bytes_sent=outcome.bytes_sent,
+            bytes_received=outcome.bytes_received,
+            plan=outcome.plan,
+            reason=outcome.reason,
+            version=close.state.version,
+            digest=close.digest.hex(),
+        )
+        standing.decided.set_result(outcome)
+
+    def _aborted(self, opened: Open, reason: str) -> None:
+        standing = self._standing
+        self._telemetry.event(
+            "round_aborted",
+            round=opened.round,
+            attempt=opened.attempt,
+            participants=[p.cluster for p in opened.participants],
+            seconds=self._driver.clock() - standing.opened_at if standing else 0.0,
+            reason=reason,
+        )
+        if standing is not None and standing.attempt is not None:
+            standing.attempt.cancel()
+
+    # ------------------------------------------------------------ one attempt
+
+    async def _attempt(
+        self, standing: _Standing, opened: Open, chosen: plan.Plan, previous: asyncio.Task[None] | None
+    ) -> None:
+        if previous is not None:
+            previous.cancel()
+            await asyncio.wait([previous])  # it must let go of the tensors first
+        try:
+            digest = await self._hold_result(standing, opened, chosen)
+        except (ParticipantLost, CollectiveTimeout) as error:
+            self._report_failure(opened, str(error), error.suspects)
+        except (IctError, RoundTimeout) as error:
+            self._report_failure(opened, str(error), ())
+        else:
+            self._call(lambda now: self._rounds.completed(opened.round, opened.attempt, digest, now))
+
+    async def _hold_result(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> bytes:
+        """Have the result in the outputs, and give its digest."""
+        work = standing.work
+        if opened.spec.elements:
+            standing.stats = await self._move(standing, opened, chosen)
+        if work.finish is None and not opened.spec.elements:
+            return EMPTY_DIGEST
+        finish = work.finish or (lambda: _digest_of(work.outputs))
+        return await asyncio.get_running_loop().run_in_executor(None, finish)
+
+    async def _move(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> execute.Stats:
+        work = standing.work
+        me = chosen.participants.index(self._me)
+        tag = RoundTag(opened.lineage, opened.round, opened.attempt, chosen.digest())
+        progress = self._progress(standing, opened)
+        if opened.spec.kind == "broadcast":
+            if chosen.shares and chosen.shares[0].root == me:
+                for output, given in zip(work.outputs, work.inputs, strict=True):
+                    output.copy_(given)
+            return await execute.broadcast(
+                chosen, me, work.outputs, self._links, tag, progress=progress, profile=self._profile
+            )
+        return await execute.all_reduce(
+            chosen,
+            me,
+            work.inputs,
+            work.outputs,
+            self._links,
+            tag,
+            weights=[p.weight for p in opened.participants],
+            op=opened.spec.op,
+            progress=progress,
+            profile=self._profile,
+        )
+
+    def _progress(self, standing: _Standing, opened: Open) -> Callable[[int, int], None]:
+        done = 0
+
+        def progress(start: int, stop: int) -> None:
+            nonlocal done
+            done += stop - start
+            step = done * _PROGRESS_STEPS // opened.spec.elements
+            if step > standing.reported:
+                standing.reported = step
+                self._telemetry.event(
+                    "reduce_progress",
+                    round=opened.round,
+                    attempt=opened.attempt,
+                    fraction=done / opened.spec.elements,
+                )
+            if standing.work.progress is not None:
+                standing.work.progress(start, stop)
+
+        return progress
+
+    def _report_failure(self, opened: Open, reason: str, suspects: Sequence[PeerId]) -> None:
+        self._call(lambda now: self._rounds.failed(opened.round, opened.attempt, reason, tuple(suspects), now))
+
+    def _call(self, act: Callable[[float], Effects]) -> None:
+        now = self._driver.clock()
+        self._driver.execute(self._driver.core.call(Channel.ROUNDS, act(now), now))
+
+
+def _digest_of(tensors: Sequence[torch.Tensor]) -> bytes:
+    """Hash tensors' bytes, in order."""
+    digest = hashlib.blake2b(digest_size=32)
+    for tensor in tensors:
+        flat = tensor.detach().contiguous().view(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.digest()
+
+
+def check_matching(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+    """Check that outputs can take the result of inputs.
+
+    Raises:
+        ConfigError: they differ in number, shape or type.
+    """
+    if [(t.shape, t.dtype) for t in inputs] != [(t.shape, t.dtype) for t in outputs]:
+        raise ConfigError("outputs must have the shapes and types of the inputs")

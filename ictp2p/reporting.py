@@ -1,0 +1,116 @@
+"""What a peer shows of itself: the document behind `Peer.status()` and `ictp2p status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ictp2p.core.directory import Directory
+from ictp2p.core.stack import Core
+from ictp2p.types import ClusterId
+
+
+def status_of(core: Core, life: str) -> dict[str, Any]:
+    """Everything that one peer believes, as plain data: scalars, lists of rows, nothing nested deeper."""
+    return {
+        "peer": core.card.peer,
+        "cluster": core.card.cluster,
+        "address": core.card.address,
+        "life": life,
+        "leading": core.leading,
+        "leader": core.leader,
+        "term": core.m.election.term,
+        **_chain(core),
+        "members": members_of(core),
+        "clusters": clusters_of(core),
+        "links": links_of(core),
+        "routes": routes_of(core),
+    }
+
+
+def _chain(core: Core) -> dict[str, Any]:
+    tip = core.m.rounds.tip
+    if tip is None:
+        return {"round": None, "waiting": core.m.rounds.explain()}
+    slot, value = tip
+    return {
+        "slot": slot,
+        "round": value.round,
+        "attempt": value.attempt,
+        "decision": type(value).__name__.lower(),
+        "state_version": value.state.version,
+        "state_digest": value.state.digest.hex(),
+        "voters": list(value.voters),
+        "waiting": core.m.rounds.explain(),
+    }
+
+
+def members_of(core: Core) -> list[dict[str, Any]]:
+    """The workers of this peer's cluster."""
+    rows = []
+    for name, member in sorted(core.m.members.members.items()):
+        card = next((c for p, c in core.directory.peers.items() if p == name), None)
+        rows.append(
+            {
+                "peer": name,
+                "status": member.status.name.lower(),
+                "address": card.address if card else "",
+                "leader": name == core.leader,
+            }
+        )
+    return rows
+
+
+def clusters_of(core: Core) -> list[dict[str, Any]]:
+    """The clusters of the mesh."""
+    own = core.own_view()
+    rows = [_cluster(core.directory, ClusterId(n), m.status.name.lower()) for n, m in core.m.mesh.members.items()]
+    if own is not None and all(row["cluster"] != own.cluster for row in rows):
+        rows.append(_cluster(core.directory, own.cluster, "alive"))
+    return sorted((row for row in rows if row), key=lambda row: str(row["cluster"]))
+
+
+def _cluster(directory: Directory, name: ClusterId, status: str) -> dict[str, Any]:
+    card = directory.clusters.get(name)
+    if card is None:
+        return {"cluster": name, "status": status, "leader": None, "term": None, "workers": 0}
+    return {
+        "cluster": name,
+        "status": status,
+        "leader": card.leader,
+        "term": card.term,
+        "workers": len(card.workers),
+        "training": card.training,
+        "draining": card.draining,
+        "state_version": card.version,
+    }
+
+
+def links_of(core: Core) -> list[dict[str, Any]]:
+    """The links of all clusters, as their leaders measure them; bandwidths in bytes/s, times in seconds."""
+    return [
+        {
+            "from": card.cluster,
+            "to": link.neighbour,
+            "bandwidth_out": link.bandwidth_out or None,
+            "bandwidth_in": link.bandwidth_in or None,
+            "srtt": link.srtt or None,
+            "loss": link.loss,
+        }
+        for card in sorted(core.directory.clusters.values(), key=lambda c: c.cluster)
+        for link in card.links
+    ]
+
+
+def routes_of(core: Core) -> list[dict[str, Any]]:
+    """The routes in use from this peer's cluster, if it leads one; delay in seconds, bandwidth in bytes/s."""
+    return [
+        {
+            "destination": route.destination,
+            "next_hop": route.next_hop,
+            "traffic_class": route.traffic_class,
+            "delay": route.delay,
+            "bandwidth": route.bandwidth,
+        }
+        for route in core.m.routes.routes()
+        if route.destination != core.card.cluster
+    ]

@@ -1,0 +1,298 @@
+"""Babel: a loop-free way to every cluster, at every instant, over relays where two cannot dial each other.
+
+The rules are RFC 8966's, run once per bandwidth class (`classes`) on the additive metric of `algebra`. Each
+idea has its module: what neighbours offer and which offer is used is `table`; what makes it loop-free is
+`sources`; what neighbours are told is `announcer`; asking for fresh sequence numbers is `requests`; links and
+their timers are `neighbours`. This one joins them.
+
+What differs from the RFC, and why:
+
+- Neighbours speak over a connection that is reliable and in order, and whose end is an input (`link_down`). So
+  there are no Hellos here (`gossip.links` has them), no acknowledgments, and retractions are sent once; what is
+  lost together with a connection is repaired by the dump that begins the next.
+- A dump replaces everything that the neighbour said before, and a route expires with its neighbour's dumps,
+  so one timer per neighbour does for all its routes.
+- The router-id is the destination, and a sequence number has 64 bits, of which the high half counts
+  incarnations: a restarted cluster is believed at once.
+
+A neighbour's copy of our own route is never believed: a cluster knows best where it is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ictp2p.errors import LocalProtocolError
+from ictp2p.machine import Effects, Message, Notice, Send, earliest
+from ictp2p.routing.algebra import INFINITY, Distance, Link, seconds
+from ictp2p.routing.announcer import Announcer, Told, Urgency
+from ictp2p.routing.classes import class_bandwidth, fastest
+from ictp2p.routing.messages import Key, RouteRequest, SeqnoRequest, Update, Wanted, keys
+from ictp2p.routing.neighbours import Neighbour
+from ictp2p.routing.profile import RoutingProfile
+from ictp2p.routing.requests import Requests
+from ictp2p.routing.sources import SourceTable
+from ictp2p.routing.table import RouteTable
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A way to a destination in one bandwidth class."""
+
+    destination: str
+    next_hop: str
+    traffic_class: int
+    delay: float
+    """Seconds one way, with the time that relays take to store and forward a chunk."""
+    bandwidth: float
+    """Bytes per second that every link on the way has at least (in class 0: is assumed to have)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteChanged(Notice):
+    """The next hop to a destination changed, or was lost (`None`, with a metric of `INFINITY`)."""
+
+    destination: str
+    traffic_class: int
+    next_hop: str | None
+    metric: int
+
+
+class Babel:
+    """The routing machine of one cluster's leader.
+
+    Args:
+        me: this cluster.
+        seqno: where our sequence number starts. It must exceed every number that this cluster used before,
+            whoever led it: the incarnation shifted left by 32 bits, where a new leader is a new incarnation.
+        profile: timers.
+        rng: spreads the timers of many routers apart.
+    """
+
+    def __init__(self, me: str, seqno: int, profile: RoutingProfile, rng: random.Random) -> None:
+        self.me = me
+        self.seqno = seqno
+        self.sources = SourceTable(profile.source_lifetime)
+        self.table = RouteTable(self.sources, profile)
+        self._profile = profile
+        self._rng = rng
+        self._requests = Requests(self.table, self.sources, profile)
+        self._announcer = Announcer(self._current, self.sources, profile.significance)
+        self._neighbours: dict[str, Neighbour] = {}
+        self._strangers: set[str] = set()
+        self._flush_at: float | None = None
+        self._dump_at: float | None = None
+        self._answers: dict[str, dict[Key, None]] = {}
+        self._effects: Effects = []
+
+    # Inputs
+
+    def link_up(self, neighbour: str, link: Link, now: float) -> Effects:
+        """A connection to a neighbouring cluster is usable. A repeated call is a new connection: the old is void."""
+        if neighbour == self.me:
+            raise LocalProtocolError(f"cluster {self.me!r} cannot be its own neighbour")
+        self._forget(neighbour, now)
+        state = self._neighbours[neighbour] = Neighbour(link, self._profile, now)
+        self.table.costs[neighbour] = state.costs
+        self._effects += self._announcer.greet(neighbour, self._routes(), now)
+        if neighbour in self._strangers:  # it greeted before our side of the link was up
+            self._strangers.discard(neighbour)
+            self._effects.append(Send(neighbour, RouteRequest()))
+        if self._dump_at is None:
+            self._dump_at = self._next_dump(now)
+        return self._finish(now)
+
+    def link_changed(self, neighbour: str, link: Link, now: float) -> Effects:
+        """A link was measured anew. Its classes change with hysteresis, its cost at once."""
+        state = self._neighbours.get(neighbour)
+        if state is None:
+            return []
+        state.measured(link)
+        if state.costs != self.table.costs[neighbour]:
+            self.table.costs[neighbour] = state.costs
+            self._settle_from(neighbour, self.table.offered_by(neighbour), now)
+        return self._finish(now)
+
+    def link_down(self, neighbour: str, now: float) -> Effects:
+        """The connection ended: reroute what went that way, and retract what cannot be rerouted."""
+        self._strangers.discard(neighbour)
+        self._forget(neighbour, now)
+        return self._finish(now)
+
+    def receive(self, sender: str, message: Message, now: float) -> Effects:
+        """Take a neighbour's message."""
+        if sender not in self._neighbours:
+            self._strangers.add(sender)
+            return []
+        match message:
+            case Update():
+                self._take_update(sender, message, now)
+            case SeqnoRequest():
+                self._take_request(sender, message, now)
+            case RouteRequest():
+                self._effects += self._announcer.greet(sender, self._routes(), now)
+            case _:
+                raise LocalProtocolError(f"{type(message).__name__} is not a routing message")
+        return self._finish(now)
+
+    def handle_timeout(self, now: float) -> Effects:
+        """Do whatever has become due."""
+        for neighbour in self._others():
+            self._watch(neighbour, now)
+        for key in self.table.challenged(now):
+            self._settle(key, now)
+        if self._dump_at is not None and self._dump_at <= now:
+            self._dump(now)
+        elif self._flush_at is not None and self._flush_at <= now:
+            self._flush(now)
+        return self._finish(now)
+
+    def next_timeout(self) -> float | None:
+        """When something will become due."""
+        own = [self._flush_at, self._dump_at, self.table.next_challenge(), self._requests.next_timeout()]
+        return earliest([*own, *(neighbour.next_timeout() for neighbour in self._neighbours.values())])
+
+    # Answers
+
+    def next_hop(self, destination: str, traffic_class: int = 0) -> str | None:
+        """The neighbour to forward to, or None without a route.
+
+        A relay whose class has no route may continue in a lower one, never in a higher one: within a class
+        there are no loops, and a class that only falls cannot make one either.
+        """
+        choice = self.table.chosen.get((destination, traffic_class))
+        return None if choice is None else choice.neighbour
+
+    def best(self, destination: str, size: int) -> Route | None:
+        """The route on which `size` bytes arrive first, or None without a route."""
+        known = {r.traffic_class: r for k in range(self._profile.classes) if (r := self._route((destination, k)))}
+        chosen = fastest(((k, route.delay) for k, route in known.items()), size)
+        return None if chosen is None else known[chosen]
+
+    def routes(self) -> tuple[Route, ...]:
+        """Every route in use, by destination and class."""
+        return tuple(route for key in sorted(self.table.chosen) if (route := self._route(key)))
+
+    def _route(self, key: Key) -> Route | None:
+        choice = self.table.chosen.get(key)
+        if choice is None:
+            return None
+        return Route(key[0], choice.neighbour, key[1], seconds(choice.metric), class_bandwidth(key[1]))
+
+    # Messages
+
+    def _take_update(self, sender: str, update: Update, now: float) -> None:
+        """Enter all of it first, then choose: half an update is no state that anybody was ever in."""
+        told: dict[Key, Distance] = {}
+        for advert in update.adverts:
+            if advert.destination != self.me:
+                told |= dict.fromkeys(keys(advert, self._profile.classes), Distance(advert.seqno, advert.metric))
+        if update.full:
+            gone = [key for key in self.table.offered_by(sender) if key not in told]
+            told |= dict.fromkeys(gone, Distance(0, INFINITY))
+            self._neighbours[sender].dumped(now)
+        self._settle_from(sender, [key for key, offer in told.items() if self.table.learn(key, sender, offer)], now)
+
+    def _take_request(self, sender: str, request: SeqnoRequest, now: float) -> None:
+        """Answer, or pass on to one neighbour (RFC 8966 §3.8.1.2). Our own number grows by one per request."""
+        if any(wanted.destination == self.me and wanted.seqno > self.seqno for wanted in request.wanted):
+            self.seqno += 1
+        for wanted in request.wanted:
+            for key in keys(wanted, self._profile.classes):
+                self._serve(sender, key, wanted, now)
+
+    def _serve(self, sender: str, key: Key, wanted: Wanted, now: float) -> None:
+        route = self._current(key)
+        if route is not None and route.distance.seqno >= wanted.seqno and route.next_hop != sender:
+            self._answers.setdefault(sender, {})[key] = None
+        elif wanted.hops > 1 and key[0] != self.me:
+            self._requests.carry(sender, key, wanted.seqno, wanted.hops, now)
+
+    # Changes
+
+    def _forget(self, neighbour: str, now: float) -> None:
+        if self._neighbours.pop(neighbour, None) is not None:
+            self._requests.gone(neighbour)
+            self._answers.pop(neighbour, None)
+            self._unlearn(neighbour, now)
+            del self.table.costs[neighbour]
+        if not self._neighbours:
+            self._dump_at = None
+
+    def _unlearn(self, neighbour: str, now: float) -> None:
+        routes = self.table.offered_by(neighbour)
+        for key in routes:
+            self.table.learn(key, neighbour, Distance(0, INFINITY))
+        self._settle_from(neighbour, routes, now)
+
+    def _settle_from(self, neighbour: str, routes: Iterable[Key], now: float) -> None:
+        for key in routes:
+            if self.table.matters(key, neighbour):
+                self._settle(key, now)
+
+    def _settle(self, key: Key, now: float) -> None:
+        """Choose a route anew, and do what follows from the choice."""
+        before = self.next_hop(*key)
+        choice = self.table.choose(key, now)
+        after = None if choice is None else choice.neighbour
+        if after != before:
+            self._effects.append(RouteChanged(*key, after, INFINITY if choice is None else choice.metric))
+        match self._announcer.note(key):
+            case Urgency.NOW:
+                self._flush_at = now
+            case Urgency.SOON if self._flush_at is None:
+                self._flush_at = now + self._profile.trigger_delay * self._rng.uniform(0.5, 1.0)
+        self._requests.review(key, now)
+        if choice is not None:
+            for waiter in self._requests.answered(key, choice.offer.seqno):
+                self._answers.setdefault(waiter, {})[key] = None
+
+    # Output
+
+    def _finish(self, now: float) -> Effects:
+        """Close an input: bad news first, then answers, then requests, so that nobody is asked about a way via us."""
+        if self._flush_at is not None and self._flush_at <= now:
+            self._flush(now)
+        answers, self._answers = self._answers, {}
+        for neighbour in sorted(answers):
+            self._effects += self._announcer.answer(neighbour, answers[neighbour], now)
+        self._requests.ask(now)
+        self._effects += self._requests.collect()
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _flush(self, now: float) -> None:
+        self._flush_at = None
+        self._effects += self._announcer.changes(self._others(), now)
+
+    def _dump(self, now: float) -> None:
+        """Tell everybody everything, and do the housekeeping that needs no timer of its own."""
+        self._flush_at, self._dump_at = None, self._next_dump(now)
+        self.sources.expire(now)
+        self._requests.expire(now)
+        self._effects += self._announcer.dump(self._routes(), self._others(), now)
+
+    def _watch(self, neighbour: str, now: float) -> None:
+        """Forget what a silent neighbour taught, and ask for a dump where one is missing."""
+        if self._neighbours[neighbour].expired(now):
+            self._unlearn(neighbour, now)
+        if self._neighbours[neighbour].must_ask(now):
+            self._effects.append(Send(neighbour, RouteRequest()))
+
+    def _current(self, key: Key) -> Told | None:
+        """A route as we advertise it, our own included."""
+        if key[0] == self.me:
+            return Told(Distance(self.seqno, 0), None)
+        choice = self.table.chosen.get(key)
+        return None if choice is None else Told(Distance(choice.offer.seqno, choice.metric), choice.neighbour)
+
+    def _routes(self) -> list[Key]:
+        return [*((self.me, k) for k in range(self._profile.classes)), *self.table.chosen]
+
+    def _others(self) -> list[str]:
+        return sorted(self._neighbours)
+
+    def _next_dump(self, now: float) -> float:
+        return now + self._profile.update_interval * self._rng.uniform(0.75, 1.0)

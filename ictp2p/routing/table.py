@@ -1,0 +1,159 @@
+"""The route table: what each neighbour offers, and which offer is used.
+
+Selection (RFC 8966 §3.6) looks for the least metric among the feasible offers, and never at sequence numbers.
+Two refinements:
+
+*Do not flap.* A slightly better offer is taken only after it has been better for a while (the purpose of
+RFC 8966, appendix A.3, whose smoothed metrics would take minutes to forget an infinity of 32 bits). A first
+offer, or one that is better by a quarter, is taken at once.
+
+*Do not jump into the void.* If the neighbour in use makes an offer that is no longer feasible, and nobody else
+makes a feasible one, the choice stands as it was made (RFC 8966 §3.5.3 allows to ignore the update) until a
+fresh sequence number arrives. The neighbour still has a route, and our distance is still beyond the one that it
+had when we chose it, so no loop can close. Such a choice is *stale*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ictp2p.routing.algebra import INFINITY, Distance, extend
+from ictp2p.routing.messages import Key
+from ictp2p.routing.profile import RoutingProfile
+from ictp2p.routing.sources import SourceTable
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The offer in use for one destination and class."""
+
+    neighbour: str
+    offer: Distance
+    """What the neighbour advertised when it was chosen, or later while feasible."""
+    metric: int
+    """The offer's metric plus the cost of our link."""
+    stale: bool = False
+    """The neighbour's newest offer is not feasible; a fresh sequence number is needed."""
+
+
+class RouteTable:
+    """Offers by route and neighbour, the cost of each link, and the choices made."""
+
+    def __init__(self, sources: SourceTable, profile: RoutingProfile) -> None:
+        self.chosen: dict[Key, Choice] = {}
+        self._sources = sources
+        self._profile = profile
+        self._room = profile.max_destinations * profile.classes
+        self._offers: dict[Key, dict[str, Distance]] = {}
+        self._offered_by: dict[str, dict[Key, Distance]] = {}
+        self.costs: dict[str, list[int]] = {}
+        """What the link to each neighbour costs, by class; `INFINITY` where it does not belong."""
+        self._challenged: dict[Key, float] = {}
+
+    def offered_by(self, neighbour: str) -> list[Key]:
+        """The routes that a neighbour offers, in order."""
+        return sorted(self._offered_by.get(neighbour, ()))
+
+    def learn(self, key: Key, neighbour: str, offer: Distance) -> bool:
+        """Take a neighbour's offer or, if infinite, its retraction; say whether it is news."""
+        mine = self._offered_by.setdefault(neighbour, {})
+        if offer.metric >= INFINITY:
+            return self._forget(key, neighbour)
+        if mine.get(key) == offer or (key not in self._offers and len(self._offers) >= self._room):
+            return False
+        mine[key] = offer
+        self._offers.setdefault(key, {})[neighbour] = offer
+        return True
+
+    def matters(self, key: Key, neighbour: str) -> bool:
+        """Say, cheaply, whether a neighbour's new offer could change the choice."""
+        choice = self.chosen.get(key)
+        if choice is None or choice.stale or choice.neighbour == neighbour:
+            return True
+        return self._metric(key, neighbour) < choice.metric
+
+    def choose(self, key: Key, now: float) -> Choice | None:
+        """Make the choice anew."""
+        kept, best = self._kept(key), self._best(key)
+        choice = self._prefer(key, kept, best, now) if kept is not None and best is not None else best or kept
+        if choice is None:
+            self.chosen.pop(key, None)
+        else:
+            self.chosen[key] = choice
+        if choice is None or choice is not kept:
+            self._challenged.pop(key, None)
+        return choice
+
+    def lacks_freshness(self, key: Key) -> bool:
+        """Say whether an offer would be better than what we use, were its sequence number fresh."""
+        choice = self.chosen.get(key)
+        bound = INFINITY if choice is None or choice.stale else choice.metric
+        return any(
+            self._metric(key, neighbour) < bound and not self._sources.feasible(key, offer)
+            for neighbour, offer in self._offers.get(key, {}).items()
+        )
+
+    def nearest(self, key: Key) -> list[str]:
+        """The neighbours with a usable offer, nearest first."""
+        ranked = sorted((self._metric(key, neighbour), neighbour) for neighbour in self._offers.get(key, ()))
+        return [neighbour for metric, neighbour in ranked if metric < INFINITY]
+
+    def is_feasible(self, key: Key, neighbour: str) -> bool:
+        """Say whether a neighbour's offer may be used."""
+        offer = self._offers.get(key, {}).get(neighbour)
+        return offer is not None and self._sources.feasible(key, offer)
+
+    def challenged(self, now: float) -> list[Key]:
+        """The routes whose challenger has been better for long enough to be taken."""
+        return sorted(key for key, due in self._challenged.items() if due <= now)
+
+    def next_challenge(self) -> float | None:
+        """When `challenged` next has something."""
+        return min(self._challenged.values(), default=None)
+
+    def _forget(self, key: Key, neighbour: str) -> bool:
+        if self._offered_by[neighbour].pop(key, None) is None:
+            return False
+        offers = self._offers[key]
+        del offers[neighbour]
+        if not offers:
+            del self._offers[key]
+        return True
+
+    def _metric(self, key: Key, neighbour: str) -> int:
+        offer = self._offers.get(key, {}).get(neighbour)
+        costs = self.costs.get(neighbour)
+        return INFINITY if offer is None or costs is None else extend(offer.metric, costs[key[1]])
+
+    def _best(self, key: Key) -> Choice | None:
+        """The feasible offer of least metric; the alphabet breaks ties, so that every run agrees."""
+        best = min(
+            (
+                (self._metric(key, neighbour), neighbour, offer)
+                for neighbour, offer in self._offers.get(key, {}).items()
+                if self._sources.feasible(key, offer)
+            ),
+            default=(INFINITY, "", Distance(0, INFINITY)),
+        )
+        return None if best[0] >= INFINITY else Choice(neighbour=best[1], offer=best[2], metric=best[0])
+
+    def _kept(self, key: Key) -> Choice | None:
+        """The choice in force with today's numbers, if it can still stand."""
+        choice = self.chosen.get(key)
+        if choice is None or self._metric(key, choice.neighbour) >= INFINITY:
+            return None
+        newest = self._offers[key][choice.neighbour]
+        stale = not self._sources.feasible(key, newest)
+        offer = choice.offer if stale else newest
+        return Choice(choice.neighbour, offer, extend(offer.metric, self.costs[choice.neighbour][key[1]]), stale)
+
+    def _prefer(self, key: Key, kept: Choice, best: Choice, now: float) -> Choice:
+        if kept.stale:
+            return best
+        if best.metric >= kept.metric:
+            self._challenged.pop(key, None)
+            return kept
+        if best.metric < kept.metric * (1 - self._profile.significance):
+            return best
+        due = self._challenged.setdefault(key, now + self._profile.settle)
+        return best if now >= due else kept

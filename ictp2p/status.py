@@ -1,0 +1,85 @@
+"""Ask any running peer what it sees, without being one: the observer behind `ictp2p status`.
+
+An observer proves that it knows the mesh's token, as every peer does, with a key that lives for one question. It
+greets with no cluster, so nobody counts on it. It needs no torch and answers within a few round trips.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from ictp2p.control import open_control
+from ictp2p.core.cards import PeerCard
+from ictp2p.core.machines import CODECS
+from ictp2p.core.packets import Channel, Greeting, Packet, StatusReply, StatusRequest, decode_packet, encode_packet
+from ictp2p.credential import Mesh
+from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, Unreachable
+from ictp2p.identity import Identity
+from ictp2p.machine import Message
+from ictp2p.network import Network, TcpNetwork
+from ictp2p.security import TlsSecurity
+from ictp2p.types import Address, ClusterId, PeerId
+
+_NOBODY = ClusterId("")
+
+
+async def fetch_status(address: str, token: str, timeout: float, network: Network | None = None) -> dict[str, Any]:
+    """Return the status of the peer at `address`.
+
+    Args:
+        address: `host:port` where it listens.
+        token: the mesh's join token.
+        timeout: seconds for all of it.
+        network: where to dial; TCP by default.
+
+    Raises:
+        ConfigError: the address or the token cannot be one.
+        NetworkError: nobody answered, or somebody who does not let us in.
+        ProtocolError: whoever answered is no peer of this version.
+    """
+    identity = Identity.generate()
+    where = Address.parse(address)
+    security = TlsSecurity(identity, Mesh.from_token(token))
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes] = loop.create_future()
+    connection = await open_control(network or TcpNetwork(), where, security, timeout=timeout)
+
+    def on_frame(frame: bytes) -> None:
+        packet = decode_packet(frame)
+        if packet.channel != Channel.HELLO or answer.done():
+            return
+        message = CODECS[Channel.HELLO].decode(packet.body)
+        if isinstance(message, StatusReply):
+            answer.set_result(message.document)
+
+    def on_closed(reason: IctError | None) -> None:
+        if not answer.done():
+            answer.set_exception(reason or ConnectionLost(f"{where} closed the connection before it answered"))
+
+    connection.start(on_frame, on_closed)
+    card = PeerCard(identity.peer_id, _NOBODY, "", identity.bulk_public)
+    for message in (Greeting(card, PeerId(""), 0), StatusRequest()):
+        connection.send(_packet(identity.peer_id, connection.peer_id, message))
+    try:
+        async with asyncio.timeout(timeout):
+            return _read(await answer)
+    except TimeoutError:
+        raise Unreachable(f"{where} did not tell its status within {timeout:g} s") from None
+    finally:
+        connection.close()
+
+
+def _packet(source: PeerId, target: PeerId, message: Message) -> bytes:
+    return encode_packet(Packet(source, _NOBODY, target, 1, Channel.HELLO, CODECS[Channel.HELLO].encode(message)))
+
+
+def _read(document: bytes) -> dict[str, Any]:
+    try:
+        status = json.loads(document)
+    except ValueError as error:
+        raise RemoteProtocolError(f"the status is not JSON: {error}") from error
+    if not isinstance(status, dict):
+        raise RemoteProtocolError(f"the status is a {type(status).__name__}, not an object")
+    return status

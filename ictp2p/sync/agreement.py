@@ -1,0 +1,363 @@
+"""A chain of decisions: Paxos, one decree per slot, each decision naming the voters of the next.
+
+Roles, all played by one object: acceptor (`ictp2p.sync.acceptor`), proposer (`ictp2p.sync.proposer`), and the
+learner here. A quorum is always one of *decided* voters, never of who is believed alive: beliefs differ between
+peers, and a majority of one's own view is how meshes split in half.
+
+An acceptor answers for the slot after its newest decision and for no other. Asked about an older slot, it
+teaches the decision; asked about a newer one, it says what it knows (`Greet`) and is taught. So every exchange,
+also a refused one, brings whoever is behind forward, and the asker repeats its question right behind the lesson.
+
+Values that could not follow the newest decision are refused as protocol errors: a bug, or another version, at the
+other end. Two different decisions for one slot must be impossible; seeing that raises, loudly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ictp2p.errors import LocalProtocolError, RemoteProtocolError
+from ictp2p.machine import Effects, Message, Notice, Send, earliest
+from ictp2p.sync.acceptor import Acceptor
+from ictp2p.sync.messages import Accept, Accepted, Decision, Greet, Prepare, Promise, Refused
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.proposer import Proposer, owned
+from ictp2p.sync.values import Value, fault, follows, quorum
+from ictp2p.types import PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Decided(Notice):
+    """`value` is decided in `slot`.
+
+    Told once per slot in a process's life, in order; a peer that was far behind is told only the newest.
+    """
+
+    slot: int
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumLost(Notice):
+    """Nothing can be decided for now: `missing` of `voters` are suspected, or do not answer in time."""
+
+    voters: tuple[PeerId, ...]
+    missing: tuple[PeerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumRegained(Notice):
+    """Decisions are possible again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignChain(Notice):
+    """`peer` belongs to a mesh that was founded separately; the two cannot become one. Told once per peer."""
+
+    peer: PeerId
+    theirs: bytes
+    ours: bytes
+
+
+class Agreement:
+    """Acceptor, proposer and learner of the chain.
+
+    Args:
+        me: this peer; its disk and its id go together.
+        stored: what it last persisted under `acceptor.KEY`, or None.
+        rng: for the pauses between bids, and for whom to compare notes with.
+        profile: timing.
+
+    Raises:
+        StateError: `stored` cannot be read.
+    """
+
+    def __init__(self, me: PeerId, stored: bytes | None, rng: random.Random, profile: RoundProfile) -> None:
+        self.me = me
+        self._rng = rng
+        self._profile = profile
+        self._acceptor = Acceptor(me, stored)
+        self._proposer = Proposer(self._acceptor, rng, profile)
+        self._log: dict[int, Value] = {}
+        if self._acceptor.tip is not None:
+            self._log[self._acceptor.slot] = self._acceptor.tip
+        self._suspects: frozenset[PeerId] = frozenset()
+        self._audience: tuple[PeerId, ...] = ()
+        self._wards: tuple[PeerId, ...] = ()
+        self._foreign: set[PeerId] = set()
+        self._compare_at: float | None = None
+        self._save_at: float | None = None
+        self._stuck_since: float | None = None
+        self._lost = False
+
+    @property
+    def tip(self) -> tuple[int, Value] | None:
+        """Newest known decision: (slot, value), or None."""
+        return None if self._acceptor.tip is None else (self._acceptor.slot, self._acceptor.tip)
+
+    @property
+    def slot(self) -> int:
+        """Slot of the newest known decision, or -1."""
+        return self._acceptor.slot
+
+    @property
+    def coordinator(self) -> PeerId | None:
+        """First voter that is not suspected: who should propose. A belief, only good for liveness."""
+        return next((v for v in self._acceptor.voters if v == self.me or v not in self._suspects), None)
+
+    @property
+    def is_coordinator(self) -> bool:
+        """Whether this peer should propose."""
+        return self.coordinator == self.me
+
+    @property
+    def busy(self) -> bool:
+        """Whether a proposal of this peer is under way."""
+        return self._proposer.since is not None
+
+    @property
+    def missing(self) -> tuple[PeerId, ...]:
+        """Voters that are suspected."""
+        return tuple(v for v in self._acceptor.voters if v != self.me and v in self._suspects)
+
+    @property
+    def quorum_in_sight(self) -> bool:
+        """Whether enough voters are not suspected."""
+        voters = self._acceptor.voters
+        return quorum(voters, [v for v in voters if v == self.me or v not in self._suspects])
+
+    def explain(self) -> str:
+        """What agreement is doing, in words."""
+        what = f"deciding slot {self.slot + 1}" if self.busy else f"slot {self.slot} is decided"
+        return f"{what}, coordinator {self.coordinator or 'unknown'}"
+
+    def start(self, now: float) -> Effects:
+        """Begin: from now on notes are compared with others regularly."""
+        self._arm(now)
+        return []
+
+    def bootstrap(self, value: Value, now: float) -> Effects:
+        """Found a mesh: decide slot 0 alone.
+
+        Raises:
+            LocalProtocolError: this peer already knows a chain, or the value cannot be a first one.
+        """
+        if self._acceptor.tip is not None:
+            raise LocalProtocolError(f"cannot found a mesh: slot {self.slot} of one is known already")
+        wrong = fault(value)
+        if wrong or value.voters != (self.me,) or value.author != self.me:
+            raise LocalProtocolError(f"cannot found a mesh with {value}: {wrong or f'{self.me} must vote alone'}")
+        effects = self._learn(0, value, now, tell=self._audience)
+        self._save_at = None
+        return [self._acceptor.persist(), *effects]
+
+    def propose(self, value: Value, now: float) -> Effects:
+        """Try to have `value` decided in the next slot. Replaces an earlier wish that was not sent yet.
+
+        Raises:
+            LocalProtocolError: this peer is no voter, or the value cannot come next.
+        """
+        tip = self._acceptor.tip
+        wrong = "no chain is known" if tip is None else follows(tip, value)
+        if wrong or self.me not in self._acceptor.voters or value.author != self.me:
+            raise LocalProtocolError(f"{self.me} cannot propose {value}: {wrong or 'not a voter, or not its author'}")
+        return self._harvest(self._proposer.propose(value, now), now)
+
+    def abandon(self) -> None:
+        """Stop pushing one's own proposal (it may still be decided)."""
+        self._proposer.reset()
+
+    def suspects(self, ids: Collection[PeerId], now: float) -> Effects:
+        """Say who is suspected of being dead, as the membership room believes."""
+        self._suspects = frozenset(ids)
+        return self._watch(now)
+
+    def audience(self, ids: Collection[PeerId], wards: Collection[PeerId] = ()) -> None:
+        """Say whom to tell one's own decisions (`ids`), and whom everything that one learns (`wards`)."""
+        self._audience = tuple(sorted(set(ids) - {self.me}))
+        self._wards = tuple(sorted(set(wards) - {self.me}))
+
+    def greet(self, peer: PeerId, now: float) -> Effects:
+        """A connection to `peer` is up: whoever of the two is behind gets the decisions."""
+        return [] if peer == self.me else [Send(peer, self._greeting())]
+
+    def behind(self, sender: PeerId, slot: int) -> Effects:
+        """`sender` knows `slot`: teach it, or ask it."""
+        if slot < self.slot:
+            return self._teach(sender, slot)
+        return [Send(sender, self._greeting())] if slot > self.slot else []
+
+    def receive(self, sender: PeerId, message: Message, now: float) -> Effects:
+        """Take a message of the Paxos group.
+
+        Raises:
+            RemoteProtocolError: its value cannot be; nothing was changed.
+        """
+        if self._compare_at is None:
+            self._arm(now)
+        match message:
+            case Greet():
+                return self._on_greet(sender, message)
+            case Decision():
+                return self._on_decision(sender, message, now)
+            case Prepare():
+                return self._on_prepare(sender, message)
+            case Accept():
+                return self._on_accept(sender, message)
+            case _:
+                return self._harvest(self._on_answer(sender, message, now), now)
+
+    def handle_timeout(self, now: float) -> Effects:
+        """Repeat what was not answered, save what was learnt, compare notes."""
+        effects = self._harvest(self._proposer.handle_timeout(now), now)
+        if self._save_at is not None and now >= self._save_at:
+            self._save_at = None
+            effects.append(self._acceptor.persist())
+        if self._compare_at is None or now >= self._compare_at:
+            self._arm(now)
+            others = sorted({*self._acceptor.voters, *self._audience} - {self.me})
+            effects += self.greet(self._rng.choice(others), now) if others else []
+        return effects + self._watch(now)
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` is next wanted."""
+        report = None
+        if self._stuck_since is not None and not self._lost:
+            report = self._stuck_since + self._profile.quorum_deadline
+        return earliest([self._proposer.wake, self._save_at, self._compare_at, report])
+
+    def _arm(self, now: float) -> None:
+        self._compare_at = now + self._profile.anti_entropy * (0.75 + 0.5 * self._rng.random())
+
+    def _greeting(self) -> Greet:
+        return Greet(self.slot, b"" if self._acceptor.tip is None else self._acceptor.tip.lineage)
+
+    def _on_greet(self, sender: PeerId, message: Greet) -> Effects:
+        if self._acceptor.tip is None:
+            return [Send(sender, self._greeting())] if message.slot >= 0 else []
+        if message.slot >= 0 and message.lineage != self._acceptor.tip.lineage:
+            return self._meet_foreign(sender, message.lineage)
+        effects = self.behind(sender, message.slot)
+        return effects + self._proposer.repeat(sender) if message.slot < self.slot else effects
+
+    def _teach(self, peer: PeerId, slot: int) -> Effects:
+        """Send what comes after `slot`, or only the newest to a peer that must jump anyway."""
+        oldest = min(self._log)
+        first = slot + 1 if slot + 1 >= oldest else self.slot
+        return [Send(peer, Decision(s, self._log[s], oldest)) for s in range(first, self.slot + 1)]
+
+    def _on_decision(self, sender: PeerId, message: Decision, now: float) -> Effects:
+        slot, value, tip = message.slot, message.value, self._acceptor.tip
+        wrong = fault(value)
+        if wrong:
+            raise RemoteProtocolError(f"{sender} says that slot {slot} holds an impossible value: {wrong}")
+        if tip is not None and value.lineage != tip.lineage:
+            return self._meet_foreign(sender, value.lineage)
+        if slot <= self.slot:
+            self._compare(sender, slot, value)
+            return []
+        if tip is not None and slot > self.slot + 1 and message.oldest <= self.slot + 1:
+            return [Send(sender, self._greeting())]
+        wrong = follows(tip, value) if tip is not None and slot == self.slot + 1 else None
+        if wrong:
+            raise RemoteProtocolError(f"{sender} says that slot {slot} holds what cannot come there: {wrong}")
+        return self._learn(slot, value, now, tell=self._wards)
+
+    def _compare(self, sender: PeerId, slot: int, value: Value) -> None:
+        known = self._log.get(slot, value)
+        if known != value:
+            raise RemoteProtocolError(f"slot {slot} was decided twice: {known} here, {value} at {sender}")
+
+    def _meet_foreign(self, peer: PeerId, lineage: bytes) -> Effects:
+        assert self._acceptor.tip is not None
+        if peer in self._foreign:
+            return []
+        self._foreign.add(peer)
+        return [ForeignChain(peer, lineage, self._acceptor.tip.lineage)]
+
+    def _misplaced(self, sender: PeerId, slot: int, lineage: bytes) -> Effects | None:
+        """What to answer a proposer that this peer cannot serve as an acceptor, or None if it can."""
+        tip = self._acceptor.tip
+        if tip is not None and lineage != tip.lineage:
+            return self._meet_foreign(sender, lineage)
+        if slot != self.slot + 1 or tip is None:
+            return self.behind(sender, slot - 1)
+        return None if {sender, self.me} <= set(tip.voters) else []
+
+    def _on_prepare(self, sender: PeerId, message: Prepare) -> Effects:
+        effects = self._misplaced(sender, message.slot, message.lineage)
+        if effects is not None:
+            return effects
+        if message.ballot.number < 2 or message.ballot.proposer != sender:
+            raise RemoteProtocolError(f"{sender} may not prepare {message.ballot}")
+        acceptor = self._acceptor
+        answer = Promise(message.slot, message.ballot, acceptor.accepted, acceptor.value)
+        persist = acceptor.promise(message.ballot)
+        if persist is None:
+            return [Send(sender, Refused(message.slot, message.ballot, acceptor.promised))]
+        return [persist, Send(sender, answer)]
+
+    def _on_accept(self, sender: PeerId, message: Accept) -> Effects:
+        effects = self._misplaced(sender, message.slot, message.value.lineage)
+        if effects is not None:
+            return effects
+        tip, acceptor = self._acceptor.tip, self._acceptor
+        assert tip is not None
+        wrong = follows(tip, message.value)
+        if message.ballot.proposer != sender or (message.ballot.number < 2 and not owned(message.ballot, tip)):
+            wrong = f"ballot {message.ballot} is not its own"
+        if wrong:
+            raise RemoteProtocolError(f"{sender} proposes for slot {message.slot} what cannot be: {wrong}")
+        persist = acceptor.accept(message.ballot, message.value)
+        if persist is None:
+            return [Send(sender, Refused(message.slot, message.ballot, acceptor.promised))]
+        return [persist, Send(sender, Accepted(message.slot, message.ballot))]
+
+    def _on_answer(self, sender: PeerId, message: Message, now: float) -> Effects:
+        match message:
+            case Promise() if self._expects(sender, message.slot):
+                return self._proposer.promised(sender, message, now)
+            case Accepted() if self._expects(sender, message.slot):
+                self._proposer.accepted(sender, message)
+            case Refused() if self._expects(sender, message.slot):
+                return self._proposer.refused(message, now)
+        return []
+
+    def _expects(self, sender: PeerId, slot: int) -> bool:
+        return slot == self.slot + 1 and sender in self._acceptor.voters
+
+    def _harvest(self, effects: Effects, now: float) -> Effects:
+        """If a quorum accepted, the slot is decided."""
+        chosen = self._proposer.chosen
+        if chosen is None:
+            return effects + self._watch(now)
+        tell = {*self._acceptor.voters, *chosen.voters, *self._audience, *self._wards}
+        return effects + self._learn(self.slot + 1, chosen, now, tell=sorted(tell - {self.me}))
+
+    def _learn(self, slot: int, value: Value, now: float, tell: Collection[PeerId]) -> Effects:
+        if slot != self.slot + 1:
+            self._log.clear()
+        self._acceptor.learn(slot, value)
+        self._proposer.learnt()
+        self._log[slot] = value
+        self._log.pop(slot - self._profile.history, None)
+        self._save_at = now + self._profile.retry if self._save_at is None else self._save_at
+        oldest = min(self._log)
+        sends: Effects = [Send(peer, Decision(slot, value, oldest)) for peer in tell]
+        return [*sends, Decided(slot, value), *self._watch(now)]
+
+    def _watch(self, now: float) -> Effects:
+        """Report a quorum that is lost for long, and its return."""
+        stuck = self._acceptor.tip is not None and (self.busy or not self.quorum_in_sight)
+        if not stuck:
+            self._stuck_since = None
+            regained, self._lost = self._lost, False
+            return [QuorumRegained()] if regained else []
+        since = self._proposer.since
+        self._stuck_since = self._stuck_since if self._stuck_since is not None else (now if since is None else since)
+        if self._lost or now < self._stuck_since + self._profile.quorum_deadline:
+            return []
+        self._lost = True
+        return [QuorumLost(self._acceptor.voters, self.missing)]

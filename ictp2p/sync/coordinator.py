@@ -1,0 +1,259 @@
+"""What the coordinator would have decided next, and why it waits if it waits.
+
+Every peer keeps this book, whoever coordinates: READYs and votes go to whom their senders take for the coordinator,
+and a peer that becomes it has what reached it, and is soon told the rest. `next_value` is a pure question: given
+the newest decision and the time, which value should follow? So there is no state to hand over and none to roll back.
+
+Between rounds: adopt the first state, open the next attempt once everybody worth waiting for is READY, or mend
+the voters. Worth waiting for is a cluster that is alive, not suspected, and means to train, until the straggler
+timeout after the first READY. After an abort only the clusters of the failed attempt are worth it, so that a
+straggler that was not waited for does not delay the retry; and whoever was accused must show that it lives by
+standing READY again, which takes an accused that lives half a round trip and keeps a dead one out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ictp2p.sync.ballot_box import BallotBox
+from ictp2p.sync.messages import Failed, Ready, Vote
+from ictp2p.sync.opening import Opener, Standing, elect_spec, rejections
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.sight import Sight
+from ictp2p.sync.values import Close, Open, StateRef, Value, Voters, advanced, upcoming
+from ictp2p.sync.voters import desired_voters
+from ictp2p.types import ClusterId, PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The value to propose now, if any; why not, if none; when to ask again; whom to turn away, and why."""
+
+    value: Value | None
+    reason: str
+    wake: float | None = None
+    rejected: tuple[tuple[PeerId, str], ...] = ()
+
+
+class Coordinator:
+    """The book of READYs, verdicts, offers and leavers, and the question what comes next."""
+
+    def __init__(
+        self,
+        me: PeerId,
+        profile: RoundProfile,
+        sight: Sight,
+        opener: Opener,
+    ) -> None:
+        self._me = me
+        self._profile = profile
+        self._sight = sight
+        self._opener = opener
+        self._readies: dict[ClusterId, tuple[PeerId, Ready]] = {}
+        self._offers: dict[PeerId, bytes] = {}
+        self._box = BallotBox()
+        self._opened: Open | None = None
+        self._opened_at = 0.0
+        self._closed_at = 0.0
+        self._committed_at = 0.0
+        self._office_at = 0.0
+        self._first_at: float | None = None
+        self._retry_of: frozenset[ClusterId] | None = None
+        self._failures: list[tuple[PeerId, PeerId]] = []
+        self._barred: frozenset[ClusterId] = frozenset()
+        self.leaving: set[PeerId] = set()
+
+    def ready(self, sender: PeerId, message: Ready) -> None:
+        """Take a READY; the newest of a cluster by (term, round) counts."""
+        known = self._readies.get(message.cluster)
+        if known is None or (known[1].term, known[1].round) <= (message.term, message.round):
+            self._readies[message.cluster] = (sender, message)
+        if message.base is not None and message.base.digest:
+            self._offers.setdefault(sender, message.base.digest)
+
+    def withdraw(self, sender: PeerId, cluster: ClusterId) -> None:
+        """Drop a READY."""
+        if cluster in self._readies and self._readies[cluster][0] == sender:
+            del self._readies[cluster]
+
+    def verdict(self, sender: PeerId, message: Vote | Failed) -> None:
+        """Take a vote or a failure."""
+        self._box.put(sender, message)
+
+    def offer(self, sender: PeerId, digest: bytes) -> None:
+        """Take a state to begin with."""
+        self._offers[sender] = digest
+
+    def viewed(self) -> None:
+        """The view changed: forget what the dead said, and leavers that have left."""
+        clusters = self._sight.clusters
+        dead = [name for name in self._readies if name in clusters and not clusters[name].alive]
+        for name in dead:
+            del self._readies[name]
+        living = {peer for view in clusters.values() if view.alive for peer in (view.leader, *view.candidates)}
+        self.leaving &= living | {self._me}
+
+    def inaugurated(self, now: float) -> None:
+        """This peer is the coordinator from now on: what it did not see happen gets its time again."""
+        self._office_at = now
+
+    def decided(self, value: Value, now: float) -> None:
+        """Take a decision."""
+        if isinstance(value, Open):
+            self._opened, self._opened_at = value, now
+            return
+        opened, self._opened = self._opened, None
+        if not isinstance(value, Close):
+            return
+        self._closed_at = now
+        if value.committed:
+            self._committed(now)
+        else:
+            self._aborted(value, opened)
+
+    def next_value(self, tip: Value, now: float) -> Step:
+        """The value that should follow `tip`."""
+        return self._closing(tip, now) if isinstance(tip, Open) else self._between(tip, now)
+
+    def _committed(self, now: float) -> None:
+        self._committed_at = now
+        self._first_at = None
+        self._retry_of = None
+        self._failures.clear()
+        self._barred = frozenset()
+        self._offers.clear()
+
+    def _aborted(self, close: Close, opened: Open | None) -> None:
+        if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):
+            return
+        self._retry_of = frozenset(p.cluster for p in opened.participants)
+        accusations = self._accusations(opened)
+        self._failures = sorted({*self._failures, *accusations})
+        for part in opened.participants:
+            verdict = self._box.on(opened).get(part.leader)
+            silent = verdict is None and any(accused == part.leader for _, accused in accusations)
+            if silent or (isinstance(verdict, Failed) and not verdict.standing):
+                self.withdraw(part.leader, part.cluster)
+        if close.attempt >= self._profile.tolerance:
+            self._bar(opened, accusations)
+
+    def _accusations(self, opened: Open) -> list[tuple[PeerId, PeerId]]:
+        """(who, whom) in the failed attempt: named in a FAILED, or holding another digest than most."""
+        verdicts = self._box.on(opened)
+        leaders = [p.leader for p in opened.participants]
+        named = [
+            (peer, accused)
+            for peer, verdict in verdicts.items()
+            if isinstance(verdict, Failed)
+            for accused in verdict.suspects
+            if accused in leaders and accused != peer
+        ]
+        votes = {peer: v.digest for peer, v in verdicts.items() if not isinstance(v, Failed)}
+        return named + [(a, b) for a in votes for b in votes if votes[a] != votes[b]]
+
+    def _bar(self, opened: Open, accusations: list[tuple[PeerId, PeerId]]) -> None:
+        """Too many attempts came to nothing: the most accused (never this peer) sits the round out."""
+        counts = [(sum(b == p.leader for _, b in accusations), p.cluster) for p in opened.participants]
+        mine = self._sight.mine
+        worst = max((c for c in counts if c[0] and c[1] != mine), default=None)
+        if worst is not None and len(opened.participants) > 1:
+            self._barred |= {worst[1]}
+
+    def _closing(self, tip: Open, now: float) -> Step:
+        outcome = self._box.count(tip, self._sight, self._profile, self._opened_at, self._office_at, now)
+        number = f"round {tip.round} attempt {tip.attempt}"
+        if outcome.committed is None:
+            return Step(None, f"{number} is open: {outcome.reason}", outcome.wake)
+        state = advanced(tip, outcome.digest, outcome.holders) if outcome.committed else tip.state
+        head = (tip.lineage, self._voters(tip, now), state, self._me, tip.round, tip.attempt)
+        close = Close(*head, outcome.committed, outcome.digest, outcome.reason, outcome.holders)
+        return Step(close, f"closing {number}: {outcome.reason}")
+
+    def _between(self, tip: Value, now: float) -> Step:
+        adopted = self._adoption(tip)
+        if adopted is not None:
+            return Step(self._reseat(tip, now, adopted), "adopting the first state")
+        opening = self._opening(tip, now)
+        if opening.value is None and set(self._voters(tip, now)) != set(tip.voters):
+            return Step(self._reseat(tip, now, tip.state), "changing the voters", opening.wake, opening.rejected)
+        return opening
+
+    def _reseat(self, tip: Value, now: float, state: StateRef) -> Voters:
+        return Voters(tip.lineage, self._voters(tip, now), state, self._me, *upcoming(tip))
+
+    def _adoption(self, tip: Value) -> StateRef | None:
+        if tip.state.version or not self._offers:
+            return None
+        provider = self._me if self._me in self._offers else next(iter(self._offers))
+        return StateRef(1, self._offers[provider], (provider,))
+
+    def _voters(self, tip: Value, now: float) -> tuple[PeerId, ...]:
+        return desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
+
+    def _standing(self, tip: Value) -> Standing:
+        """READYs that could go into the next attempt."""
+        return {
+            name: (leader, ready)
+            for name, (leader, ready) in sorted(self._readies.items())
+            if ready.round == upcoming(tip)[0]
+            and name not in self._barred
+            and not _stale(ready, tip)
+            and self._sight.doubt(name, leader, ready.term) is None
+        }
+
+    def _absent(self, tip: Value, standing: Standing) -> list[ClusterId]:
+        """Clusters worth waiting for."""
+        due = upcoming(tip)[0]
+        stale = {name for name, (_, ready) in self._readies.items() if ready.round == due and _stale(ready, tip)}
+        return [
+            name
+            for name, view in self._sight.clusters.items()
+            if self._sight.steady(name)
+            and view.training
+            and name not in standing
+            and name not in self._barred | stale
+            and view.leader not in self.leaving
+            and (self._retry_of is None or name in self._retry_of)
+        ]
+
+    def _opening(self, tip: Value, now: float) -> Step:
+        standing = self._standing(tip)
+        absent = self._absent(tip, standing)
+        if not standing:
+            self._first_at, self._barred = None, frozenset()
+            return Step(
+                None, f"nobody is READY for round {upcoming(tip)[0]}; expecting {', '.join(absent) or 'nobody'}"
+            )
+        if self._first_at is None:
+            self._first_at = now
+        patience = self._profile.straggler(max(0.0, self._first_at - self._committed_at))
+        until = max(self._first_at, self._closed_at) + patience
+        if absent and now < until:
+            return Step(None, f"waiting for READY of {', '.join(absent)}", until)
+        pause = self._closed_at + self._pause(upcoming(tip)[1])
+        if now < pause:
+            return Step(None, f"pausing before attempt {upcoming(tip)[1]}", pause)
+        return self._open(tip, standing, now)
+
+    def _pause(self, attempt: int) -> float:
+        """The second attempt comes at once; those after it less and less so."""
+        doubled = self._profile.retry * 2.0 ** min(attempt - 3, 16) if attempt > 2 else 0.0
+        return min(doubled, self._profile.straggler_floor)
+
+    def _open(self, tip: Value, standing: Standing, now: float) -> Step:
+        spec = elect_spec(standing, self._sight.mine)
+        rejected = rejections(standing, spec)
+        for name in [name for name, (_, ready) in standing.items() if ready.spec != spec]:
+            del self._readies[name]
+        chosen = {name: entry for name, entry in standing.items() if name in self._readies}
+        opened = self._opener.open(tip, self._voters(tip, now), chosen, tuple(self._failures))
+        if isinstance(opened, str):
+            return Step(None, opened, now + self._profile.retry, rejected)
+        return Step(opened, f"opening round {opened.round} attempt {opened.attempt}: {opened.reason}", None, rejected)
+
+
+def _stale(ready: Ready, tip: Value) -> bool:
+    """Whether a sync contribution starts from another state than the agreed one."""
+    if ready.spec.kind != "sync":
+        return False
+    return tip.state.version == 0 or ready.base is None or ready.base.digest != tip.state.digest

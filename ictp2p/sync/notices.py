@@ -1,0 +1,82 @@
+"""What rounds tell the floor above.
+
+For one attempt at a round a bound leader sees `RoundOpened`, then exactly one of `RoundCommitted`, `RoundAborted`
+and `RoundPassed`. Parameters may change after `RoundCommitted` with `holding=True`, and at no other time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ictp2p.machine import Notice
+from ictp2p.sync.values import Close, Open, StateRef, Value
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOpened(Notice):
+    """This peer is bound by `open`: reduce now, then call `completed` or `failed`."""
+
+    open: Open
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCommitted(Notice):
+    """The attempt committed.
+
+    `holding` says whether the committed digest is the one that this peer voted: then it applies its own result,
+    else it fetches the state (`StateAdvanced` follows).
+    """
+
+    open: Open
+    close: Close
+    holding: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RoundAborted(Notice):
+    """The attempt came to nothing; the contribution stands for the next one, unless it was withdrawn.
+
+    `close` is None if the decision itself was never seen, only that the round goes on.
+    """
+
+    open: Open
+    close: Close | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPassed(Notice):
+    """The round for which this peer stood READY was decided without it, or without its seeing how.
+
+    Its contribution stands no longer. `value` is the newest decision; for a `sync` round its state is to be fetched.
+    """
+
+    round: int
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class StateAdvanced(Notice):
+    """The agreed global state is now this one."""
+
+    ref: StateRef
+
+
+@dataclass(frozen=True, slots=True)
+class StateStale(Notice):
+    """The contribution starts from a state that is not the agreed one. It was dropped: fetch `ref` first."""
+
+    ref: StateRef
+
+
+@dataclass(frozen=True, slots=True)
+class SpecRejected(Notice):
+    """What this peer wants reduced differs from what the others want. Its contribution was dropped."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Notice):
+    """After `drop_out`: this peer votes no longer (or is the last voter there is) and may exit."""
+
+    alone: bool

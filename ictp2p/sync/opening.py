@@ -1,0 +1,97 @@
+"""Making the OPEN of an attempt: whose spec, which participants, which plan.
+
+Plans are made once, by the coordinator, and agreed as bytes. They are never recomputed from gossip by each peer: views
+differ, and so do floating-point libraries (that two builds of one solver return different vertices is enough).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ictp2p.errors import IctError
+from ictp2p.sync.messages import Ready
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.values import Open, Participant, Spec, Value, fault, upcoming
+from ictp2p.types import ClusterId, PeerId
+
+Standing = Mapping[ClusterId, tuple[PeerId, Ready]]
+"""Per cluster its leader and the leader's READY, sorted by cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What the planner is asked."""
+
+    round: int
+    attempt: int
+    spec: Spec
+    participants: tuple[Participant, ...]
+    info: Mapping[ClusterId, bytes]
+    """Each participant's `Contribution.info`."""
+    failures: tuple[tuple[PeerId, PeerId], ...]
+    """(who reported, whom it failed on) of this round's earlier attempts: edges to route around."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswer:
+    """What the planner answers: a plan, why, and how many seconds it should take (0: unknown)."""
+
+    plan: bytes
+    reason: str
+    seconds: float = 0.0
+
+
+Planner = Callable[[PlanRequest], PlanAnswer]
+"""Makes a plan; an `IctError` from it is shown as the reason to wait, and it is asked again."""
+
+
+Validate = Callable[[bytes, tuple[Participant, ...]], str | None]
+"""Checks a plan against the participants; says what is wrong with it, or None."""
+
+
+def elect_spec(standing: Standing, mine: ClusterId | None) -> Spec:
+    """The spec that most clusters want; on a tie `mine`'s, then the first cluster's."""
+    groups: dict[Spec, list[ClusterId]] = {}
+    for name, (_, ready) in standing.items():
+        groups.setdefault(ready.spec, []).append(name)
+    return max(groups, key=lambda spec: (len(groups[spec]), mine in groups[spec]))
+
+
+def rejections(standing: Standing, spec: Spec) -> tuple[tuple[PeerId, str], ...]:
+    """Who wants something else than `spec`, and what to tell it."""
+    agreeing = ", ".join(name for name, (_, ready) in standing.items() if ready.spec == spec)
+    return tuple(
+        (leader, f"{name} wants {ready.spec}; {agreeing} want {spec}"[:1024])
+        for name, (leader, ready) in standing.items()
+        if ready.spec != spec
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """What an OPEN is made with besides the READYs."""
+
+    me: PeerId
+    profile: RoundProfile
+    planner: Planner
+    validate: Validate
+
+    def open(
+        self, tip: Value, voters: tuple[PeerId, ...], chosen: Standing, failures: tuple[tuple[PeerId, PeerId], ...]
+    ) -> Open | str:
+        """Make the OPEN that follows `tip` for `chosen`, all of one spec; or say why there is no valid one."""
+        spec = next(ready.spec for _, ready in chosen.values())
+        parts = tuple(Participant(name, leader, r.term, r.weight) for name, (leader, r) in chosen.items())
+        info = {name: ready.info for name, (_, ready) in chosen.items()}
+        number = upcoming(tip)
+        try:
+            answer = self.planner(PlanRequest(*number, spec, parts, info, failures))
+        except IctError as error:
+            return f"no plan: {error}"
+        deadline = self.profile.deadline(answer.seconds)
+        opened = Open(
+            tip.lineage, voters, tip.state, self.me, *number, spec, parts, answer.plan, answer.reason[:1024], deadline
+        )
+        wrong = fault(opened) or self.validate(answer.plan, parts)
+        return f"no valid plan: {wrong}" if wrong else opened

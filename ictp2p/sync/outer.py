@@ -1,0 +1,200 @@
+"""The outer optimizer: how an averaged pseudo-gradient moves the global parameters.
+
+Every worker takes the outer step for itself, from the same average, and the digests of the results must agree: so the
+step must give the same bits on every machine. Torch's own SGD fuses a multiplication with an addition where the
+processor can, which rounds once instead of twice. `Nesterov` below therefore does one rounded operation at a time, as
+IEEE 754 fixes it. Its form is torch's (and DiLoCo's, Douillard et al. 2023, with lr 0.7 and momentum 0.9):
+
+    b <- mu b + delta;    theta <- theta - lr (delta + mu b),    with gain lr / (1 - mu)
+
+which is neither heavy-ball nor the form normalised by (1 - mu). A plain `torch.optim.SGD` is replaced by it. Any other
+torch optimizer may be given and is used as it is: on machines of one kind its bits agree, and where they do not the
+round is aborted rather than applied differently.
+
+The optimizer's state is part of the global state: a newcomer without the momentum would diverge at its first outer
+step. Its tensors are therefore allocated before the first step, as zeros; `Outer` refuses an optimizer for which that
+differs from what it would have allocated itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Optimizer
+
+from ictp2p.errors import ConfigError
+from ictp2p.sync.manifest import Entry
+from ictp2p.sync.state import entry
+
+OuterFactory = Callable[[list[torch.nn.Parameter]], Optimizer]
+"""Makes an outer optimizer for the parameters that it is given."""
+
+
+class Nesterov(Optimizer):
+    """SGD with momentum, every operation rounded once, so that every IEEE 754 machine gets the same bits."""
+
+    def __init__(self, params: Any, lr: float = 0.7, momentum: float = 0.9, nesterov: bool = True) -> None:
+        """Set it up.
+
+        Args:
+            params: as for every torch optimizer.
+            lr: learning rate, dimensionless; the total gain is `lr / (1 - momentum)`.
+            momentum: decay of the momentum per outer step, in [0, 1).
+            nesterov: look ahead (torch's form); heavy-ball otherwise.
+
+        Raises:
+            ConfigError: a value is out of range.
+        """
+        if not lr > 0.0:
+            raise ConfigError(f"outer learning rate {lr!r} is not positive")
+        if not 0.0 <= momentum < 1.0:
+            raise ConfigError(f"outer momentum {momentum!r} is not in [0, 1)")
+        super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Take one step along the gradients."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    move = self._move(param, param.grad, group["momentum"], group["nesterov"])
+                    param.sub_(move.mul(group["lr"]))
+
+    def _move(self, param: Tensor, delta: Tensor, momentum: float, nesterov: bool) -> Tensor:
+        if momentum == 0.0:
+            return delta
+        state = self.state[param]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(param)
+        buffer: Tensor = state["momentum_buffer"]
+        buffer.mul_(momentum).add_(delta)
+        return buffer.mul(momentum).add_(delta) if nesterov else buffer
+
+
+class Outer:
+    """An outer optimizer whose parameters and state live in named tensors that come with each step."""
+
+    def __init__(self, made: Optimizer | OuterFactory | None, parameters: Mapping[str, torch.nn.Parameter]) -> None:
+        """Adopt an optimizer.
+
+        Args:
+            made: an optimizer over the model's parameters, something that makes one, or None for DiLoCo's default.
+            parameters: the model's parameters by name.
+
+        Raises:
+            ConfigError: it does not cover exactly these parameters, or its state cannot be shared.
+        """
+        optimizer = made if isinstance(made, Optimizer) else (made or Nesterov)(list(parameters.values()))
+        self._optimizer = _exact(optimizer)
+        self._groups = _names(self._optimizer, parameters)
+        self.entries = tuple(e for name, p in parameters.items() for e in _state_entries(name, p, self._group_of(name)))
+        """Its state, as tensors of the global state."""
+
+    def describe(self) -> tuple[tuple[str, str], ...]:
+        """What must be equal on every worker, in words."""
+        lines = [("outer optimizer", type(self._optimizer).__name__)]
+        for number, group in enumerate(self._optimizer.param_groups):
+            lines += [(f"outer {key}, group {number}", repr(group[key])) for key in sorted(group) if key != "params"]
+        return tuple(lines)
+
+    @torch.no_grad()
+    def step(self, tensors: Mapping[str, Tensor], deltas: Mapping[str, Tensor]) -> None:
+        """Step parameters and state in `tensors`, in place, down the averaged pseudo-gradients."""
+        optimizer = self._optimizer
+        optimizer.state.clear()
+        for group, names in zip(optimizer.param_groups, self._groups, strict=True):
+            group["params"] = [self._bind(name, tensors, deltas[name]) for name in names]
+        bound = {p: dict(state) for p, state in optimizer.state.items()}
+        optimizer.step()
+        for param, state in bound.items():
+            for key, tensor in state.items():
+                _keep(tensor, optimizer.state[param][key])
+
+    def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
+        param = torch.nn.Parameter(tensors[name], requires_grad=False)
+        param.grad = delta
+        prefix, suffix = "outer ", f" of {name}"
+        mine = [e.name for e in self.entries if e.name.endswith(suffix)]
+        state = {n.removeprefix(prefix).removesuffix(suffix): tensors[n] for n in mine}
+        if state:
+            self._optimizer.state[param] = state
+        return param
+
+    def _group_of(self, name: str) -> tuple[type[Optimizer], dict[str, Any]]:
+        index = next(i for i, names in enumerate(self._groups) if name in names)
+        group = self._optimizer.param_groups[index]
+        return type(self._optimizer), {k: v for k, v in group.items() if k in self._optimizer.defaults}
+
+
+def _exact(optimizer: Optimizer) -> Optimizer:
+    """Replace torch's SGD by its exactly rounded form, where there is one."""
+    groups = optimizer.param_groups
+    plain = all(not (g.get("weight_decay") or g.get("dampening") or g.get("maximize")) for g in groups)
+    if type(optimizer) is not SGD or not plain:
+        return optimizer
+    kept = ("params", "lr", "momentum", "nesterov")
+    return Nesterov([{key: group[key] for key in kept} for group in groups])
+
+
+def _names(optimizer: Optimizer, parameters: Mapping[str, torch.nn.Parameter]) -> list[list[str]]:
+    known = {id(p): name for name, p in parameters.items()}
+    held = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    strange = sum(key not in known for key in held)
+    left_out = [name for key, name in known.items() if key not in held]
+    if strange or left_out:
+        raise ConfigError(
+            f"the outer optimizer must hold exactly the model's trainable parameters: "
+            f"{strange} are not the model's, left out are {left_out[:3] or 'none'}"
+        )
+    return [[known[id(p)] for p in group["params"]] for group in optimizer.param_groups]
+
+
+def _state_entries(name: str, param: Tensor, made: tuple[type[Optimizer], dict[str, Any]]) -> Iterable[Entry]:
+    """Find what the optimizer keeps for a parameter, by letting one step on a stand-in."""
+    kind, settings = made
+    grown = _probe(kind, settings, param, {})
+    state = next(iter(grown.state.values()), {})
+    tensors = {key: value for key, value in sorted(state.items()) if value is not None}
+    odd = next((key for key, value in tensors.items() if not isinstance(value, Tensor)), None)
+    if odd is not None:
+        raise ConfigError(f"outer optimizer {kind.__name__} keeps {odd!r} as {type(tensors[odd]).__name__}, no tensor")
+    zeros = {key: torch.zeros_like(value) for key, value in tensors.items()}
+    if tensors and not _same(grown, _probe(kind, settings, param, zeros)):
+        raise ConfigError(f"outer optimizer {kind.__name__} does not start from a state of zeros, so none can be shared")
+    return [entry(f"outer {key} of {name}", value) for key, value in tensors.items()]
+
+
+def _probe(kind: type[Optimizer], settings: dict[str, Any], like: Tensor, state: dict[str, Tensor]) -> Optimizer:
+    param = torch.nn.Parameter(torch.ones(like.shape, dtype=_wide(like.dtype)))
+    optimizer = kind([param], **settings)
+    if state:
+        optimizer.state[param] = state
+    param.grad = torch.full_like(param, 0.5)
+    optimizer.step()
+    return optimizer
+
+
+def _same(one: Optimizer, other: Optimizer) -> bool:
+    def first(optimizer: Optimizer) -> Tensor:
+        param: Tensor = optimizer.param_groups[0]["params"][0]
+        return param
+
+    return torch.equal(first(one), first(other))
+
+
+def _keep(tensor: Tensor, now: Any) -> None:
+    """An optimizer may put a new tensor in place of ours; the content belongs in ours."""
+    if now is not tensor:
+        tensor.copy_(now)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def wide(dtypes: Sequence[torch.dtype]) -> torch.dtype:
+    """The dtype in which a model's global state is kept: float32, or float64 for a model that is all of that."""
+    return torch.float64 if dtypes and all(d == torch.float64 for d in dtypes) else torch.float32

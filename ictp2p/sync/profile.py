@@ -1,0 +1,121 @@
+"""The numbers of agreement and rounds, in one documented place.
+
+None of them affects safety: a wrong number makes the mesh slow or chatty, never inconsistent (Fischer, Lynch
+and Paterson 1985 is why time must appear at all; Paxos is why only here).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ictp2p.errors import ConfigError
+from ictp2p.sync.values import MAX_VOTERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundProfile:
+    """Timing of agreement and rounds. Durations in seconds."""
+
+    retry: float
+    """An unanswered message is sent again after this long. Nothing waits for it unless a message was lost.
+    Lower costs repeats where the round trip is longer than it. About twice the longest round trip."""
+    backoff_max: float
+    """Two proposers that keep outbidding each other wait at most about this long between bids."""
+    anti_entropy: float
+    """How often each peer compares its newest decision with that of a random other. Repairs lost decisions."""
+    quorum_deadline: float
+    """A proposal that is undecided for this long is reported as a lost quorum. It is still tried."""
+    straggler_floor: float
+    """Least time that the coordinator waits, from the first READY, for clusters that are alive but not READY."""
+    straggler_fraction: float
+    """The same as a fraction of the time between the last commit and the first READY; the larger counts."""
+    soft_deadline: float
+    """Time after which a majority of votes commits without the rest. Grows with the hard one for a long plan."""
+    hard_deadline: float
+    """Least time after which an attempt without a majority is aborted; `plan_factor` times the plan's predicted
+    time counts if that is larger. Only a backstop: failures and suspicions end an attempt much sooner."""
+    suspect_grace: float
+    """How long the others of an attempt may still vote once a participant is suspected; then it is aborted.
+    Higher spares attempts that would have succeeded with a peer wrongly suspected, and delays the others."""
+    voter_grace: float
+    """A voter that no cluster's record ever mentioned is taken for dead after this long."""
+    plan_factor: float = 8.0
+    """How many times its predicted seconds a plan may take."""
+    max_voters: int = MAX_VOTERS
+    """Most voters. Odd and small: 2f+1 survive f deaths at once."""
+    tolerance: int = 3
+    """After this many aborted attempts at one round, whoever is accused most sits it out."""
+    history: int = 32
+    """Decisions kept for those who are behind; who is further behind jumps to the newest."""
+
+    def __post_init__(self) -> None:
+        """Check what could not work."""
+        if not 1 <= self.max_voters <= MAX_VOTERS:
+            raise ConfigError(f"max_voters {self.max_voters} is not in 1..{MAX_VOTERS}")
+        if not 0 < self.soft_deadline <= self.hard_deadline:
+            raise ConfigError(f"soft_deadline {self.soft_deadline} is not in (0, {self.hard_deadline}]")
+        if self.retry <= 0 or self.anti_entropy <= 0:
+            raise ConfigError(f"retry {self.retry} and anti_entropy {self.anti_entropy} must be positive")
+        if self.history < 1 or self.tolerance < 1:
+            raise ConfigError(f"history {self.history} and tolerance {self.tolerance} must be at least 1")
+
+    @property
+    def soft_share(self) -> float:
+        """The soft deadline as a share of the hard one."""
+        return self.soft_deadline / self.hard_deadline
+
+    def deadline(self, predicted: float) -> float:
+        """Hard deadline in seconds of a plan that should take `predicted` seconds."""
+        return max(self.hard_deadline, self.plan_factor * predicted)
+
+    def straggler(self, inner: float) -> float:
+        """Seconds to wait for stragglers after inner steps that took `inner` seconds."""
+        return max(self.straggler_floor, self.straggler_fraction * inner)
+
+    @classmethod
+    def local(cls) -> RoundProfile:
+        """Processes of one host."""
+        return cls(
+            retry=0.25,
+            backoff_max=1.0,
+            anti_entropy=2.0,
+            quorum_deadline=3.0,
+            straggler_floor=2.0,
+            straggler_fraction=0.1,
+            soft_deadline=10.0,
+            hard_deadline=30.0,
+            suspect_grace=0.3,
+            voter_grace=3.0,
+        )
+
+    @classmethod
+    def lan(cls) -> RoundProfile:
+        """One site."""
+        return cls(
+            retry=0.5,
+            backoff_max=2.0,
+            anti_entropy=5.0,
+            quorum_deadline=5.0,
+            straggler_floor=5.0,
+            straggler_fraction=0.1,
+            soft_deadline=30.0,
+            hard_deadline=120.0,
+            suspect_grace=1.0,
+            voter_grace=15.0,
+        )
+
+    @classmethod
+    def wan(cls) -> RoundProfile:
+        """Sites far apart."""
+        return cls(
+            retry=2.0,
+            backoff_max=8.0,
+            anti_entropy=15.0,
+            quorum_deadline=20.0,
+            straggler_floor=10.0,
+            straggler_fraction=0.1,
+            soft_deadline=120.0,
+            hard_deadline=600.0,
+            suspect_grace=10.0,
+            voter_grace=60.0,
+        )

@@ -1,0 +1,180 @@
+"""The global state: what the mesh agrees on, held twice.
+
+`committed` is what was agreed last; `tentative` is where the next one is computed, or received, beside it. `commit`
+exchanges the two, `rollback` forgets the second. So a round that comes to nothing leaves the committed bytes exactly
+as they were, without undo and without a copy at the moment of the commit.
+
+Each of the two is one flat allocation that the tensors are views of: a chunk of it is hashed, served, received and
+verified where it lies. Both are allocated once and stay warm. Reading chunks for other peers is safe from any thread:
+it names the digest it wants, and is refused once that is no longer the committed one.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from ictp2p.errors import MeshMismatch, StateError
+from ictp2p.sync.manifest import CHUNK, Entry, Manifest, decode, describe, difference, digest_of, extent, offsets
+
+_PARALLEL = 64
+"""Chunks from which hashing them is shared among threads (BLAKE2b releases the interpreter lock)."""
+
+
+class GlobalState:
+    """Named tensors on the CPU, with a version, a digest and counters."""
+
+    def __init__(self, entries: Sequence[Entry], settings: Sequence[tuple[str, str]] = ()) -> None:
+        """Allocate the state, all zeros, at version 0.
+
+        Args:
+            entries: the tensors, in the order that counts everywhere.
+            settings: what every worker must share, in words.
+        """
+        self.entries, self.settings = tuple(entries), tuple(settings)
+        self.version = 0
+        self.digest = b""
+        """Digest of the committed state; empty until `seal` and `commit` gave it one."""
+        self.counters: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._size = extent(self.entries)
+        self._bytes = [torch.zeros(self._size, dtype=torch.uint8) for _ in range(2)]
+        self._tensors = [_views(self.entries, held) for held in self._bytes]
+        self._manifest = self._next = Manifest(self.entries, self.settings, (), b"")
+        self._manifest_bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<GlobalState version {self.version} {self.digest.hex()[:16] or 'unsealed'} {self._size} bytes>"
+
+    @property
+    def committed(self) -> Mapping[str, Tensor]:
+        """The tensors that were agreed. Do not write to them."""
+        return self._tensors[0]
+
+    @property
+    def tentative(self) -> Mapping[str, Tensor]:
+        """The tensors of what may be agreed next."""
+        return self._tensors[1]
+
+    def begin(self) -> Mapping[str, Tensor]:
+        """Start the next state as a copy of the committed one."""
+        self._bytes[1].copy_(self._bytes[0])
+        return self.tentative
+
+    def seal(self, counters: Mapping[str, int]) -> bytes:
+        """Fix the tentative state and give its digest; write to it no more."""
+        chunks = b"".join(_digests(self._memory(1), range(math.ceil(self._size / CHUNK))))
+        self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), chunks)
+        return digest_of(self._next.encode())
+
+    def commit(self, version: int) -> None:
+        """Make the sealed state the committed one."""
+        encoded = self._next.encode()
+        with self._lock:
+            self._bytes.reverse()
+            self._tensors.reverse()
+            self._manifest, self._manifest_bytes = self._next, encoded
+            self.version, self.digest, self.counters = version, digest_of(encoded), dict(self._next.counters)
+
+    def rollback(self) -> None:
+        """Forget the tentative state. The committed one was never touched."""
+        self._next = self._manifest
+
+    # For other peers, from any thread.
+
+    def manifest(self, digest: bytes) -> bytes:
+        """The manifest of the committed state, encoded.
+
+        Raises:
+            StateError: `digest` is not the committed one.
+        """
+        with self._lock:
+            self._check(digest)
+            return self._manifest_bytes
+
+    def chunk(self, digest: bytes, index: int) -> bytes:
+        """A copy of one chunk of the committed state.
+
+        Raises:
+            StateError: `digest` is not the committed one, or there is no such chunk.
+        """
+        with self._lock:
+            self._check(digest)
+            if not 0 <= index < self._manifest.count:
+                raise StateError(f"chunk {index} of {self._manifest.count} does not exist")
+            start, stop = self._manifest.chunk_range(index)
+            return bytes(self._memory(0)[start:stop])
+
+    # From other peers.
+
+    def expect(self, encoded: bytes, digest: bytes) -> list[int]:
+        """Prepare to receive a state; say which of its chunks are not here already.
+
+        The tentative memory may hold part of it from an attempt that was broken off.
+
+        Args:
+            encoded: its manifest, from anyone.
+            digest: what was agreed.
+
+        Raises:
+            StateError: this is not the manifest that was agreed.
+            MeshMismatch: the mesh trains something else; the message names the first difference.
+        """
+        manifest = decode(encoded, digest)
+        ours, theirs = describe(self.entries, self.settings), describe(manifest.entries, manifest.settings)
+        wrong = difference(ours, theirs)
+        if wrong is not None:
+            raise MeshMismatch(f"the mesh trains something else than this peer: {wrong}")
+        self._next = manifest
+        found = _digests(self._memory(1), range(manifest.count))
+        return [i for i, digest in enumerate(found) if digest != manifest.chunk_digest(i)]
+
+    def destination(self, index: int) -> memoryview:
+        """Where a chunk of the expected state goes. What lies there counts only after verification."""
+        start, stop = self._next.chunk_range(index)
+        return self._memory(1)[start:stop]
+
+    def verified(self, version: int) -> None:
+        """Commit the expected state.
+
+        Raises:
+            StateError: a chunk is missing or wrong.
+        """
+        found = _digests(self._memory(1), range(self._next.count))
+        wrong = next((i for i, digest in enumerate(found) if digest != self._next.chunk_digest(i)), None)
+        if wrong is not None:
+            raise StateError(f"chunk {wrong} of state version {version} does not match its digest")
+        self.commit(version)
+
+    def _check(self, digest: bytes) -> None:
+        if digest != self.digest:
+            raise StateError(f"state {digest.hex()[:16]} is gone; version {self.version} is {self.digest.hex()[:16]}")
+
+    def _memory(self, which: int) -> memoryview:
+        return memoryview(self._bytes[which].numpy())
+
+
+def entry(name: str, tensor: Tensor) -> Entry:
+    """Describe a tensor."""
+    return Entry(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+
+
+def _views(entries: Sequence[Entry], held: Tensor) -> dict[str, Tensor]:
+    views = {}
+    for item, start in zip(entries, offsets(entries), strict=True):
+        flat = held[start : start + item.nbytes].view(getattr(torch, item.dtype))
+        views[item.name] = flat.view(item.shape)
+    return views
+
+
+def _digests(memory: memoryview, indices: range) -> list[bytes]:
+    pieces = [memory[i * CHUNK : (i + 1) * CHUNK] for i in indices]
+    if len(pieces) < _PARALLEL:
+        return [digest_of(piece) for piece in pieces]
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(digest_of, pieces))

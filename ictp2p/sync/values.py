@@ -1,0 +1,211 @@
+"""The values that the mesh decides, and the rules by which one may follow another.
+
+The chain of decisions is the only thing that cannot be split-brained, so everything that must not be is in
+it: who may vote next, which state is the agreed one, which round is open and how it ended. Each value repeats
+the whole of that (lineage, voters, state, round), so that the newest value alone is enough to go on from, and
+a peer that was away for a week needs one message instead of a log.
+
+Acceptors of slot *s* are the voters decided in slot *s-1*: dynamic linear voting (Jajodia and Mutchler, TODS
+1990). A quorum is a majority of them, or exactly half if that half holds the distinguished voter. Any two
+quorums of one set then intersect, also for even sizes, and a mesh of four survives the loss of any two
+that are not the distinguished one. The distinguished voter is the first in coordinator order (the eldest):
+growing from one voter to two then never makes the first one's life depend on the second's.
+
+`author` is who first proposed the value. It matters to agreement: see `ictp2p.sync.proposer`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from ictp2p.types import ClusterId, PeerId
+
+MAX_VOTERS = 7
+"""Most voters that a value may name. Seven survive three deaths; more only make each decision slower."""
+MAX_PARTICIPANTS = 1024
+"""Most clusters in one round."""
+MAX_PLAN = 256 * 1024
+"""Most bytes of a plan."""
+LINEAGE_BYTES = 8
+"""Length of a lineage: which founding of the mesh a chain goes back to."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Peer = Annotated[PeerId, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+Cluster = Annotated[ClusterId, msgspec.Meta(min_length=1, max_length=63)]
+Digest = Annotated[bytes, msgspec.Meta(max_length=64)]
+Reason = Annotated[str, msgspec.Meta(max_length=1024)]
+Peers = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
+Lineage = Annotated[bytes, msgspec.Meta(min_length=LINEAGE_BYTES, max_length=LINEAGE_BYTES)]
+Voting = Annotated[tuple[Peer, ...], msgspec.Meta(min_length=1, max_length=MAX_VOTERS)]
+
+
+class StateRef(msgspec.Struct, frozen=True, array_like=True):
+    """Which global state is the agreed one. Version 0 is the time before there was any."""
+
+    version: Count
+    digest: Digest
+    """Root digest of the state's bytes; empty at version 0."""
+    providers: Peers
+    """Peers that held these bytes when it was decided."""
+
+
+class Participant(msgspec.Struct, frozen=True, array_like=True):
+    """One cluster's part in a round: bound to one leader and term, so that no other may speak for it."""
+
+    cluster: Cluster
+    leader: Peer
+    term: Count
+    weight: float
+    """Share in the average, in any unit common to all (tokens, say). Finite and positive."""
+
+
+class Spec(msgspec.Struct, frozen=True, array_like=True):
+    """What is reduced. Every participant of a round must bring the same."""
+
+    kind: Literal["sync", "reduce", "broadcast", "barrier"]
+    """`sync` advances the global state when it commits; the others leave it as it is."""
+    name: Annotated[str, msgspec.Meta(max_length=256)]
+    dtype: Annotated[str, msgspec.Meta(max_length=32)]
+    elements: Count
+    op: Literal["avg", "sum"]
+    codec: Annotated[str, msgspec.Meta(max_length=64)]
+    config: Annotated[bytes, msgspec.Meta(max_length=4096)] = b""
+    """Digest of whatever else must be equal (policy, outer optimizer, model manifest)."""
+
+
+class Voters(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Slot 0, a change of voters, or the adoption of the first state (version 0 to 1)."""
+
+    lineage: Lineage
+    voters: Voting
+    """Acceptors of the next slot, in coordinator order; the first is the distinguished one."""
+    state: StateRef
+    author: Peer
+    round: Count = 1
+    """Round that will be opened next."""
+    attempt: Count = 1
+    """Attempt at it that will be opened next."""
+
+
+class Open(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """An attempt at a round begins: these participants, this plan."""
+
+    lineage: Lineage
+    voters: Voting
+    state: StateRef
+    author: Peer
+    round: Count
+    attempt: Count
+    spec: Spec
+    participants: Annotated[tuple[Participant, ...], msgspec.Meta(min_length=1, max_length=MAX_PARTICIPANTS)]
+    plan: Annotated[bytes, msgspec.Meta(max_length=MAX_PLAN)]
+    reason: Reason
+    """Why this plan, in words."""
+    deadline: float
+    """Seconds that the attempt may take from when it is learnt; a span, since no two clocks agree."""
+
+
+class Close(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The open attempt ended. Only `committed` may change anybody's parameters."""
+
+    lineage: Lineage
+    voters: Voting
+    state: StateRef
+    author: Peer
+    round: Count
+    attempt: Count
+    committed: bool
+    digest: Digest
+    """Digest of the result that was voted; empty when aborted."""
+    reason: Reason
+    holders: Peers
+    """Leaders that voted for `digest`, so hold the bytes."""
+
+
+Value = Voters | Open | Close
+
+
+def genesis(lineage: bytes, founder: PeerId) -> Voters:
+    """Make the value of slot 0: the founder votes alone, there is no state yet."""
+    return Voters(lineage, (founder,), StateRef(0, b"", ()), founder)
+
+
+def quorum(voters: Sequence[PeerId], ids: Collection[PeerId]) -> bool:
+    """Tell whether `ids` decide among `voters`: a majority, or exactly half with the first voter in it."""
+    present = sum(v in ids for v in voters)
+    return 2 * present > len(voters) or (2 * present == len(voters) > 0 and voters[0] in ids)
+
+
+def upcoming(value: Value) -> tuple[int, int]:
+    """(round, attempt) that is open after `value`, or would be opened next."""
+    if isinstance(value, Close):
+        return (value.round + 1, 1) if value.committed else (value.round, value.attempt + 1)
+    return value.round, value.attempt
+
+
+def advanced(opened: Open, digest: bytes, holders: tuple[PeerId, ...]) -> StateRef:
+    """The agreed state once `opened` commits with `digest`."""
+    return StateRef(opened.state.version + 1, digest, holders) if opened.spec.kind == "sync" else opened.state
+
+
+def fault(value: Value) -> str | None:
+    """Say what is wrong with a value by itself, or None."""
+    if len(value.lineage) != LINEAGE_BYTES:
+        return f"lineage has {len(value.lineage)} bytes, not {LINEAGE_BYTES}"
+    if not 0 < len(value.voters) <= MAX_VOTERS or len(set(value.voters)) < len(value.voters):
+        return f"voters {value.voters} are not 1 to {MAX_VOTERS} different peers"
+    if (value.state.version == 0) != (value.state.digest == b""):
+        return f"state version {value.state.version} with digest {value.state.digest.hex()!r}"
+    if isinstance(value, Open):
+        return _open_fault(value)
+    if isinstance(value, Close) and value.committed != bool(value.holders):
+        return f"committed={value.committed} with holders {value.holders}"
+    return None
+
+
+def follows(before: Value, value: Value) -> str | None:
+    """Say why `value` may not be decided right after `before`, or None if it may."""
+    wrong = fault(value)
+    if wrong is not None:
+        return wrong
+    if value.lineage != before.lineage:
+        return f"lineage {value.lineage.hex()} after {before.lineage.hex()}"
+    if (value.round, value.attempt) != upcoming(before):
+        return f"round {value.round} attempt {value.attempt} where {upcoming(before)} is due"
+    if isinstance(value, Close) != isinstance(before, Open):
+        return f"{type(value).__name__} after {type(before).__name__}"
+    return _state_fault(before, value)
+
+
+def _open_fault(value: Open) -> str | None:
+    if not 0 < len(value.participants) <= MAX_PARTICIPANTS:
+        return f"{len(value.participants)} participants"
+    if len({p.cluster for p in value.participants}) < len(value.participants):
+        return "a cluster takes part twice"
+    if len({p.leader for p in value.participants}) < len(value.participants):
+        return "a leader takes part twice"
+    for participant in value.participants:
+        if not (math.isfinite(participant.weight) and participant.weight > 0):
+            return f"weight {participant.weight} of {participant.cluster} is not finite and positive"
+    if not (math.isfinite(value.deadline) and value.deadline > 0):
+        return f"deadline {value.deadline} is not finite and positive"
+    if len(value.plan) > MAX_PLAN:
+        return f"plan of {len(value.plan)} bytes"
+    if value.spec.kind == "sync" and value.state.version == 0:
+        return "a sync round before any state was adopted"
+    return None
+
+
+def _state_fault(before: Value, value: Value) -> str | None:
+    if isinstance(value, Close) and isinstance(before, Open):
+        leaders = {p.leader for p in before.participants}
+        if not leaders.issuperset(value.holders):
+            return f"holders {value.holders} are not all participants"
+        expected = advanced(before, value.digest, value.holders) if value.committed else before.state
+        return None if value.state == expected else f"state {value.state} where {expected} follows"
+    adopted = isinstance(value, Voters) and before.state.version == 0 and value.state.version == 1
+    return None if adopted or value.state == before.state else f"state {value.state} after {before.state}"

@@ -1,0 +1,62 @@
+"""The nouns that every floor shares: who, where, which.
+
+Identifiers are plain strings so that they travel, sort and print as themselves; `NewType` keeps the type
+checker from mixing them up. Everything here is immutable.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NewType
+
+from ictp2p.errors import ConfigError
+
+PeerId = NewType("PeerId", str)
+"""32 hex digits: BLAKE2b-128 of the peer's Ed25519 public key (see `identity`)."""
+
+ClusterId = NewType("ClusterId", str)
+"""A cluster's name, as its workers' configuration gives it: `[a-z0-9]` then up to 62 of `[a-z0-9._-]`."""
+
+_CLUSTER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+
+def cluster_id(name: str) -> ClusterId:
+    """Check a cluster's name.
+
+    Raises:
+        ConfigError: the name is empty, too long, or holds a character that cannot stand in a name.
+    """
+    if not _CLUSTER_NAME.fullmatch(name):
+        raise ConfigError(
+            f"cluster name {name!r} is not valid: use 1 to 63 lower-case letters, digits, '.', '_' or '-', "
+            "beginning with a letter or digit"
+        )
+    return ClusterId(name)
+
+
+class Address(NamedTuple):
+    """A TCP endpoint as a connection shows it. IPv6 hosts are kept without brackets."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read `host:port` or `[v6]:port`.
+
+        Raises:
+            ConfigError: there is no port, it is not in 0..65535, or the host is empty.
+        """
+        host, separator, port = text.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            raise ConfigError(f"address {text!r} is not valid: write an IPv6 host in brackets, as in [::1]:7000")
+        if not separator or not host or any(c.isspace() for c in host):
+            raise ConfigError(f"address {text!r} is not valid: expected host:port, as in 192.0.2.7:7000")
+        if not (port.isascii() and port.isdigit()) or int(port) > 65535:
+            raise ConfigError(f"address {text!r} is not valid: port {port!r} is not a number from 0 to 65535")
+        return cls(host, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

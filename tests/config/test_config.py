@@ -1,0 +1,143 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ictp2p.config import PROFILES, Config, Timeouts, load, parameters
+from ictp2p.errors import ConfigError
+from ictp2p.types import Address
+
+BASE = {"cluster": "zurich", "token": "0123456789abcdef"}
+
+
+@pytest.mark.parametrize("preset", PROFILES)
+def test_each_preset_needs_only_a_cluster_and_a_token(preset: str):
+    config = load(preset, overrides=BASE)
+    assert config == getattr(Config, preset)(**BASE)
+    assert config.cluster_id == "zurich"
+    assert config.seeds == ()
+
+
+def test_what_people_and_toml_write_is_put_into_its_type(tmp_path: Path):
+    config = Config.lan(**BASE, join=["[::1]:7000", "zurich.example:7001"], bulk_rate=5, data_dir=tmp_path)
+    assert config.join == ("[::1]:7000", "zurich.example:7001")
+    assert config.seeds == (Address("::1", 7000), Address("zurich.example", 7001))
+    assert (config.bulk_rate, type(config.bulk_rate)) == (5.0, float)
+    assert config.data_dir == str(tmp_path)
+    assert Config.local(**BASE, listen="127.0.0.1:7").listen_address == Address("127.0.0.1", 7)
+
+
+def test_later_sources_win(tmp_path: Path):
+    toml = tmp_path / "ictp2p.toml"
+    toml.write_text(
+        'cluster = "oslo"\nlisten = "127.0.0.1:1"\nrank = 1\nencrypt = false\n[local_timeouts]\nstall = 1\nform = 2\n'
+    )
+    env = {
+        "ICTP2P_TOKEN": "from the environment",
+        "ICTP2P_LISTEN": "127.0.0.1:2",
+        "ICTP2P_RANK": "2",
+        "ICTP2P_LOCAL_TIMEOUTS_STALL": "3.5",
+        "ICTP2P_JOIN": "127.0.0.1:8, 127.0.0.1:9",
+        "HOME": "/nowhere",
+    }
+    config = load("wan", toml=toml, env=env, overrides={"rank": 3, "listen": None, "global_timeouts": {"form": 9}})
+    assert (config.cluster, config.token) == ("oslo", "from the environment")
+    assert (config.listen, config.rank, config.encrypt) == ("127.0.0.1:2", 3, False)
+    assert config.join == ("127.0.0.1:8", "127.0.0.1:9")
+    defaults = Config.wan(**BASE)
+    assert config.local_timeouts == Timeouts(
+        connect=defaults.local_timeouts.connect, stall=3.5, form=2.0, complete=defaults.local_timeouts.complete
+    )
+    assert config.global_timeouts.form == 9.0
+    assert config.global_timeouts.stall == defaults.global_timeouts.stall
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"nope": 1}, "'nope' is not known"),
+        ({"cluster": "Not Valid"}, "cluster: cluster name 'Not Valid'"),
+        ({"listen": "7000"}, "listen: address '7000'"),
+        ({"advertise": "somewhere"}, "advertise: address 'somewhere'"),
+        ({"join": ["ok:1", "bad"]}, "join: address 'bad'"),
+        ({"join": "127.0.0.1:7000"}, "join: .* must be of type"),
+        ({"join": [7]}, "join: .* must be of type"),
+        ({"rank": 1.5}, "rank: 1.5 is not valid"),
+        ({"rank": True}, "rank: True is not valid"),
+        ({"encrypt": 1}, "encrypt: 1 is not valid"),
+        ({"bulk_rate": 0}, "bulk_rate: 0.0 is not valid"),
+        ({"bulk_rate": float("nan")}, "bulk_rate: nan"),
+        ({"bulk_rate": "fast"}, "bulk_rate: 'fast'"),
+        ({"data_dir": 7}, "data_dir: 7"),
+        ({"device": ""}, "device: it is empty"),
+        ({"local_profile": "moon"}, "local_profile: 'moon' is not valid: use one of local, lan, wan"),
+        ({"local_timeouts": {"stall": 0}}, r"local_timeouts: stall: 0\.0 is not valid"),
+        ({"local_timeouts": {"stall": float("inf")}}, "local_timeouts: stall: inf"),
+        ({"global_timeouts": {"stahl": 1}}, r"'global_timeouts\.stahl' is not known"),
+        ({"global_timeouts": 7}, "global_timeouts: 7 is not valid"),
+    ],
+)
+def test_a_bad_value_is_named(values: dict[str, Any], words: str):
+    with pytest.raises(ConfigError, match=words):
+        load(overrides={**BASE, **values})
+    with pytest.raises(ConfigError, match=words):
+        Config.lan(**{**BASE, **values})
+
+
+@pytest.mark.parametrize("token", ["", b"a token in bytes", 12345678])
+def test_a_bad_token_is_not_repeated(token: object):
+    with pytest.raises(ConfigError, match="token is not valid") as caught:
+        Config.lan(cluster="zurich", token=token)
+    assert not token or str(token) not in str(caught.value)
+
+
+def test_the_token_is_in_no_repr():
+    assert BASE["token"] not in repr(Config.lan(**BASE))
+
+
+@pytest.mark.parametrize("name", ["cluster", "token"])
+def test_what_has_no_default_must_be_given(name: str):
+    given = {key: value for key, value in BASE.items() if key != name}
+    with pytest.raises(ConfigError, match=f"'{name}' must be given"):
+        load(overrides=given)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"ICTP2P_STALL": "1"}, "ICTP2P_STALL is not known"),
+        ({"ICTP2P_RANK": "first"}, "ICTP2P_RANK='first' is not valid"),
+        ({"ICTP2P_BULK_RATE": "fast"}, "ICTP2P_BULK_RATE='fast'"),
+        ({"ICTP2P_ENCRYPT": "maybe"}, "ICTP2P_ENCRYPT='maybe'"),
+        ({"ICTP2P_GLOBAL_TIMEOUTS_FORM": "-1"}, "global_timeouts: form: -1"),
+    ],
+)
+def test_the_environment_is_checked_too(env: dict[str, str], words: str):
+    with pytest.raises(ConfigError, match=words):
+        load(env=env, overrides=BASE)
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("TRUE", True), ("no", False), ("0", False)])
+def test_truth_in_the_environment(text: str, value: bool):
+    assert load(env={"ICTP2P_ENCRYPT": text}, overrides=BASE).encrypt is value
+
+
+def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"cannot read configuration .*absent\.toml"):
+        load(toml=tmp_path / "absent.toml")
+    (tmp_path / "bad.toml").write_text("= nothing")
+    with pytest.raises(ConfigError, match=r"bad\.toml' is not TOML"):
+        load(toml=tmp_path / "bad.toml")
+    with pytest.raises(ConfigError, match="preset 'moon'"):
+        load("moon")
+
+
+def test_every_parameter_has_a_row_and_the_way_to_set_it_works():
+    rows = parameters("wan")
+    assert len({row.name for row in rows}) == len(rows) == 20
+    assert all(row.meaning for row in rows)
+    for row in rows:
+        if row.default in ("required", "not set"):
+            continue
+        variable = row.how.rsplit(" ", 1)[1]
+        assert load("wan", env={variable: row.default}, overrides=BASE) == Config.wan(**BASE)

@@ -1,0 +1,75 @@
+"""Cards: what gossip carries survives the trip, and what cannot be is refused."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.core.cards import (
+    ClusterCard,
+    LinkCard,
+    PeerCard,
+    decode_cluster_card,
+    decode_peer_card,
+    encode_card,
+)
+from ictp2p.core.directory import Directory
+from ictp2p.errors import RemoteProtocolError
+from ictp2p.types import Address, ClusterId, PeerId
+
+
+def worker(name: str, cluster: str = "zurich", address: str = "127.0.0.1:7000") -> PeerCard:
+    return PeerCard(PeerId(name), ClusterId(cluster), address, bytes(32))
+
+
+def card(*workers: PeerCard, links: tuple[LinkCard, ...] = ()) -> ClusterCard:
+    return ClusterCard(ClusterId("zurich"), workers[0].peer, 3, workers, links=links)
+
+
+def test_cards_survive_the_trip() -> None:
+    whole = card(worker("a"), worker("b"), links=(LinkCard(ClusterId("tokyo"), 1e6, 2e6, 0.1, 0.0),))
+    assert decode_cluster_card(encode_card(whole)) == whole
+    assert decode_peer_card(encode_card(worker("a"))) == worker("a")
+    assert worker("a").endpoint() == Address("127.0.0.1", 7000)
+    assert worker("a", address="").endpoint() is None
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        (ClusterCard(ClusterId("zurich"), PeerId("x"), 1, (worker("a"),)), "'x'"),
+        (card(PeerCard(PeerId("a"), ClusterId("zurich"), "", b"short")), "5 bytes"),
+        (card(worker("a", address="nowhere")), "'nowhere'"),
+        (card(worker("a"), links=(LinkCard(ClusterId("t"), math.nan, 0, 0, 0),)), "nan"),
+        (card(worker("a"), links=(LinkCard(ClusterId("t"), -1.0, 0, 0, 0),)), "-1.0"),
+    ],
+)
+def test_an_impossible_card_is_refused_by_name(bad: ClusterCard, named: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=named):
+        decode_cluster_card(encode_card(bad))
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused_with_a_typed_error(garbage: bytes) -> None:
+    for decode in (decode_peer_card, decode_cluster_card):
+        try:
+            decode(garbage)
+        except RemoteProtocolError:
+            continue
+
+
+def test_the_directory_names_leaders_mates_and_ignores_observers() -> None:
+    directory = Directory(worker("me"))
+    directory.learn_peer(worker("mate"))
+    directory.learn_peer(worker("watcher", cluster=""))
+    directory.learn_claim(ClusterId("tokyo"), 0, PeerId("z"))
+    directory.learn_cluster(ClusterCard(ClusterId("tokyo"), PeerId("t"), 1, (worker("t", "tokyo"),)))
+    directory.learn_claim(ClusterId("tokyo"), 1, PeerId("a"))
+    assert [m.peer for m in directory.mates()] == ["mate"]
+    assert directory.leader_of(ClusterId("tokyo")) == "t"
+    assert directory.cluster_of(PeerId("t")) == "tokyo"
+    assert directory.cluster_of(PeerId("watcher")) is None
+    directory.forget_cluster(ClusterId("tokyo"))
+    assert directory.leader_of(ClusterId("tokyo")) is None
+    assert directory.cluster_of(PeerId("t")) == "tokyo"

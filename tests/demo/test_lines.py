@@ -1,0 +1,89 @@
+import io
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ictp2p
+from ictp2p.demo import lines
+from ictp2p.demo.lines import Commands, Events
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text().filter(lambda name: name != "kind"), plain, max_size=5), st.text())
+def test_an_event_arrives_as_it_left_on_one_line(fields: dict[str, object], kind: str) -> None:
+    line = lines.encode({"kind": kind, **fields})
+    assert "\n" not in line
+    assert lines.decode(line + "\n") == {"kind": kind, **fields}
+
+
+@given(st.text())
+def test_chatter_is_no_event(text: str) -> None:
+    event = lines.decode(text)
+    assert event is None or isinstance(event["kind"], str)
+
+
+@pytest.mark.parametrize("line", ["", "{", "[]", "42", "null", '{"kind": 3}', '{"time": 1}', '"kind"', "[Gloo] hi"])
+def test_what_is_not_an_object_with_a_kind_is_chatter(line: str) -> None:
+    assert lines.decode(line) is None
+
+
+def test_values_that_json_does_not_know_are_told_as_text() -> None:
+    event = {"kind": "x", "digest": b"\xab", "who": frozenset({"b", "a"}), "path": Path("p")}
+    assert json.loads(lines.encode(event)) == {"kind": "x", "digest": "ab", "who": ["a", "b"], "path": "p"}
+
+
+def test_events_of_many_threads_do_not_mix() -> None:
+    stream = io.StringIO()
+    events = Events(stream)
+    threads = [
+        threading.Thread(target=lambda n=n: [events.say("tick", thread=n, count=i) for i in range(200)])
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    told = [lines.decode(line) for line in stream.getvalue().splitlines()]
+    assert len(told) == 800
+    for n in range(4):
+        assert [event["count"] for event in told if event and event["thread"] == n] == list(range(200))
+
+
+def test_whatever_else_prints_goes_to_standard_error() -> None:
+    program = (
+        "import os; from ictp2p.demo.lines import Events; events = Events.take_stdout();"
+        "os.write(1, b'from C++\\n'); print('from Python', flush=True); events({'kind': 'mine'})"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(ictp2p.__file__).parents[1])}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment, timeout=50
+    )
+    assert ran.stdout == '{"kind":"mine"}\n'
+    assert ran.stderr == "from C++\nfrom Python\n"
+
+
+def test_commands_are_queued_or_handled_and_their_end_is_noticed() -> None:
+    happened: queue.SimpleQueue[str] = queue.SimpleQueue()
+    told = io.StringIO('{"do": "go"}\n{"do": "drain"}\n{"do": "stop", "version": 7}\n')
+    commands = Commands(told, orphaned=lambda: happened.put("orphaned"))
+    commands.on("drain", lambda: happened.put("drained"))
+    assert commands.take() is None
+    commands.start()
+    assert happened.get(timeout=10) == "drained"
+    assert happened.get(timeout=10) == "orphaned"
+    assert commands.wait() == {"do": "go"}
+    assert commands.take() == {"do": "stop", "version": 7}
+    assert commands.take() is None

@@ -1,0 +1,47 @@
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ictp2p.demo import plot
+
+
+def report() -> dict[str, Any]:
+    return {
+        "started_at": 1000.0,
+        "losses": [
+            {"time": 1000.0 + t, "cluster": c, "worker": f"{c}/0", "step": t, "loss": 5.5 - t / 20}
+            for t in range(30) for c in ("oslo", "tokyo")
+        ],
+        "validation": [{"time": 1000.0 + t, "worker": "oslo/0", "version": t, "loss": 5.5 - t / 10} for t in range(30)],
+        "rounds": [
+            {"participants": ("oslo", "tokyo"), "outcome": outcome, "time": 1000.0 + t}
+            for t, outcome in enumerate(["committed", "aborted", "committed", "open"])
+        ],
+        "events": [
+            {"kind": "kill", "cluster": "tokyo", "time": 1010.0, "recovery_seconds": 1.25},
+            {"kind": "other", "cluster": "oslo", "time": 1020.0, "recovery_seconds": 0.5},
+        ],
+    }  # fmt: skip
+
+
+def test_the_picture_is_a_png(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot.draw(report(), tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_failed_run_can_be_drawn_too(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot.draw({**report(), "losses": [], "validation": [], "events": []}, tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").exists()
+
+
+def test_the_controller_does_not_need_matplotlib_or_torch() -> None:
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import ictp2p.demo.controller as c;"
+    program += "print([m for m in ('torch', 'matplotlib', 'numpy') if m in sys.modules])"
+    root = str(Path(plot.__file__).parents[2])
+    ran = subprocess.run([sys.executable, "-c", program, root], capture_output=True, text=True, check=True, timeout=50)
+    assert ran.stdout == "[]\n"

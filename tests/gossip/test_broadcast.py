@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.gossip.broadcast import BroadcastQueue, transmit_limit
+from ictp2p.gossip.messages import Dead, News, Record, Suspect
+
+MANY = 1 << 20
+
+
+def record(member: str, incarnation: int = 1, payload: bytes = b"") -> Record:
+    return Record(member, incarnation, 0, payload)
+
+
+@pytest.mark.parametrize(("members", "limit"), [(1, 4), (2, 4), (9, 4), (10, 8), (99, 8), (100, 12)])
+def test_transmit_limit_grows_with_the_logarithm(members: int, limit: int) -> None:
+    assert transmit_limit(members, 4) == limit
+
+
+def test_least_transmitted_goes_first_then_newest() -> None:
+    queue = BroadcastQueue()
+    queue.put(record("a"))
+    queue.take(MANY, 10)
+    queue.put(record("b"))
+    queue.put(record("c"))
+    assert [n.member for n in queue.take(MANY, 10)] == ["c", "b", "a"]
+    queue.put(record("d"))
+    assert queue.take(1, 10) == (record("d"),)
+
+
+def test_newer_news_takes_the_place_of_older_of_its_kind() -> None:
+    queue = BroadcastQueue()
+    queue.put(Suspect("a", 1, "x"))
+    queue.put(record("b"))
+    queue.put(Dead("a", 1, "y"))
+    assert set(queue.take(MANY, 10)) == {Dead("a", 1, "y"), record("b")}
+
+
+def test_a_refutation_removes_the_accusation_that_it_refutes() -> None:
+    queue = BroadcastQueue()
+    queue.put(Suspect("a", 1, "x"))
+    queue.put(record("a", 1))
+    assert len(queue) == 2
+    queue.put(record("a", 2))
+    assert queue.take(MANY, 10) == (record("a", 2),)
+
+
+def test_something_always_fits_and_the_rest_waits() -> None:
+    queue = BroadcastQueue()
+    for name in "abc":
+        queue.put(record(name, payload=b"x" * 1000))
+    assert [n.member for n in queue.take(10, 2)] == ["c"]
+    assert [n.member for n in queue.take(2500, 2)] == ["b", "a"]
+
+
+def test_clear_empties() -> None:
+    queue = BroadcastQueue()
+    queue.put(record("a"))
+    queue.clear()
+    assert not queue
+    assert queue.take(MANY, 1) == ()
+
+
+@given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=20), st.integers(1, 8), st.integers(1, 2000))
+def test_every_piece_is_sent_exactly_as_often_as_allowed(names: list[str], limit: int, size: int) -> None:
+    queue = BroadcastQueue()
+    for name in names:
+        queue.put(record(name))
+    sent: list[News] = []
+    while queue:
+        taken = queue.take(size, limit)
+        assert taken
+        sent.extend(taken)
+    assert {n: [s.member for s in sent].count(n) for n in set(names)} == dict.fromkeys(names, limit)

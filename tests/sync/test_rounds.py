@@ -1,0 +1,723 @@
+"""Whole meshes of `Rounds` machines over a fake network with a fixed delay: what users will see happen."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from ictp2p.errors import LocalProtocolError, RemoteProtocolError
+from ictp2p.machine import Effects, Message, Notice, Persist, Send
+from ictp2p.sync.agreement import Agreement, Decided, QuorumLost
+from ictp2p.sync.messages import Failed, Ready, Vote
+from ictp2p.sync.notices import (
+    Released,
+    RoundAborted,
+    RoundCommitted,
+    RoundOpened,
+    RoundPassed,
+    SpecRejected,
+    StateAdvanced,
+    StateStale,
+)
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer, PlanRequest, Rounds
+from ictp2p.sync.values import Close, Open, Spec, StateRef, Voters, genesis
+from ictp2p.types import ClusterId, PeerId
+
+DELAY = 0.001
+LINEAGE = b"lineage!"
+SYNC = Spec("sync", "diloco", "float32", 10, "avg", "none")
+BARRIER = Spec("barrier", "start", "", 0, "sum", "none")
+FIRST = b"initial"
+
+
+def peer(cluster: str, worker: int) -> PeerId:
+    return PeerId(f"{ord(cluster):02x}{worker:030x}")
+
+
+@dataclass
+class Mesh:
+    """Peers named like A0; `work` decides what a bound leader does: vote, fail, or stay silent."""
+
+    clusters: dict[str, int]
+    profile: RoundProfile = field(default_factory=RoundProfile.local)
+    now: float = 100.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.queue: list[tuple[float, int, PeerId, PeerId, Message]] = []
+        self.count = 0
+        self.rounds: dict[PeerId, Rounds] = {}
+        self.disks: dict[PeerId, bytes] = {}
+        self.notices: dict[PeerId, list[Notice]] = {}
+        self.dead: set[PeerId] = set()
+        self.suspected: set[str] = set()
+        self.failed: set[str] = set()
+        self.terms = dict.fromkeys(self.clusters, 1)
+        self.leaders = {c: peer(c, 0) for c in self.clusters}
+        self.training = dict.fromkeys(self.clusters, True)
+        self.silent: set[PeerId] = set()
+        self.breaks: set[PeerId] = set()
+        self.bases = dict.fromkeys(self.clusters, FIRST)
+        self.sent: list[tuple[PeerId, PeerId, Message]] = []
+        self.plans: list[PlanRequest] = []
+        self.drop: set[tuple[PeerId, PeerId]] = set()
+        for cluster, size in self.clusters.items():
+            for worker in range(size):
+                self.boot(peer(cluster, worker))
+
+    def boot(self, who: PeerId) -> None:
+        agreement = Agreement(who, self.disks.get(who), random.Random(self.rng.random()), self.profile)
+        machine = Rounds(who, agreement, self.profile, random.Random(self.rng.random()), self.plan, self.validate)
+        self.rounds[who] = machine
+        self.notices[who] = []
+        self.dead.discard(who)
+        self.do(who, machine.start(self.now))
+
+    def plan(self, request: PlanRequest) -> PlanAnswer:
+        self.plans.append(request)
+        return PlanAnswer(b"plan", "the only one")
+
+    @staticmethod
+    def validate(plan: bytes, participants: object) -> str | None:
+        return None if plan == b"plan" else f"plan {plan!r} is not valid"
+
+    def do(self, who: PeerId, effects: Effects) -> None:
+        for effect in effects:
+            match effect:
+                case Persist(_, value):
+                    self.disks[who] = value
+                case Send(to, message):
+                    self.sent.append((who, PeerId(to), message))
+                    self.count += 1
+                    heapq.heappush(self.queue, (self.now + DELAY, self.count, who, PeerId(to), message))
+                case Notice():
+                    self.notices[who].append(effect)
+                    if isinstance(effect, RoundOpened):
+                        self.work(who, effect.open)
+
+    def work(self, who: PeerId, opened: Open) -> None:
+        """Like an executor: it fails at once on a dead participant, and else it votes."""
+        down = tuple(p.leader for p in opened.participants if p.leader in self.dead)
+        machine = self.rounds[who]
+        if who in self.silent:
+            return
+        if who in self.breaks or down:
+            self.later(who, Failed(0, opened.round, opened.attempt, "connection lost", down, True))
+        else:
+            self.later(who, Vote(0, opened.round, opened.attempt, b"digest %d" % opened.round))
+        assert machine.tip is not None
+
+    def later(self, who: PeerId, verdict: Vote | Failed) -> None:
+        self.count += 1
+        heapq.heappush(self.queue, (self.now, self.count, who, who, verdict))
+
+    def view(self, whom: PeerId | None = None) -> None:
+        views = {
+            ClusterId(c): ClusterView(
+                self.leaders[c],
+                self.terms[c],
+                alive=c not in self.failed,
+                suspect=c in self.suspected,
+                training=self.training[c],
+                candidates=tuple(p for p in (peer(c, w) for w in range(size)) if p not in self.dead),
+            )
+            for c, size in self.clusters.items()
+        }
+        for who in sorted(self.rounds):
+            if who not in self.dead and whom in (None, who):
+                self.do(who, self.rounds[who].view(views, self.now))
+
+    def kill(self, who: PeerId) -> None:
+        self.dead.add(who)
+
+    def deliver(self, sender: PeerId, to: PeerId, message: Message) -> None:
+        machine = self.rounds[to]
+        if to in self.dead or (sender, to) in self.drop:
+            return
+        if sender == to:
+            assert isinstance(message, Vote | Failed)
+            if isinstance(message, Vote):
+                self.do(to, machine.completed(message.round, message.attempt, message.digest, self.now))
+            else:
+                args = (message.round, message.attempt, message.reason, message.suspects)
+                self.do(to, machine.failed(*args, self.now))
+        else:
+            self.do(to, machine.receive(sender, message, self.now))
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while True:
+            timers = [(t, w) for w in sorted(self.rounds) if w not in self.dead if (t := self.rounds[w].next_timeout())]
+            timer = min(timers, default=(end + 1, PeerId("")))
+            head = self.queue[0][0] if self.queue else end + 1
+            if min(timer[0], head) > end:
+                self.now = end
+                return
+            if head <= timer[0]:
+                self.now = max(self.now, head)
+                _, _, sender, to, message = heapq.heappop(self.queue)
+                self.deliver(sender, to, message)
+            else:
+                assert timer[0] >= self.now - 10 or timer[0] > 0
+                self.now = max(self.now, timer[0])
+                self.do(timer[1], self.rounds[timer[1]].handle_timeout(self.now))
+
+    def ready(self, cluster: str, spec: Spec = SYNC, weight: float = 1.0) -> None:
+        who = self.leaders[cluster]
+        machine = self.rounds[who]
+        base = StateRef(0, self.bases[cluster], ())
+        contribution = Contribution(ClusterId(cluster), who, self.terms[cluster], weight, spec, base)
+        self.do(who, machine.ready(contribution, self.now))
+
+    def found(self, who: PeerId) -> None:
+        self.do(who, self.rounds[who].bootstrap(genesis(LINEAGE, who), self.now))
+        for other in sorted(self.rounds):
+            self.do(other, self.rounds[other].greet(who, self.now))
+        self.view()
+        self.run(0.5)
+
+    def told(self, who: PeerId, kind: type[Notice]) -> list[Notice]:
+        return [n for n in self.notices[who] if isinstance(n, kind)]
+
+    def everybody_ready(self) -> None:
+        for cluster in self.clusters:
+            if cluster not in self.failed and cluster not in self.suspected and self.training[cluster]:
+                self.ready(cluster)
+
+    def one_round(self) -> None:
+        self.everybody_ready()
+        self.run(0.5)
+        state = self.value(self.leaders[min(set(self.clusters) - self.failed)]).state
+        self.bases = dict.fromkeys(self.clusters, state.digest)
+
+    def value(self, who: PeerId) -> Voters | Open | Close:
+        tip = self.rounds[who].tip
+        assert tip is not None
+        return tip[1]
+
+
+def mesh(**clusters: int) -> Mesh:
+    made = Mesh(clusters)
+    made.found(peer("A", 0))
+    return made
+
+
+A0, A1, B0, B1, C0, C1 = (peer(c, w) for c in "ABC" for w in range(2))
+
+
+def test_a_mesh_of_one_peer_commits_by_itself() -> None:
+    m = mesh(A=1)
+    m.ready("A")
+    m.run(0.01)
+    assert [type(n) for n in m.notices[A0] if not isinstance(n, Decided)] == [
+        StateAdvanced,
+        RoundOpened,
+        RoundCommitted,
+        StateAdvanced,
+    ]
+    assert m.value(A0).state == StateRef(2, b"digest 1", (A0,))
+
+
+def test_voters_grow_from_the_founder_to_every_cluster() -> None:
+    m = mesh(A=2, B=2, C=2)
+    for who in m.rounds:
+        assert set(m.value(who).voters) == {A0, A1, B0, B1, C0, C1}
+    assert m.value(A0).voters[0] == A0
+    assert set(m.value(A0).voters[:3]) == {A0, B0, C0}
+
+
+def test_voters_are_at_most_seven_and_evenly_spread() -> None:
+    m = mesh(A=4, B=4, C=4)
+    voters = m.value(A0).voters
+    assert len(voters) == 7
+    assert sorted(sum(v in {peer(c, w) for w in range(4)} for v in voters) for c in "ABC") == [2, 2, 3]
+
+
+def test_a_round_costs_two_round_trips_once_everybody_is_ready() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    start = m.now
+    m.ready("B")
+    m.ready("C")
+    m.run(2 * DELAY)
+    m.ready("A")
+    asked = m.now
+    while len(m.told(A0, RoundCommitted)) < 2 and m.now < asked + 1:
+        m.run(DELAY)
+    assert m.now - asked <= 6 * DELAY + 1e-9  # three round trips: OPEN, its news and the vote, CLOSE
+    assert m.now - start < 0.1
+
+
+def test_every_participant_applies_the_same_committed_state() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.one_round()
+    for who in (A0, B0, C0):
+        commits = m.told(who, RoundCommitted)
+        assert [c.close.digest for c in commits] == [b"digest 1", b"digest 2"]  # type: ignore[attr-defined]
+        assert all(c.holding for c in commits)  # type: ignore[attr-defined]
+    for who in m.rounds:
+        assert m.value(who).state.version == 3
+        assert m.value(who).state.digest == b"digest 2"
+    assert not m.told(A1, RoundOpened)
+
+
+def test_the_peer_that_coordinates_votes_and_takes_part_dies_in_mid_round() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.everybody_ready()
+    m.run(0.1)
+    assert m.told(B0, RoundOpened)[-1].open.round == 2  # type: ignore[attr-defined]
+    m.kill(A0)
+    m.run(0.2)
+    m.silent.clear()
+    m.suspected = {"A"}
+    m.view()
+    started = m.now
+    for who in (B0, C0):
+        m.do(who, m.rounds[who].failed(2, 1, "connection lost", (A0,), m.now))
+    m.run(0.05)
+    for who in (B0, C0):
+        commit = m.told(who, RoundCommitted)[-1]
+        assert isinstance(commit, RoundCommitted)
+        assert (commit.open.round, commit.open.attempt) == (2, 2)
+        assert [p.cluster for p in commit.open.participants] == ["B", "C"]
+    assert m.now - started < 0.1
+    m.suspected, m.terms["A"], m.leaders["A"] = set(), 2, A1
+    m.view()
+    m.run(1.0)
+    assert A0 not in m.value(B0).voters
+    assert len(m.value(B0).voters) == 5
+    assert m.value(A1).state.digest == b"digest 2"
+
+
+def test_suspicion_alone_ends_an_attempt_that_nobody_reports_on() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.everybody_ready()
+    m.run(0.1)
+    m.kill(C0)
+    m.silent.clear()
+    m.suspected = {"C"}
+    m.view()
+    m.run(m.profile.suspect_grace + 0.1)
+    assert [type(n) for n in m.notices[A0] if isinstance(n, RoundAborted | RoundCommitted)][-2:] == [
+        RoundAborted,
+        RoundCommitted,
+    ]
+
+
+def test_a_participant_that_died_after_everybody_had_the_result_does_not_undo_it() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.everybody_ready()
+    m.run(0.1)
+    m.kill(A0)
+    m.suspected = {"A"}
+    m.view()
+    for who in (B0, C0):
+        m.do(who, m.rounds[who].completed(2, 1, b"digest 2", m.now))
+    m.run(0.1)
+    close = m.told(B0, RoundCommitted)[-1].close  # type: ignore[attr-defined]
+    assert (close.round, close.attempt, close.holders) == (2, 1, (B0, C0))
+
+
+@pytest.mark.parametrize("told", [(), ("B0",), ("C0",), ("B0", "C0")])
+def test_a_coordinator_that_dies_after_deciding_to_open_leaves_a_round_that_ends(told: tuple[str, ...]) -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    deaf = {who for name, who in (("B0", B0), ("C0", C0)) if name not in told} | {A1, B1, C1}
+    m.silent = {A0, B0, C0}
+    m.everybody_ready()
+    m.run(3 * DELAY)
+    m.queue = [item for item in m.queue if not (item[2] == A0 and item[3] in deaf and "Decision" in repr(item[4]))]
+    heapq.heapify(m.queue)
+    m.run(DELAY)
+    m.kill(A0)
+    m.silent.clear()
+    m.suspected = {"A"}
+    m.view()
+    for who in (B0, C0):
+        m.do(who, m.rounds[who].failed(2, 1, "lost", (A0,), m.now))
+    m.run(1.0)
+    for who in (B0, C0):
+        assert m.value(who).state.digest == b"digest 2", m.rounds[who].explain()
+
+
+def test_a_coordinator_that_tells_its_last_decision_to_one_only_is_not_contradicted() -> None:
+    for survivor in (B0, C0, B1):
+        m = mesh(A=2, B=2, C=2)
+        m.one_round()
+        m.everybody_ready()
+        while not isinstance(m.value(A0), Close) or m.value(A0).round != 2:
+            m.run(DELAY / 2)
+        m.queue = [item for item in m.queue if item[2] != A0 or item[3] == survivor]
+        heapq.heapify(m.queue)
+        m.kill(A0)
+        m.run(2 * DELAY)
+        m.suspected = {"A"}
+        m.view()
+        m.run(1.0)
+        for who in (A1, B0, B1, C0, C1):
+            if who != A1:
+                assert m.value(who).state.digest == b"digest 2"
+        assert len({m.rounds[w].agreement.slot for w in (B0, C0, B1, C1)}) == 1
+        assert [type(n) for n in m.notices[B0] if isinstance(n, RoundCommitted | RoundAborted)] == [RoundCommitted] * 2
+
+
+@pytest.mark.parametrize("victim", ["A0", "A1", "B0", "B1"])
+def test_two_clusters_of_two_survive_any_one_death(victim: str) -> None:
+    m = mesh(A=2, B=2)
+    m.one_round()
+    cluster, who = victim[0], peer(victim[0], int(victim[1]))
+    m.kill(who)
+    if who == m.leaders[cluster]:
+        m.suspected = {cluster}
+        m.view()
+        m.run(0.5)
+        m.suspected = set()
+        m.leaders[cluster], m.terms[cluster] = peer(cluster, 1), 2
+    m.view()
+    m.run(0.5)
+    m.one_round()
+    for leader in m.leaders.values():
+        commits = m.told(leader, RoundCommitted)
+        assert commits, m.rounds[leader].explain()
+        assert len(commits[-1].open.participants) == 2  # type: ignore[attr-defined]
+        assert who not in m.value(leader).voters
+        assert len(m.value(leader).voters) == 3
+
+
+def test_voters_that_die_one_after_the_other_are_dropped_while_a_quorum_lives() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    for cluster in "CB":
+        for worker in (1, 0):
+            m.kill(peer(cluster, worker))
+            if worker == 0:
+                m.failed.add(cluster)
+            m.view()
+            m.run(0.5)
+    assert m.value(A0).voters == (A0, A1)
+    m.one_round()
+    assert m.value(A0).state.version == 3
+
+
+def test_a_new_leader_takes_the_old_ones_place_in_the_next_attempt() -> None:
+    m = mesh(A=2, B=2)
+    m.one_round()
+    m.silent = {A0, B0}
+    m.everybody_ready()
+    m.run(0.1)
+    m.silent = set()
+    m.leaders["B"], m.terms["B"] = B1, 2
+    m.view()
+    m.ready("B")
+    m.run(1.0)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert [(p.leader, p.term) for p in commit.open.participants] == [(A0, 1), (B1, 2)]
+    assert commit.open.attempt == 2
+    assert any("term 2" in n.close.reason for n in m.told(A0, RoundAborted) if n.close)  # type: ignore[attr-defined]
+
+
+def test_a_cluster_that_drains_is_let_go() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.training["A"] = False
+    m.view()
+    for who in (A0, A1):
+        m.do(who, m.rounds[who].drop_out(m.now))
+    m.run(0.5)
+    assert m.told(A0, Released) == [Released(False)]
+    assert m.told(A1, Released) == [Released(False)]
+    assert set(m.value(B0).voters) == {B0, B1, C0, C1}
+    m.kill(A0)
+    m.kill(A1)
+    m.failed = {"A"}
+    m.view()
+    m.one_round()
+    assert m.value(B0).state.digest == b"digest 2"
+
+
+def test_the_last_voters_may_go_too() -> None:
+    m = mesh(A=2)
+    m.do(A1, m.rounds[A1].drop_out(m.now))
+    m.do(A0, m.rounds[A0].drop_out(m.now))
+    m.run(0.5)
+    assert m.told(A0, Released)
+
+
+def test_a_joiner_learns_the_tip_by_greeting_and_takes_part_in_the_next_round() -> None:
+    m = Mesh({"A": 2, "B": 2, "C": 1})
+    m.kill(C0)
+    m.failed = {"C"}
+    m.found(A0)
+    m.one_round()
+    assert m.value(B0).state.version == 2
+    m.boot(C0)
+    m.do(C0, m.rounds[C0].greet(B0, m.now))
+    m.run(0.1)
+    assert m.value(C0).state.digest == b"digest 1"
+    assert len(m.told(C0, StateAdvanced)) == 1
+    m.failed = set()
+    m.view()
+    m.one_round()
+    assert len(m.told(A0, RoundCommitted)[-1].open.participants) == 3  # type: ignore[attr-defined]
+    assert C0 in m.value(A0).voters
+
+
+def test_a_stale_contribution_is_named_and_does_not_hold_up_the_others() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.bases["B"] = b"something else"
+    m.ready("B")
+    assert m.told(B0, StateStale)[-1] == StateStale(m.value(B0).state)
+    m.training["B"] = False
+    m.view()
+    m.ready("A")
+    m.run(0.1)
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+
+def test_a_straggler_is_waited_for_and_then_no_longer() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.ready("A")
+    m.run(m.profile.straggler_floor - 0.1)
+    assert len(m.told(A0, RoundCommitted)) == 1
+    assert "waiting for READY of B" in m.rounds[A0].explain()
+    m.run(0.2)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.bases["A"] = b"digest 2"
+    assert m.value(B0).state.digest == b"digest 2"
+
+
+def test_a_contribution_that_came_too_late_is_told_so() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.ready("A")
+    m.silent = {A0}
+    m.run(m.profile.straggler_floor + 0.1)
+    m.ready("B")
+    m.run(0.1)
+    m.do(A0, m.rounds[A0].completed(2, 1, b"digest 2", m.now))
+    m.run(0.1)
+    assert [n.round for n in m.told(B0, RoundPassed)] == [2]  # type: ignore[attr-defined]
+
+
+def test_different_specs_reject_the_minority_and_name_both() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    other = Spec("sync", "diloco", "float32", 11, "avg", "none")
+    m.ready("A", other)
+    m.ready("B")
+    m.ready("C")
+    m.run(0.5)
+    reason = m.told(A0, SpecRejected)[0].reason  # type: ignore[attr-defined]
+    assert "elements=11" in reason
+    assert "elements=10" in reason
+    assert len(m.told(B0, RoundCommitted)) == 2
+    assert len(m.told(B0, RoundCommitted)[-1].open.participants) == 2  # type: ignore[attr-defined]
+
+
+def test_different_digests_abort_and_the_odd_one_out_is_barred_in_the_end() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.silent = {C0}
+    m.everybody_ready()
+    for _ in range(400):
+        m.run(0.01)
+        value = m.value(C0)
+        if isinstance(value, Open):
+            m.do(C0, m.rounds[C0].completed(value.round, value.attempt, b"flipped", m.now))
+    aborts = m.told(A0, RoundAborted)
+    assert len(aborts) == m.profile.tolerance
+    assert "digests differ" in aborts[0].close.reason  # type: ignore[attr-defined]
+    assert m.value(A0).state.digest == b"digest 2"
+
+
+def test_a_cluster_that_always_fails_does_not_stop_the_others() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.everybody_ready()
+    m.silent = {A0, C0}
+    for _ in range(600):
+        m.run(0.01)
+        for who in (A0, C0):
+            value = m.value(who)
+            if isinstance(value, Open) and B0 in [p.leader for p in value.participants]:
+                m.do(who, m.rounds[who].failed(value.round, value.attempt, "stall", (B0,), m.now))
+            elif isinstance(value, Open):
+                m.do(who, m.rounds[who].completed(value.round, value.attempt, b"digest 2", m.now))
+    assert m.value(A0).state.digest == b"digest 2"
+    assert [p.cluster for p in m.told(A0, RoundCommitted)[-1].open.participants] == ["A", "C"]  # type: ignore[attr-defined]
+    assert m.plans[-1].failures == ((A0, B0), (C0, B0))
+
+
+def test_a_slow_voter_is_not_waited_for_past_the_soft_deadline() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.silent = {C0}
+    m.everybody_ready()
+    m.run(m.profile.soft_deadline - 0.5)
+    assert len(m.told(A0, RoundCommitted)) == 1
+    assert "waiting until the soft deadline for C" in m.rounds[A0].explain()
+    m.run(1.0)
+    commit = m.told(C0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert not commit.holding
+    assert commit.close.holders == (A0, B0)
+
+
+def test_an_attempt_without_a_majority_ends_at_the_hard_deadline() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.silent = {B0, C0}
+    m.everybody_ready()
+    m.run(m.profile.hard_deadline + 0.1)
+    assert [n.close.reason for n in m.told(A0, RoundAborted)] == ["1 of 3 voted: the deadline"]  # type: ignore[attr-defined]
+
+
+def test_rounds_go_on_while_suspicion_flaps() -> None:
+    m = mesh(A=2, B=2, C=2)
+    rng = random.Random(5)
+    for _ in range(400):
+        m.suspected = {c for c in "ABC" if rng.random() < 0.2}
+        for who in sorted(m.rounds):
+            if rng.random() < 0.5:
+                m.view(who)
+        for c in "ABC":
+            who = m.leaders[c]
+            state = m.value(who).state
+            m.bases[c] = state.digest or FIRST
+            if m.rounds[who]._part.standing is None and m.rounds[who]._part.bound is None:
+                m.ready(c)
+        m.run(0.05)
+    assert m.value(A0).state.version > 20
+
+
+def test_a_minority_waits_says_so_and_applies_nothing() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.drop = {(a, b) for a in (A0, A1) for b in (B0, B1, C0, C1)} | {(b, a) for a in (A0, A1) for b in (B0, B1, C0, C1)}
+    for who in (A0, A1):
+        m.suspected = {"B", "C"}
+        m.view(who)
+    for who in (B0, B1, C0, C1):
+        m.suspected = {"A"}
+        m.view(who)
+    m.suspected = set()
+    m.everybody_ready()
+    m.run(6.0)
+    assert len(m.told(A0, RoundCommitted)) == 1
+    assert m.told(A0, QuorumLost)
+    assert "no quorum" in m.rounds[A0].explain()
+    assert m.value(B0).state.digest == b"digest 2"
+    m.drop = set()
+    m.view()
+    m.run(6.0)
+    assert m.value(A0).state.digest == b"digest 2"
+    assert m.told(A0, RoundPassed) or m.told(A0, StateStale)
+
+
+def test_a_process_that_restarts_in_mid_round_says_that_it_cannot_finish_it() -> None:
+    m = mesh(A=2, B=2)
+    m.one_round()
+    m.silent = {A0, B0}
+    m.everybody_ready()
+    m.run(0.3)
+    m.silent = set()
+    m.boot(B0)
+    m.view(B0)
+    m.run(0.4)
+    aborted = m.told(A0, RoundAborted)
+    assert "B: not ready" in aborted[0].close.reason  # type: ignore[attr-defined]
+
+
+def test_a_withdrawal_in_mid_round_ends_the_attempt() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.silent = {A0, B0}
+    m.everybody_ready()
+    m.run(0.1)
+    m.do(B0, m.rounds[B0].withdraw(m.now))
+    m.silent = set()
+    m.training["B"] = False
+    m.view()
+    m.run(0.1)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A"]  # type: ignore[attr-defined]
+
+
+def test_a_plan_that_a_participant_refuses_is_aborted_with_its_reason() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.rounds[B0]._part._validate = lambda plan, participants: "edge 3 is missing"
+    m.silent = {A0}
+    m.everybody_ready()
+    m.run(0.1)
+    assert "B: plan refused: edge 3 is missing" in m.told(A0, RoundAborted)[0].close.reason  # type: ignore[attr-defined]
+
+
+def test_rounds_that_are_not_syncs_leave_the_state_alone() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    for cluster in "AB":
+        m.ready(cluster, BARRIER)
+    m.run(0.1)
+    assert len(m.told(B0, RoundCommitted)) == 2
+    assert m.value(B0).state == StateRef(2, b"digest 1", (A0, B0))
+
+
+def test_an_offered_state_is_adopted_before_anybody_is_ready() -> None:
+    m = mesh(A=1, B=1)
+    m.do(B0, m.rounds[B0].offer(b"offered", m.now))
+    m.run(0.1)
+    assert m.value(A0).state == StateRef(1, b"offered", (B0,))
+    assert m.told(A0, StateAdvanced) == [StateAdvanced(StateRef(1, b"offered", (B0,)))]
+
+
+def test_a_dropped_message_costs_one_retry() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.drop = {(B0, A0)}
+    m.everybody_ready()
+    m.run(0.1)
+    m.drop = set()
+    m.run(2 * m.profile.retry)
+    assert len(m.told(B0, RoundCommitted)) == 2
+
+
+def test_what_cannot_be_is_refused() -> None:
+    m = mesh(A=1)
+    with pytest.raises(LocalProtocolError, match="weight nan"):
+        m.ready("A", weight=float("nan"))
+    with pytest.raises(LocalProtocolError, match="another|leader"):
+        m.rounds[A0].ready(Contribution(ClusterId("A"), B0, 1, 1.0, SYNC, None), m.now)
+    with pytest.raises(LocalProtocolError, match="0 bytes"):
+        m.rounds[A0].completed(1, 1, b"", m.now)
+    ready = Ready(0, 1, ClusterId("B"), 1, float("inf"), SYNC, None, b"")
+    with pytest.raises(RemoteProtocolError, match="weight inf"):
+        m.rounds[A0].receive(B0, ready, m.now)
+
+
+def test_explain_names_what_is_waited_for() -> None:
+    m = Mesh({"A": 1, "B": 1})
+    assert "no chain is known" in m.rounds[B0].explain()
+    m.found(A0)
+    m.one_round()
+    assert "nobody is READY for round 2; expecting A, B" in m.rounds[A0].explain()
+    m.silent = {B0}
+    m.everybody_ready()
+    m.run(0.1)
+    assert "round 2 attempt 1: reducing" in m.rounds[B0].explain()
+    assert "1 of 2 voted, waiting for B" in m.rounds[A0].explain()

@@ -1,0 +1,156 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ictp2p.disk import FileDisk, MemoryDisk
+from ictp2p.errors import ConfigError, StateError
+
+
+@pytest.fixture
+def disk(tmp_path: Path):
+    with FileDisk(tmp_path / "data") as disk:
+        yield disk
+
+
+def file_of(tmp_path: Path, key: str) -> Path:
+    return tmp_path / "data" / f"{key}.ict"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["identity", "term", "acceptor"]), st.binary(max_size=200)), max_size=6))
+def test_a_file_disk_remembers_what_a_memory_disk_does(disk: FileDisk, writes: list[tuple[str, bytes]]):
+    memory = MemoryDisk()
+    for key, value in writes:
+        disk.save(key, value)
+        memory.save(key, value)
+        assert disk.load(key) == memory.load(key) == value
+
+
+def test_values_outlive_the_process_and_nothing_is_there_before(tmp_path: Path):
+    with FileDisk(tmp_path / "data") as disk:
+        assert disk.load("term") is None
+        disk.save("term", b"\x00\x01")
+    with FileDisk(tmp_path / "data") as disk:
+        assert disk.load("term") == b"\x00\x01"
+    assert MemoryDisk().load("term") is None
+
+
+def test_every_damaged_bit_is_noticed_and_the_file_is_named(disk: FileDisk, tmp_path: Path):
+    disk.save("acceptor", b"promised 7")
+    path = file_of(tmp_path, "acceptor")
+    good = path.read_bytes()
+    for bit in range(8 * len(good)):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bad)
+        with pytest.raises(StateError, match=r"acceptor\.ict is corrupt"):
+            disk.load("acceptor")
+
+
+def test_every_truncation_is_noticed(disk: FileDisk, tmp_path: Path):
+    disk.save("acceptor", b"promised 7")
+    path = file_of(tmp_path, "acceptor")
+    good = path.read_bytes()
+    for length in range(len(good)):
+        path.write_bytes(good[:length])
+        with pytest.raises(StateError, match="corrupt"):
+            disk.load("acceptor")
+
+
+def test_a_file_copied_over_another_is_noticed(disk: FileDisk, tmp_path: Path):
+    disk.save("term", b"7")
+    file_of(tmp_path, "acceptor").write_bytes(file_of(tmp_path, "term").read_bytes())
+    with pytest.raises(StateError, match="corrupt"):
+        disk.load("acceptor")
+
+
+def test_a_value_is_synced_before_it_replaces_the_old_one_and_the_directory_after(
+    disk: FileDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    steps: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def fsync(descriptor: int) -> None:
+        steps.append("sync " + os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))  # noqa: PTH115, PTH119
+        sync(descriptor)
+
+    def rename(self: Path, target: Path) -> Path:
+        steps.append(f"rename {self.name} {target.name}")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", rename)
+    disk.save("term", b"7")
+    assert steps == ["sync term.new", "rename term.new term.ict", "sync data"]
+
+
+@pytest.mark.parametrize("step", ["fsync", "rename"])
+def test_a_write_that_fails_half_way_leaves_the_old_value(
+    disk: FileDisk, monkeypatch: pytest.MonkeyPatch, step: str
+):
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    disk.save("term", b"old")
+    with monkeypatch.context() as patch:
+        if step == "fsync":
+            patch.setattr(os, "fsync", fail)
+        else:
+            patch.setattr(Path, "replace", fail)
+        with pytest.raises(StateError, match=r"cannot write .*term\.ict: No space left"):
+            disk.save("term", b"new")
+    assert disk.load("term") == b"old"
+
+
+def test_two_peers_cannot_share_a_directory(disk: FileDisk, tmp_path: Path):
+    with pytest.raises(ConfigError, match="in use by another peer"):
+        FileDisk(tmp_path / "data")
+    code = "import sys; from ictp2p.disk import FileDisk; FileDisk(sys.argv[1])"
+    other = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "data")], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert other.returncode == 1
+    assert "in use by another peer" in other.stderr
+    disk.close()
+    FileDisk(tmp_path / "data").close()
+
+
+def test_a_closed_disk_is_not_used(disk: FileDisk):
+    disk.close()
+    disk.close()
+    with pytest.raises(StateError, match="closed"):
+        disk.save("term", b"")
+    with pytest.raises(StateError, match="closed"):
+        disk.load("term")
+
+
+@pytest.mark.parametrize("key", ["", "../identity", "a/b", "Term", "x" * 64, ".hidden", "nul\0"])
+def test_a_key_cannot_leave_the_directory(disk: FileDisk, key: str):
+    for any_disk in (disk, MemoryDisk()):
+        with pytest.raises(StateError, match="is not valid"):
+            any_disk.save(key, b"")
+        with pytest.raises(StateError, match="is not valid"):
+            any_disk.load(key)
+
+
+def test_a_directory_that_cannot_be_is_a_configuration_error(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigError, match="cannot be used"):
+        FileDisk(tmp_path / "file")
+
+
+def test_an_unreadable_value_is_named(disk: FileDisk, tmp_path: Path):
+    file_of(tmp_path, "term").mkdir()
+    with pytest.raises(StateError, match=r"cannot read .*term\.ict"):
+        disk.load("term")
+
+
+def test_only_the_owner_can_read_a_key(disk: FileDisk, tmp_path: Path):
+    disk.save("identity", b"secret")
+    assert file_of(tmp_path, "identity").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "data").stat().st_mode & 0o077 == 0

@@ -1,0 +1,195 @@
+import asyncio
+import errno
+import gc
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvloop
+
+from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
+from ictp2p.network import Refused, TcpNetwork, shown_address, translate
+from ictp2p.types import Address
+
+LOOPBACK = Address("127.0.0.1", 0)
+NETWORK = TcpNetwork()
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., object]]:
+    with asyncio.Runner(loop_factory=request.param) as runner:
+        yield runner.run
+    gc.collect()  # whatever was left open says so now, and a warning is an error
+
+
+class Caught(asyncio.Protocol):
+    """Notes its transport and what came."""
+
+    def __init__(self) -> None:
+        self.made: asyncio.Future[asyncio.Transport] = asyncio.get_running_loop().create_future()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.data = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.made.set_result(transport)  # type: ignore[arg-type]
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set_result(None)
+
+
+def test_bytes_go_both_ways_and_both_ends_show_the_same_addresses(run):
+    async def story() -> None:
+        accepted: list[Caught] = []
+        listener = await NETWORK.serve(lambda: accepted.append(Caught()) or accepted[-1], LOOPBACK)
+        assert listener.address.port != 0
+        transport, dialer = await NETWORK.connect(Caught, listener.address, 5)
+        transport.write(b"hello")
+        transport.close()
+        await dialer.lost
+        (acceptor,) = accepted
+        await acceptor.lost
+        assert acceptor.data == b"hello"
+        listener.close()
+
+    run(story())
+
+
+def test_every_connection_is_set_up_to_notice_failure(run):
+    def options(transport: asyncio.Transport) -> dict[str, int]:
+        sock = transport.get_extra_info("socket")
+        names = ("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+        found = {name: sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names}
+        return {**found, "SO_KEEPALIVE": sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)}
+
+    async def story() -> None:
+        accepted = Caught()
+        listener = await NETWORK.serve(lambda: accepted, LOOPBACK)
+        transport, dialer = await NETWORK.connect(Caught, listener.address, 5)
+        for end in (transport, await accepted.made):
+            assert options(end) == {
+                "TCP_NODELAY": 1,
+                "TCP_KEEPIDLE": 10,
+                "TCP_KEEPINTVL": 5,
+                "TCP_KEEPCNT": 3,
+                "TCP_USER_TIMEOUT": 15_000,
+                "SO_KEEPALIVE": 1,
+            }
+        transport.abort()
+        await asyncio.gather(dialer.lost, accepted.lost)
+        listener.close()
+
+    run(story())
+
+
+def test_a_taken_port_is_named_and_free_again_once_it_is_closed(run):
+    async def story() -> None:
+        listener = await NETWORK.serve(Caught, LOOPBACK)
+        with pytest.raises(AddressInUse, match=f"cannot listen on {listener.address}"):
+            await NETWORK.serve(Caught, listener.address)
+        listener.close()
+        await asyncio.get_running_loop().run_in_executor(None, lambda: None)  # a closed server's socket goes next turn
+        (await NETWORK.serve(Caught, listener.address)).close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
+def test_an_address_that_is_not_ours_cannot_be_listened_on(run, host: str):
+    async def story() -> None:
+        with pytest.raises(NetworkError, match="cannot listen on"):
+            await NETWORK.serve(Caught, Address(host, 0))
+
+    run(story())
+
+
+def test_a_port_where_nobody_listens_is_refused_and_that_is_told_apart_from_silence(run):
+    async def story() -> None:
+        with socket.socket() as unlistened:
+            unlistened.bind(("127.0.0.1", 0))
+            with pytest.raises(Refused, match="nobody listens there"):
+                await NETWORK.connect(Caught, shown_address(unlistened.getsockname()), 5)
+
+    run(story())
+
+
+def test_a_host_that_does_not_answer_costs_no_more_than_the_deadline(run):
+    async def story() -> None:
+        with socket.socket() as deaf, socket.socket() as first:
+            deaf.bind(("127.0.0.1", 0))
+            deaf.listen(0)
+            first.connect(deaf.getsockname())  # fills the queue: Linux then ignores further attempts
+            before = asyncio.get_running_loop().time()
+            with pytest.raises(Unreachable, match=r"did not answer within 0\.3 s") as caught:
+                await NETWORK.connect(Caught, shown_address(deaf.getsockname()), 0.3)
+            assert not isinstance(caught.value, Refused)
+            assert asyncio.get_running_loop().time() - before < 2
+
+    run(story())
+
+
+def test_a_name_that_nobody_has_is_unreachable(run):
+    async def story() -> None:
+        with pytest.raises(Unreachable):
+            await NETWORK.connect(Caught, Address("no-such-host.invalid", 7000), 5)
+
+    run(story())
+
+
+def test_a_dual_stack_listener_shows_ipv4_peers_as_ipv4(run):
+    async def story() -> None:
+        accepted = Caught()
+        try:
+            listener = await NETWORK.serve(lambda: accepted, Address("::", 0))
+        except NetworkError:
+            pytest.skip("this machine has no IPv6")
+        transport, dialer = await NETWORK.connect(Caught, Address("127.0.0.1", listener.address.port), 5)
+        shown = shown_address((await accepted.made).get_extra_info("peername"))
+        assert shown == shown_address(transport.get_extra_info("sockname"))
+        assert shown.host == "127.0.0.1"
+        transport.abort()
+        await asyncio.gather(dialer.lost, accepted.lost)
+        listener.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (None, ConnectionLost, "closed the connection"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), Refused, "nobody listens"),
+        (ConnectionResetError(errno.ECONNRESET, "x"), ConnectionLost, "was reset"),
+        (BrokenPipeError(errno.EPIPE, "x"), ConnectionLost, "was reset"),
+        (OSError(errno.EADDRINUSE, "x"), AddressInUse, os.strerror(errno.EADDRINUSE)),
+        (OSError(errno.EADDRNOTAVAIL, "x"), AddressInUse, os.strerror(errno.EADDRNOTAVAIL)),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), Unreachable, "No route to host"),
+        (TimeoutError(errno.ETIMEDOUT, "timed out"), Unreachable, "timed out"),
+        (socket.gaierror(socket.EAI_NONAME, "Name not known"), Unreachable, "Name not known"),
+        (ssl.SSLError(1, "bad record"), ConnectionLost, "TLS failed"),
+        (RuntimeError(), Unreachable, "RuntimeError"),
+    ],
+)
+def test_foreign_errors_become_ours(error: BaseException | None, kind: type[NetworkError], words: str):
+    translated = translate(error, "dialing x")
+    assert type(translated) is kind
+    assert str(translated).startswith("dialing x: ")
+    assert words in str(translated)
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        (("127.0.0.1", 7), Address("127.0.0.1", 7)),
+        (("::1", 7, 0, 0), Address("::1", 7)),
+        (("::ffff:192.0.2.7", 7, 0, 0), Address("192.0.2.7", 7)),
+        (None, Address("unknown", 0)),
+        ("", Address("unknown", 0)),
+    ],
+)
+def test_addresses_are_what_the_connection_shows(name: object, address: Address):
+    assert shown_address(name) == address

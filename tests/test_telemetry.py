@@ -1,0 +1,78 @@
+import logging
+
+import pytest
+
+from ictp2p.telemetry import Event, Telemetry
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    ticks = iter(range(1000))
+    return Telemetry(lambda: float(next(ticks)), ring=3)
+
+
+def test_events_reach_subscribers_in_order_until_they_leave(telemetry: Telemetry):
+    seen: list[str] = []
+    leave = telemetry.subscribe(lambda event: seen.append(event.kind))
+    telemetry.event("round_opened", round=1)
+    telemetry.event("round_committed", round=1)
+    leave()
+    leave()
+    telemetry.event("round_opened", round=2)
+    assert seen == ["round_opened", "round_committed"]
+
+
+def test_the_ring_keeps_the_latest_and_the_counters_all(telemetry: Telemetry):
+    for number in range(5):
+        telemetry.event("step", number=number)
+    telemetry.event("join")
+    assert [event.fields.get("number") for event in telemetry.events()] == [3, 4, None]
+    assert [event.at for event in telemetry.events("step")] == [3.0, 4.0]
+    assert telemetry.snapshot().counters == {"step": 5, "join": 1}
+
+
+def test_a_snapshot_does_not_change(telemetry: Telemetry):
+    telemetry.count("bytes_sent", 100)
+    telemetry.gauge("connections", 2)
+    before = telemetry.snapshot()
+    telemetry.count("bytes_sent", 50)
+    telemetry.gauge("connections", 1)
+    assert (before.counters, before.gauges) == ({"bytes_sent": 100}, {"connections": 2})
+    assert (telemetry.snapshot().counters, telemetry.snapshot().gauges) == ({"bytes_sent": 150}, {"connections": 1})
+    with pytest.raises(TypeError):
+        before.counters["bytes_sent"] = 0  # type: ignore[index]
+
+
+def test_a_subscriber_that_fails_is_dropped_and_hurts_nobody(telemetry: Telemetry, caplog: pytest.LogCaptureFixture):
+    seen: list[str] = []
+
+    def broken(event: Event) -> None:
+        raise RuntimeError("display gone")
+
+    telemetry.subscribe(broken)
+    telemetry.subscribe(lambda event: seen.append(event.kind))
+    with caplog.at_level(logging.ERROR):
+        telemetry.event("one")
+        telemetry.event("two")
+    assert seen == ["one", "two"]
+    assert len(caplog.records) == 1
+
+
+def test_a_subscriber_may_leave_or_report_while_it_is_told(telemetry: Telemetry):
+    seen: list[str] = []
+
+    def once(event: Event) -> None:
+        leave()
+        seen.append(event.kind)
+        telemetry.event("echo")
+
+    leave = telemetry.subscribe(once)
+    telemetry.event("call")
+    assert seen == ["call"]
+    assert [event.kind for event in telemetry.events()] == ["call", "echo"]
+
+
+def test_events_and_telemetry_print_as_one_line(telemetry: Telemetry):
+    telemetry.event("round_committed", round=3, participants=2)
+    assert str(telemetry.events()[0]) == "0.000 round_committed round=3 participants=2"
+    assert repr(telemetry) == "<Telemetry events=1 counters=1 gauges=0>"
