@@ -14,6 +14,7 @@ import os
 import pydoc_data.topics
 import signal
 import sys
+import tempfile
 
 import torch
 from torch import nn
@@ -53,6 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train a byte model together with other clusters.")
     parser.add_argument("--cluster", required=True, help="name of this worker's cluster")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 lets the system choose")
+    parser.add_argument("--data-dir", help="folder for what must survive a crash; by default one for this run only")
     parser.add_argument("--join", action="append", default=[], help="host:port of any peer; none founds a mesh")
     parser.add_argument("--token", default=os.environ.get("ICTP2P_TOKEN"), help="the mesh's, or ICTP2P_TOKEN")
     parser.add_argument("--steps", type=int, default=0, help="inner steps before it drains; 0: until Ctrl-C")
@@ -64,11 +66,21 @@ def main() -> None:
     torch.set_num_threads(1)
     model = NextByte()
     inner = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    config = ictp2p.Config.local(
-        cluster=options.cluster, token=options.token, listen=options.listen, join=tuple(options.join)
-    )
+    with tempfile.TemporaryDirectory(prefix="ictp2p-") as this_run:
+        config = ictp2p.Config.local(
+            cluster=options.cluster,
+            token=options.token,
+            listen=options.listen,
+            join=tuple(options.join),
+            data_dir=options.data_dir or this_run,
+        )
+        train(config, model, inner, options.steps)
+
+
+def train(config: ictp2p.Config, model: NextByte, inner: torch.optim.Optimizer, steps: int) -> None:
+    """An ordinary loop: the peer is in the two lines of `with` and `for`."""
     with ictp2p.Peer(config) as peer, ictp2p.DiLoCo(peer, model, inner, sync_every=50) as policy:
-        print(f"{options.cluster} listens on {peer.address}", flush=True)
+        print(f"{config.cluster} listens on {peer.address}", flush=True)
         drain_on_interrupt(peer)
         for step, (text, following) in enumerate(peer.steps(batches(16, seed=os.getpid())), start=1):
             loss = nn.functional.cross_entropy(model(text).flatten(0, 1), following.flatten())
@@ -77,7 +89,7 @@ def main() -> None:
             inner.zero_grad()
             if step % 50 == 0:
                 print(f"step {step}  version {policy.version}  loss {loss.item():.3f}", flush=True)
-            if step == options.steps:
+            if step == steps:
                 peer.drain()
 
 

@@ -89,7 +89,7 @@ def _config(options: argparse.Namespace) -> int:
     from ictp2p.tables import Table, show
 
     heads = ("name", "unit", "default", "meaning", "how to set")
-    show([Table("", heads, tuple(tuple(map(str, row)) for row in parameters()))])
+    show([Table("", heads, tuple(map(tuple, parameters(options.preset))))])
     return 0
 
 
@@ -105,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     token.set_defaults(run=_token)
     config = commands.add_parser("config", help="print every parameter: unit, default, meaning, how to set it")
     config.set_defaults(run=_config)
+    config.add_argument("--preset", choices=("local", "lan", "wan"), default="lan", help="whose defaults to show")
     return parser
 
 

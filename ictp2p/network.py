@@ -122,7 +122,7 @@ def translate(error: BaseException | None, what: str) -> NetworkError:
         case None:
             return ConnectionLost(f"{what}: the other side closed the connection")
         case ssl.SSLError():
-            return ConnectionLost(f"{what}: TLS failed: {error.reason or error}")
+            return ConnectionLost(f"{what}: TLS failed: {error}")
         case ConnectionRefusedError():
             return Refused(f"{what}: nobody listens there")
         case ConnectionError():
@@ -130,7 +130,7 @@ def translate(error: BaseException | None, what: str) -> NetworkError:
         case OSError() if error.errno in _TAKEN:
             return AddressInUse(f"{what}: {os.strerror(error.errno)}")
         case _:
-            return Unreachable(f"{what}: {getattr(error, 'strerror', None) or error or type(error).__name__}")
+            return Unreachable(f"{what}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}")
 
 
 def shown_address(name: object) -> Address:

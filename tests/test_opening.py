@@ -120,11 +120,9 @@ def test_where_nobody_listens_the_refusal_passes_through(run):
 
 def test_giving_up_leaves_nothing_open(run):
     async def story() -> None:
-        task = asyncio.ensure_future(dialed(silent))
         heard = asyncio.get_running_loop().create_future()
         listening = await asyncio.start_server(lambda r, w: heard.set_result((r, w)), "127.0.0.1", 0)
         address = Address(*listening.sockets[0].getsockname())
-        task.cancel()
         task = asyncio.ensure_future(open_transport(NETWORK, address, MINE, TIMEOUT))
         reader, writer = await heard
         await reader.readexactly(PREAMBLE_SIZE)

@@ -2,7 +2,7 @@
 
 Three sources feed it: greetings on connections (authenticated by TLS), the cluster's own gossip, and the mesh's.
 A worker's card is kept after its death, because a vote or a frame that was on its way still has to be understood.
-Of claims to lead a cluster the highest (term, id) is kept, and forgotten when that cluster leaves the mesh.
+Of claims to lead a cluster the highest (term, id) is kept until that cluster dies or leaves.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class Directory:
         self.peers: dict[PeerId, PeerCard] = {me.peer: me}
         self.clusters: dict[ClusterId, ClusterCard] = {}
         self._claims: dict[ClusterId, tuple[int, PeerId]] = {}
+        self._lapsed: set[ClusterId] = set()
 
     def learn_peer(self, card: PeerCard) -> None:
         """Remember a worker's card; observers belong to no cluster and are not remembered."""
@@ -27,8 +28,16 @@ class Directory:
 
     def learn_claim(self, cluster: ClusterId, term: int, leader: PeerId) -> None:
         """Somebody leads a cluster, by its own word or another's; the highest (term, id) holds."""
-        if leader and cluster:
-            self._claims[cluster] = max(self._claims.get(cluster, (0, PeerId(""))), (term, leader))
+        if not (leader and cluster):
+            return
+        held = self._claims.get(cluster, (0, PeerId("")))
+        if (term, leader) > held or (cluster in self._lapsed and leader != held[1]):
+            self._claims[cluster] = (term, leader)
+            self._lapsed.discard(cluster)
+
+    def lapse(self, cluster: ClusterId) -> None:
+        """A cluster died: its leader is still whom to dial, but whoever comes back may begin at a lower term."""
+        self._lapsed.add(cluster)
 
     def learn_cluster(self, card: ClusterCard) -> None:
         """Remember a cluster's card and its workers'."""
@@ -38,7 +47,8 @@ class Directory:
             self.learn_peer(worker)
 
     def forget_cluster(self, cluster: ClusterId) -> None:
-        """A cluster left or died: whoever comes back under its name may begin at a lower term."""
+        """A cluster left."""
+        self._lapsed.discard(cluster)
         self.clusters.pop(cluster, None)
         self._claims.pop(cluster, None)
 

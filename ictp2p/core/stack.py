@@ -450,8 +450,10 @@ class Core:
         match notice:
             case MemberJoined(record=record) | MemberUpdated(record=record):
                 self._member_seen(channel, record)
-            case MemberFailed(member=member) | MemberLeft(member=member):
-                self._member_gone(channel, member)
+            case MemberFailed(member=member) if channel is Channel.MESH:
+                self.directory.lapse(ClusterId(member))
+            case MemberLeft(member=member) if channel is Channel.MESH:
+                self.directory.forget_cluster(ClusterId(member))
             case LeaderChanged():
                 self._leader_changed(notice)
             case LinkChanged(neighbour=neighbour):
@@ -474,10 +476,6 @@ class Core:
             self._out.append(ConfigDiffers(card))
         if card.cluster == self.card.cluster:
             self._run(Channel.ELECTION, self.m.election.seen(card.term, card.leader, self._now))
-
-    def _member_gone(self, channel: Channel, member: str) -> None:
-        if channel is Channel.MESH:
-            self.directory.forget_cluster(ClusterId(member))
 
     def _leader_changed(self, notice: LeaderChanged) -> None:
         self.directory.learn_claim(self.card.cluster, notice.term, notice.leader)

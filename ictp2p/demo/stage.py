@@ -16,9 +16,10 @@ from typing import TextIO, TypeVar
 
 from ictp2p.demo import lines
 from ictp2p.demo.lines import Event
+from ictp2p.demo.narrator import Narrator, summary
 from ictp2p.demo.processes import Worker
 from ictp2p.demo.report import Record
-from ictp2p.demo.show import Display, Narrator, summary
+from ictp2p.demo.show import Display
 from ictp2p.errors import IctError
 
 T = TypeVar("T")

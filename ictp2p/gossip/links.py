@@ -296,6 +296,10 @@ class Links:
                 times += [talk.silent_from, link.told_at + self._profile.refresh]
         return earliest(times)
 
+    def __repr__(self) -> str:
+        known = ", ".join(f"{name} {'up' if link.told else 'down'}" for name, link in sorted(self._links.items()))
+        return f"<Links {self.me}: {known or 'none'}>"
+
     def _connected(self) -> Iterator[tuple[ClusterId, _Link, _Talk]]:
         for neighbour, link in self._links.items():
             if link.talk is not None:

@@ -243,9 +243,9 @@ class Agreement:
         return effects + self._proposer.repeat(sender) if message.slot < self.slot else effects
 
     def _teach(self, peer: PeerId, slot: int) -> Effects:
-        """Send what comes after `slot`, or only the newest to a peer that must jump anyway."""
+        """Send what comes after `slot`, or only the newest to a peer that is new or must jump anyway."""
         oldest = min(self._log)
-        first = slot + 1 if slot + 1 >= oldest else self.slot
+        first = slot + 1 if slot + 1 >= max(oldest, 1) else self.slot
         return [Send(peer, Decision(s, self._log[s], oldest)) for s in range(first, self.slot + 1)]
 
     def _on_decision(self, sender: PeerId, message: Decision, now: float) -> Effects:

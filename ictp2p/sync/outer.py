@@ -18,7 +18,8 @@ differs from what it would have allocated itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -90,7 +91,8 @@ class Outer:
         optimizer = made if isinstance(made, Optimizer) else (made or Nesterov)(list(parameters.values()))
         self._optimizer = _exact(optimizer)
         self._groups = _names(self._optimizer, parameters)
-        self.entries = tuple(e for name, p in parameters.items() for e in _state_entries(name, p, self._group_of(name)))
+        self._state = {name: _state_entries(name, p, *self._made(name)) for name, p in parameters.items()}
+        self.entries = tuple(e for kept in self._state.values() for e in kept.values())
         """Its state, as tensors of the global state."""
 
     def describe(self) -> tuple[tuple[str, str], ...]:
@@ -116,17 +118,17 @@ class Outer:
     def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
         param = torch.nn.Parameter(tensors[name], requires_grad=False)
         param.grad = delta
-        prefix, suffix = "outer ", f" of {name}"
-        mine = [e.name for e in self.entries if e.name.endswith(suffix)]
-        state = {n.removeprefix(prefix).removesuffix(suffix): tensors[n] for n in mine}
+        state = {key: tensors[kept.name] for key, kept in self._state[name].items()}
         if state:
             self._optimizer.state[param] = state
         return param
 
-    def _group_of(self, name: str) -> tuple[type[Optimizer], dict[str, Any]]:
-        index = next(i for i, names in enumerate(self._groups) if name in names)
-        group = self._optimizer.param_groups[index]
-        return type(self._optimizer), {k: v for k, v in group.items() if k in self._optimizer.defaults}
+    def _made(self, name: str) -> tuple[type[Optimizer], dict[str, Any]]:
+        """How to make such an optimizer for one parameter."""
+        kind = type(self._optimizer)
+        group = next(g for g, n in zip(self._optimizer.param_groups, self._groups, strict=True) if name in n)
+        accepted = inspect.signature(kind).parameters
+        return kind, {key: value for key, value in group.items() if key in accepted and key != "params"}
 
 
 def _exact(optimizer: Optimizer) -> Optimizer:
@@ -152,9 +154,8 @@ def _names(optimizer: Optimizer, parameters: Mapping[str, torch.nn.Parameter]) -
     return [[known[id(p)] for p in group["params"]] for group in optimizer.param_groups]
 
 
-def _state_entries(name: str, param: Tensor, made: tuple[type[Optimizer], dict[str, Any]]) -> Iterable[Entry]:
-    """Find what the optimizer keeps for a parameter, by letting one step on a stand-in."""
-    kind, settings = made
+def _state_entries(name: str, param: Tensor, kind: type[Optimizer], settings: dict[str, Any]) -> dict[str, Entry]:
+    """Find what the optimizer keeps for a parameter, by letting it take one step on a stand-in."""
     grown = _probe(kind, settings, param, {})
     state = next(iter(grown.state.values()), {})
     tensors = {key: value for key, value in sorted(state.items()) if value is not None}
@@ -164,7 +165,7 @@ def _state_entries(name: str, param: Tensor, made: tuple[type[Optimizer], dict[s
     zeros = {key: torch.zeros_like(value) for key, value in tensors.items()}
     if tensors and not _same(grown, _probe(kind, settings, param, zeros)):
         raise ConfigError(f"outer optimizer {kind.__name__} does not start from a state of zeros, so none can be shared")
-    return [entry(f"outer {key} of {name}", value) for key, value in tensors.items()]
+    return {key: entry(f"outer {key} of {name}", value) for key, value in tensors.items()}
 
 
 def _probe(kind: type[Optimizer], settings: dict[str, Any], like: Tensor, state: dict[str, Tensor]) -> Optimizer:

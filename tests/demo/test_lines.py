@@ -45,21 +45,37 @@ def test_values_that_json_does_not_know_are_told_as_text() -> None:
     assert json.loads(lines.encode(event)) == {"kind": "x", "digest": "ab", "who": ["a", "b"], "path": "p"}
 
 
-def test_events_of_many_threads_do_not_mix() -> None:
-    stream = io.StringIO()
+class Contested(io.StringIO):
+    """Its first writer lingers until a second one has come in beside it, or clearly cannot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first_is_in = threading.Event()
+        self.met = False
+        self._second_is_in = threading.Event()
+
+    def write(self, text: str) -> int:
+        if self.first_is_in.is_set():
+            self._second_is_in.set()
+        else:
+            self.first_is_in.set()
+            self.met = self._second_is_in.wait(timeout=0.2)
+        return super().write(text)
+
+
+def test_events_of_two_threads_do_not_mix() -> None:
+    stream = Contested()
     events = Events(stream)
-    threads = [
-        threading.Thread(target=lambda n=n: [events.say("tick", thread=n, count=i) for i in range(200)])
-        for n in range(4)
+    first = threading.Thread(target=events.say, args=("first",))
+    first.start()
+    assert stream.first_is_in.wait(timeout=10)
+    events.say("second")
+    first.join()
+    assert not stream.met
+    assert [event and event["kind"] for event in map(lines.decode, stream.getvalue().splitlines())] == [
+        "first",
+        "second",
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    told = [lines.decode(line) for line in stream.getvalue().splitlines()]
-    assert len(told) == 800
-    for n in range(4):
-        assert [event["count"] for event in told if event and event["thread"] == n] == list(range(200))
 
 
 def test_whatever_else_prints_goes_to_standard_error() -> None:

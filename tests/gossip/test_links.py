@@ -111,6 +111,13 @@ class TestLoss:
         links.receive(B, Hello(3, 4.0, 60.0, None, None), 2.2)
         assert links.measurement(B, 2.2).loss == pytest.approx(0.25)
 
+    def test_a_first_hello_that_overtook_another_is_no_loss(self):
+        links = Links(A, NO_PROBES)
+        links.connected(B, 0.0)
+        links.receive(B, Hello(3, 4.0, 60.0, None, None), 0.1)
+        links.receive(B, Hello(2, 4.0, 59.0, None, None), 0.2)
+        assert links.measurement(B, 0.2).loss == 0.0
+
     def test_silence_counts_from_half_an_interval_on(self):
         links = linked()
         assert links.measurement(B, 1.0 + 5.9).loss == 0.0
@@ -158,6 +165,20 @@ class TestConnection:
     def test_a_connection_that_replaces_another_ends_the_link_first(self):
         effects = linked().connected(B, 2.0)
         assert notices(effects) == [LinkLost(B)]
+        links = linked()
+        links.connected(B, 2.0)
+        assert links.measurement(B, 2.0).srtt is None
+
+    def test_only_links_with_samples_outlast_their_connection(self):
+        links = linked(neighbours=(B, C))
+        move(links, 10 * MIB, 2.0)
+        assert repr(links) == "<Links ams: bern up, cork up>"
+        links.disconnected(B, 3.0)
+        links.disconnected(C, 3.0)
+        assert repr(links) == "<Links ams: bern down>"
+        links.connected(C, 4000.0)
+        links.disconnected(C, 4000.0)
+        assert repr(links) == "<Links ams: none>"
 
     def test_the_first_hellos_follow_each_other_closely(self):
         links = Links(A, NO_PROBES)
@@ -237,6 +258,15 @@ class TestBandwidth:
                 assert after.bandwidth_out >= before.bandwidth_out * (1 - 1e-9)
                 assert after.bandwidth_out_low >= before.bandwidth_out_low * (1 - 1e-9)
 
+    def test_a_lower_bound_takes_the_place_of_the_lowest_sample_of_a_full_window(self):
+        links = linked()
+        for _ in range(10):
+            move(links, 100 * MIB, 2.0)
+            move(links, 10 * MIB, 2.0)
+        assert links.measurement(B, 2.0).bandwidth_out == 55 * MIB
+        move(links, 56 * MIB, 2.0, limited=True)
+        assert links.measurement(B, 2.0).bandwidth_out >= 55 * MIB
+
     def test_but_raises_one(self):
         links = linked()
         move(links, 10 * MIB, 2.0)
@@ -267,6 +297,12 @@ class TestBandwidth:
     def test_one_outlier_changes_little(self):
         links = linked()
         for rate in (100, 101, 99, 10, 100):
+            move(links, rate * MIB, 2.0)
+        assert links.measurement(B, 2.0).bandwidth_out == 100 * MIB
+
+    def test_nor_do_two_that_disagree(self):
+        links = linked()
+        for rate in (100, 100, 100, 10, 50):
             move(links, rate * MIB, 2.0)
         assert links.measurement(B, 2.0).bandwidth_out == 100 * MIB
 
@@ -304,7 +340,7 @@ class TestCapacity:
     def test_one_neighbours_chunks_that_overlap_are_not_added(self):
         links = linked()
         for number in range(5):
-            move(links, 10 * MIB, 10.0 + 0.9 * number)
+            move(links, 10 * MIB, 10.0 + 0.4 * number)
         assert links.capacity(20.0).up == 10 * MIB
 
     @given(st.lists(st.floats(1e5, 1e8), min_size=1, max_size=8))
@@ -358,6 +394,27 @@ class TestProbes:
         assert links.next_timeout() > 40.0
         assert notices(links.round_ended(41.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
 
+    def test_rounds_fill_the_bucket_by_a_hundredth_and_only_rounds_do(self):
+        links, _ = linked_for_probes((B,))
+        assert notices(links.handle_timeout(400.0), ProbeWanted), "the second and last of the credit"
+        links.transferred(C, "in", 10000 * MIB, 1.0, False, 401.0)
+        links.receive(B, Hello(2, 3600.0, 99.0, None, None), 800.0)
+        assert notices(links.handle_timeout(800.0), ProbeWanted) == []
+        links.round_started()
+        links.transferred(C, "in", 799 * MIB, 1.0, False, 801.0)
+        assert notices(links.round_ended(802.0), ProbeWanted) == []
+        links.round_started()
+        links.transferred(C, "in", 2 * MIB, 1.0, False, 803.0)
+        assert notices(links.round_ended(804.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB)]
+
+    def test_the_bucket_does_not_overflow(self):
+        links, _ = linked_for_probes((B,))
+        links.round_started()
+        links.transferred(C, "in", 2**40, 1.0, False, 1.0)
+        links.round_ended(2.0)
+        wanted = [notices(links.handle_timeout(400.0 * number), ProbeWanted) for number in range(1, 6)]
+        assert list(map(len, wanted)) == [1, 1, 0, 0, 0]
+
     def test_what_is_known_needs_no_probe_and_a_lower_bound_is_not_known(self):
         links, _ = linked_for_probes()
         move(links, 100 * MIB, 2.0, to=C, limited=True)
@@ -388,8 +445,8 @@ class TestProbes:
             st.tuples(
                 st.sampled_from(["round", "end", "wait", "wait", "move", "fail"]),
                 st.sampled_from([A, B]),
-                st.integers(0, 2**32),
-                st.floats(0.1, 2000.0),
+                st.sampled_from([0, MIB, 100 * MIB, 2000 * MIB]),
+                st.floats(300.0, 2000.0),
             ),
             max_size=60,
         )
@@ -415,9 +472,7 @@ class TestProbes:
                         effects += links.receive(name, Hello(number + 1, 3600.0, 9.0, now, 9.0), now)
                 case "move":
                     moved += size if in_round else 0
-                    if outstanding == neighbour:
-                        outstanding = None
-                    effects = links.transferred(neighbour, "out", size, 1.0, False, now)
+                    effects = links.transferred(neighbour, "in", size, 1.0, False, now)
                 case "fail":
                     outstanding = None if outstanding == neighbour else outstanding
                     links.disconnected(neighbour, now)

@@ -576,6 +576,8 @@ def test_late_machine_blames_itself() -> None:
     assert not notices(effects)
     assert swim.suspects() == frozenset()
     assert swim.health == 1
+    for _ in range(5):
+        assert not notices(swim.handle_timeout(resumed + 0.01)), "a whole probe timeout is left to read the answer"
     swim.heard("b", resumed + 0.1)
     assert swim.health == 0
 
@@ -666,6 +668,95 @@ def test_own_earlier_life_is_outbid_once_its_record_is_shown() -> None:
     swim.receive("b", Delta((record("a", 7, 3),)), 1.0)
     assert swim.record is not None
     assert swim.record.incarnation == 8
+
+
+def test_forged_record_of_ourselves_neither_raises_us_nor_passes_for_a_successor() -> None:
+    swim = started("a", "b")
+    for key in (b"a", b"a-second-key"):
+        forged = Record("a", 9, 0, b"", key, b"\0" * 16)
+        assert swim.receive("b", Gossip((forged,)), 1.0) == []
+    assert swim.record is not None
+    assert swim.record.incarnation == 1
+
+
+def test_new_payload_in_the_accused_incarnation_clears_nothing() -> None:
+    swim = started("a", "b", "c", "d")
+    swim.broken("b", False, 1.0)
+    swim.receive("d", Gossip((Dead("c", 1, "d"),)), 1.0)
+    update = record("b", 1, 1)
+    assert notices(swim.receive("d", Gossip((update, record("c", 1, 1))), 1.0)) == [MemberUpdated("b", update)]
+    assert (swim.members["b"].status, swim.members["c"].status) == (Status.SUSPECT, Status.DEAD)
+
+
+def test_probe_accuses_the_incarnation_that_it_asked() -> None:
+    swim = started("a", "b")
+    while not sends(swim.handle_timeout(swim.next_timeout() or 0.0), Ping):
+        pass
+    swim.receive("c", Gossip((record("b", 2),)), swim.next_timeout() or 0.0)
+    for _ in range(4):
+        swim.handle_timeout(swim.next_timeout() or 0.0)
+        assert swim.suspects() == frozenset()
+
+
+def drain(swim: Swim, now: float) -> float:
+    """Let all news be repeated as often as it may; return the time."""
+    for _ in range(40):
+        now += LAN.gossip_interval
+        swim.handle_timeout(now)
+        swim.heard("b", now)
+        swim.heard("c", now)
+        swim.heard("d", now)
+    return now
+
+
+def test_the_dead_that_speak_are_told_long_after_the_news_was_spent() -> None:
+    swim = started("a", "b", "c", "d")
+    swim.receive("c", Gossip((Dead("b", 1, "c"),)), 0.0)
+    now = drain(swim, 0.0)
+    assert sends(swim.receive("b", Ping(1), now)) == [Send("b", Ack(1, (Dead("b", 1, "a"),)))]
+
+
+def test_news_goes_to_the_lately_dead_as_well_and_to_nobody_long_dead() -> None:
+    def audience(dead_for: float) -> set[str]:
+        swim = started("a", "b")
+        swim.receive("b", Gossip((Dead("b", 1, "c"),)), 0.0)
+        for now in range(int(dead_for)):
+            swim.handle_timeout(float(now))
+        swim.publish(b"new", dead_for)
+        return {s.to for s in sends(swim.handle_timeout(dead_for), Gossip)}
+
+    assert audience(5.0) == {"b"}
+    assert audience(LAN.gossip_to_dead + 5.0) == set()
+
+
+def test_every_wanted_confirmation_is_passed_on() -> None:
+    swim = started("a", "b", "c", "d", "e", "f")
+    heard: list[set[str]] = []
+    now = 0.0
+    for origin in ("c", "d", "e", "f", "c"):
+        swim.receive("c", Gossip((Suspect("b", 1, origin),)), now)
+        now += LAN.gossip_interval
+        told = [n for s in sends(swim.handle_timeout(now), Gossip) for n in s.message.news]  # type: ignore[attr-defined]
+        heard.append({n.origin for n in told if isinstance(n, Suspect)})
+    assert heard[:3] == [{"c"}, {"d"}, {"e"}]
+    assert heard[3] <= {"e"}, "a third confirmation is more than is wanted"
+
+
+def test_newcomer_is_probed_in_the_current_round() -> None:
+    for seed in range(20):
+        swim = machine("a", LAN, seed)
+        swim.start(b"", 1, 0.0)
+        old = [f"m{i}" for i in range(8)]
+        swim.receive("m0", Gossip(tuple(record(name) for name in old)), 0.0)
+        pinged: list[str] = []
+        while len(pinged) < len(old) + 1:
+            if len(pinged) == 1:
+                swim.receive("m0", Gossip((record("new"),)), swim.next_timeout() or 0.0)
+            now = swim.next_timeout() or 0.0
+            for send in sends(swim.handle_timeout(now), Ping):
+                pinged.append(send.to)
+                swim.heard(send.to, now)
+        assert "new" in pinged, f"seed {seed}"
 
 
 def test_successor_with_another_key_is_reported_and_not_outbid() -> None:

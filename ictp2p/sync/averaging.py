@@ -1,0 +1,127 @@
+"""Averaging gradients inside a cluster, at every inner step.
+
+Two exchanges. The *heads* first, a few bytes from each worker: its weight, its step, whether it wants the group to
+change, and which parameters have a gradient at all. Then one sum of everything in a flat staging buffer, where each
+worker has put its gradients times its share of the weight. Knowing all weights beforehand makes the average one
+multiplication (during the copy that is needed anyway) instead of a division afterwards, keeps the weights exact, and
+lets everybody leave at the same step boundary when one head says so.
+
+The gradients themselves are written only after the sum has succeeded. Whatever happens before leaves them as they
+were, and the step can be retried in another group. Half-precision gradients are summed in float32. Floating-point
+buffers (BatchNorm's running statistics) are averaged along, so that the workers stay identical.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ictp2p.errors import ConfigError, LocalGroupError
+from ictp2p.sync.mesh import Group
+from ictp2p.sync.outer import wide
+
+_HEAD = struct.Struct("<dQB")
+_MOVES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What the workers of a group say before a step."""
+
+    share: float
+    """This worker's part of the whole weight."""
+    weight: float
+    """The whole weight; 0 if nobody has anything to contribute."""
+    moves: bool
+    """Whether everybody leaves the group now."""
+    present: tuple[bool, ...]
+    """Which tensors take part: those that some worker has."""
+
+
+class Averager:
+    """Averages the gradients of some parameters, and some buffers, over a group."""
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], buffers: Sequence[Tensor]) -> None:
+        """Take the tensors, in an order that is the same on every worker.
+
+        Args:
+            parameters: whose gradients are averaged.
+            buffers: floating-point tensors that are averaged themselves.
+        """
+        self._parameters, self._buffers = tuple(parameters), tuple(buffers)
+        self._dtype = wide([t.dtype for t in (*parameters, *buffers)])
+
+    def heads(self, group: Group, weight: float, step: int, moves: bool) -> Heads:
+        """Exchange heads.
+
+        Raises:
+            LocalGroupError: the exchange failed, or the workers stand at different steps.
+        """
+        mine = [p.grad is not None for p in self._parameters]
+        data = _HEAD.pack(weight, step, _MOVES * moves) + _pack(mine)
+        replies = group.all_gather(data)
+        heads = [_HEAD.unpack_from(reply) for reply in replies]
+        steps = [head[1] for head in heads]
+        if len(set(steps)) > 1:
+            raise LocalGroupError(f"workers stand at different steps: {dict(zip(group.members, steps, strict=True))}")
+        total = sum(head[0] for head in heads)
+        flags = [_unpack(reply[_HEAD.size :], len(mine)) for reply in replies]
+        present = (*map(any, zip(*flags, strict=True)), *(True for _ in self._buffers))
+        return Heads(weight / total if total else 0.0, total, any(h[2] & _MOVES for h in heads), present)
+
+    @torch.no_grad()
+    def average(self, group: Group, heads: Heads) -> None:
+        """Replace gradients and buffers by their weighted means.
+
+        Raises:
+            LocalGroupError: the sum failed. No gradient and no buffer was touched.
+        """
+        if not heads.weight:
+            for parameter in self._parameters:
+                parameter.grad = None
+            return
+        if group.size == 1:
+            return
+        tensors = [t for t, here in zip((*self._parameters, *self._buffers), heads.present, strict=True) if here]
+        staging = group.staging(sum(t.numel() for t in tensors), self._dtype)
+        views = [v.view(t.shape) for v, t in zip(staging.split([t.numel() for t in tensors]), tensors, strict=True)]
+        for tensor, view in zip(tensors, views, strict=True):
+            _load(view, self._source(tensor), heads.share)
+        group.all_reduce(staging)
+        for tensor, view in zip(tensors, views, strict=True):
+            self._store(tensor, view)
+
+    def _source(self, tensor: Tensor) -> Tensor | None:
+        return tensor.grad if isinstance(tensor, torch.nn.Parameter) else tensor
+
+    def _store(self, tensor: Tensor, mean: Tensor) -> None:
+        if not isinstance(tensor, torch.nn.Parameter):
+            tensor.copy_(mean)
+        elif tensor.grad is None:
+            tensor.grad = mean.to(tensor.device, tensor.dtype, copy=True)
+        else:
+            tensor.grad.copy_(mean)
+
+
+def _load(view: Tensor, source: Tensor | None, share: float) -> None:
+    # A worker without a share may hold anything, even NaN, which times zero would still be NaN.
+    if source is None or share == 0.0:
+        view.zero_()
+    elif source.layout is not torch.strided:
+        raise ConfigError(f"a gradient of layout {source.layout} cannot be averaged: use dense gradients")
+    else:
+        view.copy_(source).mul_(share)
+
+
+def _pack(flags: Sequence[bool]) -> bytes:
+    number = sum(1 << i for i, flag in enumerate(flags) if flag)
+    return number.to_bytes((len(flags) + 7) // 8, "little")
+
+
+def _unpack(data: bytes, count: int) -> list[bool]:
+    number = int.from_bytes(data, "little")
+    return [bool(number >> i & 1) for i in range(count)]

@@ -1,0 +1,182 @@
+"""What a synchronization policy needs from the rest of the peer, and nothing more.
+
+Policies are written against these two protocols. `Peer` implements `Mesh` over real sockets; tests implement it with
+threads and an exact sum. Everything here is called from the training thread and blocks it; whatever blocks ends with
+a typed error by a deadline of the implementation, with `PeerClosed` once the peer closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ictp2p.sync.roster import Generation, Roster
+from ictp2p.sync.values import Spec, StateRef
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ictp2p.sync.state import GlobalState
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRequest:
+    """One cluster's contribution to an outer round, brought by its leader.
+
+    The callbacks are called in the thread that called `outer_round`, never two at once. An exception that one of them
+    raises withdraws the contribution and leaves `outer_round` as it is.
+    """
+
+    spec: Spec
+    base: StateRef
+    """The committed state that the contribution starts from: version and digest count."""
+    weight: float
+    """Share in the average: tokens, or whatever `Policy.weight` counts. Positive."""
+    inputs: Sequence[Tensor]
+    """Flat, contiguous, on the CPU. Only read, and the same for every attempt."""
+    outputs: Sequence[Tensor]
+    """Where the average goes, of the shapes of `inputs`. Its content counts only after a commit."""
+    finish: Callable[[], bytes]
+    """Called when `outputs` are complete; gives the digest to vote for."""
+    progress: Callable[[int, int], None]
+    """Called when elements `[start, stop)` of the concatenated `outputs` have arrived for good in this attempt."""
+    restarted: Callable[[int], None]
+    """Called when an attempt, by number, begins: nothing of an earlier one counts any more."""
+    idle: Callable[[], None]
+    """Called at least once a second while nothing else is, so that the followers see that their leader is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult:
+    """A round that was committed.
+
+    If `state.digest` is what `finish` gave last, the outputs hold the average. Else the mesh committed without this
+    worker's seeing it: the state is to be fetched.
+    """
+
+    state: StateRef
+    """The agreed state after the round."""
+    mine: bool
+    """Whether this cluster's contribution from its `base` is in that state, be it through a leader that died since."""
+    participants: int = 1
+    """Clusters in the average."""
+    seconds: float = 0.0
+    """From the call to the commit."""
+    sent: int = 0
+    """Bytes that this peer sent for it."""
+    received: int = 0
+    """Bytes that this peer received for it."""
+    reason: str = ""
+    """Why this plan, in words."""
+
+
+class Group(Protocol):
+    """One generation of the process group inside the cluster; see `collectives.local.LocalGroup`."""
+
+    @property
+    def generation(self) -> Generation:
+        """Which roster it was built from."""
+        ...
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Workers in rank order; rank 0 leads."""
+        ...
+
+    @property
+    def rank(self) -> int:
+        """This worker's place."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of workers."""
+        ...
+
+    def staging(self, elements: int, dtype: torch.dtype) -> Tensor:
+        """A flat CPU tensor of the group's own, the same memory each time."""
+        ...
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Sum a staging tensor in place. Raises `LocalGroupError`."""
+        ...
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """Copy a staging tensor from one rank to all. Raises `LocalGroupError`."""
+        ...
+
+    def all_gather(self, data: bytes) -> list[bytes]:
+        """Exchange equally many bytes. Raises `LocalGroupError`."""
+        ...
+
+    def abort(self, reason: str) -> None:
+        """Break it, from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Leave it, without blocking."""
+        ...
+
+
+class Mesh(Protocol):
+    """The peer, as a policy sees it."""
+
+    def roster_ready(self, ready: bool) -> None:
+        """Say that this training thread wants into (True) or leaves (False) the cluster's group."""
+        ...
+
+    def wait_roster(self, newer_than: Generation | None) -> Roster:
+        """Wait for a roster that this worker is in, newer than the one given. Raises `PeerClosed`."""
+        ...
+
+    def roster_moves(self, generation: Generation) -> bool:
+        """Whether the group must change at the next step: a newcomer waits (at the leader), or a newer roster is known."""
+        ...
+
+    def roster_boundary(self, step: int) -> None:
+        """At the leader: everybody stands at the boundary before inner step `step`; make the next roster."""
+        ...
+
+    def roster_failed(self, generation: Generation, reason: str) -> None:
+        """A collective of that generation broke here."""
+        ...
+
+    def open_group(self, roster: Roster) -> Group:
+        """Build the group, and keep it: `abort` it when a newer roster arrives, a member dies, or the peer closes.
+
+        Raises `LocalGroupError`, having said nothing to anybody.
+        """
+        ...
+
+    def serve_state(self, state: GlobalState) -> None:
+        """From now on answer other peers' questions for `state.manifest` and `state.chunk`, from any thread."""
+        ...
+
+    def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
+        """Learn the agreed state; have ours adopted as version 1 if the mesh has none. At the leader only."""
+        ...
+
+    def outer_round(self, request: RoundRequest) -> RoundResult:
+        """Take part in a round, through as many attempts as it takes.
+
+        Raises `RoundMissed` if the mesh committed rounds of which ours was no part and nothing was contributed,
+        `RoundAborted`, `RoundTimeout` or `NoQuorum` if nothing was decided in time, `PeerClosed`.
+        """
+        ...
+
+    def decided_state(self) -> StateRef:
+        """The newest agreed state that this peer knows of."""
+        ...
+
+    def fetch_state(self, ref: StateRef, state: GlobalState, idle: Callable[[], None]) -> None:
+        """Receive `ref` into the tentative half of `state` and commit it there (`expect`, `destination`, `verified`).
+
+        Raises `StateError` naming the providers, or `MeshMismatch` naming the first difference.
+        """
+        ...
+
+    def event(self, kind: str, **fields: object) -> None:
+        """Note something for telemetry."""
+        ...

@@ -1,0 +1,116 @@
+"""Turning a `state_dict` into plain bytes and tensors, and back: no pickle, so nothing received is ever executed.
+
+A tree of dicts, lists, tuples, numbers, strings and tensors becomes a MessagePack skeleton, in which each tensor is
+its number, dtype and shape, and the list of the tensors. The skeleton is checked before anything is allocated for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from ictp2p.errors import ConfigError, StateError
+from ictp2p.sync.manifest import ITEM_BYTES
+
+_PLAIN = (bool, int, float, str, bytes, type(None))
+
+
+def pack(tree: Any, where: str = "state") -> tuple[bytes, list[Tensor]]:
+    """Take a tree apart.
+
+    Raises:
+        ConfigError: something in it is neither plain data nor a tensor; the message says where.
+    """
+    tensors: list[Tensor] = []
+    return msgspec.msgpack.encode(_flatten(tree, where, tensors)), tensors
+
+
+def unpack(skeleton: bytes, tensors: Sequence[Tensor]) -> Any:
+    """Put a tree together again."""
+    return _build(_decode(skeleton), tensors)
+
+
+def allocate(skeleton: bytes, most: int) -> list[Tensor]:
+    """Make CPU tensors for those that a skeleton speaks of.
+
+    Raises:
+        StateError: it makes no sense, or asks for more than `most` bytes.
+    """
+    leaves = list(_leaves(_decode(skeleton)))
+    for dtype, shape in leaves:
+        if dtype not in ITEM_BYTES or any(not isinstance(n, int) or n < 0 for n in shape):
+            raise StateError(f"skeleton names a tensor of {dtype!r} {shape!r}")
+    size = sum(ITEM_BYTES[dtype] * math.prod(shape) for dtype, shape in leaves)
+    if size > most:
+        raise StateError(f"skeleton asks for {size} bytes, more than {most}")
+    return [torch.empty(shape, dtype=getattr(torch, dtype)) for dtype, shape in leaves]
+
+
+def octets(tensor: Tensor) -> memoryview:
+    """The bytes of a tensor on the CPU: its own memory if it is contiguous, a copy else."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy())
+
+
+def _flatten(tree: Any, where: str, tensors: list[Tensor]) -> list[Any]:
+    if isinstance(tree, Tensor):
+        tensors.append(tree)
+        return ["t", str(tree.dtype).removeprefix("torch."), list(tree.shape)]
+    if isinstance(tree, dict):
+        return ["d", [[_key(k, where), _flatten(v, f"{where}[{k!r}]", tensors)] for k, v in tree.items()]]
+    if isinstance(tree, (list, tuple)):
+        kind = "l" if isinstance(tree, list) else "u"
+        return [kind, [_flatten(v, f"{where}[{i}]", tensors) for i, v in enumerate(tree)]]
+    if type(tree) in _PLAIN:
+        return ["v", tree]
+    raise ConfigError(f"{where} is a {type(tree).__name__}: only plain data and tensors can be sent to a newcomer")
+
+
+def _key(key: Any, where: str) -> Any:
+    if type(key) not in _PLAIN:
+        raise ConfigError(f"{where} has a key of type {type(key).__name__}: only plain keys can be sent to a newcomer")
+    return key
+
+
+def _decode(skeleton: bytes) -> Any:
+    try:
+        return msgspec.msgpack.decode(skeleton)
+    except msgspec.MsgspecError as error:
+        raise StateError(f"skeleton does not decode: {error}") from error
+
+
+def _leaves(node: Any) -> Iterator[tuple[str, list[int]]]:
+    match node:
+        case ["t", str(dtype), list(shape)]:
+            yield dtype, shape
+        case ["d", list(items)]:
+            for item in items:
+                yield from _leaves(item[1])
+        case ["l" | "u", list(items)]:
+            for item in items:
+                yield from _leaves(item)
+        case ["v", _]:
+            return
+        case _:
+            raise StateError(f"skeleton holds {node!r}")
+
+
+def _build(node: Any, tensors: Sequence[Tensor]) -> Any:
+    remaining = iter(tensors)
+
+    def grow(part: Any) -> Any:
+        kind, content = part[0], part[1]
+        if kind == "t":
+            return next(remaining)
+        if kind == "d":
+            return {key: grow(value) for key, value in content}
+        if kind == "l":
+            return [grow(value) for value in content]
+        return tuple(grow(value) for value in content) if kind == "u" else content
+
+    return grow(node)

@@ -1,0 +1,147 @@
+"""Which value may follow which, and which sets decide."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from ictp2p.sync.values import (
+    Close,
+    Open,
+    Participant,
+    Spec,
+    StateRef,
+    Value,
+    Voters,
+    advanced,
+    fault,
+    follows,
+    genesis,
+    quorum,
+    upcoming,
+)
+from ictp2p.types import ClusterId, PeerId
+
+A, B, C = (PeerId(f"{i:032x}") for i in range(1, 4))
+LINEAGE = b"lineage!"
+SPEC = Spec("sync", "diloco", "float32", 10, "avg", "none")
+STATE = StateRef(4, b"digest", (A,))
+VOTERS = Voters(LINEAGE, (A, B), STATE, A, 7, 2)
+PARTS = (Participant(ClusterId("a"), A, 1, 1.0), Participant(ClusterId("b"), B, 3, 2.5))
+OPEN = Open(LINEAGE, (A, B), STATE, A, 7, 2, SPEC, PARTS, b"plan", "star", 30.0)
+COMMIT = Close(LINEAGE, (A, B), StateRef(5, b"next", (A, B)), A, 7, 2, True, b"next", "2 of 2", (A, B))
+ABORT = Close(LINEAGE, (A, B), STATE, A, 7, 2, False, b"", "b failed", ())
+
+
+def peers(count: int) -> tuple[PeerId, ...]:
+    return tuple(PeerId(f"{i:032x}") for i in range(count))
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+def test_any_two_quorums_intersect(size: int) -> None:
+    voters = peers(size)
+    subsets = [frozenset(s) for n in range(size + 1) for s in combinations(voters, n)]
+    quorums = [s for s in subsets if quorum(voters, s)]
+    assert all(a & b for a in quorums for b in quorums)
+    assert all(quorum(voters, s) for s in subsets if 2 * len(s) > size)
+
+
+@pytest.mark.parametrize("size", [2, 4, 6])
+def test_exactly_half_decides_with_the_first_voter_and_not_without(size: int) -> None:
+    voters = peers(size)
+    assert quorum(voters, voters[: size // 2])
+    assert not quorum(voters, voters[size // 2 :])
+
+
+def test_strangers_do_not_count_towards_a_quorum() -> None:
+    assert not quorum((A,), (B, C))
+    assert not quorum((), (A,))
+
+
+@pytest.mark.parametrize("value", [VOTERS, OPEN, COMMIT, ABORT, genesis(LINEAGE, A)])
+def test_values_survive_the_wire_and_keep_their_kind(value: Value) -> None:
+    assert fault(value) is None
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=Value) == value
+
+
+def test_the_chain_counts_rounds_and_attempts() -> None:
+    assert upcoming(genesis(LINEAGE, A)) == (1, 1)
+    assert upcoming(OPEN) == (7, 2)
+    assert upcoming(ABORT) == (7, 3)
+    assert upcoming(COMMIT) == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "value"),
+    [
+        (VOTERS, OPEN),
+        (OPEN, COMMIT),
+        (OPEN, ABORT),
+        (ABORT, replace(OPEN, attempt=3)),
+        (COMMIT, replace(OPEN, state=COMMIT.state, round=8, attempt=1)),
+        (VOTERS, replace(VOTERS, voters=(B, C))),
+        (genesis(LINEAGE, A), replace(genesis(LINEAGE, A), state=StateRef(1, b"first", (A,)))),
+        (OPEN, replace(ABORT, voters=(C,))),
+    ],
+)
+def test_what_may_follow(before: Value, value: Value) -> None:
+    assert follows(before, value) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "why"),
+    [
+        (VOTERS, replace(OPEN, lineage=b"another!"), "lineage"),
+        (VOTERS, replace(OPEN, round=8), "round 8 attempt 2 where"),
+        (VOTERS, replace(OPEN, attempt=3), "attempt 3"),
+        (OPEN, OPEN, "Open after Open"),
+        (OPEN, VOTERS, "Voters after Open"),
+        (VOTERS, COMMIT, "Close after Voters"),
+        (VOTERS, replace(OPEN, state=StateRef(4, b"other", (A,))), "state"),
+        (VOTERS, replace(VOTERS, state=StateRef(5, b"other", (A,))), "state"),
+        (OPEN, replace(COMMIT, state=StateRef(6, b"next", (A, B))), "follows"),
+        (OPEN, replace(COMMIT, state=STATE), "follows"),
+        (OPEN, replace(ABORT, state=COMMIT.state), "follows"),
+        (OPEN, replace(COMMIT, holders=(A, C), state=StateRef(5, b"next", (A, C))), "holders"),
+    ],
+)
+def test_what_may_not_follow(before: Value, value: Value, why: str) -> None:
+    assert why in (follows(before, value) or "")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (replace(VOTERS, lineage=b"short"), "5 bytes"),
+        (replace(VOTERS, voters=()), "voters"),
+        (replace(VOTERS, voters=(A, A)), "voters"),
+        (replace(VOTERS, voters=peers(8)), "voters"),
+        (replace(VOTERS, state=StateRef(0, b"x", ())), "version 0"),
+        (replace(OPEN, participants=()), "0 participants"),
+        (replace(OPEN, participants=(PARTS[0], replace(PARTS[1], cluster="a"))), "cluster takes part twice"),
+        (replace(OPEN, participants=(PARTS[0], replace(PARTS[1], leader=A))), "leader takes part twice"),
+        (replace(OPEN, participants=(replace(PARTS[0], weight=float("nan")),)), "weight nan"),
+        (replace(OPEN, participants=(replace(PARTS[0], weight=0.0),)), "weight 0.0"),
+        (replace(OPEN, deadline=float("inf")), "deadline inf"),
+        (replace(OPEN, plan=b"x" * 300_000), "300000 bytes"),
+        (replace(OPEN, state=StateRef(0, b"", ())), "before any state"),
+        (replace(COMMIT, holders=()), "holders"),
+        (replace(ABORT, holders=(A,)), "holders"),
+    ],
+)
+def test_values_that_cannot_be(value: Value, why: str) -> None:
+    assert why in (fault(value) or "")
+
+
+@pytest.mark.parametrize("field", [b"\x93\x01\x02\x03", msgspec.msgpack.encode([9, LINEAGE]), b"\xc1", b""])
+def test_garbage_does_not_decode(field: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.msgpack.decode(field, type=Value)
+
+
+def test_only_a_sync_advances_the_state() -> None:
+    assert advanced(OPEN, b"next", (A,)) == StateRef(5, b"next", (A,))
+    assert advanced(replace(OPEN, spec=replace(SPEC, kind="barrier")), b"x", (A,)) == STATE
