@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -56,14 +56,14 @@ def main() -> None:
 def measure(ranks: int, options: argparse.Namespace) -> dict[str, Any]:
     """Run all contenders on `ranks` processes and summarize."""
     context = multiprocessing.get_context("spawn")
-    results = context.SimpleQueue()
+    results = context.Queue()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     arguments = (ranks, port, options.mb, options.repeat, options.kind, results)
     workers = [context.Process(target=worker, args=(rank, *arguments), daemon=True) for rank in range(ranks)]
     for process in workers:
         process.start()
-    collected = [results.get() for _ in workers]
+    collected = [results.get(timeout=300) for _ in workers]
     for process in workers:
         process.join()
     names = ("sealed", "plaintext", "gloo")
@@ -137,8 +137,7 @@ async def contender(
 
     class Accept(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            assert isinstance(transport, asyncio.Transport)
-            bulk.accept(transport)
+            bulk.accept(cast("asyncio.Transport", transport))
 
     server = await loop.create_server(Accept, "127.0.0.1", 0)
     store.set(f"{sealed}-{names[rank]}", str(server.sockets[0].getsockname()[1]))

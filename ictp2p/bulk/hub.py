@@ -114,12 +114,12 @@ class Bulk:
             self._hold(hold, rates[list(peers).index(hold.peer)] if rates else None)
         missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
         if missing:
-            for error in missing.values():
-                if isinstance(error, BaseException) and not isinstance(error, NetworkError | PeerClosed):
-                    raise error
             text = "; ".join(f"{peer}: {error}" for peer, error in missing.items())
             lost = ParticipantLost(f"not reached: {text}", list(missing))
             await attached.abort(str(lost), lost.suspects)
+            for error in missing.values():
+                if isinstance(error, BaseException) and not isinstance(error, NetworkError | PeerClosed):
+                    raise error
             raise lost
         return attached
 

@@ -164,7 +164,9 @@ def _state_entries(name: str, param: Tensor, kind: type[Optimizer], settings: di
         raise ConfigError(f"outer optimizer {kind.__name__} keeps {odd!r} as {type(tensors[odd]).__name__}, no tensor")
     zeros = {key: torch.zeros_like(value) for key, value in tensors.items()}
     if tensors and not _same(grown, _probe(kind, settings, param, zeros)):
-        raise ConfigError(f"outer optimizer {kind.__name__} does not start from a state of zeros, so none can be shared")
+        raise ConfigError(
+            f"outer optimizer {kind.__name__} does not start from a state of zeros, so none can be shared"
+        )
     return {key: entry(f"outer {key} of {name}", value) for key, value in tensors.items()}
 
 

@@ -68,7 +68,7 @@ class GlobalState:
 
     def seal(self, counters: Mapping[str, int]) -> bytes:
         """Fix the tentative state and give its digest; write to it no more."""
-        chunks = b"".join(_digests(self._memory(1), range(math.ceil(self._size / CHUNK))))
+        chunks = b"".join(_digests(self.memory(committed=False), range(math.ceil(self._size / CHUNK))))
         self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), chunks)
         return digest_of(self._next.encode())
 
@@ -81,9 +81,18 @@ class GlobalState:
             self._manifest, self._manifest_bytes = self._next, encoded
             self.version, self.digest, self.counters = version, digest_of(encoded), dict(self._next.counters)
 
+    def confirm(self, version: int) -> None:
+        """Take the mesh's word that the committed state is this version."""
+        with self._lock:
+            self.version = version
+
     def rollback(self) -> None:
         """Forget the tentative state. The committed one was never touched."""
         self._next = self._manifest
+
+    def memory(self, *, committed: bool) -> memoryview:
+        """All bytes of one of the two states."""
+        return memoryview(self._bytes[0 if committed else 1].numpy())
 
     # For other peers, from any thread.
 
@@ -108,7 +117,7 @@ class GlobalState:
             if not 0 <= index < self._manifest.count:
                 raise StateError(f"chunk {index} of {self._manifest.count} does not exist")
             start, stop = self._manifest.chunk_range(index)
-            return bytes(self._memory(0)[start:stop])
+            return bytes(self.memory(committed=True)[start:stop])
 
     # From other peers.
 
@@ -131,13 +140,13 @@ class GlobalState:
         if wrong is not None:
             raise MeshMismatch(f"the mesh trains something else than this peer: {wrong}")
         self._next = manifest
-        found = _digests(self._memory(1), range(manifest.count))
+        found = _digests(self.memory(committed=False), range(manifest.count))
         return [i for i, digest in enumerate(found) if digest != manifest.chunk_digest(i)]
 
     def destination(self, index: int) -> memoryview:
         """Where a chunk of the expected state goes. What lies there counts only after verification."""
         start, stop = self._next.chunk_range(index)
-        return self._memory(1)[start:stop]
+        return self.memory(committed=False)[start:stop]
 
     def verified(self, version: int) -> None:
         """Commit the expected state.
@@ -145,7 +154,7 @@ class GlobalState:
         Raises:
             StateError: a chunk is missing or wrong.
         """
-        found = _digests(self._memory(1), range(self._next.count))
+        found = _digests(self.memory(committed=False), range(self._next.count))
         wrong = next((i for i, digest in enumerate(found) if digest != self._next.chunk_digest(i)), None)
         if wrong is not None:
             raise StateError(f"chunk {wrong} of state version {version} does not match its digest")
@@ -154,9 +163,6 @@ class GlobalState:
     def _check(self, digest: bytes) -> None:
         if digest != self.digest:
             raise StateError(f"state {digest.hex()[:16]} is gone; version {self.version} is {self.digest.hex()[:16]}")
-
-    def _memory(self, which: int) -> memoryview:
-        return memoryview(self._bytes[which].numpy())
 
 
 def entry(name: str, tensor: Tensor) -> Entry:

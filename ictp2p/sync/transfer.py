@@ -198,7 +198,11 @@ class Fetch:
         if not others or idle.rate is None:
             return []
         slowest = max(others, key=_remaining)
-        late = [i for i in reversed(slowest.owed) if i in self._wanted and not any(i in p.owed for p in others if p is not slowest)]
+        late = [
+            i
+            for i in reversed(slowest.owed)
+            if i in self._wanted and not any(i in p.owed for p in others if p is not slowest)
+        ]
         able = int(_remaining(slowest) * idle.rate / CHUNK)
         return late[: max(0, min(able, self._window(idle), (len(late) + 1) // 2 if able < len(late) else len(late)))]
 

@@ -19,10 +19,10 @@ from ictp2p.gossip.messages import (
 )
 from ictp2p.gossip.profile import SwimProfile
 from ictp2p.gossip.table import Table
-from ictp2p.machine import Effects
+from ictp2p.machine import Effect, Effects
 
 LAN = SwimProfile.lan()
-FOLLOWS = {
+FOLLOWS: dict[type[Effect], set[str | None]] = {
     MemberJoined: {None, "gone"},
     MemberUpdated: {"alive", "suspect"},
     MemberSuspected: {"alive"},
@@ -30,7 +30,7 @@ FOLLOWS = {
     MemberFailed: {"alive", "suspect"},
     MemberLeft: {"alive", "suspect", "gone"},
 }
-BECOMES = {
+BECOMES: dict[type[Effect], str] = {
     MemberJoined: "alive",
     MemberSuspected: "suspect",
     MemberCleared: "alive",
@@ -55,8 +55,8 @@ def test_notices_tell_the_same_story_as_the_table(words: list[tuple[str, int, in
         effects = apply(table, word, incarnation, sequence, origin, float(now))
         for notice in effects:
             kind = type(notice)
-            assert told in FOLLOWS[kind], f"{kind.__name__} while {told}"  # type: ignore[index]
-            told = BECOMES.get(kind, told)  # type: ignore[call-overload]
+            assert told in FOLLOWS[kind], f"{kind.__name__} while {told}"
+            told = BECOMES.get(kind, told)
         after = table.members.get("m")
         assert told == (None if after is None else "gone" if not after.status.present else after.status.name.lower())
         assert ("m" in table.suspicions) == (after is not None and after.status is Status.SUSPECT)

@@ -1,7 +1,7 @@
 """The ring: share k is reduced along the chain that ends at its root, and copied along the chain that begins there.
 
 Every link of the cycle carries the same load, `2 (N-1)/N` of the vector, so its slowest link paces all: 1.5 to 1.8
-times the optimum where access links differ, far worse between regions. It is worth having where a cycle is all there is.
+times the optimum where access links differ, far worse between regions. Worth having where a cycle is all there is.
 The best cycle is the one whose narrowest link is widest, and at a tie the one with the least delay.
 """
 

@@ -1,0 +1,89 @@
+"""An event loop in a thread of its own, beside the thread that trains.
+
+The loop is uvloop's where there is one (twice the packets per CPU second of asyncio's own). The thread is a daemon:
+a training script that ends without closing its peer ends, and the others notice a death, which is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ictp2p.errors import PeerClosed
+
+T = TypeVar("T")
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class LoopThread:
+    """Runs coroutines of other threads."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the loop.
+
+        Raises:
+            PeerClosed: the loop has been closed.
+        """
+        if self._loop.is_closed():
+            work.close()
+            raise PeerClosed("the peer is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for its result; an interrupt of the waiting thread cancels it."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(self, act: Callable[[], T]) -> T:
+        """Call a function on the loop and wait for its result. Not from the loop's own thread."""
+
+        async def work() -> T:
+            return act()
+
+        return self.run(work())
+
+    def post(self, act: Callable[[], object]) -> None:
+        """Call a function on the loop, soon; without effect once it is closed."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act)
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the thread."""
+        if self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        _finish(self._loop)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+
+def _finish(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()

@@ -1,0 +1,183 @@
+"""Serving the committed state, and fetching it from several peers at once, over the bulk connections.
+
+`sync.transfer.Fetch` decides which chunk to ask of whom, `GlobalState` holds and verifies the bytes; this module
+carries questions and answers. A provider answers chunk by chunk from the state itself and needs no session: a
+fetch that broke off goes on anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ictp2p.bulk import Bulk
+from ictp2p.errors import IctError, NetworkError, RemoteProtocolError, StateError
+from ictp2p.sync.manifest import CHUNK, decode
+from ictp2p.sync.transfer import Ask, Fetch, TransferProfile
+from ictp2p.sync.values import StateRef
+from ictp2p.telemetry import Telemetry
+from ictp2p.types import PeerId
+
+if TYPE_CHECKING:
+    from ictp2p.sync.state import GlobalState
+
+KIND = "state"
+MAX_MANIFEST = 8 << 20
+"""Bytes of the longest manifest: chunk digests for half a terabyte."""
+
+
+class Question(msgspec.Struct, frozen=True, array_like=True):
+    """Chunks of the state with this digest, or its manifest if none are named."""
+
+    digest: bytes
+    chunks: tuple[int, ...]
+
+
+def serve_state(bulk: Bulk, state: GlobalState) -> None:
+    """Answer other peers' questions about the committed half of `state` from now on."""
+
+    async def answer(_peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
+        try:
+            question = msgspec.msgpack.decode(payload, type=Question)
+        except msgspec.MsgspecError as error:
+            raise RemoteProtocolError(f"a question for state does not decode: {error}") from error
+        if not question.chunks:
+            yield state.manifest(question.digest)
+        for index in question.chunks:
+            yield state.chunk(question.digest, index)
+
+    bulk.serve(KIND, answer)
+
+
+async def fetch_state(
+    bulk: Bulk,
+    ref: StateRef,
+    state: GlobalState,
+    telemetry: Telemetry,
+    clock: Callable[[], float],
+    profile: TransferProfile | None = None,
+) -> None:
+    """Receive `ref` into the tentative half of `state`, verify it, and commit it there.
+
+    Raises:
+        StateError: no provider has it any more, or all sent wrong bytes; each is named.
+        MeshMismatch: the mesh trains something else; the first difference is named.
+    """
+    await _Transfer(bulk, ref, state, telemetry, clock, profile or TransferProfile()).run()
+
+
+class _Transfer:
+    """One fetch: the questions under way, and what they bring."""
+
+    def __init__(
+        self,
+        bulk: Bulk,
+        ref: StateRef,
+        state: GlobalState,
+        telemetry: Telemetry,
+        clock: Callable[[], float],
+        profile: TransferProfile,
+    ) -> None:
+        self._bulk = bulk
+        self._ref = ref
+        self._state = state
+        self._telemetry = telemetry
+        self._clock = clock
+        self._profile = profile
+        self._fetch = Fetch(ref.digest, [p for p in ref.providers if p != bulk.me], profile)
+        self._asked: set[asyncio.Task[None]] = set()
+        self._bytes = 0
+        self._fatal: IctError | None = None
+
+    async def run(self) -> None:
+        began = self._clock()
+        try:
+            while not self._fetch.done:
+                await self._turn()
+        finally:
+            for task in self._asked:
+                task.cancel()
+            await asyncio.gather(*self._asked, return_exceptions=True)
+        await asyncio.get_running_loop().run_in_executor(None, self._state.verified, self._ref.version)
+        self._telemetry.event(
+            "state_fetched",
+            version=self._ref.version,
+            seconds=self._clock() - began,
+            bytes=self._bytes,
+            providers=list(self._ref.providers),
+        )
+
+    async def _turn(self) -> None:
+        """Ask what is to be asked, then wait until something happens."""
+        if self._fatal is not None:
+            raise self._fatal
+        self._fetch.handle_timeout(self._clock())
+        for ask in self._fetch.asks(self._clock()):
+            self._asked.add(asyncio.get_running_loop().create_task(self._ask(ask)))
+        due = self._fetch.next_timeout()
+        timeout = None if due is None else max(0.0, due - self._clock())
+        if not self._asked:
+            await asyncio.sleep(timeout if timeout is not None else self._profile.pause)
+            return
+        done, self._asked = await asyncio.wait(self._asked, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def _ask(self, ask: Ask) -> None:
+        try:
+            if ask.chunks:
+                await self._ask_chunks(ask)
+            else:
+                await self._ask_manifest(ask.provider)
+        except (NetworkError, StateError) as error:
+            self._fetch.failed(ask.provider, str(error), self._clock())
+        except IctError as error:
+            self._fatal = error
+
+    async def _ask_manifest(self, provider: PeerId) -> None:
+        buffer = bytearray(MAX_MANIFEST)
+        size = await self._request(provider, (), memoryview(buffer))
+        encoded = bytes(memoryview(buffer)[:size])
+        missing = await asyncio.get_running_loop().run_in_executor(
+            None, self._state.expect, encoded, self._ref.digest
+        )
+        self._fetch.begin(decode(encoded, self._ref.digest), missing)
+
+    async def _ask_chunks(self, ask: Ask) -> None:
+        """Chunks arrive in one reply and are taken one by one, so that a broken reply keeps what it brought."""
+        buffer = memoryview(bytearray(CHUNK * len(ask.chunks)))
+        sizes = [len(self._state.destination(index)) for index in ask.chunks]
+        ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
+        taken = 0
+
+        def progress(filled: int) -> None:
+            nonlocal taken
+            while taken < len(ends) and ends[taken] <= filled:
+                self._take(ask.provider, ask.chunks[taken], buffer[ends[taken] - sizes[taken] : ends[taken]])
+                taken += 1
+
+        await self._request(ask.provider, ask.chunks, buffer[: ends[-1]], progress)
+
+    def _take(self, provider: PeerId, index: int, data: memoryview) -> None:
+        try:
+            wanted = self._fetch.arrived(provider, index, data, self._clock())
+        except StateError as error:
+            self._telemetry.event("warning", text=str(error))
+            return
+        if wanted:
+            self._state.destination(index)[:] = data
+            self._bytes += len(data)
+
+    async def _request(
+        self,
+        provider: PeerId,
+        chunks: tuple[int, ...],
+        destination: memoryview,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        payload = msgspec.msgpack.encode(Question(self._ref.digest, chunks))
+        timeout = self._profile.patience * (2 + len(chunks))
+        return await self._bulk.request(provider, KIND, payload, destination, timeout=timeout, progress=progress)

@@ -1,0 +1,154 @@
+"""How the followers of a cluster get an outer round: streamed by their leader while it arrives from the mesh.
+
+The leader alone takes part in the round. Whatever range of the average has arrived it broadcasts at once, behind a
+small header, so that the last follower is complete moments after the leader instead of a whole model later. Nothing of
+it counts before the verdict: a follower computes the next state beside the current one, and applies it on COMMIT.
+
+    leader      RESTART 1   DATA ..   DATA ..   RESTART 2   DATA ..   WAIT   COMMIT 7
+
+WAIT says that the leader is alive while the mesh takes its time. The leader never lets a broken group end its round:
+it carries on for the mesh, and the followers are healed in the next group.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ictp2p.errors import LocalGroupError
+from ictp2p.sync.mesh import Group
+
+_HEADER = struct.Struct("<BB6xQQ32s136s")
+_TEXT = 136
+_PIECE = 1024 * 1024
+"""Most elements per broadcast."""
+
+
+class Kind(enum.IntEnum):
+    """What a header says."""
+
+    WAIT = 1
+    """Nothing yet."""
+    RESTART = 2
+    """An attempt begins: forget what came before."""
+    DATA = 3
+    """A range of the average follows."""
+    COMMIT = 4
+    """The mesh committed what was computed from the data: apply it."""
+    ADOPT = 5
+    """The mesh is at another state: it follows."""
+    ABANDON = 6
+    """No round this time: keep what you have."""
+    STOP = 7
+    """The leader gives up with an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a round ended for the cluster."""
+
+    kind: Kind
+    version: int = 0
+    digest: bytes = b""
+    mine: bool = False
+    """With ADOPT: whether the state holds the cluster's contribution already."""
+    reason: str = ""
+
+
+class Publisher:
+    """The leader's end. Once the group breaks it falls silent; `broken` then says why."""
+
+    def __init__(self, group: Group, average: Tensor) -> None:
+        """Publish ranges of `average`, a flat CPU tensor, to `group`."""
+        self.broken: LocalGroupError | None = None
+        self._group, self._average = group, average
+
+    def wait(self) -> None:
+        """Say that the leader is alive."""
+        self._send(Kind.WAIT)
+
+    def restart(self, attempt: int) -> None:
+        """Say that an attempt begins."""
+        self._send(Kind.RESTART, attempt)
+
+    def data(self, start: int, stop: int) -> None:
+        """Send elements `[start, stop)`, which are final in this attempt."""
+        for first in range(start, stop, _PIECE):
+            last = min(first + _PIECE, stop)
+            self._send(Kind.DATA, first, last)
+            self._attempt(lambda first=first, last=last: self._piece(first, last))  # type: ignore[misc]
+
+    def tell(self, verdict: Verdict) -> None:
+        """Say how it ended."""
+        self._send(verdict.kind, verdict.version, int(verdict.mine), verdict.digest, verdict.reason)
+
+    def _piece(self, first: int, last: int) -> None:
+        staging = self._group.staging(last - first, self._average.dtype)
+        staging.copy_(self._average[first:last])
+        self._group.broadcast(staging, 0)
+
+    def _send(self, kind: Kind, number: int = 0, stop: int = 0, digest: bytes = b"", text: str = "") -> None:
+        packed = _HEADER.pack(kind, len(digest), number, stop, digest, text.encode()[:_TEXT])
+
+        def send() -> None:
+            header = self._group.staging(_HEADER.size, torch.uint8)
+            header.numpy()[:] = bytearray(packed)
+            self._group.broadcast(header, 0)
+
+        self._attempt(send)
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        if self._group.size == 1 or self.broken is not None:
+            return
+        try:
+            action()
+        except LocalGroupError as error:
+            self.broken = error
+
+
+def follow(group: Group, average: Tensor, complete: Callable[[], None]) -> Verdict:
+    """A follower's end: take the average as it comes, and the verdict.
+
+    Args:
+        group: the cluster.
+        average: where the average goes.
+        complete: called each time all of an attempt has arrived.
+
+    Raises:
+        LocalGroupError: the group broke, or the leader sent what makes no sense.
+    """
+    arrived = 0
+    while True:
+        kind, number, stop, digest, text = _receive(group)
+        if kind is Kind.RESTART:
+            arrived = 0
+        elif kind is Kind.DATA:
+            arrived += _take(group, average, number, stop)
+            if arrived == average.numel():
+                complete()
+        elif kind is not Kind.WAIT:
+            return Verdict(kind, number, digest, bool(stop), text)
+
+
+def _receive(group: Group) -> tuple[Kind, int, int, bytes, str]:
+    header = group.staging(_HEADER.size, torch.uint8)
+    group.broadcast(header, 0)
+    kind, length, number, stop, digest, text = _HEADER.unpack(bytes(header.numpy()))
+    try:
+        return Kind(kind), number, stop, digest[:length], text.rstrip(b"\0").decode(errors="replace")
+    except ValueError as error:
+        raise LocalGroupError(f"leader {group.members[0]} sent a header of kind {kind}") from error
+
+
+def _take(group: Group, average: Tensor, start: int, stop: int) -> int:
+    if not 0 <= start < stop <= average.numel() or stop - start > _PIECE:
+        raise LocalGroupError(f"leader {group.members[0]} announced elements {start} to {stop} of {average.numel()}")
+    staging = group.staging(stop - start, average.dtype)
+    group.broadcast(staging, 0)
+    average[start:stop].copy_(staging)
+    return stop - start

@@ -1,0 +1,304 @@
+"""The peer as training sees it: blocking calls from the training thread, answered by the event loop.
+
+`TrainingMesh` is the `sync.mesh.Mesh` that policies are written against. Nothing of it decides anything: rosters and
+rounds are decided by the machines, on the loop; this hands requests in and decisions out, and keeps the process
+group inside the cluster so that whatever makes it useless (a newer roster, a death, the end of the peer) breaks
+whoever waits in it at once instead of at a timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ictp2p.async_peer import AsyncPeer
+from ictp2p.collectives.local import GroupTimeouts, LocalGroup
+from ictp2p.collectives.rendezvous import RendezvousServer
+from ictp2p.core import commands
+from ictp2p.core.packets import Channel
+from ictp2p.errors import IctError, LocalGroupError, PeerClosed, RoundMissed
+from ictp2p.life import Life
+from ictp2p.loop_thread import LoopThread
+from ictp2p.machine import Notice
+from ictp2p.participation import Outcome, Reduction
+from ictp2p.state_exchange import fetch_state, serve_state
+from ictp2p.sync.mesh import Group, RoundRequest, RoundResult
+from ictp2p.sync.notices import StateAdvanced
+from ictp2p.sync.roster import Generation, Roster, RosterChanged, RosterMissed, RosterPending
+from ictp2p.sync.values import Spec, StateRef
+from ictp2p.types import Address
+
+if TYPE_CHECKING:
+    from ictp2p.sync.state import GlobalState
+
+T = TypeVar("T")
+
+_IDLE = 0.5
+"""Seconds between two `idle` calls: half of what policies are promised."""
+_NO_STATE = StateRef(0, b"", ())
+
+
+class TrainingMesh:
+    """See `sync.mesh.Mesh`.
+
+    Args:
+        loop: where the peer runs.
+        peer: the peer, started.
+        life: told what happens to this worker.
+    """
+
+    def __init__(self, loop: LoopThread, peer: AsyncPeer, life: Life) -> None:
+        self._loop = loop
+        self._peer = peer
+        self._life = life
+        self._rosters = peer.core.m.rosters
+        self._changed = threading.Condition()
+        self._roster: Roster | None = None
+        self._newest: Generation = (0, 0)
+        self._pending = False
+        self._closed = False
+        self._group: LocalGroup | None = None
+        self.state: GlobalState | None = None
+        """What `serve_state` was given."""
+        peer.subscribe(self._notice)
+
+    # ------------------------------------------------------------ rosters
+
+    def roster_ready(self, ready: bool) -> None:
+        """Say that this training thread wants into, or leaves, the cluster's group."""
+        self._machine(Channel.ROSTER, lambda now: self._rosters.wants(ready, now))
+
+    def wait_roster(self, newer_than: Generation | None) -> Roster:
+        """Wait for a roster with this worker in it."""
+        oldest = newer_than or (0, 0)
+        deadline = time.monotonic() + self._peer.config.local_timeouts.complete
+        with self._changed:
+            while self._roster is None or self._roster.generation <= oldest:
+                self._check()
+                if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                    raise LocalGroupError(
+                        f"no roster newer than {oldest} came within {self._peer.config.local_timeouts.complete:g} s"
+                    )
+            self._pending = False
+            return self._roster
+
+    def roster_moves(self, generation: Generation) -> bool:
+        """Whether the group must change at the next step."""
+        with self._changed:
+            return self._pending or self._newest > generation
+
+    def roster_boundary(self, step: int) -> None:
+        """Everybody stands at a step boundary: the leader may make the next roster."""
+        self._life.happened("received_join")
+        self._machine(Channel.ROSTER, lambda now: self._rosters.boundary(step, now))
+
+    def roster_failed(self, generation: Generation, reason: str) -> None:
+        """A collective of that generation broke here."""
+        self._life.happened("relevant_fault")
+        self._peer.telemetry.event("group_failed", generation=list(generation), reason=reason)
+        self._machine(Channel.ROSTER, lambda now: self._rosters.failed(generation, now))
+
+    def open_group(self, roster: Roster) -> Group:
+        """Build the group of a roster."""
+        waits = self._peer.config.local_timeouts
+        group = LocalGroup(
+            roster, self._peer.id, self._peer.host, GroupTimeouts(join=waits.form, operation=waits.complete)
+        )
+        with self._changed:
+            self._check()
+            self._group = group
+            stale = self._newest > roster.generation
+        if stale:
+            group.abort("a newer roster is known")
+        group.open()
+        self._life.happened("first_quorum", "pg_ready")
+        if group.rank != 0:
+            self._set_training(True)
+        return group
+
+    # ------------------------------------------------------------ state
+
+    def serve_state(self, state: GlobalState) -> None:
+        """Answer other peers' questions for `state` from now on."""
+        self.state = state
+        self._loop.call(lambda: serve_state(self._peer.bulk, state))
+
+    def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
+        """Learn the agreed state; have ours adopted as version 1 if the mesh has none."""
+        self._loop.call(lambda: self._peer.set_training(False, spec.config))
+        self._machine(Channel.ROUNDS, lambda now: self._peer.core.m.rounds.offer(digest, now))
+        with self._changed:
+            while (agreed := self.decided_state()).version == 0:
+                self._check()
+                self._changed.wait(_IDLE)
+                idle()
+        if agreed.digest == digest:
+            self._set_training(True)
+        return agreed
+
+    def decided_state(self) -> StateRef:
+        """The newest agreed state that this peer knows of."""
+        return self._peer.agreed_state or _NO_STATE
+
+    def fetch_state(self, ref: StateRef, state: GlobalState, idle: Callable[[], None]) -> None:
+        """Receive `ref` into `state`."""
+        peer = self._peer
+        self._await(self._loop.submit(fetch_state(peer.bulk, ref, state, peer.telemetry, peer.clock)), idle)
+        self._set_training(True)
+
+    # ------------------------------------------------------------ rounds
+
+    def outer_round(self, request: RoundRequest) -> RoundResult:
+        """Take part in a round, through as many attempts as it takes."""
+        self._set_training(True)
+        try:
+            outcome = _Conversation(self._loop, self._peer, request).run()
+        except RoundMissed:
+            agreed = self.decided_state()
+            if self._peer.cluster in self._peer.contributors.get(request.base.version + 1, ()):
+                return RoundResult(agreed, mine=True)
+            raise
+        return RoundResult(
+            outcome.state,
+            mine=True,
+            participants=len(outcome.participants),
+            seconds=outcome.seconds,
+            sent=outcome.bytes_sent,
+            received=outcome.bytes_received,
+            reason=outcome.reason,
+        )
+
+    def event(self, kind: str, **fields: object) -> None:
+        """Note something for telemetry."""
+        self._loop.post(lambda: self._peer.telemetry.event(kind, **fields))
+
+    def close(self) -> None:
+        """End every wait with `PeerClosed`."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._break_group("the peer was closed")
+
+    # ------------------------------------------------------------ between the threads
+
+    def _notice(self, notice: Notice) -> None:
+        """On the loop: what the machines decided."""
+        match notice:
+            case RosterChanged(roster=roster):
+                self._news(roster, mine=True)
+            case RosterMissed(roster=roster):
+                self._life.happened("relevant_fault")
+                self._life.happened("self_fault")
+                self._life.happened("advertise_join")
+                self._news(roster, mine=False)
+            case RosterPending():
+                with self._changed:
+                    self._pending = True
+            case StateAdvanced():
+                with self._changed:
+                    self._changed.notify_all()
+            case commands.MemberChanged(scope="members", member=member, status="dead" | "left" as status):
+                if self._group is not None and member in self._group.members:
+                    self._break_group(f"worker {member} is {status}")
+
+    def _news(self, roster: Roster, *, mine: bool) -> None:
+        with self._changed:
+            self._newest = max(self._newest, roster.generation)
+            if mine:
+                self._roster = roster
+            self._changed.notify_all()
+        if self._group is not None and self._group.generation < roster.generation:
+            self._break_group(f"roster {roster.generation} replaces it")
+
+    def _break_group(self, reason: str) -> None:
+        if self._group is not None:
+            self._group.abort(reason)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise PeerClosed("the peer is closed")
+
+    def _set_training(self, training: bool) -> None:
+        self._loop.call(lambda: self._peer.set_training(training))
+
+    def _machine(self, channel: Channel, act: Callable[[float], Any]) -> None:
+        self._loop.call(lambda: self._peer.call(channel, act))
+
+    def _await(self, future: Future[T], idle: Callable[[], None]) -> T:
+        """Wait for the loop, letting the caller show now and then that it lives."""
+        try:
+            while True:
+                try:
+                    return future.result(_IDLE)
+                except TimeoutError:
+                    if future.done():
+                        raise
+                    idle()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+class _Conversation:
+    """One outer round: the loop asks, the training thread answers."""
+
+    def __init__(self, loop: LoopThread, peer: AsyncPeer, request: RoundRequest) -> None:
+        self._loop = loop
+        self._peer = peer
+        self._request = request
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def run(self) -> Outcome:
+        request = self._request
+        work = Reduction(
+            request.spec,
+            request.inputs,
+            request.outputs,
+            weight=request.weight,
+            base=request.base,
+            finish=self._finish,
+            progress=lambda start, stop: self._inbox.put(lambda: request.progress(start, stop)),
+            restarted=lambda attempt: self._inbox.put(lambda: request.restarted(attempt)),
+        )
+        future = self._loop.submit(self._peer.reduce(work))
+        future.add_done_callback(lambda _: self._inbox.put(lambda: None))
+        try:
+            while not future.done():
+                self._turn()
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _turn(self) -> None:
+        try:
+            act = self._inbox.get(timeout=_IDLE)
+        except queue.Empty:
+            act = self._request.idle
+        act()
+
+    async def _finish(self) -> bytes:
+        """On the loop: have the training thread finish the result, and wait for its digest."""
+        loop = asyncio.get_running_loop()
+        digest: asyncio.Future[bytes] = loop.create_future()
+
+        def finish() -> None:
+            found = self._request.finish()
+            loop.call_soon_threadsafe(lambda: digest.done() or digest.set_result(found))
+
+        self._inbox.put(finish)
+        return await digest
+
+
+def open_store(host: str) -> tuple[str, RendezvousServer]:
+    """Open a rendezvous store on an interface; its address and the store."""
+    server = RendezvousServer(host)
+    return str(server.address), server
+
+
+__all__ = ["Address", "IctError", "TrainingMesh", "open_store"]
