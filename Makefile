@@ -8,11 +8,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-# The CPU build by name (`+cpu`), so that pip cannot choose the one that brings gigabytes of CUDA: first from where
-# pip already looks, then from PyTorch's own index; a platform without such a build (macOS) has a plain one.
+# The CPU build by name (`+cpu`) if pip finds one where it looks (add an index with PIP_EXTRA_INDEX_URL), so that it
+# does not bring gigabytes of CUDA; else the plain one, which on macOS is the CPU build.
 # For NVIDIA GPUs: make test TORCH="torch==2.13.0"
 TORCH_VERSION := 2.13.0
-TORCH_INDEX := https://download.pytorch.org/whl/cpu
 TORCH ?=
 
 .PHONY: demo test setup clean
@@ -35,7 +34,6 @@ $(STAMP): pyproject.toml
 	$(PIP) --upgrade "pip>=25.1"
 ifeq ($(TORCH),)
 	$(PIP) "torch==$(TORCH_VERSION)+cpu" 2>/dev/null \
-	|| $(PIP) --extra-index-url $(TORCH_INDEX) "torch==$(TORCH_VERSION)+cpu" 2>/dev/null \
 	|| $(PIP) "torch==$(TORCH_VERSION)"
 else
 	$(PIP) "$(TORCH)"

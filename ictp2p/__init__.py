@@ -1,0 +1,43 @@
+"""Clusters far apart train one model together, with nobody in the middle.
+
+    with ictp2p.Peer(config) as peer, ictp2p.DiLoCo(peer, model, inner, sync_every=100):
+        for batch in peer.steps(loader):
+            ...
+
+Names are loaded when they are first used, because torch alone takes over a second to import and `ictp2p status` does
+not need it (PEP 562).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ictp2p.async_peer import AsyncPeer
+    from ictp2p.config import Config
+    from ictp2p.peer import Peer
+    from ictp2p.sync.diloco import DiLoCo
+    from ictp2p.sync.local_sgd import LocalSGD
+
+__all__ = ["AsyncPeer", "Config", "DiLoCo", "LocalSGD", "Peer"]
+
+_HOMES = {
+    "AsyncPeer": "ictp2p.async_peer",
+    "Config": "ictp2p.config",
+    "DiLoCo": "ictp2p.sync.diloco",
+    "LocalSGD": "ictp2p.sync.local_sgd",
+    "Peer": "ictp2p.peer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ictp2p' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What there is, imported or not."""
+    return sorted(__all__)

@@ -33,6 +33,7 @@ from ictp2p.driver import Driver
 from ictp2p.errors import HandshakeFailed, IctError, NetworkError, Unreachable, VersionMismatch
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import ProbeWanted
+from ictp2p.health import Health
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
 from ictp2p.network import Network, TcpNetwork
@@ -43,12 +44,14 @@ from ictp2p.reporting import status_of
 from ictp2p.routing.babel import RouteChanged
 from ictp2p.security import Security, TlsSecurity
 from ictp2p.sync import notices
+from ictp2p.sync.agreement import Decided
 from ictp2p.sync.roster import RosterChanged, StoreWanted
-from ictp2p.sync.values import StateRef, genesis
+from ictp2p.sync.values import Close, Open, StateRef, Value, genesis
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
 
 _LIFE = "life"
+_REMEMBERED = 64  # versions of which the contributors are remembered
 _SEED_PAUSE = 0.2  # seconds between rounds through the seeds
 
 
@@ -62,8 +65,8 @@ class AsyncPeer:
         rng: jitter; seeded by the system by default.
         disk: what survives a crash; a folder if the configuration names one, else memory.
         security: how connections are secured; TLS by default.
-        open_store: opens the rendezvous store of a process group and returns its `host:port`; without it this peer
-            cannot lead a cluster whose workers train together.
+        open_store: opens the rendezvous store of a process group on an interface, and returns its `host:port` and
+            what to close; without it this peer cannot lead a cluster whose workers train together.
 
     Raises:
         StateError: the data folder is in use or corrupt.
@@ -78,7 +81,7 @@ class AsyncPeer:
         rng: random.Random | None = None,
         disk: Disk | None = None,
         security: Callable[[Identity], Security] | None = None,
-        open_store: Callable[[Address], str] | None = None,
+        open_store: Callable[[str], tuple[str, Any]] | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -96,6 +99,15 @@ class AsyncPeer:
         self._released = asyncio.Event()
         self.refusals: list[IctError] = []
         """Why strangers were turned away, newest last; bounded."""
+        self.contributors: dict[int, frozenset[ClusterId]] = {}
+        """Which clusters are in the newest versions of the global state; bounded."""
+        self.life_state: Callable[[], str] = lambda: "INIT"
+        """Where the worker is in its life; whoever trains with this peer knows."""
+        self.health = Health()
+        """How well the event loop keeps up, and how often it suspected wrongly."""
+        self._config_digest = b""
+        self._opened: Open | None = None
+        self._store: Any = None
 
     # ------------------------------------------------------------ life
 
@@ -128,6 +140,7 @@ class AsyncPeer:
         self._assemble()
         self.telemetry.event("started", peer=self.id, cluster=self.cluster, address=str(self.address))
         self._execute(self.core.start(self._life << 32, self.clock()))
+        self._spawn(self.health.watch(self.clock))
         await (self._join() if self.config.seeds else self._found())
         async with self._deadline("no leader was elected in this cluster"):
             await self._led.wait()
@@ -262,6 +275,9 @@ class AsyncPeer:
             self.participation.closed()
             await self.bulk.close()
             await self.driver.close()
+        if self._store is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._store.close)
+            self._store = None
         if hasattr(self, "reception"):
             await self.reception.close()
         for task in list(self._tasks):
@@ -295,6 +311,12 @@ class AsyncPeer:
         return self.reception.address
 
     @property
+    def host(self) -> str:
+        """The numeric address of this worker's interface, as its connections show it."""
+        address = self.core.card.endpoint()
+        return address.host if address is not None else self.address.host
+
+    @property
     def agreed_state(self) -> StateRef | None:
         """The agreed global state, if a chain is known."""
         tip = self.core.m.rounds.tip
@@ -310,6 +332,12 @@ class AsyncPeer:
         """Give an input to one machine and carry out what it asks for."""
         now = self.clock()
         self._execute(self.core.call(channel, act(now), now))
+
+    def set_training(self, training: bool, config: bytes | None = None, *, draining: bool = False) -> None:
+        """Say whether rounds should wait for this cluster, and what it trains (a digest of model and policy)."""
+        self._config_digest = self._config_digest if config is None else config
+        if (training, draining, self._config_digest) != (self.core.training, self.core.draining, self.core.config):
+            self._execute(self.core.set_training(training, draining, self._config_digest, self.clock()))
 
     async def reduce(self, work: Reduction) -> Outcome:
         """Take part in the next round as this cluster's leader; see `Participation.reduce`."""
@@ -397,6 +425,7 @@ class AsyncPeer:
                 self._leader_changed(leader, term)
             case commands.MemberChanged(scope=scope, member=member, status=status):
                 self.telemetry.event("member", scope=scope, member=member, status=status)
+                self.health.judged(scope, member, status, self._speaker(scope, member))
             case commands.StatusAsked(observer=observer):
                 document = json.dumps(self.status()).encode()
                 self._execute(self.core.tell_status(observer, document, self.clock()))
@@ -417,6 +446,8 @@ class AsyncPeer:
                     next_hop=notice.next_hop,
                     traffic_class=notice.traffic_class,
                 )
+            case Decided(value=value):
+                self._decided(value)
             case notices.RoundOpened():
                 self.core.m.links.round_started()
             case notices.RoundCommitted() | notices.RoundAborted():
@@ -427,6 +458,21 @@ class AsyncPeer:
                 pass
         for subscriber in list(self._subscribers):
             subscriber(notice)
+
+    def _speaker(self, scope: str, member: str) -> str | None:
+        return self.core.directory.leader_of(ClusterId(member)) if scope == "mesh" else member
+
+    def _decided(self, value: Value) -> None:
+        """Remember who is in each version of the state: a heir has to know whether its cluster's part is inside."""
+        if isinstance(value, Open):
+            self._opened = value
+            return
+        opened = self._opened
+        if not isinstance(value, Close) or not value.committed or opened is None:
+            return
+        if (opened.round, opened.attempt) == (value.round, value.attempt):
+            self.contributors[value.state.version] = frozenset(p.cluster for p in opened.participants)
+            self.contributors.pop(value.state.version - _REMEMBERED, None)
 
     def _leader_changed(self, leader: PeerId, term: int) -> None:
         self._led.set()
@@ -443,12 +489,15 @@ class AsyncPeer:
     async def _give_store(self, number: int) -> None:
         if self._open_store is None:
             return
-        address = await asyncio.get_running_loop().run_in_executor(None, self._open_store, self.address)
+        old = self._store
+        address, self._store = await asyncio.get_running_loop().run_in_executor(None, self._open_store, self.host)
+        if old is not None:
+            await asyncio.get_running_loop().run_in_executor(None, old.close)
         self.call(Channel.ROSTER, lambda now: self.core.m.rosters.store_opened(address, number, now))
 
     def status(self) -> dict[str, Any]:
         """Everything that this peer believes, as plain data."""
-        return status_of(self.core, "")
+        return status_of(self.core, self.life_state())
 
 
 class _Deadline:

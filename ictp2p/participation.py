@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -20,7 +20,6 @@ from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost
 from ictp2p.core.packets import Channel
 from ictp2p.driver import Driver
 from ictp2p.errors import (
-    ConfigError,
     IctError,
     LocalProtocolError,
     MeshMismatch,
@@ -55,9 +54,9 @@ class Reduction:
     """Share in the average, in a unit common to all clusters (tokens, say)."""
     base: StateRef | None = None
     """State that the contribution starts from, for a "sync" round."""
-    finish: Callable[[], bytes] | None = None
-    """Called in a worker thread once `outputs` holds the result: gives the digest to vote (of the tentative next
-    state, in a "sync" round). None votes the digest of the outputs' bytes."""
+    finish: Callable[[], Awaitable[bytes]] | None = None
+    """Awaited once `outputs` holds the result: gives the digest to vote (of the tentative next state, in a "sync"
+    round). None votes the digest of the outputs' bytes."""
     progress: Callable[[int, int], None] | None = None
     """Told the elements `[start, stop)` whose result is in `outputs` now."""
     restarted: Callable[[int], None] | None = None
@@ -287,10 +286,11 @@ class Participation:
         work = standing.work
         if opened.spec.elements:
             standing.stats = await self._move(standing, opened, chosen)
-        if work.finish is None and not opened.spec.elements:
+        if work.finish is not None:
+            return await work.finish()
+        if not opened.spec.elements:
             return EMPTY_DIGEST
-        finish = work.finish or (lambda: _digest_of(work.outputs))
-        return await asyncio.get_running_loop().run_in_executor(None, finish)
+        return await asyncio.get_running_loop().run_in_executor(None, _digest_of, work.outputs)
 
     async def _move(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> execute.Stats:
         work = standing.work
@@ -352,13 +352,3 @@ def _digest_of(tensors: Sequence[torch.Tensor]) -> bytes:
         flat = tensor.detach().contiguous().view(-1)
         digest.update(flat.view(torch.uint8).numpy().data)
     return digest.digest()
-
-
-def check_matching(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-    """Check that outputs can take the result of inputs.
-
-    Raises:
-        ConfigError: they differ in number, shape or type.
-    """
-    if [(t.shape, t.dtype) for t in inputs] != [(t.shape, t.dtype) for t in outputs]:
-        raise ConfigError("outputs must have the shapes and types of the inputs")

@@ -141,9 +141,7 @@ class _Transfer:
         buffer = bytearray(MAX_MANIFEST)
         size = await self._request(provider, (), memoryview(buffer))
         encoded = bytes(memoryview(buffer)[:size])
-        missing = await asyncio.get_running_loop().run_in_executor(
-            None, self._state.expect, encoded, self._ref.digest
-        )
+        missing = await asyncio.get_running_loop().run_in_executor(None, self._state.expect, encoded, self._ref.digest)
         self._fetch.begin(decode(encoded, self._ref.digest), missing)
 
     async def _ask_chunks(self, ask: Ask) -> None:

@@ -21,7 +21,7 @@ from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.rendezvous import RendezvousServer
 from ictp2p.core import commands
 from ictp2p.core.packets import Channel
-from ictp2p.errors import IctError, LocalGroupError, PeerClosed, RoundMissed
+from ictp2p.errors import LocalGroupError, PeerClosed, RoundMissed
 from ictp2p.life import Life
 from ictp2p.loop_thread import LoopThread
 from ictp2p.machine import Notice
@@ -31,7 +31,6 @@ from ictp2p.sync.mesh import Group, RoundRequest, RoundResult
 from ictp2p.sync.notices import StateAdvanced
 from ictp2p.sync.roster import Generation, Roster, RosterChanged, RosterMissed, RosterPending
 from ictp2p.sync.values import Spec, StateRef
-from ictp2p.types import Address
 
 if TYPE_CHECKING:
     from ictp2p.sync.state import GlobalState
@@ -289,16 +288,18 @@ class _Conversation:
 
         def finish() -> None:
             found = self._request.finish()
-            loop.call_soon_threadsafe(lambda: digest.done() or digest.set_result(found))
+            loop.call_soon_threadsafe(_set_unless_done, digest, found)
 
         self._inbox.put(finish)
         return await digest
+
+
+def _set_unless_done(future: asyncio.Future[bytes], value: bytes) -> None:
+    if not future.done():
+        future.set_result(value)
 
 
 def open_store(host: str) -> tuple[str, RendezvousServer]:
     """Open a rendezvous store on an interface; its address and the store."""
     server = RendezvousServer(host)
     return str(server.address), server
-
-
-__all__ = ["Address", "IctError", "TrainingMesh", "open_store"]

@@ -20,20 +20,26 @@ resolves its own name picks the wrong network, or waits seconds for a name serve
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.distributed.distributed_c10d
 from torch import Tensor
-from torch.distributed import AllgatherOptions, AllreduceOptions, BroadcastOptions, ProcessGroupGloo, Work
 
 from ictp2p.collectives.rendezvous import Rendezvous
 from ictp2p.errors import LocalGroupError
 from ictp2p.sync.roster import Roster
 from ictp2p.types import Address, PeerId
+
+_c10d: Any = torch.distributed.distributed_c10d
+"""Untyped: torch's stubs lack the operations of a group that is built directly."""
 
 _SLICE = datetime.timedelta(milliseconds=10)
 """How soon an abort ends a wait. Success and failure end it at once."""
@@ -75,8 +81,8 @@ class LocalGroup:
         self._store_address, self._host = Address.parse(roster.store), host
         self._timeouts = timeouts or GroupTimeouts()
         self._store: Rendezvous | None = None
-        self._group: ProcessGroupGloo | None = None
-        self._works: list[Work] = []
+        self._group: Any = None
+        self._works: list[Any] = []
         self._staging: dict[torch.dtype, Tensor] = {}
         self._reason = ""
         self._lock = threading.Lock()
@@ -97,8 +103,7 @@ class LocalGroup:
         try:
             store = Rendezvous(self._store_address, self._timeouts.join)
             self._admit(store)
-            self._group = self._build(store)
-            store.close()
+            self._group = self._meet(store)
         except (LocalGroupError, RuntimeError) as error:
             raise self._broken("meeting", error) from error
         self._check()
@@ -116,8 +121,7 @@ class LocalGroup:
         Raises:
             LocalGroupError: it failed. The tensor's content is then undefined.
         """
-        options = AllreduceOptions()
-        self._run("all_reduce", lambda group: group.allreduce([tensor], self._timed(options)))
+        self._run("all_reduce", lambda group: group.allreduce([tensor], self._timed(_c10d.AllreduceOptions())))
 
     def broadcast(self, tensor: Tensor, root: int) -> None:
         """Copy `tensor`, from `staging`, from rank `root` to all.
@@ -125,9 +129,9 @@ class LocalGroup:
         Raises:
             LocalGroupError: it failed. The tensor's content is then undefined.
         """
-        options = BroadcastOptions()
+        options = self._timed(_c10d.BroadcastOptions())
         options.rootRank = root
-        self._run("broadcast", lambda group: group.broadcast([tensor], self._timed(options)))
+        self._run("broadcast", lambda group: group.broadcast([tensor], options))
 
     def all_gather(self, data: bytes) -> list[bytes]:
         """Exchange a few bytes, the same number from each member; the answer is in rank order.
@@ -140,8 +144,8 @@ class LocalGroup:
             return [data]
         mine = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         theirs = torch.empty(self.size, len(data), dtype=torch.uint8)
-        rows, options = list(theirs.unbind()), AllgatherOptions()
-        self._run("all_gather", lambda group: group.allgather([rows], [mine], self._timed(options)))
+        rows, options = list(theirs.unbind()), self._timed(_c10d.AllgatherOptions())
+        self._run("all_gather", lambda group: group.allgather([rows], [mine], options))
         return [bytes(row.numpy()) for row in rows]
 
     def abort(self, reason: str) -> None:
@@ -162,23 +166,41 @@ class LocalGroup:
         _sweep()
 
     def _admit(self, store: Rendezvous) -> None:
+        """Let `abort` reach the rendezvous from now on, and see whether it came before."""
         with self._lock:
-            self._store = store
-        self._check()
+            self._store, aborted = store, bool(self._reason)
+        if aborted:
+            store.abort(self._reason)
 
-    def _build(self, store: Rendezvous) -> ProcessGroupGloo:
+    def _meet(self, store: Rendezvous) -> Any:
+        """Build the group in a thread: a member that stops half-way would hold the constructor to its deadline."""
+        made: Future[Any] = Future()
+        threading.Thread(target=_fulfil, args=(made, lambda: self._build(store)), daemon=True).start()
+        while not made.done():
+            with contextlib.suppress(TimeoutError):
+                made.exception(_SLICE.total_seconds())
+            if self._reason and not made.done():
+                made.add_done_callback(_discard)
+                break
+        self._check()
+        return made.result()
+
+    def _build(self, store: Rendezvous) -> Any:
         # torch 2.13 offers no public way to name the device of a group that is not the default one.
-        options = ProcessGroupGloo._Options()
-        options._devices = [ProcessGroupGloo.create_device(hostname=self._host)]
+        options = _c10d.ProcessGroupGloo._Options()
+        options._devices = [_c10d.ProcessGroupGloo.create_device(hostname=self._host)]
         options._timeout = datetime.timedelta(seconds=self._timeouts.join)
         options._threads = 2
-        return ProcessGroupGloo(store, self.rank, self.size, options)
+        try:
+            return _c10d.ProcessGroupGloo(store, self.rank, self.size, options)
+        finally:
+            store.close()
 
-    def _timed(self, options: _Options) -> _Options:
+    def _timed(self, options: Any) -> Any:
         options.timeout = datetime.timedelta(seconds=self._timeouts.operation)
         return options
 
-    def _run(self, name: str, start: Callable[[ProcessGroupGloo], Work]) -> None:
+    def _run(self, name: str, start: Callable[[Any], Any]) -> None:
         self._check()
         if self.size == 1:
             return
@@ -191,7 +213,7 @@ class LocalGroup:
         except RuntimeError as error:
             raise self._broken(name, error) from error
 
-    def _wait(self, work: Work) -> None:
+    def _wait(self, work: Any) -> None:
         ends = time.monotonic() + self._timeouts.operation + 1.0
         while True:
             over = work.is_completed()
@@ -218,10 +240,21 @@ class LocalGroup:
         return LocalGroupError(f"{self!r}, members {', '.join(m[:8] for m in self.members)}")
 
 
-_Options = AllreduceOptions | BroadcastOptions | AllgatherOptions
-
-_GRAVES: list[tuple[ProcessGroupGloo, list[Work]]] = []
+_GRAVES: list[tuple[Any, list[Any]]] = []
 """Groups that wait for their operations to end: destroying one earlier would block."""
+
+
+def _fulfil(made: Future[Any], build: Callable[[], Any]) -> None:
+    try:
+        made.set_result(build())
+    except Exception as error:
+        made.set_exception(error)
+
+
+def _discard(made: Future[Any]) -> None:
+    """A group that came into being after nobody wanted it any more."""
+    if made.exception() is None:
+        _GRAVES.append((made.result(), []))
 
 
 def _sweep() -> None:

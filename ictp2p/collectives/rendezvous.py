@@ -22,7 +22,7 @@ import struct
 import threading
 from typing import Any
 
-from torch.distributed import Store
+import torch.distributed
 
 from ictp2p.errors import AddressInUse, LocalGroupError
 from ictp2p.types import Address
@@ -61,7 +61,7 @@ class RendezvousServer:
         self._thread.join()
 
 
-class Rendezvous(Store):
+class Rendezvous(torch.distributed.Store):  # type: ignore[misc, name-defined]
     """One member's connection to the server, in the shape that torch's process groups call."""
 
     def __init__(self, address: Address, timeout: float) -> None:

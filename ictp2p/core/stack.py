@@ -60,6 +60,7 @@ from ictp2p.errors import ProtocolError, RemoteProtocolError
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import LinkChanged
 from ictp2p.gossip.swim import (
+    Displaced,
     MemberCleared,
     MemberFailed,
     MemberJoined,
@@ -211,7 +212,8 @@ class Core:
         self._now = now
         self.card = msgspec.structs.replace(self.card, address=address)
         self.directory.me = self.directory.peers[self.card.peer] = self.card
-        self._run(Channel.MEMBERS, self.m.members.publish(encode_card(self.card), now))
+        if self.m.members.active:
+            self._run(Channel.MEMBERS, self.m.members.publish(encode_card(self.card), now))
         for peer in sorted(self._greeted):
             self._greet(peer)
         self._dirty = True
@@ -454,6 +456,8 @@ class Core:
                 self.directory.lapse(ClusterId(member))
             case MemberLeft(member=member) if channel is Channel.MESH:
                 self.directory.forget_cluster(ClusterId(member))
+            case Displaced(record=record) if channel is Channel.MESH:
+                self._displaced(record)
             case LeaderChanged():
                 self._leader_changed(notice)
             case LinkChanged(neighbour=neighbour):
@@ -476,6 +480,12 @@ class Core:
             self._out.append(ConfigDiffers(card))
         if card.cluster == self.card.cluster:
             self._run(Channel.ELECTION, self.m.election.seen(card.term, card.leader, self._now))
+
+    def _displaced(self, record: Record) -> None:
+        """Another peer speaks for this cluster with a newer record: the election has to hear of it."""
+        card = decode_cluster_card(record.payload)
+        self.directory.learn_peer(next(w for w in card.workers if w.peer == card.leader))
+        self._run(Channel.ELECTION, self.m.election.seen(card.term, card.leader, self._now))
 
     def _leader_changed(self, notice: LeaderChanged) -> None:
         self.directory.learn_claim(self.card.cluster, notice.term, notice.leader)

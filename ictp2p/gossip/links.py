@@ -188,6 +188,8 @@ class Links:
         self._budget = float(profile.probe_credit)
         self._probing: tuple[ClusterId, float] | None = None
         """Whom, and until when it is waited for."""
+        self.round_trips: deque[float] = deque(maxlen=4096)
+        """Seconds of the newest control round trips, over all links."""
         self._flows: dict[Direction, deque[_Flow]] = {"out": deque(maxlen=64), "in": deque(maxlen=64)}
 
     def connected(self, neighbour: ClusterId, now: float) -> Effects:

@@ -88,7 +88,9 @@ class Averager:
             return
         tensors = [t for t, here in zip((*self._parameters, *self._buffers), heads.present, strict=True) if here]
         staging = group.staging(sum(t.numel() for t in tensors), self._dtype)
-        views = [v.view(t.shape) for v, t in zip(staging.split([t.numel() for t in tensors]), tensors, strict=True)]
+        views = [
+            v.view(t.shape) for v, t in zip(torch.split(staging, [t.numel() for t in tensors]), tensors, strict=True)
+        ]
         for tensor, view in zip(tensors, views, strict=True):
             _load(view, self._source(tensor), heads.share)
         group.all_reduce(staging)

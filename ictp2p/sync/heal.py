@@ -180,7 +180,7 @@ def stream(group: Group, memory: Sequence[memoryview], source: int) -> None:
     parts = _parts(memory)
     for start in range(0, total, _PIECE):
         staging = group.staging(min(_PIECE, total - start), torch.uint8)
-        piece, held = memoryview(staging.numpy()), next(parts)
+        piece, held = staging.numpy().data, next(parts)
         if group.rank == source:
             _copy(held, piece, outward=False)
         group.broadcast(staging, source)

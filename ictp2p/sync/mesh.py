@@ -132,7 +132,7 @@ class Mesh(Protocol):
         ...
 
     def roster_moves(self, generation: Generation) -> bool:
-        """Whether the group must change at the next step: a newcomer waits (at the leader), or a newer roster is known."""
+        """Whether to change the group at the next step: at the leader a newcomer waits, or a newer roster is known."""
         ...
 
     def roster_boundary(self, step: int) -> None:

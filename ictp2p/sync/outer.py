@@ -78,12 +78,18 @@ class Nesterov(Optimizer):
 class Outer:
     """An outer optimizer whose parameters and state live in named tensors that come with each step."""
 
-    def __init__(self, made: Optimizer | OuterFactory | None, parameters: Mapping[str, torch.nn.Parameter]) -> None:
+    def __init__(
+        self,
+        made: Optimizer | OuterFactory | None,
+        parameters: Mapping[str, torch.nn.Parameter],
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         """Adopt an optimizer.
 
         Args:
             made: an optimizer over the model's parameters, something that makes one, or None for DiLoCo's default.
             parameters: the model's parameters by name.
+            dtype: in which the global parameters are kept.
 
         Raises:
             ConfigError: it does not cover exactly these parameters, or its state cannot be shared.
@@ -91,7 +97,7 @@ class Outer:
         optimizer = made if isinstance(made, Optimizer) else (made or Nesterov)(list(parameters.values()))
         self._optimizer = _exact(optimizer)
         self._groups = _names(self._optimizer, parameters)
-        self._state = {name: _state_entries(name, p, *self._made(name)) for name, p in parameters.items()}
+        self._state = {n: _state_entries(n, p.to("meta", dtype), *self._made(n)) for n, p in parameters.items()}
         self.entries = tuple(e for kept in self._state.values() for e in kept.values())
         """Its state, as tensors of the global state."""
 
@@ -157,7 +163,7 @@ def _names(optimizer: Optimizer, parameters: Mapping[str, torch.nn.Parameter]) -
 def _state_entries(name: str, param: Tensor, kind: type[Optimizer], settings: dict[str, Any]) -> dict[str, Entry]:
     """Find what the optimizer keeps for a parameter, by letting it take one step on a stand-in."""
     grown = _probe(kind, settings, param, {})
-    state = next(iter(grown.state.values()), {})
+    state: dict[str, Any] = next(iter(grown.state.values()), {})
     tensors = {key: value for key, value in sorted(state.items()) if value is not None}
     odd = next((key for key, value in tensors.items() if not isinstance(value, Tensor)), None)
     if odd is not None:
@@ -171,7 +177,7 @@ def _state_entries(name: str, param: Tensor, kind: type[Optimizer], settings: di
 
 
 def _probe(kind: type[Optimizer], settings: dict[str, Any], like: Tensor, state: dict[str, Tensor]) -> Optimizer:
-    param = torch.nn.Parameter(torch.ones(like.shape, dtype=_wide(like.dtype)))
+    param = torch.nn.Parameter(torch.ones(like.shape, dtype=like.dtype))
     optimizer = kind([param], **settings)
     if state:
         optimizer.state[param] = state
@@ -192,10 +198,6 @@ def _keep(tensor: Tensor, now: Any) -> None:
     """An optimizer may put a new tensor in place of ours; the content belongs in ours."""
     if now is not tensor:
         tensor.copy_(now)
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def wide(dtypes: Sequence[torch.dtype]) -> torch.dtype:

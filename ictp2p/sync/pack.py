@@ -54,7 +54,7 @@ def allocate(skeleton: bytes, most: int) -> list[Tensor]:
 def octets(tensor: Tensor) -> memoryview:
     """The bytes of a tensor on the CPU: its own memory if it is contiguous, a copy else."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy())
+    return flat.view(torch.uint8).numpy().data
 
 
 def _flatten(tree: Any, where: str, tensors: list[Tensor]) -> list[Any]:

@@ -105,7 +105,7 @@ class Policy:
         self._buffers = {f"buffer {n}": b for n, b in model.named_buffers() if b.is_floating_point()}
         self._tensors: dict[str, Tensor] = {**self._trained, **self._buffers}
         self._dtype = wide([t.dtype for t in self._tensors.values()])
-        self._outer = Outer(outer, self._trained)
+        self._outer = Outer(outer, self._trained, self._dtype)
         self.state = self._initial()
         """The global state: what the mesh agrees on."""
         self._items = describe(self.state.entries, self.state.settings)
@@ -122,6 +122,21 @@ class Policy:
     def __repr__(self) -> str:
         at = self.progress
         return f"<{type(self).__name__} step {at.step} version {at.version}, sync in {self.sync_every - at.since}>"
+
+    @property
+    def version(self) -> int:
+        """How many versions of the global state there have been: one at the start, one per committed round."""
+        return self.state.version
+
+    def digest(self) -> str:
+        """The digest of the global state, hexadecimal: equal on every worker that holds the same version."""
+        return self.state.digest.hex()
+
+    def global_parameters(self) -> dict[str, Tensor]:
+        """A copy of the agreed parameters and buffers by name: what to evaluate and to save, on the CPU."""
+        held = self.state.committed
+        names = {name: name.removeprefix("buffer ") for name in self._tensors}
+        return {plain: held[name].to(self._tensors[name].dtype, copy=True) for name, plain in names.items()}
 
     def __enter__(self) -> Self:
         """Join: meet the cluster, agree on the weights to start from, and hook the inner optimizer.
@@ -153,7 +168,7 @@ class Policy:
     # The inner loop.
 
     def _before_step(self, optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if any(a is not None for a in (*args, *kwargs.values())):
+        if kwargs.get("closure") is not None or any(a is not None for a in args[1:]):
             raise ConfigError("inner.step(closure) cannot be averaged: call loss.backward() first, then inner.step()")
         total = self._in_group(self._average_gradients)
         self._spent = False
@@ -262,7 +277,10 @@ class Policy:
             try:
                 result = self._peer.outer_round(self._request(publisher))
             except RoundMissed:
-                return self._adopt(self._peer.decided_state(), False, publisher)
+                decided = self._peer.decided_state()
+                if decided.digest == self.state.digest:
+                    return Verdict(Kind.ABANDON, reason="the round was missed, the state did not move")
+                return self._adopt(decided, False, publisher)
             except NoQuorum as error:
                 if self._without_quorum == "stop":
                     raise
@@ -370,12 +388,11 @@ class Policy:
             self.progress.weight = 0.0
             return
         for name, tensor in self._tensors.items():
-            before = self.state.tentative[name].to(tensor.dtype)
-            moved = tensor.to("cpu", self._dtype).sub_(before) if tensor.dtype != self._dtype else tensor.cpu() - before
+            moved = tensor.to("cpu", self._dtype, copy=True).sub_(self.state.tentative[name].to(tensor.dtype))
             tensor.copy_(moved.add_(self.state.committed[name]))
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
-        parts = flat.split([t.numel() for t in self._tensors.values()])
+        parts = torch.split(flat, [t.numel() for t in self._tensors.values()])
         return {n: part.view(t.shape) for (n, t), part in zip(self._tensors.items(), parts, strict=True)}
 
 

@@ -92,7 +92,7 @@ class GlobalState:
 
     def memory(self, *, committed: bool) -> memoryview:
         """All bytes of one of the two states."""
-        return memoryview(self._bytes[0 if committed else 1].numpy())
+        return self._bytes[0 if committed else 1].numpy().data
 
     # For other peers, from any thread.
 

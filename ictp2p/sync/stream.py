@@ -111,7 +111,7 @@ class Publisher:
             self.broken = error
 
 
-def follow(group: Group, average: Tensor, complete: Callable[[], None]) -> Verdict:
+def follow(group: Group, average: Tensor, complete: Callable[[], object]) -> Verdict:
     """A follower's end: take the average as it comes, and the verdict.
 
     Args:

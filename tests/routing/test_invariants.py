@@ -12,6 +12,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -76,7 +77,7 @@ class Mesh:
             return
         wire = self.wires[pair] = Wire(next(self._epochs), {a: link, b: back or link})
         for end, other in ((a, b), (b, a)):
-            self.at(self.now + self.rng.uniform(0, DETECT), lambda end=end, other=other: self._up(end, other, wire))
+            self.at(self.now + self.rng.uniform(0, DETECT), partial(self._up, end, other, wire))
 
     def fail(self, a: str, b: str) -> None:
         wire = self.wires.get(frozenset((a, b)))
@@ -84,7 +85,7 @@ class Mesh:
             return
         wire.up = False
         for end, other in ((a, b), (b, a)):
-            self.at(self.now + self.rng.uniform(0, DETECT), lambda end=end, other=other: self._down(end, other, wire))
+            self.at(self.now + self.rng.uniform(0, DETECT), partial(self._down, end, other, wire))
 
     def isolate(self, name: str) -> None:
         for other in sorted(self.nodes):
@@ -262,7 +263,7 @@ class Scenario(NamedTuple):
         for a, b, link in self.edges:
             mesh.connect(f"c{a}", f"c{b}", link)
         for change in self.changes:
-            mesh.at(change.time, lambda change=change: self._apply(mesh, change))
+            mesh.at(change.time, partial(self._apply, mesh, change))
         return mesh
 
     @property

@@ -487,3 +487,30 @@ def test_late_answers_mean_nothing() -> None:
     ):
         assert n.machines[A].receive(B, message, 0.0) == []
     assert n.tip(A).state == StateRef(0, b"", ())
+
+
+def test_an_answer_about_an_earlier_slot_does_not_count_for_this_one() -> None:
+    n = net(A, B, C)
+    n.propose(A, change(n.tip(A), A))
+    n.settle()
+    n.propose(A, change(n.tip(A), A))
+    n.wire.clear()
+    assert n.machines[A].receive(B, Accepted(2, Ballot(1, A)), 0.0) == []
+    assert n.machines[A].slot == 2
+    n.do(A, n.machines[A].receive(B, Accepted(3, Ballot(1, A)), 0.0))
+    assert n.machines[A].slot == 3
+
+
+def test_being_outbid_twice_makes_a_proposer_pause() -> None:
+    n = net(A, B, C)
+    n.propose(B, change(n.tip(B), B))
+    ballot = next(m for _, _, m in n.wire if isinstance(m, Prepare)).ballot
+    n.wire.clear()
+    n.do(B, n.machines[B].receive(A, Refused(2, ballot, Ballot(5, A)), n.now))
+    again = next(m for _, _, m in n.wire if isinstance(m, Prepare)).ballot
+    assert again == Ballot(6, B)
+    n.wire.clear()
+    n.do(B, n.machines[B].receive(A, Refused(2, again, Ballot(8, A)), n.now))
+    assert n.wire == []
+    n.tick(2 * PROFILE.retry)
+    assert any(isinstance(m, Prepare) and m.ballot == Ballot(9, B) for _, _, m in n.wire)

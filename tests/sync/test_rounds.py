@@ -11,6 +11,7 @@ import pytest
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Effects, Message, Notice, Persist, Send
 from ictp2p.sync.agreement import Agreement, Decided, QuorumLost
+from ictp2p.sync.ballot_box import BallotBox
 from ictp2p.sync.messages import Failed, Ready, Vote
 from ictp2p.sync.notices import (
     Released,
@@ -24,7 +25,8 @@ from ictp2p.sync.notices import (
 )
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer, PlanRequest, Rounds
-from ictp2p.sync.values import Close, Open, Spec, StateRef, Voters, genesis
+from ictp2p.sync.sight import Sight
+from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef, Voters, genesis
 from ictp2p.types import ClusterId, PeerId
 
 DELAY = 0.001
@@ -136,9 +138,9 @@ class Mesh:
         self.dead.add(who)
 
     def deliver(self, sender: PeerId, to: PeerId, message: Message) -> None:
-        machine = self.rounds[to]
-        if to in self.dead or (sender, to) in self.drop:
+        if to not in self.rounds or to in self.dead or (sender, to) in self.drop:
             return
+        machine = self.rounds[to]
         if sender == to:
             assert isinstance(message, Vote | Failed)
             if isinstance(message, Vote):
@@ -639,8 +641,9 @@ def test_a_process_that_restarts_in_mid_round_says_that_it_cannot_finish_it() ->
     m.boot(B0)
     m.view(B0)
     m.run(0.4)
-    aborted = m.told(A0, RoundAborted)
-    assert "B: not ready" in aborted[0].close.reason  # type: ignore[attr-defined]
+    m.run(1.0)
+    reasons = [n.close.reason for n in m.told(A0, RoundAborted) if n.close]  # type: ignore[attr-defined]
+    assert reasons == ["failed at B: not ready"]
 
 
 def test_a_withdrawal_in_mid_round_ends_the_attempt() -> None:
@@ -721,3 +724,129 @@ def test_explain_names_what_is_waited_for() -> None:
     m.run(0.1)
     assert "round 2 attempt 1: reducing" in m.rounds[B0].explain()
     assert "1 of 2 voted, waiting for B" in m.rounds[A0].explain()
+
+
+def test_votes_given_to_a_coordinator_that_dies_reach_the_next_one_at_once() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.everybody_ready()
+    m.run(0.01)
+    m.kill(A0)
+    for who in (B0, C0):
+        m.do(who, m.rounds[who].completed(2, 1, b"digest 2", m.now))
+    m.run(0.01)
+    m.suspected = {"A"}
+    m.view()
+    m.run(10 * DELAY)
+    assert m.value(B0).state.digest == b"digest 2"
+
+
+def test_an_accused_participant_is_not_retried_before_it_shows_that_it_lives() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.silent = {A0, B0}
+    m.everybody_ready()
+    m.kill(C0)
+    m.run(0.01)
+    for who in (A0, B0):
+        m.do(who, m.rounds[who].failed(2, 1, "connection lost", (C0,), m.now))
+    m.run(0.1)
+    assert "waiting for READY of C" in m.rounds[A0].explain()
+    m.silent = set()
+    m.suspected = {"C"}
+    m.view()
+    m.run(10 * DELAY)
+    assert len(m.told(A0, RoundAborted)) == 1
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert (commit.open.attempt, [p.cluster for p in commit.open.participants]) == (2, ["A", "B"])
+
+
+def test_an_accused_participant_that_lives_is_in_the_next_attempt() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.everybody_ready()
+    m.run(0.01)
+    m.do(A0, m.rounds[A0].failed(2, 1, "stall", (C0,), m.now))
+    m.silent = set()
+    m.run(15 * DELAY)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert (commit.open.attempt, len(commit.open.participants)) == (2, 3)
+
+
+def test_a_straggler_that_was_not_waited_for_does_not_delay_the_retry() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.ready("A")
+    m.ready("B")
+    m.silent = {A0, B0}
+    m.run(m.profile.straggler_floor + 0.1)
+    m.do(A0, m.rounds[A0].failed(2, 1, "hiccup", (), m.now))
+    m.silent = set()
+    m.run(15 * DELAY)
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+
+def test_a_stale_ready_on_the_wire_is_neither_used_nor_waited_for() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    stale = Ready(m.rounds[A0].agreement.slot, 2, ClusterId("B"), 1, 1.0, SYNC, StateRef(0, FIRST, ()), b"")
+    m.do(A0, m.rounds[A0].receive(B0, stale, m.now))
+    m.ready("A")
+    m.run(15 * DELAY)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert (commit.open.round, [p.cluster for p in commit.open.participants]) == (2, ["A"])
+
+
+def test_a_ready_of_an_earlier_round_that_arrives_late_opens_nothing() -> None:
+    m = mesh(A=1, B=1)
+    for cluster in "AB":
+        m.ready(cluster, BARRIER)
+    m.run(0.1)
+    late = next(message for _, to, message in m.sent if to == A0 and isinstance(message, Ready))
+    m.do(A0, m.rounds[A0].receive(B0, late, m.now))
+    m.ready("A", BARRIER)
+    m.run(0.5)
+    assert len(m.told(B0, RoundOpened)) == 1
+    assert not m.told(A0, RoundAborted)
+
+
+def box_and_sight(suspect: bool) -> tuple[BallotBox, Sight, Open]:
+    sight = Sight(B0, 1.0)
+    sight.update({ClusterId("a"): ClusterView(A0, 1, True, suspect, True, (A0,))})
+    parts = (Participant(ClusterId("a"), A0, 1, 1.0), Participant(ClusterId("b"), B0, 1, 1.0))
+    opened = Open(LINEAGE, (A0, B0), StateRef(1, FIRST, ()), A0, 3, 2, SYNC, parts, b"plan", "", 30.0)
+    return BallotBox(), sight, opened
+
+
+def test_a_doubt_from_an_earlier_time_in_office_does_not_end_an_attempt_at_once() -> None:
+    box, sight, opened = box_and_sight(suspect=True)
+    profile = RoundProfile.local()
+    assert box.count(opened, sight, profile, 0.0, 0.0, 0.1).committed is None
+    assert box.count(opened, sight, profile, 0.0, 5.0, 5.1).committed is None
+    assert box.count(opened, sight, profile, 0.0, 5.0, 5.0 + profile.suspect_grace).committed is False
+
+
+def test_the_newest_attempts_first_verdict_counts() -> None:
+    box, sight, opened = box_and_sight(suspect=False)
+    box.put(A0, Vote(0, 3, 2, b"this"))
+    box.put(A0, Vote(0, 3, 1, b"older"))
+    box.put(A0, Failed(0, 3, 2, "second thoughts", (), True))
+    assert box.on(opened) == {A0: Vote(0, 3, 2, b"this")}
+    assert "1 of 2 voted" in box.count(opened, sight, RoundProfile.local(), 0.0, 0.0, 1.0).reason
+
+
+def test_a_voter_that_no_view_ever_named_is_replaced_after_a_while() -> None:
+    m = Mesh({"A": 1, "B": 1})
+    m.do(A0, m.rounds[A0].bootstrap(genesis(LINEAGE, A0), m.now))
+    tip = m.value(A0)
+    m.do(A0, m.rounds[A0].agreement.propose(Voters(LINEAGE, (A0, C0), tip.state, A0), m.now))
+    m.view()
+    m.run(m.profile.voter_grace / 2)
+    assert C0 in m.value(A0).voters
+    m.run(m.profile.voter_grace)
+    assert m.value(A0).voters == (A0, B0)
