@@ -1,9 +1,10 @@
 """A control connection: frames between two peers who know who the other is.
 
-After the preambles (`preamble`) and TLS (`security`) each side says HELLO, the acceptor first. That frame is
-what ends the handshake, not TLS: in TLS 1.3 a dialer is done before the acceptor has looked at the dialer's
-certificate (RFC 8446, 4.4.2.4), and would take a connection for open that is about to be refused. A dialer that
-reached somebody other than it expected never answers the HELLO, so the acceptor does not count it either.
+After the preambles (`preamble`) and TLS (`security`) each side says HELLO, the dialer first, and the acceptor's
+HELLO is what ends the handshake, not TLS: in TLS 1.3 a dialer is done before the acceptor has looked at the
+dialer's certificate (RFC 8446, section 2, figure 1), and would take a connection for open that is about to be
+refused. It costs nothing: the dialer's HELLO travels with the end of its handshake. A dialer that reached somebody
+other than it expected never says HELLO, so the acceptor does not count it either.
 
 Three ways to hurt a peer from an open connection are bounded here. A frame's length is judged before it is kept
 (`wire`). A peer that does not read fills at most `buffered` bytes of our memory: beyond that frames are dropped,
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ictp2p.errors import ConnectionLost, HandshakeFailed, IctError, ProtocolError, RemoteProtocolError
-from ictp2p.network import Network, shown_address, translate
+from ictp2p.network import Network, ended, shown_address
 from ictp2p.opening import attempt, open_transport
 from ictp2p.preamble import Kind, Preamble
 from ictp2p.security import Security
@@ -156,27 +157,29 @@ class ControlConnection(asyncio.Protocol):
             transport, self, server_side=not self.dialed, timeout=timeout
         )
         secured.set_write_buffer_limits(high=self._limits.buffered, low=self._limits.buffered // 2)
-        if not self.dialed:
+        proven = self._security.proven(secured)
+        if self.dialed:
+            if proven is not None:
+                self._check(proven, expected)
             self._say_hello()
         claimed = await self._hello
         secured.pause_reading()  # until start()
-        self.peer_id = self._identify(secured, claimed, expected)
-        if self.dialed:
+        if proven is not None and claimed != proven:
+            raise HandshakeFailed(f"peer {proven} says that it is {claimed}")
+        self._check(claimed, expected)
+        self.peer_id = claimed
+        if not self.dialed:
             self._say_hello()
+
+    def _check(self, peer: PeerId, expected: PeerId | None) -> None:
+        if expected is not None and peer != expected:
+            raise HandshakeFailed(f"expected peer {expected}, found {peer}")
+        if peer == self._security.peer_id:
+            raise SelfConnection(f"peer {peer} is this peer itself")
 
     def _say_hello(self) -> None:
         assert self._transport is not None
         self._transport.write(frame(FrameKind.HELLO, bytes.fromhex(self._security.peer_id)))
-
-    def _identify(self, secured: asyncio.Transport, claimed: PeerId, expected: PeerId | None) -> PeerId:
-        proven = self._security.proven(secured, claimed)
-        if claimed != proven:
-            raise HandshakeFailed(f"peer {proven} says that it is {claimed}")
-        if expected is not None and proven != expected:
-            raise HandshakeFailed(f"expected peer {expected}, found {proven}")
-        if proven == self._security.peer_id:
-            raise SelfConnection(f"peer {proven} is this peer itself")
-        return proven
 
     # What the transport calls.
 
@@ -190,9 +193,9 @@ class ControlConnection(asyncio.Protocol):
         self._lost = True
         self._disarm()
         if self._reason is None and not self._closing:
-            self._reason = translate(exc, "control connection")
+            self._reason = ended(exc, "control connection")
         if not self._hello.done():
-            # An acceptor that does not like our certificate ends the connection, and the alert may not get out.
+            # Whoever does not like our certificate ends the connection, and the alert may not get out.
             what = f"the other side refused us, or died, during the handshake: {self._reason or 'closed'}"
             reason = self._reason if isinstance(self._reason, ProtocolError) else HandshakeFailed(what)
             self._hello.set_exception(reason)

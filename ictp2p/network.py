@@ -19,7 +19,6 @@ import asyncio
 import errno
 import os
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -33,6 +32,7 @@ _KEEPALIVE_INTERVAL = 5
 _KEEPALIVE_PROBES = 3
 _USER_TIMEOUT = 15_000  # milliseconds; SWIM's probes are faster, this is the floor under them
 _BACKLOG = 512
+_RESOLVE = 5.0  # seconds to look up the name of an address to listen on
 _TAKEN = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
 
 
@@ -116,13 +116,9 @@ class _TcpListener:
         return f"<TcpListener {self.address}>"
 
 
-def translate(error: BaseException | None, what: str) -> NetworkError:
-    """Say as one of our errors what an `OSError` (or nothing: an orderly end) means; `what` begins the message."""
+def translate(error: BaseException, what: str) -> NetworkError:
+    """Say as one of our errors why an attempt to listen or connect failed; `what` begins the message."""
     match error:
-        case None:
-            return ConnectionLost(f"{what}: the other side closed the connection")
-        case ssl.SSLError():
-            return ConnectionLost(f"{what}: TLS failed: {error}")
         case ConnectionRefusedError():
             return Refused(f"{what}: nobody listens there")
         case ConnectionError():
@@ -130,7 +126,22 @@ def translate(error: BaseException | None, what: str) -> NetworkError:
         case OSError() if error.errno in _TAKEN:
             return AddressInUse(f"{what}: {os.strerror(error.errno)}")
         case _:
-            return Unreachable(f"{what}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}")
+            return Unreachable(f"{what}: {_words(error)}")
+
+
+def ended(error: BaseException | None, what: str) -> ConnectionLost:
+    """Say why a connection ended, from what its transport gave to `connection_lost`."""
+    match error:
+        case None:
+            return ConnectionLost(f"{what}: the other side closed the connection")
+        case ConnectionError():
+            return ConnectionLost(f"{what}: the connection was reset")
+        case _:
+            return ConnectionLost(f"{what}: {_words(error)}")
+
+
+def _words(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def shown_address(name: object) -> Address:
@@ -144,7 +155,8 @@ def shown_address(name: object) -> Address:
 
 async def _resolve(address: Address, flags: int) -> tuple[int, tuple[object, ...]]:
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
+    async with asyncio.timeout(_RESOLVE):
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
     family, _, _, _, where = found[0]
     return family, where
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, Unreachable
-from ictp2p.network import Network, shown_address, translate
+from ictp2p.network import Network, ended, shown_address
 from ictp2p.preamble import NO_TICKET, PREAMBLE_SIZE, Kind, Preamble, check, is_preamble
 from ictp2p.types import Address
 
@@ -16,8 +16,8 @@ from ictp2p.types import Address
 class Opening(asyncio.Protocol):
     """Owns a transport until the other side's preamble is there; then reading is paused and `heard` is done.
 
-    Whoever takes the transport over sets its own protocol and resumes reading. Nothing can have been lost:
-    neither side speaks again before it has read the other's 32 bytes.
+    Whoever takes the transport over sets its own protocol and resumes reading. Nothing can have been lost: after
+    the two preambles it is the dialer who speaks, and not before it has read the answer.
     """
 
     def __init__(self, made: Callable[[Opening], None]) -> None:
@@ -39,9 +39,9 @@ class Opening(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Collect the preamble; anything that cannot be one ends the wait at once."""
-        self._buffer += data
         if self.heard.done():
             return
+        self._buffer += data
         if len(self._buffer) > PREAMBLE_SIZE or not is_preamble(self._buffer):
             self._fail(RemoteProtocolError(f"expected an ictp2p preamble, got {bytes(self._buffer[:40])!r}"))
         elif len(self._buffer) == PREAMBLE_SIZE:
@@ -50,7 +50,7 @@ class Opening(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the wait."""
-        self._fail(translate(exc, "before its preamble"))
+        self._fail(ended(exc, "before its preamble"))
 
     def _fail(self, error: IctError) -> None:
         if not self.heard.done():

@@ -7,8 +7,8 @@ judges it, answers with its own, and its answer carries the verdict; the dialer 
 port scanner, a peer from next year's release and a peer with last month's token are told apart *before* TLS,
 whose own failures all look alike, and both sides can name the reason in a typed error.
 
-The size is fixed, and neither side says more until it has read the other's 32 bytes. That is what lets TLS start
-on the same socket with nothing over-read, on any event loop.
+The size is fixed, and the dialer speaks next, once it has read the answer. So neither side can have read a byte
+too many, and TLS starts on the same socket, on any event loop.
 
 The preamble is not authenticated and grants nothing. Changing its bits on the way makes a connection fail, which
 whoever can change bits can have more cheaply; there is one wire version so far, hence nothing to downgrade to.

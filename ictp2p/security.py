@@ -51,8 +51,8 @@ class Security(Protocol):
         """
         ...
 
-    def proven(self, transport: asyncio.Transport, claimed: PeerId) -> PeerId:
-        """Return who is at the other end of a transport from `secure`, which says of itself to be `claimed`."""
+    def proven(self, transport: asyncio.Transport) -> PeerId | None:
+        """Return who is at the other end of a transport from `secure`; None takes the other end at its word."""
         ...
 
 
@@ -89,8 +89,8 @@ class TlsSecurity:
             raise HandshakeFailed("the other side refused us, or died, during TLS")
         return secured
 
-    def proven(self, transport: asyncio.Transport, claimed: PeerId) -> PeerId:
-        """Return the id that belongs to the certified key; what was claimed plays no part."""
+    def proven(self, transport: asyncio.Transport) -> PeerId:
+        """Return the id that belongs to the certified key."""
         session: ssl.SSLObject = transport.get_extra_info("ssl_object")
         certificate = session.getpeercert(binary_form=True)
         if certificate is None:  # cannot be under CERT_REQUIRED; were it so, nobody may come in
@@ -113,9 +113,8 @@ class PlainSecurity:
         transport.resume_reading()
         return transport
 
-    def proven(self, transport: asyncio.Transport, claimed: PeerId) -> PeerId:
-        """Believe the claim."""
-        return claimed
+    def proven(self, transport: asyncio.Transport) -> None:
+        """Know nothing."""
 
 
 def _context(side: ssl._SSLMethod, identity: Identity, credential: Credential) -> ssl.SSLContext:

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import gc
 import itertools
 import socket
@@ -23,7 +24,7 @@ from ictp2p.network import Refused, TcpNetwork
 from ictp2p.reception import Reception, serve
 from ictp2p.security import PlainSecurity, Security, TlsSecurity
 from ictp2p.types import Address, PeerId
-from ictp2p.wire import MAX_CONTROL_BODY, FrameKind, frame
+from ictp2p.wire import HEADER_SIZE, MAX_CONTROL_BODY, FrameKind, frame
 
 NETWORK = TcpNetwork()
 LOOPBACK = Address("127.0.0.1", 0)
@@ -239,7 +240,7 @@ def test_a_message_too_large_is_our_own_error_and_costs_the_connection_nothing(r
 def test_a_peer_that_stops_reading_fills_a_bounded_buffer_and_is_then_dropped(run, a: Security, b: Security):
     async def story() -> None:
         limits = Limits(buffered=1 << 20, drain=0.3)
-        async with Couple(a, b, limits) as (alice, bob):
+        async with Couple(a, b, limits) as (alice, _):
             alice.start()  # bob never starts, so he never reads
             while alice.connection.send(bytes(100_000)):
                 await asyncio.get_running_loop().run_in_executor(None, lambda: None)
@@ -273,7 +274,7 @@ def test_a_peer_that_catches_up_is_kept(run):
 
 def test_closing_does_not_wait_for_a_peer_that_does_not_read(run):
     async def story() -> None:
-        async with Couple(limits=Limits(buffered=1 << 20, drain=30, close=0.2)) as (alice, bob):
+        async with Couple(limits=Limits(buffered=1 << 20, drain=30, close=0.2)) as (alice, _):
             alice.start()
             while alice.connection.send(bytes(100_000)):
                 await asyncio.get_running_loop().run_in_executor(None, lambda: None)
@@ -364,8 +365,18 @@ def test_a_peer_cannot_claim_another_id_than_its_certificates(run):
             self.peer_id = BOB.peer_id
 
     async def story() -> None:
-        ours, _ = await refused_dial(ALICE, Liar(Identity.generate(), MESH))
-        assert "says that it is" in str(ours)
+        liar = Liar(Identity.generate(), MESH)
+        ours, theirs = await refused_dial(liar, ALICE)
+        assert type(ours) is type(theirs) is HandshakeFailed
+        assert f"says that it is {BOB.peer_id}" in str(theirs)
+
+        believed: asyncio.Queue[ControlConnection] = asyncio.Queue()
+        reception = await serve(NETWORK, LOOPBACK, liar, on_control=believed.put_nowait)
+        with pytest.raises(HandshakeFailed, match=f"says that it is {BOB.peer_id}"):
+            await open_control(NETWORK, reception.address, ALICE)
+        party = Party(await believed.get()).start()
+        assert isinstance(await party.closed, ConnectionLost)
+        await reception.close()
 
     run(story())
 
@@ -394,11 +405,13 @@ async def _no_hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 
 
 async def _other_frame(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readexactly(HEADER_SIZE + 16)
     writer.write(frame(FrameKind.MESSAGE, b"impatient"))
     await reader.read()
 
 
 async def _short_hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readexactly(HEADER_SIZE + 16)
     writer.write(frame(FrameKind.HELLO, b"short"))
     await reader.read()
 
@@ -435,7 +448,7 @@ def test_an_acceptor_that_does_not_say_hello_is_given_up(
 
 def test_a_flood_before_start_is_bounded(run):
     async def story() -> None:
-        async with Couple(PLAIN_ALICE, PLAIN_BOB, Limits(buffered=100)) as (alice, bob):
+        async with Couple(PLAIN_ALICE, PLAIN_BOB, Limits(buffered=100)) as (_, bob):
             bob.connection.data_received(frame(FrameKind.MESSAGE, bytes(90)))
             assert bob.connection.is_open
             bob.connection.data_received(frame(FrameKind.MESSAGE, bytes(90)))
@@ -447,21 +460,25 @@ def test_a_flood_before_start_is_bounded(run):
 
 def test_giving_up_a_dial_leaves_nothing_open(run):
     async def story() -> None:
-        refused: asyncio.Queue[IctError] = asyncio.Queue()
-        reception = await serve(
-            NETWORK,
-            LOOPBACK,
-            PLAIN_BOB,
-            on_control=lambda connection: connection.abort(),
-            on_refused=lambda _, error: refused.put_nowait(error),
-        )
-        dial = asyncio.ensure_future(open_control(NETWORK, reception.address, ALICE))
-        while reception.half_open == 0:
-            await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+        in_tls: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def acceptor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readexactly(32))
+            await reader.readexactly(1)  # of the ClientHello, which is never answered
+            in_tls.set_result(None)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+            gone.set_result(None)
+
+        listening = await asyncio.start_server(acceptor, "127.0.0.1", 0)
+        dial = asyncio.ensure_future(open_control(NETWORK, Address(*listening.sockets[0].getsockname()), ALICE))
+        await in_tls
         dial.cancel()
         with pytest.raises(asyncio.CancelledError):
             await dial
-        assert isinstance(await asyncio.wait_for(refused.get(), 5), IctError)
-        await reception.close()
+        await asyncio.wait_for(gone, 5)
+        listening.close()
 
     run(story())

@@ -90,9 +90,7 @@ def test_a_value_is_synced_before_it_replaces_the_old_one_and_the_directory_afte
 
 
 @pytest.mark.parametrize("step", ["fsync", "rename"])
-def test_a_write_that_fails_half_way_leaves_the_old_value(
-    disk: FileDisk, monkeypatch: pytest.MonkeyPatch, step: str
-):
+def test_a_write_that_fails_half_way_leaves_the_old_value(disk: FileDisk, monkeypatch: pytest.MonkeyPatch, step: str):
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

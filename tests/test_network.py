@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
-from ictp2p.network import Refused, TcpNetwork, shown_address, translate
+from ictp2p.network import Refused, TcpNetwork, ended, shown_address, translate
 from ictp2p.types import Address
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -161,7 +161,6 @@ def test_a_dual_stack_listener_shows_ipv4_peers_as_ipv4(run):
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
-        (None, ConnectionLost, "closed the connection"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "x"), Refused, "nobody listens"),
         (ConnectionResetError(errno.ECONNRESET, "x"), ConnectionLost, "was reset"),
         (BrokenPipeError(errno.EPIPE, "x"), ConnectionLost, "was reset"),
@@ -170,15 +169,31 @@ def test_a_dual_stack_listener_shows_ipv4_peers_as_ipv4(run):
         (OSError(errno.EHOSTUNREACH, "No route to host"), Unreachable, "No route to host"),
         (TimeoutError(errno.ETIMEDOUT, "timed out"), Unreachable, "timed out"),
         (socket.gaierror(socket.EAI_NONAME, "Name not known"), Unreachable, "Name not known"),
-        (ssl.SSLError(1, "bad record"), ConnectionLost, "TLS failed"),
         (RuntimeError(), Unreachable, "RuntimeError"),
     ],
 )
-def test_foreign_errors_become_ours(error: BaseException | None, kind: type[NetworkError], words: str):
+def test_what_a_failed_attempt_means(error: BaseException, kind: type[NetworkError], words: str):
     translated = translate(error, "dialing x")
     assert type(translated) is kind
     assert str(translated).startswith("dialing x: ")
     assert words in str(translated)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (None, "the other side closed the connection"),
+        (ConnectionResetError(errno.ECONNRESET, "x"), "was reset"),
+        (BrokenPipeError(errno.EPIPE, "x"), "was reset"),
+        (TimeoutError(errno.ETIMEDOUT, "Connection timed out"), "Connection timed out"),
+        (ssl.SSLError(1, "bad record mac"), "bad record mac"),
+        (RuntimeError(), "RuntimeError"),
+    ],
+)
+def test_a_connection_that_ended_is_lost_whatever_ended_it(error: BaseException | None, words: str):
+    assert type(ended(error, "peer x")) is ConnectionLost
+    assert str(ended(error, "peer x")).startswith("peer x: ")
+    assert words in str(ended(error, "peer x"))
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,7 @@ async def gone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         (gone, ConnectionLost, "closed the connection"),
     ],
 )
-def test_whoever_answers_wrongly_is_named_with_its_address(
-    run, server: Server, error: type[IctError], words: str
-):
+def test_whoever_answers_wrongly_is_named_with_its_address(run, server: Server, error: type[IctError], words: str):
     async def story() -> None:
         with pytest.raises(error, match=words) as caught:
             await dialed(server)

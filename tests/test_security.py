@@ -12,7 +12,6 @@ from ictp2p.credential import Mesh
 from ictp2p.errors import HandshakeFailed
 from ictp2p.identity import Identity
 from ictp2p.security import PlainSecurity, Security, TlsSecurity
-from ictp2p.types import PeerId
 
 MESH = Mesh.from_token("the mesh of this test")
 ALICE, BOB = Identity.generate(), Identity.generate()
@@ -80,9 +79,8 @@ def test_tls_is_1_3_and_proves_each_side_to_the_other(run):
         dialed, accepted = await shake(alice, bob)
         for transport in (dialed, accepted):
             assert transport.get_extra_info("ssl_object").version() == "TLSv1.3"
-        nobody = PeerId("0" * 32)
-        assert alice.proven(dialed, claimed=nobody) == BOB.peer_id
-        assert bob.proven(accepted, claimed=nobody) == ALICE.peer_id
+        assert alice.proven(dialed) == BOB.peer_id
+        assert bob.proven(accepted) == ALICE.peer_id
 
     run(story())
 
@@ -176,10 +174,10 @@ def test_no_key_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_plain_security_takes_a_peer_at_its_word(run):
+def test_plain_security_proves_nothing_and_says_so(run):
     async def story() -> None:
         alice, bob = PlainSecurity(ALICE.peer_id, b"12345678"), PlainSecurity(BOB.peer_id, b"12345678")
         dialed, _ = await shake(alice, bob)
-        assert alice.proven(dialed, claimed=BOB.peer_id) == BOB.peer_id
+        assert alice.proven(dialed) is None
 
     run(story())

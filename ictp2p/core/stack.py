@@ -105,6 +105,7 @@ class Core:
         self.config = b""
         self._greeted: set[PeerId] = set()
         self._open: set[PeerId] = set()
+        self._departed: set[PeerId] = set()
         self._joined = False
         self._adjacent: dict[ClusterId, PeerId] = {}
         self._inbox: deque[Packet] = deque()
@@ -132,6 +133,7 @@ class Core:
         """A control connection to `peer` is open; it proved that it is that peer."""
         self._now = now
         self._open.add(peer)
+        self._departed.discard(peer)
         self.dialer.opened(peer)
         self._greet(peer)
         return self._finish()
@@ -151,7 +153,7 @@ class Core:
         """A `Dial` did not succeed; `refused` if the host itself said that nobody listens there."""
         self._now = now
         self.dialer.failed(peer, now)
-        if refused:
+        if refused and peer not in self._departed:
             self._broken(peer, refused=True)
         return self._finish()
 
@@ -345,6 +347,8 @@ class Core:
                 self._mesh_copy(sender, message)
             case Goodbye():
                 self._greeted.discard(sender)
+                self._departed.add(sender)
+                self._dirty = True
             case StatusRequest():
                 self._out.append(StatusAsked(sender))
             case StatusReply():
@@ -623,7 +627,7 @@ class Core:
             left = {name for name, member in self.m.mesh.members.items() if member.status is Status.LEFT}
             leaders = (self.directory.leader_of(c) for c in sorted(self.directory.clusters) if c not in left)
             wanted += [leader for leader in leaders if leader is not None and leader != self.card.peer]
-        return views.dialable(self.directory, wanted)
+        return views.dialable(self.directory, [peer for peer in wanted if peer not in self._departed])
 
     def _machine(self, channel: Channel) -> Any:
         return self._by_channel().get(channel)

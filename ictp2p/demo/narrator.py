@@ -30,7 +30,7 @@ class Narrator:
                 return f"{worker} listens on {event['address']} as {event['peer'][:8]}"
             case "leader" if self._once("leader", event["cluster"], event["term"], event["leader"]):
                 return f"{event['cluster']} is led by {self._name(event['leader'])}, term {event['term']}"
-            case "route":
+            case "route" if event.get("traffic_class", 0) == 0:
                 return self._route(cluster, event["destination"], event["next_hop"])
             case "member" if self._once("member", event["member"], event["status"]):
                 status = str(event["status"]).lower()

@@ -21,7 +21,6 @@ A neighbour's copy of our own route is never believed: a cluster knows best wher
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ictp2p.errors import LocalProtocolError
@@ -112,7 +111,8 @@ class Babel:
         state.measured(link)
         if state.costs != self.table.costs[neighbour]:
             self.table.costs[neighbour] = state.costs
-            self._settle_from(neighbour, self.table.offered_by(neighbour), now)
+            for key in self.table.offered_by(neighbour):
+                self._reconsider(key, neighbour, now)
         return self._finish(now)
 
     def link_down(self, neighbour: str, now: float) -> Effects:
@@ -184,7 +184,7 @@ class Babel:
     # Messages
 
     def _take_update(self, sender: str, update: Update, now: float) -> None:
-        """Enter all of it first, then choose: half an update is no state that anybody was ever in."""
+        """Enter what the neighbour told; a full update also takes back what it does not mention."""
         told: dict[Key, Distance] = {}
         for advert in update.adverts:
             if advert.destination != self.me:
@@ -193,7 +193,9 @@ class Babel:
             gone = [key for key in self.table.offered_by(sender) if key not in told]
             told |= dict.fromkeys(gone, Distance(0, INFINITY))
             self._neighbours[sender].dumped(now)
-        self._settle_from(sender, [key for key, offer in told.items() if self.table.learn(key, sender, offer)], now)
+        for key, offer in told.items():
+            if self.table.learn(key, sender, offer):
+                self._reconsider(key, sender, now)
 
     def _take_request(self, sender: str, request: SeqnoRequest, now: float) -> None:
         """Answer, or pass on to one neighbour (RFC 8966 §3.8.1.2). Our own number grows by one per request."""
@@ -222,15 +224,14 @@ class Babel:
             self._dump_at = None
 
     def _unlearn(self, neighbour: str, now: float) -> None:
-        routes = self.table.offered_by(neighbour)
-        for key in routes:
+        for key in self.table.offered_by(neighbour):
             self.table.learn(key, neighbour, Distance(0, INFINITY))
-        self._settle_from(neighbour, routes, now)
+            self._reconsider(key, neighbour, now)
 
-    def _settle_from(self, neighbour: str, routes: Iterable[Key], now: float) -> None:
-        for key in routes:
-            if self.table.matters(key, neighbour):
-                self._settle(key, now)
+    def _reconsider(self, key: Key, neighbour: str, now: float) -> None:
+        """A neighbour's offer, or the cost of its link, changed."""
+        if self.table.matters(key, neighbour):
+            self._settle(key, now)
 
     def _settle(self, key: Key, now: float) -> None:
         """Choose a route anew, and do what follows from the choice."""

@@ -114,6 +114,7 @@ class Policy:
         elements = sum(t.numel() for t in self._tensors.values())
         self._delta, self._average = (torch.zeros(elements, dtype=self._dtype) for _ in range(2))
         self._sealed = b""
+        """Digest of what `state.tentative` holds, if that is the result of a round; it outlives a leader's death."""
         self._group: Group | None = None
         self._seen: tuple[int, int] | None = None
         self._spent = False
@@ -240,12 +241,12 @@ class Policy:
     def _sync(self, group: Group) -> None:
         """Take part in an outer round, as leader or as follower, to its verdict."""
         self._subtract()
-        self._sealed = b""
         if group.rank == 0:
             self._lead(group)
         else:
             verdict = follow(group, self._average, self._finish)
             if verdict.kind is Kind.ADOPT:
+                self._sealed = b""
                 share_state(group, self.state, 0, verdict.version)
             self._conclude(verdict)
 
@@ -277,10 +278,7 @@ class Policy:
             try:
                 result = self._peer.outer_round(self._request(publisher))
             except RoundMissed:
-                decided = self._peer.decided_state()
-                if decided.digest == self.state.digest:
-                    return Verdict(Kind.ABANDON, reason="the round was missed, the state did not move")
-                return self._adopt(decided, False, publisher)
+                return self._follow_mesh(self._peer.decided_state(), False, publisher)
             except NoQuorum as error:
                 if self._without_quorum == "stop":
                     raise
@@ -289,9 +287,7 @@ class Policy:
                 continue
             except (RoundAborted, RoundTimeout) as error:
                 return Verdict(Kind.ABANDON, reason=str(error))
-            if result.state.digest == self._sealed:
-                return Verdict(Kind.COMMIT, result.state.version, result.state.digest)
-            return self._adopt(result.state, result.mine, publisher)
+            return self._follow_mesh(result.state, result.mine, publisher)
 
     def _request(self, publisher: Publisher) -> RoundRequest:
         return RoundRequest(
@@ -306,8 +302,17 @@ class Policy:
             idle=publisher.wait,
         )
 
+    def _follow_mesh(self, decided: StateRef, mine: bool, publisher: Publisher) -> Verdict:
+        """Go to the agreed state. Its bytes may be here although another led the round, and died after the commit."""
+        if decided.digest == self.state.digest:
+            return Verdict(Kind.ABANDON, reason="the round was missed, and the state did not move")
+        if decided.digest == self._sealed:
+            return Verdict(Kind.COMMIT, decided.version, decided.digest)
+        return self._adopt(decided, mine, publisher)
+
     def _adopt(self, ref: StateRef, mine: bool, publisher: Publisher) -> Verdict:
         """Fetch the agreed state; a newer one, if nobody provides this one any longer."""
+        self._sealed = b""
         while True:
             try:
                 self._peer.fetch_state(ref, self.state, publisher.wait)
@@ -325,6 +330,7 @@ class Policy:
                 self.state.confirm(verdict.version)
             case Kind.COMMIT if verdict.digest == self._sealed:
                 self.state.commit(verdict.version)
+                self._sealed = b""
                 self._load()
                 self.progress.weight = 0.0
             case Kind.COMMIT:

@@ -80,7 +80,7 @@ class RoundProfile:
             backoff_max=1.0,
             anti_entropy=2.0,
             quorum_deadline=3.0,
-            straggler_floor=2.0,
+            straggler_floor=10.0,  # training processes that share a few cores drift apart by seconds
             straggler_fraction=0.1,
             soft_deadline=10.0,
             hard_deadline=30.0,

@@ -12,6 +12,7 @@ What has arrived stays: a transfer broken off goes on with the chunks that `Glob
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -203,7 +204,8 @@ class Fetch:
             for i in reversed(slowest.owed)
             if i in self._wanted and not any(i in p.owed for p in others if p is not slowest)
         ]
-        able = int(_remaining(slowest) * idle.rate / CHUNK)
+        seconds = _remaining(slowest)
+        able = len(late) if math.isinf(seconds) else int(seconds * idle.rate / CHUNK)
         return late[: max(0, min(able, self._window(idle), (len(late) + 1) // 2 if able < len(late) else len(late)))]
 
     def _window(self, held: _Provider) -> int:

@@ -324,6 +324,8 @@ def test_a_leader_that_leaves_hands_its_cluster_over() -> None:
     world.run(1.0)
     assert hosts["b"][1].core.leading
     assert hosts["a"][0].core.m.mesh.members["b"].status is Status.ALIVE
+    statuses = [n.status for n in hosts["a"][0].seen if isinstance(n, commands.MemberChanged) and n.member == "b"]
+    assert statuses == ["alive"], "a goodbye is no ground for suspicion"
     assert not any(
         isinstance(n, commands.MemberChanged) and n.status == "left" and n.scope == "mesh" for n in hosts["a"][0].seen
     )

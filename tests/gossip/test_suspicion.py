@@ -22,7 +22,7 @@ def test_remaining_time_of_memberlist(confirmations: int, elapsed: float, remain
     assert timeout(confirmations, 3, 2.0, 30.0) - elapsed == pytest.approx(remaining, abs=1e-9)
 
 
-@pytest.mark.parametrize(("minimum", "maximum"), [(2.0, 30.0), (0.6, 2.4)])
+@pytest.mark.parametrize(("minimum", "maximum"), [(2.0, 30.0), (0.6, 3.0)])
 def test_without_confirmations_to_wait_for_the_minimum_holds(minimum: float, maximum: float) -> None:
     assert timeout(0, 0, minimum, maximum) == minimum
 
@@ -47,7 +47,7 @@ def test_each_confirmation_shortens_within_the_limits(
         (LAN, 100, 8.0, 48.0),
         (SwimProfile.wan(), 4, 8.0, 32.0),
         (SwimProfile.wan(), 16, 8.0 * math.log10(16), 32.0 * math.log10(16)),
-        (SwimProfile.local(), 4, 0.6, 2.4),
+        (SwimProfile.local(), 4, 0.6, 3.0),
     ],
 )
 def test_limits_grow_with_the_logarithm(profile: SwimProfile, members: int, shortest: float, longest: float) -> None:

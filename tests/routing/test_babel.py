@@ -135,6 +135,33 @@ def test_small_metric_changes_wait_for_the_dump() -> None:
     assert updates["m"] == Update((Advert("me", 0, 2, 1 << 32, 0),), full=True)
 
 
+def test_large_metric_changes_do_not_wait() -> None:
+    node = router("n", "m")
+    node.receive("m", advert("d", 100), 0.0)
+    node.handle_timeout(0.1)
+    node.receive("m", advert("d", 50), 0.2)
+    due = node.next_timeout()
+    assert due is not None
+    assert due <= 0.2 + PROFILE.trigger_delay
+    assert sends(node.handle_timeout(due), Update) == {"n": Update((Advert("d", 0, 0, 1, 50 + COST),))}
+
+
+def test_a_lost_route_is_retracted_before_a_way_around_is_asked_for() -> None:
+    node = router("m", "n")
+    node.receive("m", advert("d", 5), 0.0)
+    node.handle_timeout(0.1)
+    node.receive("n", advert("d", 5 + COST), 0.2)
+    effects = [effect for effect in node.link_down("m", 0.3) if isinstance(effect, Send)]
+    assert [type(effect.message) for effect in effects] == [Update, SeqnoRequest]
+
+
+def test_nothing_is_kept_of_a_link_that_is_gone() -> None:
+    node = router("m")
+    node.receive("m", advert("d", 5), 0.0)
+    node.link_down("m", 0.1)
+    assert (node.table.costs, node.table.offered_by("m"), node.routes()) == ({}, [], ())
+
+
 def test_a_dump_retracts_what_it_does_not_list() -> None:
     node = router("m")
     node.receive("m", advert("d", 5), 0.0)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.routing.algebra import INFINITY, Distance
+from ictp2p.routing.profile import RoutingProfile
+from ictp2p.routing.sources import SourceTable
+from ictp2p.routing.table import Choice, RouteTable
+
+KEY = ("d", 0)
+PROFILE = RoutingProfile(classes=1)
+OFFERS = st.dictionaries(
+    st.sampled_from("lmno"),
+    st.tuples(st.builds(Distance, st.integers(1, 3), st.integers(0, 60) | st.just(INFINITY)), st.integers(1, 20)),
+)
+
+
+def table(advertised: Distance, **offers: tuple[Distance, int]) -> RouteTable:
+    sources = SourceTable(180.0)
+    sources.advertise(KEY, advertised, 0.0)
+    routes = RouteTable(sources, PROFILE)
+    for neighbour, (offer, cost) in offers.items():
+        routes.costs[neighbour] = [cost]
+        routes.learn(KEY, neighbour, offer)
+    return routes
+
+
+@given(st.builds(Distance, st.integers(1, 3), st.integers(1, 60)), OFFERS)
+def test_the_first_choice_is_the_nearest_feasible_offer(
+    advertised: Distance, offers: dict[str, tuple[Distance, int]]
+) -> None:
+    usable = sorted(
+        (offer.metric + cost, neighbour)
+        for neighbour, (offer, cost) in offers.items()
+        if offer.metric < INFINITY and (-offer.seqno, offer.metric) < (-advertised.seqno, advertised.metric)
+    )
+    choice = table(advertised, **offers).choose(KEY, 0.0)
+    assert (choice and (choice.metric, choice.neighbour)) == (usable[0] if usable else None)
+
+
+def test_freshness_does_not_attract() -> None:
+    routes = table(Distance(1, 100), old=(Distance(1, 10), 1), fresh=(Distance(9, 20), 1))
+    assert routes.choose(KEY, 0.0) == Choice("old", Distance(1, 10), 11)
+
+
+def test_a_stale_choice_stands_on_what_it_was_made_of() -> None:
+    routes = table(Distance(1, 100), m=(Distance(1, 10), 1))
+    routes.choose(KEY, 0.0)
+    routes.learn(KEY, "m", Distance(1, 100))
+    routes.costs["m"] = [5]
+    assert routes.choose(KEY, 1.0) == Choice("m", Distance(1, 10), 15, stale=True)
+    assert routes.lacks_freshness(KEY)
+    routes.learn(KEY, "m", Distance(2, 100))
+    assert routes.choose(KEY, 1.0) == Choice("m", Distance(2, 100), 105)
+
+
+def test_only_news_is_news() -> None:
+    routes = table(Distance(1, 100))
+    assert routes.learn(KEY, "m", Distance(1, 5))
+    assert not routes.learn(KEY, "m", Distance(1, 5))
+    assert routes.learn(KEY, "m", Distance(0, INFINITY))
+    assert not routes.learn(KEY, "m", Distance(0, INFINITY))
+
+
+@given(st.builds(Distance, st.integers(1, 3), st.integers(1, 60)), OFFERS, st.sampled_from("lmno"), OFFERS)
+def test_an_offer_that_does_not_matter_would_not_be_chosen(
+    advertised: Distance, offers: dict[str, tuple[Distance, int]], who: str, news: dict[str, tuple[Distance, int]]
+) -> None:
+    routes = table(advertised, **offers)
+    before = routes.choose(KEY, 0.0)
+    if who in offers and who in news:
+        routes.learn(KEY, who, news[who][0])
+        if not routes.matters(KEY, who):
+            assert routes.choose(KEY, 0.0) == before

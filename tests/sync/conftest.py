@@ -1,0 +1,345 @@
+"""An in-process mesh for the policies: threads for workers, exact sums, and faults by script."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ictp2p.errors import LocalGroupError, PeerClosed, RoundAborted, RoundMissed
+from ictp2p.sync.manifest import decode
+from ictp2p.sync.mesh import RoundRequest, RoundResult
+from ictp2p.sync.roster import Roster
+from ictp2p.sync.state import GlobalState
+from ictp2p.sync.values import Spec, StateRef
+
+DEADLINE = 20.0
+
+
+class Killed(BaseException):
+    """The worker's process dies here."""
+
+
+class Exchange:
+    """What the members of one generation share: each operation is one swap of values."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.reason = size, ""
+        self.changed = threading.Condition()
+        self.values: dict[int, dict[int, Any]] = {}
+
+    def swap(self, turn: int, rank: int, value: Any) -> list[Any]:
+        with self.changed:
+            held = self.values.setdefault(turn, {})
+            held[rank] = value
+            self.changed.notify_all()
+            full = self.changed.wait_for(lambda: self.reason or len(held) == self.size, DEADLINE)
+            if len(held) < self.size:
+                raise LocalGroupError(self.reason if full else "fake group: a member did not come")
+            return [held[r] for r in range(self.size)]
+
+    def abort(self, reason: str) -> None:
+        with self.changed:
+            self.reason = self.reason or reason
+            self.changed.notify_all()
+
+
+class FakeGroup:
+    def __init__(self, mesh: FakeMesh, roster: Roster, exchange: Exchange) -> None:
+        self.mesh, self.exchange = mesh, exchange
+        self.generation, self.members = roster.generation, roster.members
+        self.rank, self.size = roster.members.index(mesh.name), len(roster.members)
+        self.turn = 0
+        self.memory: dict[torch.dtype, Tensor] = {}
+
+    def staging(self, elements: int, dtype: torch.dtype) -> Tensor:
+        return self.memory.setdefault(dtype, torch.zeros(1 << 21, dtype=dtype))[:elements]
+
+    def swap(self, name: str, value: Any) -> list[Any]:
+        if self.exchange.reason:
+            raise LocalGroupError(self.exchange.reason)
+        self.mesh.world.fault(self.mesh.name, name)
+        self.turn += 1
+        values = self.exchange.swap(self.turn, self.rank, value)
+        self.mesh.world.fault(self.mesh.name, f"{name} done")
+        return values
+
+    def all_gather(self, data: bytes) -> list[bytes]:
+        return self.swap("all_gather", data)
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        total = sum(self.swap("all_reduce", tensor.clone()))
+        assert isinstance(total, Tensor)
+        tensor.copy_(total)
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        tensor.copy_(self.swap("broadcast", tensor.clone() if self.rank == root else None)[root])
+
+    def abort(self, reason: str) -> None:
+        self.exchange.abort(reason)
+
+    def close(self) -> None:
+        self.exchange.abort(f"{self.mesh.name} closed the group")
+
+
+@dataclass
+class Cluster:
+    expected: int
+    ready: list[str] = field(default_factory=list)
+    roster: Roster | None = None
+    exchange: Exchange | None = None
+    pending: bool = False
+
+
+class World:
+    """Clusters of workers. `faults` maps (worker, operation, how many before it) to what to raise there."""
+
+    def __init__(self, **sizes: int) -> None:
+        self.changed = threading.Condition()
+        self.clusters = {name: Cluster(size) for name, size in sizes.items()}
+        self.version, self.digest = 0, b""
+        self.contributors: dict[int, set[str]] = {}
+        self.states: dict[str, GlobalState] = {}
+        self.contributions: dict[str, RoundRequest] = {}
+        self.votes: dict[str, bytes] = {}
+        self.met: set[str] = set()
+        self.absent: set[str] = set()
+        self.aborts: set[int] = set()
+        self.restarts: set[int] = set()
+        self.rounds = 0
+        self.faults: dict[tuple[str, str, int], Callable[[], BaseException]] = {}
+        self.counts: dict[tuple[str, str], int] = {}
+        self.dead: set[str] = set()
+        self.events: list[tuple[str, str, dict[str, object]]] = []
+        self.results: dict[str, Any] = {}
+        self.errors: dict[str, BaseException] = {}
+
+    def fault(self, worker: str, operation: str) -> None:
+        count = self.counts.get((worker, operation), 0)
+        self.counts[worker, operation] = count + 1
+        made = self.faults.get((worker, operation, count))
+        if made is None:
+            return
+        raised = made()
+        if isinstance(raised, Killed):
+            self.kill(worker)
+        raise raised
+
+    def kill(self, worker: str) -> None:
+        with self.changed:
+            self.dead.add(worker)
+            self.leave(worker)
+
+    def leave(self, worker: str) -> None:
+        cluster = self.clusters[worker.split("/")[0]]
+        if worker in cluster.ready:
+            cluster.ready.remove(worker)
+            if cluster.exchange is not None and cluster.roster is not None and worker in cluster.roster.members:
+                self.renew(cluster, f"{worker} is gone")
+
+    def renew(self, cluster: Cluster, reason: str) -> None:
+        """The next roster: the sitting leader first, then the others by name."""
+        if cluster.exchange is not None:
+            cluster.exchange.abort(reason)
+        number = cluster.roster.number + 1 if cluster.roster else 1
+        if cluster.ready:
+            cluster.roster = Roster(1, number, tuple(cluster.ready), "127.0.0.1:1", 0)
+            cluster.exchange = Exchange(len(cluster.ready))
+        cluster.pending = False
+        self.changed.notify_all()
+
+    def run(self, **bodies: Callable[[FakeMesh], Any]) -> dict[str, Any]:
+        """Run workers named `cluster_0`, `cluster_1`, each in a thread; their results by name."""
+        threads = [self.start(name, body) for name, body in bodies.items()]
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a worker hangs"
+        for error in self.errors.values():
+            raise error
+        return self.results
+
+    def start(self, name: str, body: Callable[[FakeMesh], Any]) -> threading.Thread:
+        mesh = FakeMesh(self, name.replace("_", "/"))
+
+        def work() -> None:
+            try:
+                self.results[name] = body(mesh)
+            except Killed:
+                pass
+            except BaseException as error:
+                self.errors[name] = error
+                self.kill(mesh.name)
+
+        thread = threading.Thread(target=work, name=name)
+        thread.start()
+        return thread
+
+
+class FakeMesh:
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.cluster_name = name.split("/")[0]
+        self.cluster = world.clusters[self.cluster_name]
+
+    def roster_ready(self, ready: bool) -> None:
+        world, cluster = self.world, self.cluster
+        with world.changed:
+            if not ready:
+                world.leave(self.name)
+                return
+            cluster.ready.append(self.name)
+            if cluster.roster is None:
+                cluster.ready.sort()
+                if len(cluster.ready) == cluster.expected:
+                    world.renew(cluster, "the first")
+            else:
+                cluster.pending = True
+
+    def wait_roster(self, newer_than: tuple[int, int] | None) -> Roster:
+        def there() -> bool:
+            roster = self.cluster.roster
+            return roster is not None and self.name in roster.members and roster.generation > (newer_than or (0, 0))
+
+        with self.world.changed:
+            if not self.world.changed.wait_for(lambda: there() or self.name in self.world.dead, DEADLINE):
+                raise PeerClosed(f"{self.name} waited in vain for a roster after {newer_than}")
+            if self.name in self.world.dead:
+                raise Killed
+            assert self.cluster.roster is not None
+            return self.cluster.roster
+
+    def roster_moves(self, generation: tuple[int, int]) -> bool:
+        return self.cluster.pending and self.cluster.roster is not None and self.cluster.roster.members[0] == self.name
+
+    def roster_boundary(self, step: int) -> None:
+        with self.world.changed:
+            if self.cluster.pending:
+                self.world.renew(self.cluster, "a newcomer")
+
+    def roster_failed(self, generation: tuple[int, int], reason: str) -> None:
+        with self.world.changed:
+            if self.cluster.roster is not None and self.cluster.roster.generation == generation:
+                self.world.renew(self.cluster, reason)
+
+    def open_group(self, roster: Roster) -> FakeGroup:
+        with self.world.changed:
+            if self.cluster.roster != roster or self.cluster.exchange is None:
+                raise LocalGroupError("a newer roster came")
+            return FakeGroup(self, roster, self.cluster.exchange)
+
+    def serve_state(self, state: GlobalState) -> None:
+        self.world.states[self.name] = state
+
+    def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
+        idle()
+        with self.world.changed:
+            if self.world.version == 0:
+                self.world.version, self.world.digest = 1, digest
+            self.world.met.add(self.cluster_name)
+            self.world.changed.notify_all()
+            assert self.world.changed.wait_for(lambda: self.world.met >= set(self.world.clusters), DEADLINE)
+            return StateRef(self.world.version, self.world.digest, ())
+
+    def decided_state(self) -> StateRef:
+        return StateRef(self.world.version, self.world.digest, ())
+
+    def fetch_state(self, ref: StateRef, state: GlobalState, idle: Callable[[], None]) -> None:
+        idle()
+        source = next(s for n, s in sorted(self.world.states.items()) if s.digest == ref.digest)
+        encoded = source.manifest(ref.digest)
+        for index in state.expect(encoded, ref.digest):
+            state.destination(index)[:] = source.chunk(ref.digest, index)
+        assert decode(encoded, ref.digest).entries == state.entries
+        state.verified(ref.version)
+
+    def event(self, kind: str, **fields: object) -> None:
+        self.world.events.append((self.name, kind, fields))
+
+    def outer_round(self, request: RoundRequest) -> RoundResult:
+        world, me = self.world, self.cluster_name
+        with world.changed:
+            if request.base.digest != world.digest:
+                return self._passed(request)
+            if me in world.absent:
+                self._wait(lambda: request.base.digest != world.digest, request)
+                raise RoundMissed(f"{me} was not in the round")
+            world.contributions[me] = request
+            world.changed.notify_all()
+            number, everyone = world.rounds, sorted(set(world.clusters) - world.absent)
+            self._wait(lambda: world.rounds > number or set(everyone) <= set(world.contributions), request)
+            held = [world.contributions[name] for name in everyone]
+        request.restarted(1)
+        if number in world.restarts:
+            request.outputs[0].fill_(float("nan"))
+            request.progress(0, request.outputs[0].numel())
+            request.finish()
+            request.restarted(2)
+        self._reduce(request, held)
+        digest = request.finish()
+        world.fault(self.name, "vote")
+        return self._close(request, number, everyone, digest)
+
+    def _wait(self, condition: Callable[[], bool], request: RoundRequest) -> None:
+        ends = time.monotonic() + DEADLINE
+        while not self.world.changed.wait_for(condition, 0.02):
+            assert time.monotonic() < ends, "the round does not come about"
+            self.world.changed.release()
+            try:
+                request.idle()
+            finally:
+                self.world.changed.acquire()
+
+    def _passed(self, request: RoundRequest) -> RoundResult:
+        mine = self.cluster_name in self.world.contributors.get(request.base.version + 1, set())
+        if not mine:
+            raise RoundMissed("the mesh went on")
+        return RoundResult(self.decided_state(), mine)
+
+    def _reduce(self, request: RoundRequest, held: list[RoundRequest]) -> None:
+        """Sum weight times contribution in the order of the names, then divide once."""
+        total = sum(r.weight * r.inputs[0] for r in held)
+        assert isinstance(total, Tensor)
+        out = request.outputs[0]
+        half = out.numel() // 2
+        mean = total / sum(r.weight for r in held)
+        for start, stop in ((half, out.numel()), (0, half)):
+            out[start:stop] = mean[start:stop]
+            if stop > start:
+                request.progress(start, stop)
+
+    def _close(self, request: RoundRequest, number: int, everyone: list[str], digest: bytes) -> RoundResult:
+        world = self.world
+        with world.changed:
+            world.votes[self.cluster_name] = digest
+            world.changed.notify_all()
+            if set(world.votes) >= set(everyone) and world.rounds == number:
+                assert len(set(world.votes.values())) == 1, "the results differ"
+                world.rounds += 1
+                world.votes.clear()
+                world.contributions.clear()
+                if number not in world.aborts:
+                    world.version, world.digest = world.version + 1, digest
+                    world.contributors[world.version] = set(everyone)
+                world.changed.notify_all()
+            self._wait(lambda: world.rounds > number, request)
+            if number in world.aborts:
+                raise RoundAborted(f"round {number} was aborted")
+            result = RoundResult(self.decided_state(), True, len(everyone))
+        world.fault(self.name, "committed")
+        return result
+
+
+@pytest.fixture
+def make_world() -> type[World]:
+    return World
+
+
+@pytest.fixture
+def killed() -> type[Killed]:
+    return Killed
