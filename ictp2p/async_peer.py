@@ -174,7 +174,7 @@ class AsyncPeer:
             planner=lambda request: planning.make_plan(self.core.directory, request),
             validate=planning.check_plan,
         )
-        self.core = Core(machines, card, self._rng)
+        self.core = Core(machines, card, self._rng, up=config.bulk_rate or 0.0)
         self.driver = Driver(
             self.core,
             self._network,

@@ -40,6 +40,7 @@ from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
 if TYPE_CHECKING:
     from ictp2p.types import PeerId
 
+CLOSE_SECONDS = 1.0
 _COALESCE_BYTES = 64 * 1024
 """Frames up to this size are joined to one write; larger ones are not copied."""
 
@@ -154,6 +155,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._view = memoryview(self._fixed)[:HELLO_BYTES]
         self._filled = 0
         self._greeted = False
+        self._gone = asyncio.Event()
 
     # What its users do.
 
@@ -238,11 +240,30 @@ class BulkConnection(asyncio.BufferedProtocol):
             self._close(error)
             self.transport.abort()
 
-    def close(self) -> None:
-        """End the connection once everything written has left."""
+    def hang_up(self, error: IctError) -> None:
+        """Drop the connection because of `error`, after what has been written."""
         if not self.closed:
             self.transport.close()
-            self._close(None)
+            self._close(error)
+
+    async def close(self, reason: IctError) -> None:
+        """Let everything written arrive, then end the connection, within a second.
+
+        Only our direction is closed at first: a socket that is closed with unread bytes resets the connection, and the
+        other end would lose what it has not read yet.
+        """
+        if self.closed:
+            return
+        self._close(reason)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._gone.wait()
+        except TimeoutError:
+            self.transport.abort()
 
     def release(self) -> asyncio.Transport:
         """Give the transport away, before any frame; this object is done."""
@@ -258,7 +279,7 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Say where the next bytes go."""
-        return self._view[self._filled :]
+        return self._view[self._filled :] if not self.closed else memoryview(self._fixed)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take bytes that were read."""
@@ -278,6 +299,7 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
+        self._gone.set()
         if not self.closed:
             self._close(ConnectionLost(f"connection reset: {exc}") if exc else None)
 

@@ -21,7 +21,8 @@ from ictp2p.bulk.frames import Header, Kind, pack_measured
 from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.streams import MAX_PROBE, MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
-from ictp2p.collectives.channel import Attachment, ParticipantLost, Receiver
+from ictp2p.collectives.channel import Attachment, ParticipantLost, Receiver, Slots
+from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.errors import ConfigError, ConnectionLost, IctError, NetworkError, PeerClosed
 from ictp2p.types import PeerId
 
@@ -59,6 +60,7 @@ class Bulk:
     ) -> None:
         self.me = me
         self.profile = profile or BulkProfile()
+        self.slots = Slots(STAGING_BYTES)
         self._on_transfer = on_transfer
         self._clock = clock
         self._users: dict[tuple[PeerId, bytes], tuple[User, BulkConnection]] = {}
@@ -85,7 +87,7 @@ class Bulk:
         await self._pool.answer_ticket(peer, ticket)
 
     async def close(self) -> None:
-        """End all connections and everything that runs over them."""
+        """End all connections and everything that runs over them; what was written still leaves, within a second."""
         await self._pool.close()
 
     def serve(self, kind: str, handler: Handler) -> None:

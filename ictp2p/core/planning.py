@@ -45,11 +45,12 @@ def make_plan(directory: Directory, request: PlanRequest) -> PlanAnswer:
     leaders = {p.cluster: p.leader for p in request.participants}
     edges = _edges(directory, leaders)
     failed = {frozenset(pair) for pair in request.failures}
+    up = _limits(directory, leaders)
     healthy = {pair: edge for pair, edge in edges.items() if frozenset(pair) not in failed}
     try:
-        decision = _decide(request, healthy)
+        decision = _decide(request, healthy, up)
     except NoRoute:
-        decision = _decide(request, edges)
+        decision = _decide(request, edges, up)
     return PlanAnswer(decision.plan.encode(), decision.reason[:1024], decision.plan.seconds)
 
 
@@ -62,12 +63,13 @@ def check_plan(data: bytes, participants: tuple[Participant, ...]) -> str | None
     return plans.check(plan, [p.leader for p in participants], plan.elements)
 
 
-def _decide(request: PlanRequest, edges: Edges) -> planner.Decision:
+def _decide(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> planner.Decision:
     asked = planner.PlanRequest(
         participants=tuple(p.leader for p in request.participants),
         elements=request.spec.elements,
         itemsize=ITEM_SIZES.get(request.spec.dtype, 4),
         links=edges,
+        up=up,
     )
     root = broadcast_root(request.spec)
     if root is None:
@@ -81,6 +83,12 @@ def _decide(request: PlanRequest, edges: Edges) -> planner.Decision:
 def broadcast_root(spec: Spec) -> ClusterId | None:
     """The cluster whose tensors a broadcast copies: the name of its spec ends with `@cluster`."""
     return ClusterId(spec.name.rpartition("@")[2]) if spec.kind == "broadcast" else None
+
+
+def _limits(directory: Directory, leaders: Mapping[ClusterId, PeerId]) -> dict[PeerId, float]:
+    """What each leader may send in all, where it said so."""
+    cards = ((directory.clusters.get(cluster), leader) for cluster, leader in leaders.items())
+    return {leader: card.up for card, leader in cards if card is not None and card.up > 0}
 
 
 def _edges(directory: Directory, leaders: Mapping[ClusterId, PeerId]) -> Edges:

@@ -93,10 +93,12 @@ class Core:
         machines: the machines, already restored from disk.
         card: what this peer says about itself.
         rng: jitter.
+        up: bytes/s that this peer may send in all; 0 if that is not limited.
     """
 
-    def __init__(self, machines: Machines, card: PeerCard, rng: random.Random) -> None:
+    def __init__(self, machines: Machines, card: PeerCard, rng: random.Random, up: float = 0.0) -> None:
         self.card = card
+        self._up = up
         self.directory = Directory(card)
         self.m = machines
         self.dialer = Dialer(rng)
@@ -609,6 +611,7 @@ class Core:
             self._version(),
             self.config,
             tuple(views.link_card(c, self.m.links.measurement(c, self._now)) for c in sorted(self._adjacent)),
+            self._up,
         )
 
     def own_view(self) -> ClusterCard | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -194,7 +195,7 @@ def test_an_aborted_round_leaves_everything_as_it_was_to_the_bit(make_world: Any
             gradient = torch.tensor([1.0, 2.0, 3.0])
             twin = torch.nn.Parameter(model.w.detach().clone())
             other = torch.optim.AdamW([twin], lr=0.125)
-            other.load_state_dict(inner.state_dict())
+            other.load_state_dict(copy.deepcopy(inner.state_dict()))
             model.w.grad, twin.grad = gradient.clone(), gradient.clone()
             inner.step()
             other.step()

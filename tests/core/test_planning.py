@@ -1,0 +1,100 @@
+"""Plans from gossip: what is measured is used, what cannot be dialed is relayed, what failed is avoided."""
+
+from __future__ import annotations
+
+import pytest
+
+from ictp2p.collectives import plan as plans
+from ictp2p.core.cards import ClusterCard, LinkCard, PeerCard
+from ictp2p.core.directory import Directory
+from ictp2p.core.planning import broadcast_root, check_plan, make_plan
+from ictp2p.errors import NoRoute
+from ictp2p.sync.opening import PlanRequest
+from ictp2p.sync.values import Participant, Spec
+from ictp2p.types import ClusterId, PeerId
+
+MB = 1e6
+
+
+def directory(links: dict[tuple[str, str], float], limits: dict[str, float] | None = None) -> Directory:
+    """Clusters a, b, ... each led by peer of the same name in capitals, with symmetric links in bytes/s."""
+    names = sorted({name for pair in links for name in pair})
+    found = Directory(PeerCard(PeerId("me"), ClusterId("none"), "", bytes(32)))
+    for name in names:
+        cards = tuple(
+            LinkCard(ClusterId(other), rate, rate, 0.02, 0.0)
+            for (a, b), rate in sorted(links.items())
+            for mine, other in ((a, b), (b, a))
+            if mine == name
+        )
+        leader = PeerId(name.upper())
+        worker = PeerCard(leader, ClusterId(name), "", bytes(32))
+        up = (limits or {}).get(name, 0.0)
+        found.learn_cluster(ClusterCard(ClusterId(name), leader, 1, (worker,), links=cards, up=up))
+    return found
+
+
+def request(
+    *names: str, failures: tuple[tuple[str, str], ...] = (), kind: str = "reduce", name: str = "x"
+) -> PlanRequest:
+    spec = Spec(kind, name, "float32", 1_000_000, "avg", "none")  # type: ignore[arg-type]
+    participants = tuple(Participant(ClusterId(n), PeerId(n.upper()), 1, 1.0) for n in names)
+    pairs = tuple((PeerId(a), PeerId(b)) for a, b in failures)
+    return PlanRequest(1, 1, spec, participants, {}, pairs)
+
+
+def edges(plan: plans.Plan) -> set[frozenset[str]]:
+    """Which pairs exchange anything."""
+    used = set()
+    for share in plan.shares:
+        if share.stop > share.start:
+            for parents in (share.reduce_parents, share.broadcast_parents):
+                used |= {
+                    frozenset((plan.participants[i], plan.participants[p])) for i, p in enumerate(parents) if p >= 0
+                }
+    return used
+
+
+ALL = {("a", "b"): 10 * MB, ("a", "c"): 10 * MB, ("b", "c"): 10 * MB}
+
+
+def test_a_plan_fits_its_participants_and_says_why() -> None:
+    answer = make_plan(directory(ALL), request("a", "b", "c"))
+    assert check_plan(answer.plan, request("a", "b", "c").participants) is None
+    assert check_plan(answer.plan, request("a", "b").participants) is not None
+    assert check_plan(b"garbage", request("a", "b").participants) is not None
+    assert plans.decode(answer.plan).kind in answer.reason
+    assert answer.seconds > 0
+
+
+def test_a_pair_without_a_link_is_planned_over_the_third() -> None:
+    links = {("a", "b"): 10 * MB, ("a", "c"): 10 * MB}
+    plan = plans.decode(make_plan(directory(links), request("b", "c")).plan)
+    assert plan.elements == 1_000_000
+
+
+def test_participants_that_nothing_connects_have_no_plan() -> None:
+    with pytest.raises(NoRoute, match="B, C"):
+        make_plan(directory({("a", "b"): MB, ("c", "d"): MB}), request("b", "c"))
+
+
+def test_an_edge_that_failed_is_avoided_if_the_others_suffice() -> None:
+    plan = plans.decode(make_plan(directory(ALL), request("a", "b", "c", failures=(("A", "B"),))).plan)
+    assert frozenset(("A", "B")) not in edges(plan)
+    alone = plans.decode(make_plan(directory({("a", "b"): MB}), request("a", "b", failures=(("A", "B"),))).plan)
+    assert frozenset(("A", "B")) in edges(alone)
+
+
+def test_a_limited_sender_slows_the_prediction() -> None:
+    free = make_plan(directory(ALL), request("a", "b", "c"))
+    limited = make_plan(directory(ALL, {"a": MB}), request("a", "b", "c"))
+    assert limited.seconds > 2 * free.seconds
+
+
+def test_a_broadcast_has_one_root_and_it_takes_part() -> None:
+    asked = request("a", "b", "c", kind="broadcast", name="broadcast@b")
+    assert broadcast_root(asked.spec) == "b"
+    plan = plans.decode(make_plan(directory(ALL), asked).plan)
+    assert {plan.participants[share.root] for share in plan.shares} == {"B"}
+    with pytest.raises(NoRoute, match="'b'"):
+        make_plan(directory(ALL), request("a", "c", kind="broadcast", name="broadcast@b"))

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ictp2p.errors import ConfigError, StateError
+from ictp2p.sync.pack import allocate, octets, pack, unpack
+
+plain = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=5)
+trees = st.recursive(
+    plain | st.integers(0, 4).map(lambda n: torch.arange(n)),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.tuples(inner, inner)
+    | st.dictionaries(st.text(max_size=3) | st.integers(0, 9), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and torch.equal(one, other)
+    if isinstance(one, dict):
+        return type(other) is dict and list(one) == list(other) and all(equal(one[k], other[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return type(one) is type(other) and len(one) == len(other) and all(map(equal, one, other))
+    return type(one) is type(other) and one == other
+
+
+@given(trees)
+@settings(max_examples=100)
+def test_a_tree_survives(tree: Any) -> None:
+    skeleton, tensors = pack(tree)
+    copies = allocate(skeleton, 1 << 20)
+    for copy, tensor in zip(copies, tensors, strict=True):
+        octets(copy)[:] = octets(tensor)
+    assert equal(tree, unpack(skeleton, copies))
+
+
+def test_an_optimizer_survives_and_goes_on_alike() -> None:
+    one, other = (torch.nn.Linear(3, 2) for _ in range(2))
+    other.load_state_dict(one.state_dict())
+    first, second = (torch.optim.AdamW(m.parameters(), lr=0.1) for m in (one, other))
+    one(torch.ones(3)).sum().backward()
+    first.step()
+    other.load_state_dict(one.state_dict())
+    skeleton, tensors = pack(first.state_dict())
+    second.load_state_dict(unpack(skeleton, [t.clone() for t in tensors]))
+    for model, optimizer in ((one, first), (other, second)):
+        model.zero_grad()
+        model(torch.ones(3)).sum().backward()
+        optimizer.step()
+    assert torch.equal(one.weight, other.weight)
+
+
+@pytest.mark.parametrize(
+    ("tree", "where"), [({"a": [1, object()]}, r"state\['a'\]\[1\] is a object"), ({(1, 2): 3}, "key of type tuple")]
+)
+def test_what_is_not_plain_is_named(tree: Any, where: str) -> None:
+    with pytest.raises(ConfigError, match=where):
+        pack(tree)
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=100)
+def test_garbage_is_a_typed_error(data: bytes) -> None:
+    try:
+        allocate(data, 1 << 20)
+    except StateError:
+        pass
+
+
+@pytest.mark.parametrize(
+    "skeleton",
+    [
+        ["t", "float32", [1 << 40]],
+        ["t", "object", [1]],
+        ["t", "float32", [-1]],
+        ["t", "float32", ["x"]],
+        ["d", [["a"]]],
+        ["d", 5],
+        ["l", [["q"]]],
+        7,
+    ],
+)
+def test_a_skeleton_is_checked_before_anything_is_allocated(skeleton: Any) -> None:
+    with pytest.raises(StateError):
+        allocate(msgspec.msgpack.encode(skeleton), 1 << 20)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ictp2p.errors import MeshMismatch, StateError
+from ictp2p.sync.manifest import CHUNK, Entry
+from ictp2p.sync.state import GlobalState
+
+ENTRIES = [Entry("w", "float32", (700, 500)), Entry("step", "float32", ()), Entry("h", "bfloat16", (3,))]
+SETTINGS = [("policy", "diloco"), ("sync_every", "100")]
+
+
+def filled(seed: int, entries: list[Entry] | None = None, settings: list[tuple[str, str]] | None = None) -> GlobalState:
+    state = GlobalState(ENTRIES if entries is None else entries, SETTINGS if settings is None else settings)
+    generator = torch.Generator().manual_seed(seed)
+    for tensor in state.tentative.values():
+        tensor.copy_(torch.randn(tensor.shape, generator=generator))
+    state.seal({"round": 0})
+    state.commit(1)
+    return state
+
+
+def test_equal_content_has_one_digest_and_a_bit_makes_another() -> None:
+    one, other = filled(1), filled(1)
+    assert one.digest == other.digest
+    other.begin()["w"].view(torch.int32)[699, 499] ^= 1
+    assert other.seal({"round": 0}) != one.digest
+
+
+@pytest.mark.parametrize("counters", [{"round": 1}, {"rounds": 0}, {}])
+def test_the_counters_are_part_of_the_digest(counters: dict[str, int]) -> None:
+    state = filled(1)
+    state.begin()
+    assert state.seal({"round": 0}) == state.digest
+    assert state.seal(counters) != state.digest
+
+
+def test_names_and_settings_are_part_of_the_digest() -> None:
+    renamed = [Entry("v", "float32", (700, 500)), *ENTRIES[1:]]
+    digests = {filled(1).digest, filled(1, renamed).digest, filled(1, settings=[("policy", "x")]).digest}
+    assert len(digests) == 3
+
+
+def test_rollback_leaves_the_committed_bytes_alone() -> None:
+    state = filled(1)
+    before, digest = bytes(state.memory(committed=True)), state.digest
+    state.begin()["w"].fill_(float("nan"))
+    state.seal({"round": 1})
+    state.rollback()
+    assert bytes(state.memory(committed=True)) == before
+    assert (state.digest, state.version, state.counters) == (digest, 1, {"round": 0})
+    assert state.manifest(digest)
+
+
+def test_commit_exchanges_without_copying() -> None:
+    state = filled(1)
+    address = state.tentative["w"].data_ptr()
+    state.begin()["w"].add_(1.0)
+    digest = state.seal({"round": 1})
+    state.commit(2)
+    assert state.committed["w"].data_ptr() == address
+    assert (state.digest, state.version, state.counters) == (digest, 2, {"round": 1})
+
+
+def test_another_peer_rebuilds_it_chunk_by_chunk_and_resumes() -> None:
+    source, joiner = filled(1), filled(2)
+    manifest = source.manifest(source.digest)
+    missing = joiner.expect(manifest, source.digest)
+    assert missing == [0, 1]
+    joiner.destination(0)[:] = source.chunk(source.digest, 0)
+    assert joiner.expect(manifest, source.digest) == [1], "what has arrived is not asked for again"
+    with pytest.raises(StateError, match="chunk 1 of state version 9"):
+        joiner.verified(9)
+    assert joiner.version == 1
+    joiner.destination(1)[:] = source.chunk(source.digest, 1)
+    joiner.verified(9)
+    assert (joiner.version, joiner.digest, joiner.counters) == (9, source.digest, {"round": 0})
+    assert torch.equal(joiner.committed["w"], source.committed["w"])
+    assert joiner.manifest(source.digest) == manifest, "and it provides it in turn"
+
+
+def test_only_the_committed_state_is_served() -> None:
+    state = filled(1)
+    old = state.digest
+    assert len(state.chunk(old, 0)) == CHUNK
+    with pytest.raises(StateError, match="chunk 2 of 2"):
+        state.chunk(old, 2)
+    state.begin()["w"].add_(1.0)
+    state.seal({"round": 1})
+    assert state.chunk(old, 0)
+    state.commit(2)
+    for ask in (lambda: state.chunk(old, 0), lambda: state.manifest(old)):
+        with pytest.raises(StateError, match="is gone; version 2 is"):
+            ask()
+
+
+def test_a_wrong_manifest_is_refused() -> None:
+    source, joiner = filled(1), filled(2)
+    manifest = bytearray(source.manifest(source.digest))
+    manifest[-1] ^= 1
+    with pytest.raises(StateError, match="agreed is"):
+        joiner.expect(bytes(manifest), source.digest)
+
+
+@pytest.mark.parametrize(
+    ("entries", "settings", "named"),
+    [
+        ([Entry("w", "float32", (500, 700)), *ENTRIES[1:]], SETTINGS, r"tensor w: .*500, 700.* here, .*700, 500.* there"),
+        ([Entry("w", "float64", (700, 500)), *ENTRIES[1:]], SETTINGS, r"tensor w: float64.* here, float32.* there"),
+        (ENTRIES[:2], SETTINGS, r"tensor h: bfloat16\[3\] there, none here"),
+        ([*ENTRIES, Entry("b", "float32", (1,))], SETTINGS, r"tensor b: float32\[1\] here, none there"),
+        (ENTRIES, [("policy", "diloco"), ("sync_every", "50")], "sync_every: 50 here, 100 there"),
+    ],
+)
+def test_a_mesh_that_trains_something_else_is_told_by_name(
+    entries: list[Entry], settings: list[tuple[str, str]], named: str
+) -> None:
+    source, joiner = filled(1), filled(1, entries, settings)
+    with pytest.raises(MeshMismatch, match=named):
+        joiner.expect(source.manifest(source.digest), source.digest)
+
+
+def test_many_chunks_are_hashed_the_same_in_threads() -> None:
+    large = [Entry("w", "uint8", (70 * CHUNK + 5,))]
+    state = GlobalState(large)
+    state.tentative["w"].copy_(torch.arange(70 * CHUNK + 5) % 251)
+    digest = state.seal({})
+    state.commit(1)
+    state.begin()
+    assert state.seal({}) == digest
+    assert state.expect(state.manifest(digest), digest) == []
+
+
+def test_repr_says_what_it_is() -> None:
+    state = filled(1)
+    assert repr(state).startswith(f"<GlobalState version 1 {state.digest.hex()[:16]} 14")
+    assert "unsealed" in repr(GlobalState(ENTRIES))
