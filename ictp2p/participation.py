@@ -23,10 +23,11 @@ from ictp2p.errors import (
     IctError,
     LocalProtocolError,
     MeshMismatch,
+    NetworkError,
     PeerClosed,
     RoundAborted,
+    RoundError,
     RoundMissed,
-    RoundTimeout,
 )
 from ictp2p.machine import Effects, Notice
 from ictp2p.sync import notices
@@ -276,8 +277,11 @@ class Participation:
             digest = await self._hold_result(standing, opened, chosen)
         except (ParticipantLost, CollectiveTimeout) as error:
             self._report_failure(opened, str(error), error.suspects)
-        except (IctError, RoundTimeout) as error:
-            self._report_failure(opened, str(error), ())
+        except Exception as error:
+            # Whatever it is, the others must not wait for us; and if it is no error of the mesh, the caller must know.
+            self._report_failure(opened, f"{type(error).__name__}: {error}", ())
+            if not isinstance(error, NetworkError | RoundError) and not standing.decided.done():
+                standing.decided.set_exception(error)
         else:
             self._call(lambda now: self._rounds.completed(opened.round, opened.attempt, digest, now))
 

@@ -12,6 +12,7 @@ class RateLimit:
     """Links whose collectives together send at most `rate` bytes/s, split evenly over the neighbours."""
 
     def __init__(self, links: Links, rate: float) -> None:
+        self.slots = links.slots
         self._links = links
         self._rate = rate
 

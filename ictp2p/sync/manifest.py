@@ -96,7 +96,8 @@ def decode(data: bytes, digest: bytes) -> Manifest:
         raise StateError(f"manifest has digest {digest_of(data).hex()[:16]}, agreed is {digest.hex()[:16]}")
     try:
         manifest = msgspec.msgpack.decode(data, type=Manifest)
-    except msgspec.MsgspecError as error:
+    # Text that is no UTF-8 is not msgspec's own error.
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StateError(f"manifest does not decode: {error}") from error
     unknown = next((e for e in manifest.entries if e.dtype not in ITEM_BYTES), None)
     if unknown is not None:

@@ -80,7 +80,8 @@ def _key(key: Any, where: str) -> Any:
 def _decode(skeleton: bytes) -> Any:
     try:
         return msgspec.msgpack.decode(skeleton)
-    except msgspec.MsgspecError as error:
+    # Text that is no UTF-8, and nesting without end, are not msgspec's own errors.
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StateError(f"skeleton does not decode: {error}") from error
 
 
@@ -90,7 +91,7 @@ def _leaves(node: Any) -> Iterator[tuple[str, list[int]]]:
             yield dtype, shape
         case ["d", list(items)]:
             for item in items:
-                yield from _leaves(item[1])
+                yield from _leaves(_valued(item))
         case ["l" | "u", list(items)]:
             for item in items:
                 yield from _leaves(item)
@@ -98,6 +99,13 @@ def _leaves(node: Any) -> Iterator[tuple[str, list[int]]]:
             return
         case _:
             raise StateError(f"skeleton holds {node!r}")
+
+
+def _valued(item: Any) -> Any:
+    match item:
+        case [key, value] if type(key) in _PLAIN:
+            return value
+    raise StateError(f"skeleton holds the pair {item!r}")
 
 
 def _build(node: Any, tensors: Sequence[Tensor]) -> Any:

@@ -265,6 +265,7 @@ class World:
             else:
                 self.now = max(self.now, timer[0])
                 self.execute(timer[1], self.elections[timer[1]].handle_timeout(self.now))
+                assert (self.elections[timer[1]].next_timeout() or self.now + 1) > self.now, "the timer spins"
 
     def changed(self, key):
         """After a fault, everybody's view follows, each in its own time."""

@@ -1,0 +1,69 @@
+"""Which rounds were committed without us.
+
+Clusters make the same calls in the same order, and a round carries no number of a call. So a cluster that misses one
+(it was slow, or cut off) and simply went on would bring its second tensors to the others' third round, and nobody
+would notice. The chain of decisions tells: every committed round that this cluster has no answer to must be reported
+to the caller before it takes part again.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ictp2p.machine import Notice
+from ictp2p.sync.agreement import Decided
+from ictp2p.sync.values import Close, Open
+from ictp2p.types import ClusterId, PeerId
+
+
+class Chronicle:
+    """Follows the decisions, on the event loop, for the thread that makes the calls.
+
+    Args:
+        me: this peer.
+        cluster: its cluster.
+    """
+
+    def __init__(self, me: PeerId, cluster: ClusterId) -> None:
+        self._me = me
+        self._cluster = cluster
+        self._changed = threading.Condition()
+        self._passed = 0
+        self._settled: int | None = None
+        self.opened: Open | None = None
+        """The newest attempt that was opened."""
+
+    def notice(self, notice: Notice) -> None:
+        """Take a notice of the stack."""
+        if not isinstance(notice, Decided):
+            return
+        with self._changed:
+            if isinstance(notice.value, Open):
+                self.opened = notice.value
+            elif isinstance(notice.value, Close) and notice.value.committed and self._counts(notice.value):
+                self._passed = max(self._passed, notice.value.round)
+            self._changed.notify_all()
+
+    @property
+    def missed(self) -> int | None:
+        """The newest round without us that nobody was told of yet. None for a newcomer, which was promised none."""
+        with self._changed:
+            return self._passed if self._settled is not None and self._passed > self._settled else None
+
+    def settle(self, round_: int | None = None) -> None:
+        """Rounds up to `round_`, or all that are known, are accounted for."""
+        with self._changed:
+            self._settled = max(self._settled or 0, self._passed if round_ is None else round_)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the next decision, but no longer than that."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def _counts(self, close: Close) -> bool:
+        """Whether a committed round has an answer that this peer does not get by leading it."""
+        opened = self.opened
+        if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):
+            return True  # decisions were skipped: whatever it was, it was without us
+        mine = next((p for p in opened.participants if p.cluster == self._cluster), None)
+        return opened.spec.kind != "sync" and (mine is None or mine.leader != self._me)

@@ -1,0 +1,117 @@
+"""Where the workers of a cluster stand in their sequence of calls, exchanged before each call, and what follows.
+
+Every worker makes the same calls in the same order, so a number says where it is. A group that breaks in the middle of
+a call leaves some with the answer and some without; then the numbers differ by one, and who is ahead hands its answer
+over. All conclusions here are functions of the exchanged heads alone, so all workers draw the same ones.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ictp2p.sync.mesh import Group
+
+_HEAD = struct.Struct("<QQ32sdB")
+
+
+class Flag(enum.IntFlag):
+    """What a head says in a bit."""
+
+    NONE = 0
+    MOVES = 1
+    """The group is to be left now, for a newcomer."""
+    FRESH = 2
+    """No call of this cluster has ended here yet: the worker takes its number from the others."""
+    STATE = 4
+    """The call asks for the shared state."""
+    ENDED = 8
+    """The call has its answer, and is only seeing to it that everybody else gets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """One worker."""
+
+    number: int
+    """Of the last call that ended here."""
+    version: int
+    """Of the agreed state that it holds; 0 if none."""
+    fingerprint: bytes
+    """32 bytes: which call this is."""
+    weight: float
+    flags: Flag
+
+    def pack(self) -> bytes:
+        """Its bytes, always equally many."""
+        return _HEAD.pack(self.number, self.version, self.fingerprint, self.weight, self.flags)
+
+
+def exchange(group: Group, head: Head) -> Heads:
+    """Learn everybody's head.
+
+    Raises:
+        LocalGroupError: the group broke.
+    """
+    found = (_HEAD.unpack(data) for data in group.all_gather(head.pack()))
+    return Heads(tuple(Head(n, v, f, w, Flag(flags)) for n, v, f, w, flags in found), group.rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads of a group, in rank order, and what they mean."""
+
+    all: Sequence[Head]
+    rank: int
+
+    @property
+    def mine(self) -> Head:
+        """This worker's."""
+        return self.all[self.rank]
+
+    @property
+    def moves(self) -> bool:
+        """Whether everybody leaves the group."""
+        return any(head.flags & Flag.MOVES for head in self.all)
+
+    @property
+    def ended(self) -> bool:
+        """Whether somebody is here only to hand over, so that the next call does not begin yet."""
+        return any(head.flags & Flag.ENDED for head in self.all)
+
+    @property
+    def newest(self) -> int:
+        """Number of the last call that the cluster has ended."""
+        return max(head.number for head in self.all)
+
+    @property
+    def behind(self) -> tuple[int, ...]:
+        """Ranks that have not ended a call that others have."""
+        return tuple(r for r, h in enumerate(self.all) if not h.flags & Flag.FRESH and h.number < self.newest)
+
+    @property
+    def lost(self) -> bool:
+        """Whether this worker is so far behind that nobody has its answer any more."""
+        return self.rank in self.behind and self.mine.number + 1 < self.newest
+
+    @property
+    def giver(self) -> int | None:
+        """Who hands the last answer over, if somebody waits for it."""
+        if any(self.all[r].number + 1 == self.newest for r in self.behind):
+            return next(r for r, h in enumerate(self.all) if h.number == self.newest)
+        return None
+
+    @property
+    def teacher(self) -> int | None:
+        """Who shows a newcomer the state, if one asks for it while the others are at something else."""
+        asking = [h for h in self.all if h.flags & Flag.STATE]
+        if len(asking) == len(self.all) or not any(h.flags & Flag.FRESH for h in asking):
+            return None
+        return next((r for r, h in enumerate(self.all) if h.version and not h.flags & Flag.FRESH), None)
+
+    @property
+    def taught(self) -> bool:
+        """Whether this worker is such a newcomer."""
+        return self.mine.flags & (Flag.FRESH | Flag.STATE) == Flag.FRESH | Flag.STATE

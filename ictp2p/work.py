@@ -1,0 +1,120 @@
+"""A call under way, and the thread that runs calls one after the other.
+
+Collectives of one worker have to happen in one order, the same everywhere, so one thread runs them and everybody else
+waits on a `Work`. It is a daemon of our own instead of an executor of the standard library: that one is joined when
+the interpreter ends, so a script that dies without closing its peer would hang on a collective nobody will answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+from ictp2p.errors import PeerClosed
+
+T = TypeVar("T")
+
+
+class Work(Generic[T]):
+    """The answer to a call with `async_op=True`. Until it is there, the call's tensors belong to the call."""
+
+    def __init__(self, name: str, future: Future[T]) -> None:
+        """Wrap what will hold the answer; `name` is for people."""
+        self._name = name
+        self._future = future
+
+    def __repr__(self) -> str:
+        state = "under way" if not self.done() else "failed" if self._future.exception() else "done"
+        return f"<Work {self._name} {state}>"
+
+    def wait(self, timeout: float | None = None) -> T:
+        """Wait until the call has ended, and give its result.
+
+        Args:
+            timeout: seconds to wait; without it, as long as the call's own deadlines let it take. A wait that ends
+                earlier ends nothing: the call goes on.
+
+        Raises:
+            TimeoutError: it is still under way.
+            IctError: what made the call fail. Its tensors are untouched.
+        """
+        try:
+            return self._future.result(timeout)
+        except TimeoutError:
+            if self._future.done():
+                raise
+            raise TimeoutError(f"{self._name} is still under way after {timeout:g} s") from None
+
+    def done(self) -> bool:
+        """Whether the call has ended, either way."""
+        return self._future.done()
+
+    def exception(self) -> BaseException | None:
+        """What made the call fail; None if it succeeded or is still under way."""
+        return self._future.exception() if self._future.done() else None
+
+
+class WorkQueue:
+    """Runs calls in the order in which they came, in a thread that lives while there is something to do or undo.
+
+    Args:
+        name: of the thread.
+        ended: called in that thread as its last act.
+    """
+
+    def __init__(self, name: str, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._unfinished = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def idle(self) -> bool:
+        """Whether every call so far has ended."""
+        with self._lock:
+            return not self._unfinished
+
+    def submit(self, name: str, call: Callable[[], T]) -> Work[T]:
+        """Queue a call.
+
+        Raises:
+            PeerClosed: the queue was closed.
+        """
+        future: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                raise PeerClosed(f"{name}: the peer is closed")
+            self._unfinished += 1
+            self._waiting.put((future, call))
+        return Work(name, future)
+
+    def close(self, timeout: float) -> None:
+        """Run nothing more. What waits gets `PeerClosed`; what runs has `timeout` seconds to end. May be called twice."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._waiting.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (entry := self._waiting.get()) is not None:
+            self._answer(*entry)
+            with self._lock:
+                self._unfinished -= 1
+        self._ended()
+
+    def _answer(self, future: Future[Any], call: Callable[[], Any]) -> None:
+        try:
+            if self._closed:
+                raise PeerClosed("the peer was closed before the call began")
+            future.set_result(call())
+        except BaseException as error:
+            with contextlib.suppress(Exception):
+                future.set_exception(error)

@@ -1,0 +1,243 @@
+"""A mesh of `Bulk`s joined by transports in memory, whose links a test may cut, stop and refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+
+from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.errors import HandshakeFailed, Unreachable
+from ictp2p.types import PeerId
+
+Keys = Callable[[PeerId, bytes], tuple[bytes, bytes]]
+PROFILE = BulkProfile(stall=0.4, handshake=0.4, patience=0.05, high_water=64 * 1024)
+
+
+def name(number: int) -> PeerId:
+    return PeerId(f"{number:032x}")
+
+
+class MemoryTransport(asyncio.Transport):
+    """One end of a link: hands out at most `step` bytes per turn of the event loop."""
+
+    def __init__(self, step: int = 50_000) -> None:
+        super().__init__()
+        self.other: MemoryTransport
+        self.frozen = False
+        """Delivers nothing, as if the process at the far end had stopped."""
+        self.step = step
+        self.sent = bytearray()
+        self._protocol: asyncio.BaseProtocol | None = None
+        self._out = bytearray()
+        self._reading = True
+        self._closing = self._ended = self._eof = False
+        self._limits = (65536, 16384)
+        self._paused = False
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        assert self._protocol is not None
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return self._reading
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self.other._wake()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        high = 65536 if high is None else high
+        self._limits = (high, high // 4 if low is None else low)
+        self._press()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._limits[1], self._limits[0]
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._out)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._closing:
+            return
+        self._out += data
+        self.sent += data
+        self._press()
+        self._wake()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self._eof = True
+        self._wake()
+
+    def close(self) -> None:
+        self._closing = True
+        self._wake()
+
+    def abort(self) -> None:
+        self._out.clear()
+        self.close()
+        self._end(None)
+
+    def reset(self) -> None:
+        """Break the link, as a process that is killed does."""
+        for end in (self, self.other):
+            end._out.clear()
+            end._end(ConnectionResetError("killed"))
+
+    def _wake(self) -> None:
+        asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        if self.frozen or not self.other._reading or self.other._ended:
+            return
+        if self._out:
+            amount = self.other._receive(memoryview(bytes(self._out[: self.step])))
+            del self._out[:amount]
+            if self._paused and len(self._out) <= self._limits[1]:
+                self._paused = False
+                self.get_protocol().resume_writing()
+            self._wake()
+        elif self._closing or self._eof:
+            self._eof = False
+            self.other.get_protocol().eof_received()
+            self.other.close()
+            if self._closing:
+                self._end(None)
+
+    def _receive(self, data: memoryview) -> int:
+        protocol = self.get_protocol()
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            buffer = protocol.get_buffer(len(data))
+            amount = min(len(buffer), len(data))
+            assert amount, "an empty buffer is an error in asyncio"
+            buffer[:amount] = data[:amount]
+            protocol.buffer_updated(amount)
+            return amount
+        return 0
+
+    def _press(self) -> None:
+        if not self._paused and len(self._out) > self._limits[0]:
+            self._paused = True
+            self.get_protocol().pause_writing()
+
+    def _end(self, error: Exception | None) -> None:
+        if not self._ended:
+            self._ended = self._closing = True
+            asyncio.get_running_loop().call_soon(self.get_protocol().connection_lost, error)
+            if not self.other._ended and error is None:
+                self.other.close()
+
+
+class Mesh:
+    """Some peers, who can all dial each other unless a test says otherwise."""
+
+    def __init__(self, size: int, profile: BulkProfile = PROFILE, seed: int = 0) -> None:
+        self.names = [name(n) for n in range(size)]
+        self.blocked: set[tuple[PeerId, PeerId]] = set()
+        self.via: dict[PeerId, list[PeerId]] = {}
+        self.deaf: set[PeerId] = set()
+        """Do not answer requests to dial."""
+        self.links: list[tuple[PeerId, PeerId, MemoryTransport]] = []
+        self.samples: list[tuple[PeerId, PeerId, str, int, float, bool]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.rng = random.Random(seed)
+        self.bulks = {me: self.join(me, profile) for me in self.names}
+
+    def join(self, me: PeerId, profile: BulkProfile, keys: Keys | None = None) -> Bulk:
+        return Bulk(
+            me,
+            keys or self.keys(me),
+            lambda peer, timeout: self.dial(me, peer, timeout),
+            profile=profile,
+            ask_dial=lambda peer, ticket: self.ask(me, peer, ticket),
+            relays=lambda peer: self.via.get(me, []),
+            on_transfer=lambda *sample: self.samples.append((me, *sample)),
+            random_bytes=self.rng.randbytes,
+        )
+
+    def keys(self, me: PeerId) -> Keys:
+        def agree(peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+            if peer not in self.names:
+                raise HandshakeFailed(f"{peer} is not known")
+            send, receive = (hashlib.blake2b(context + who.encode(), digest_size=16).digest() for who in (me, peer))
+            return send, receive
+
+        return agree
+
+    async def dial(self, me: PeerId, peer: PeerId, timeout: float) -> asyncio.Transport:
+        await asyncio.sleep(0)
+        if (me, peer) in self.blocked:
+            raise Unreachable(f"{me[-2:]} cannot dial {peer[-2:]}")
+        mine, theirs = MemoryTransport(), MemoryTransport()
+        mine.other, theirs.other = theirs, mine
+        self.links.append((me, peer, mine))
+        self.bulks[peer].accept(theirs)
+        return mine
+
+    def ask(self, me: PeerId, peer: PeerId, ticket: bytes) -> None:
+        if peer not in self.deaf:
+            self.tasks.append(asyncio.get_running_loop().create_task(self.answer(me, peer, ticket)))
+
+    async def answer(self, me: PeerId, peer: PeerId, ticket: bytes) -> None:
+        try:
+            await self.bulks[peer].answer_ticket(me, ticket)
+        except Unreachable:
+            return
+
+    def block(self, *pairs: tuple[int, int]) -> None:
+        self.blocked |= {(name(a), name(b)) for a, b in pairs}
+
+    def ends(self, number: int) -> list[MemoryTransport]:
+        """Give the transports at the peer's side of all its links."""
+        me = name(number)
+        return [end if a == me else end.other for a, b, end in self.links if me in (a, b)]
+
+    def kill(self, number: int) -> None:
+        """End a peer as `kill -9` does: its connections are reset, it accepts none, it says nothing."""
+        for end in self.ends(number):
+            end.reset()
+        self.blocked |= {(other, name(number)) for other in self.names}
+
+    def stop(self, number: int) -> None:
+        """Stop a peer as SIGSTOP does: it neither reads nor writes, but its connections stand."""
+        for end in self.ends(number):
+            end.frozen = end.other.frozen = True
+
+    async def close(self) -> None:
+        await asyncio.gather(*self.tasks)
+        for end in [end for _, _, end in self.links]:
+            end.frozen = end.other.frozen = False
+        await asyncio.gather(*(bulk.close() for bulk in self.bulks.values()))
+
+
+@pytest.fixture
+async def mesh() -> AsyncIterator[Callable[..., Mesh]]:
+    made: list[Mesh] = []
+
+    def make(size: int, **options: object) -> Mesh:
+        made.append(Mesh(size, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.close()
+
+
+@pytest.fixture
+def names() -> Callable[[int], Sequence[PeerId]]:
+    return lambda size: [name(n) for n in range(size)]

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ictp2p.bulk import BulkProfile
+from ictp2p.errors import ConfigError, ConnectionLost, NetworkError, PeerClosed, StateError, Unreachable
+from ictp2p.types import PeerId
+
+Meshes = Callable[..., Any]
+BLOB = bytes(range(256)) * 12_000
+
+
+async def blob(peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
+    for start in range(0, len(BLOB), 1_000_000):
+        yield BLOB[start : start + 1_000_000]
+
+
+async def hung(peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
+    yield b"some"
+    await asyncio.Event().wait()
+
+
+async def broken(peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
+    yield b"some"
+    raise StateError(f"no state {payload.decode()} for {peer[-2:]}")
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+async def test_a_request_fills_its_destination(mesh: Meshes, sealed: bool) -> None:
+    world = mesh(2, profile=replace(BulkProfile(), sealed=sealed))
+    a, b = world.names
+    world.bulks[b].serve("blob", blob)
+    destination, seen = bytearray(len(BLOB) + 10), []
+    got = await world.bulks[a].request(b, "blob", b"", destination, timeout=5, progress=seen.append)
+    assert got == len(BLOB)
+    assert destination == BLOB + bytes(10)
+    assert seen == sorted(seen)
+    assert seen[-1] == len(BLOB)
+    assert ((BLOB[100:2000] in world.links[0][2].other.sent)) is (not sealed)
+
+
+async def test_many_requests_share_one_connection(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    for each in (a, b):
+        world.bulks[each].serve("blob", blob)
+    buffers = [bytearray(len(BLOB)) for _ in range(8)]
+    asks = [(a, b), (b, a)] * 4
+    await world.bulks[a].connection(b, 1)
+    await asyncio.gather(
+        *(world.bulks[x].request(y, "blob", b"", into, timeout=5) for (x, y), into in zip(asks, buffers, strict=True))
+    )
+    assert all(into == BLOB for into in buffers)
+    assert len(world.links) == 1
+    assert not world.bulks[a]._users
+    assert not world.bulks[b]._users
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "error", "message"),
+    [
+        ("nothing", 10, StateError, "'nothing' is not served"),
+        ("broken", 10, StateError, "StateError: no state x for 00"),
+        ("blob", 10, NetworkError, r"reply bytes \[0, 1000000\) at 0 of 10"),
+        ("hung", 10, ConnectionLost, "did not finish 'hung' within 0.6 s"),
+    ],
+)
+async def test_a_failed_request_says_why(
+    mesh: Meshes, kind: str, size: int, error: type[Exception], message: str
+) -> None:
+    world = mesh(2)
+    a, b = world.names
+    for served, handler in (("broken", broken), ("blob", blob), ("hung", hung)):
+        world.bulks[b].serve(served, handler)
+    with pytest.raises(error, match=message):
+        await world.bulks[a].request(b, kind, b"x", bytearray(size), timeout=0.6)
+    assert not world.bulks[a]._users
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not world.bulks[b]._users, "the serving side goes on"
+
+
+async def test_a_peer_serves_a_bounded_number_of_requests(mesh: Meshes) -> None:
+    world = mesh(2, profile=replace(BulkProfile(), served=2))
+    a, b = world.names
+    world.bulks[b].serve("hung", hung)
+    held = [asyncio.ensure_future(world.bulks[a].request(b, "hung", b"", bytearray(9), timeout=5)) for _ in range(2)]
+    await world.bulks[a].connection(b, 1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    with pytest.raises(StateError, match="2 requests are served already"):
+        await world.bulks[a].request(b, "hung", b"", bytearray(9), timeout=5)
+    for task in held:
+        task.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
+
+
+@pytest.mark.parametrize("harm", ["kill", "stop"])
+async def test_a_peer_that_dies_or_stops_while_serving_is_noticed(mesh: Meshes, harm: str) -> None:
+    world = mesh(2)
+    a, b = world.names
+    world.bulks[b].serve("hung", hung)
+    asked = asyncio.ensure_future(world.bulks[a].request(b, "hung", b"", bytearray(9), timeout=30))
+    await world.bulks[a].connection(b, 1)
+    await asyncio.sleep(0.01)
+    getattr(world, harm)(1)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(ConnectionLost, match="killed" if harm == "kill" else "sent nothing for 0.4 s"):
+        await asked
+    assert asyncio.get_running_loop().time() - began < (0.1 if harm == "kill" else 1.0)
+
+
+async def test_a_handler_that_thinks_for_long_is_not_taken_for_dead(mesh: Meshes) -> None:
+    async def slow(peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
+        await asyncio.sleep(1.2)
+        yield b"done"
+
+    world = mesh(2)
+    world.bulks[world.names[1]].serve("slow", slow)
+    into = bytearray(4)
+    assert await world.bulks[world.names[0]].request(world.names[1], "slow", b"", into, timeout=5) == 4
+    assert into == b"done"
+
+
+async def test_a_probe_is_measured_by_its_receiver_and_both_ends_hear_it(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    result = await world.bulks[a].probe(b, 2_000_000, timeout=5)
+    assert result.size == 2_000_000 - 256 * 1024
+    assert 0 < result.seconds < 5
+    assert (b, a, "in", result.size, result.seconds, False) in world.samples
+    assert (a, b, "out", result.size, result.seconds, False) in world.samples
+    with pytest.raises(ConfigError, match="probe of 0 bytes"):
+        await world.bulks[a].probe(b, 0, timeout=5)
+
+
+async def test_a_tiny_probe_is_measured_too(mesh: Meshes) -> None:
+    world = mesh(2)
+    assert (await world.bulks[world.names[0]].probe(world.names[1], 1, timeout=5)).size == 1
+
+
+async def test_a_paced_connection_keeps_its_rate(mesh: Meshes) -> None:
+    world = mesh(2, profile=replace(BulkProfile(), rate=4e6))
+    result = await world.bulks[world.names[0]].probe(world.names[1], 1_500_000, timeout=5)
+    assert 3e6 < result.size / result.seconds < 4.6e6
+
+
+async def test_both_ends_dialing_at_once_is_no_race(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    for each in (a, b):
+        world.bulks[each].serve("blob", blob)
+    into = [bytearray(len(BLOB)) for _ in range(2)]
+    await asyncio.gather(
+        world.bulks[a].request(b, "blob", b"", into[0], timeout=5),
+        world.bulks[b].request(a, "blob", b"", into[1], timeout=5),
+    )
+    assert into == [BLOB, BLOB]
+    one, two = await world.bulks[a].connection(b, 1), await world.bulks[b].connection(a, 1)
+    assert one.dialed
+    assert not two.dialed
+
+
+async def test_closing_lets_what_was_written_arrive(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    world.bulks[b].serve("blob", blob)
+    into = bytearray(len(BLOB))
+    asked = asyncio.ensure_future(world.bulks[a].request(b, "blob", b"", into, timeout=5))
+    connection = await world.bulks[b].connection(a, 1)
+    while connection.written < 3_000_000:
+        await asyncio.sleep(0)
+    await world.bulks[b].close()
+    await asyncio.gather(asked, return_exceptions=True)
+    assert bytes(into[:2_000_000]) == BLOB[:2_000_000]
+    with pytest.raises(PeerClosed):
+        await world.bulks[b].connection(a, 1)
+    assert "connections=0" in repr(world.bulks[b])
+
+
+async def test_a_connection_to_oneself_is_a_mistake(mesh: Meshes) -> None:
+    world = mesh(1)
+    with pytest.raises(ConfigError, match="to itself"):
+        await world.bulks[world.names[0]].connection(world.names[0], 1)
+
+
+async def test_nobody_there_is_named_with_every_way_that_failed(mesh: Meshes) -> None:
+    world = mesh(3)
+    world.block((0, 1), (1, 0), (2, 1))
+    world.deaf.add(world.names[1])
+    world.via[world.names[0]] = [world.names[2]]
+    with pytest.raises(Unreachable) as caught:
+        await world.bulks[world.names[0]].connection(world.names[1], 5)
+    for part in ("00 cannot dial 01", "did not dial us within 0.4 s", "refused: "):
+        assert part in str(caught.value)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ictp2p.bulk import BulkProfile
+from ictp2p.bulk.frames import Hello, Purpose
+from ictp2p.errors import NetworkError, RemoteProtocolError, Unreachable
+from ictp2p.types import PeerId
+
+Meshes = Callable[..., Any]
+PROFILE = BulkProfile(stall=0.4, handshake=0.4, patience=0.05)
+
+
+async def echo(peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
+    yield peer.encode() + payload * 50_000
+
+
+async def ask(world: Any, a: int, b: int) -> bool:
+    me, peer = world.names[a], world.names[b]
+    expected = me.encode() + b"hello" * 50_000
+    into = bytearray(len(expected))
+    world.bulks[peer].serve("echo", echo)
+    await world.bulks[me].request(peer, "echo", b"hello", into, timeout=4)
+    return into == expected
+
+
+async def test_a_peer_that_cannot_be_dialed_is_asked_to_dial(mesh: Meshes) -> None:
+    world = mesh(2)
+    world.block((0, 1))
+    assert await ask(world, 0, 1)
+    assert [(a, b) for a, b, _ in world.links] == [(world.names[1], world.names[0])]
+
+
+async def test_two_peers_that_cannot_dial_each_other_meet_at_a_relay_which_reads_nothing(mesh: Meshes) -> None:
+    world = mesh(3)
+    world.block((0, 1), (1, 0))
+    world.via[world.names[0]] = [world.names[2]]
+    assert await ask(world, 0, 1)
+    carried = b"".join(bytes(end.sent) for end in world.ends(2))
+    assert b"hello" not in carried
+    assert await ask(world, 1, 0), "the connection is warm in both directions"
+    assert "connections=0" in repr(world.bulks[world.names[2]])
+
+
+async def test_a_relay_asks_a_target_that_it_cannot_dial(mesh: Meshes) -> None:
+    world = mesh(3)
+    world.block((0, 1), (1, 0), (2, 1))
+    world.via[world.names[0]] = [world.names[2]]
+    assert await ask(world, 0, 1)
+
+
+async def test_a_way_may_take_several_relays(mesh: Meshes) -> None:
+    world = mesh(4)
+    world.block((0, 1), (1, 0), (2, 1), (1, 2))
+    world.via = {world.names[0]: [world.names[2]], world.names[2]: [world.names[3]]}
+    world.deaf.add(world.names[1])
+    assert await ask(world, 0, 1)
+
+
+async def test_relays_that_point_at_each_other_give_up(mesh: Meshes) -> None:
+    world = mesh(4)
+    world.block((0, 1), (1, 0), (2, 1), (3, 1))
+    world.via = {world.names[n]: [world.names[m]] for n, m in ((0, 2), (2, 3), (3, 2))}
+    world.deaf.add(world.names[1])
+    with pytest.raises(Unreachable):
+        await world.bulks[world.names[0]].connection(world.names[1], 4)
+    assert len(world.links) < 16
+
+
+async def test_a_relay_that_dies_ends_both_ends(mesh: Meshes) -> None:
+    world = mesh(3)
+    world.block((0, 1), (1, 0))
+    world.via[world.names[0]] = [world.names[2]]
+    assert await ask(world, 0, 1)
+    world.kill(2)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert all("connections=0" in repr(bulk) for bulk in world.bulks.values())
+
+
+async def test_a_relay_has_its_limit(mesh: Meshes) -> None:
+    world = mesh(3, profile=replace(PROFILE, relayed=0))
+    world.block((0, 1), (1, 0))
+    world.deaf.add(world.names[1])
+    world.via[world.names[0]] = [world.names[2]]
+    with pytest.raises(Unreachable, match="relay is full"):
+        await world.bulks[world.names[0]].connection(world.names[1], 4)
+
+
+async def test_a_relay_slows_its_sender_down_instead_of_storing(mesh: Meshes) -> None:
+    world = mesh(3)
+    world.block((0, 1), (1, 0))
+    world.via[world.names[0]] = [world.names[2]]
+    assert await ask(world, 0, 1)
+    for end in world.ends(1):
+        end.other.frozen = True  # nothing reaches participant 1 any more
+    probing = asyncio.ensure_future(world.bulks[world.names[0]].probe(world.names[1], 64_000_000, timeout=2))
+    await asyncio.sleep(0.1)
+    assert max(end.get_write_buffer_size() for end in world.ends(2)) < 2_000_000
+    with pytest.raises(NetworkError):
+        await probing
+
+
+@pytest.mark.parametrize("stranger", ["unknown", "wrong keys", "other sealing"])
+async def test_who_does_not_hold_the_keys_is_refused_on_both_sides(mesh: Meshes, stranger: str) -> None:
+    world = mesh(2)
+    a, b = world.names
+    if stranger == "unknown":
+        world.bulks[b]._pool._keys = lambda peer, context: world.keys(b)(PeerId("f" * 32), context)
+    elif stranger == "wrong keys":
+        world.bulks[b]._pool._keys = lambda peer, context: world.keys(b)(peer, context + b"!")
+    else:
+        world.bulks[b] = world.join(b, replace(PROFILE, sealed=False))
+    world.deaf.add(b)
+    expected = {"unknown": "is not known|refused", "wrong keys": "forged", "other sealing": "one side seals"}[stranger]
+    with pytest.raises(Unreachable, match=expected):
+        await world.bulks[a].connection(b, 3)
+    assert all("connections=0" in repr(bulk) for bulk in world.bulks.values())
+
+
+async def test_a_silent_or_garbling_dialer_is_dropped(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    silent = await world.dial(a, b, 1)
+    silent.set_protocol(asyncio.BufferedProtocol())
+    garbling = await world.dial(a, b, 1)
+    garbling.set_protocol(asyncio.BufferedProtocol())
+    garbling.write(bytes(200))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert garbling.other.is_closing()
+    assert not silent.other.is_closing()
+    await asyncio.sleep(0.5)
+    assert silent.other.is_closing()
+    assert not world.bulks[b]._pool._half_open
+
+
+async def test_half_open_connections_are_bounded(mesh: Meshes) -> None:
+    world = mesh(2, profile=replace(PROFILE, half_open=3))
+    ends = [await world.dial(*world.names, 1) for _ in range(5)]
+    for end in ends:
+        end.set_protocol(asyncio.BufferedProtocol())
+    assert [end.other.is_closing() for end in ends] == [False, False, False, True, True]
+
+
+async def test_a_hello_for_somebody_else_is_refused(mesh: Meshes) -> None:
+    world = mesh(2)
+    end = await world.dial(*world.names, 1)
+    end.set_protocol(asyncio.BufferedProtocol())
+    end.write(Hello(Purpose.DIRECT, world.names[0], PeerId("9" * 32), bytes(32)).pack())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert end.other.is_closing()
+
+
+async def test_a_ticket_has_sixteen_bytes(mesh: Meshes) -> None:
+    world = mesh(2)
+    with pytest.raises(RemoteProtocolError, match="ticket of 3 bytes"):
+        await world.bulks[world.names[0]].answer_ticket(world.names[1], b"abc")
+
+
+async def test_one_caller_giving_up_does_not_end_the_dial_of_another(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    gate = asyncio.Event()
+    dial = world.bulks[a]._pool._dial
+
+    async def slow(peer: PeerId, timeout: float) -> asyncio.Transport:
+        await gate.wait()
+        return await dial(peer, timeout)
+
+    world.bulks[a]._pool._dial = slow
+    patient = asyncio.ensure_future(world.bulks[a].connection(b, 5))
+    with pytest.raises(Unreachable, match=r"within 0\.01 s"):
+        await world.bulks[a].connection(b, 0.01)
+    gate.set()
+    assert (await patient).peer == b

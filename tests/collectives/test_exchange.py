@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ictp2p.collectives import exchange
+from ictp2p.collectives.exchange import Exchange, Piece
+from ictp2p.collectives.plan import Plan, Share, check
+from ictp2p.collectives.schedules import parameter_server, ring, star
+from ictp2p.collectives.schedules.trees import Tree
+from ictp2p.errors import RemoteProtocolError
+
+PARTIAL_BYTES = 1024
+
+
+def random_parents(draw: st.DrawFn, size: int, root: int) -> tuple[int, ...]:
+    order = [root, *(n for n in draw(st.permutations(range(size))) if n != root)]
+    parents = [-1] * size
+    for place, node in enumerate(order[1:], 1):
+        parents[node] = order[draw(st.integers(0, place - 1))]
+    return tuple(parents)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    size = draw(st.integers(1, 5))
+    kind = draw(st.sampled_from(["star", "ring", "server", "random"]))
+    trees: tuple[Tree, ...]
+    if kind == "star":
+        trees = star.trees(size)
+    elif kind == "ring":
+        trees = ring.trees(draw(st.permutations(range(size))))
+    elif kind == "server":
+        trees = parameter_server.trees(size, draw(st.integers(0, size - 1)))
+    else:
+        roots = draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=4))
+        trees = tuple(Tree(r, random_parents(draw, size, r), random_parents(draw, size, r)) for r in roots)
+    shares, start = [], 0
+    for tree in trees:
+        stop = start + draw(st.integers(0, 12))
+        shares.append(Share(start, stop, *tree))
+        start = stop
+    return Plan(kind, tuple(f"{n:032x}" for n in range(size)), tuple(shares), draw(st.integers(1, 3)), 0.0, 0.0)
+
+
+@dataclasses.dataclass
+class World:
+    """All participants of one plan, joined by ordered connections; whoever calls chooses what happens next."""
+
+    plan: Plan
+    reduce: bool = True
+
+    def __post_init__(self) -> None:
+        size = len(self.plan.participants)
+        self.machines = [Exchange(self.plan, n, PARTIAL_BYTES, reduce=self.reduce) for n in range(size)]
+        self.wires: dict[tuple[int, int], deque[tuple[Piece, Counter[int]]]] = {}
+        self.heard: dict[tuple[int, int], bool] = {}
+        self.staged: list[dict[tuple[int, int], deque[Counter[int]]]] = [{} for _ in range(size)]
+        self.results: list[dict[tuple[int, int], Counter[int]]] = [{} for _ in range(size)]
+        for node, machine in enumerate(self.machines):
+            for peer in machine.neighbours:
+                self.wires[node, peer] = deque()
+                self.heard[node, peer] = False
+            if not self.reduce:
+                for number, share in enumerate(self.plan.shares):
+                    if share.root == node:
+                        for chunk in range(share.chunks(self.plan.chunk)):
+                            self.results[node][number, chunk] = Counter([node])
+            self.finish(node, machine.alone())
+
+    def moves(self) -> list[tuple[str, int, int]]:
+        found = [("begin", *pair) for pair, heard in self.heard.items() if not heard]
+        found += [("send", *pair) for pair in self.wires if self.can_send(*pair)]
+        return found + [("deliver", *pair) for pair, wire in self.wires.items() if wire]
+
+    def can_send(self, node: int, peer: int) -> bool:
+        machine = self.machines[node]
+        return peer in machine._begun and any(
+            machine._sendable(machine._lanes[number], peer, partial=partial) is not None
+            for partial, number in machine._towards[peer]
+        )
+
+    def do(self, move: tuple[str, int, int]) -> None:
+        what, source, target = move
+        if what == "begin":
+            self.heard[source, target] = True
+            self.machines[source].begun(target)
+        elif what == "send":
+            piece = self.machines[source].next_send(target)
+            assert piece is not None
+            self.wires[source, target].append((piece, self.content(source, piece)))
+        else:
+            piece, content = self.wires[source, target].popleft()
+            if piece.partial:
+                self.staged[target].setdefault((piece.share, source), deque()).append(content)
+            else:
+                self.results[target][piece.share, piece.chunk] = content
+            self.finish(target, self.machines[target].arrived(source, piece))
+            self.check_room(target)
+
+    def content(self, node: int, piece: Piece) -> Counter[int]:
+        if not piece.partial:
+            return self.results[node][piece.share, piece.chunk]
+        return self.combine(node, piece.share)
+
+    def combine(self, node: int, share: int) -> Counter[int]:
+        total = Counter([node])
+        for child in self.machines[node].contributors(share):
+            total += self.staged[node][share, child].popleft()
+        return total
+
+    def finish(self, node: int, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            self.results[node][piece.share, piece.chunk] = self.combine(node, piece.share)
+
+    def check_room(self, node: int) -> None:
+        machine = self.machines[node]
+        assert machine.staged() == sum(map(len, self.staged[node].values()))
+        for number, _ in enumerate(self.plan.shares):
+            for child in machine.contributors(number):
+                assert len(self.staged[node].get((number, child), ())) <= machine._lanes[number].room
+
+
+@given(plans(), st.data(), st.integers(1, 3), st.booleans())
+@settings(max_examples=150)
+def test_any_interleaving_ends_with_every_contribution_counted_once(
+    plan: Plan, data: st.DataObject, window: int, reduce: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchange, "MAX_WINDOW", window)
+        world = World(plan, reduce)
+        choose = data.draw(st.randoms(use_true_random=False))
+        while moves := world.moves():
+            world.do(choose.choice(moves))
+    assert check(plan, plan.participants, plan.elements) is None
+    everybody = Counter(range(len(plan.participants)))
+    for node, machine in enumerate(world.machines):
+        assert machine.finished, f"participant {node} waits on {sorted(machine.waiting_on())}"
+        assert not machine.waiting_on()
+        assert machine.staged() == 0
+        assert not any(machine.involves(peer) for peer in machine.neighbours)
+        for number, share in enumerate(plan.shares):
+            for chunk in range(share.chunks(plan.chunk)):
+                expected = everybody if reduce else Counter([share.root])
+                assert world.results[node][number, chunk] == expected
+
+
+def star_of(size: int, chunks: int) -> Plan:
+    shares = tuple(Share(n * chunks, (n + 1) * chunks, *tree) for n, tree in enumerate(star.trees(size)))
+    return Plan("star", tuple(f"{n:032x}" for n in range(size)), shares, 1, 0.0, 0.0)
+
+
+def test_nothing_is_sent_to_a_participant_that_has_not_begun() -> None:
+    machine = Exchange(star_of(2, 3), 0, PARTIAL_BYTES)
+    assert machine.next_send(1) is None
+    assert machine.silent() == (1,)
+    machine.begun(1)
+    assert machine.next_send(1) == Piece(True, 1, 0)
+    assert machine.silent() == ()
+
+
+def test_contributions_stop_at_the_window_until_results_come() -> None:
+    machine = Exchange(star_of(2, 200), 0, PARTIAL_BYTES)
+    machine.begun(1)
+    sent = [machine.next_send(1) for _ in range(exchange.MAX_WINDOW)]
+    assert sent == [Piece(True, 1, chunk) for chunk in range(exchange.MAX_WINDOW)]
+    assert machine.next_send(1) is None
+    machine.arrived(1, Piece(False, 1, 0))
+    assert machine.next_send(1) == Piece(True, 1, exchange.MAX_WINDOW)
+
+
+def test_the_lowest_chunk_goes_first_and_a_contribution_before_a_result() -> None:
+    machine = Exchange(star_of(2, 3), 0, PARTIAL_BYTES)
+    machine.begun(1)
+    assert machine.arrived(1, Piece(True, 0, 0)) == [Piece(False, 0, 0)]
+    order = [machine.next_send(1) for _ in range(3)]
+    assert order == [Piece(True, 1, 0), Piece(False, 0, 0), Piece(True, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("piece", "message"),
+    [
+        (Piece(True, 0, 1), "expected chunk 0"),
+        (Piece(True, 1, 0), "expected chunk None"),
+        (Piece(False, 0, 0), "expected chunk None"),
+        (Piece(False, 1, 2), "expected chunk 0"),
+        (Piece(True, 9, 0), "share 9 of 2"),
+    ],
+)
+def test_what_a_participant_does_not_have_to_send_is_refused(piece: Piece, message: str) -> None:
+    machine = Exchange(star_of(2, 3), 0, PARTIAL_BYTES)
+    with pytest.raises(RemoteProtocolError, match=message):
+        machine.arrived(1, piece)
+
+
+def test_a_sender_beyond_its_window_is_refused() -> None:
+    machine = Exchange(star_of(3, 200), 0, PARTIAL_BYTES)
+    for chunk in range(exchange.MAX_WINDOW):
+        machine.arrived(1, Piece(True, 0, chunk))
+    with pytest.raises(RemoteProtocolError, match="beyond its window of 64"):
+        machine.expect(1, Piece(True, 0, exchange.MAX_WINDOW))
+
+
+@given(st.integers(2, 64), st.integers(1, 4 * 1024 * 1024))
+def test_staging_is_bounded_however_many_participants_there_are(size: int, partial_bytes: int) -> None:
+    machine = Exchange(star_of(size, 1), 0, partial_bytes)
+    room = sum(lane.room * len(lane.children) for lane in machine._lanes)
+    assert room * partial_bytes <= max(exchange.STAGING_BYTES, (size - 1) * partial_bytes)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.collectives import plan as plans
+from ictp2p.collectives.plan import Plan, Share
+from ictp2p.errors import RemoteProtocolError
+
+NAMES = ("a", "b", "c")
+STAR = Share(0, 10, 1, (1, -1, 1), (1, -1, 1))
+CHAIN = Share(10, 25, 0, (-1, 0, 1), (-1, 2, 0))
+GOOD = Plan("test", NAMES, (STAR, CHAIN), 4, 2.0, 1.0)
+
+
+def problem(plan: Plan, elements: int = 25) -> str | None:
+    return plans.validate(plan.encode(), NAMES, elements)
+
+
+def change(share: int, **fields: object) -> Plan:
+    shares = list(GOOD.shares)
+    shares[share] = msgspec.structs.replace(shares[share], **fields)
+    return msgspec.structs.replace(GOOD, shares=tuple(shares))
+
+
+def test_a_good_plan_is_accepted_and_survives_its_encoding() -> None:
+    assert problem(GOOD) is None
+    assert plans.decode(GOOD.encode()) == GOOD
+    assert GOOD.elements == 25
+    assert len(GOOD.digest()) == 16
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        (change(0, reduce_parents=(1, -1)), "2 entries for 3"),
+        (change(0, reduce_parents=(1, -1, -1)), "does not lead from 2"),
+        (change(0, reduce_parents=(2, -1, 0)), "does not lead from 0"),
+        (change(0, reduce_parents=(1, 1, 1)), "is not rooted at 1"),
+        (change(0, broadcast_parents=(1, -1, 7)), "does not lead from 2"),
+        (change(0, broadcast_parents=(1, -1, 2)), "does not lead from 2"),
+        (change(0, root=3), "is not rooted at 3"),
+        (change(0, root=-1), "is not rooted at -1"),
+        (change(0, stop=11), "expected it to begin at 11"),
+        (change(1, start=9), "expected it to begin at 10"),
+        (change(1, stop=24), "24 elements of 25"),
+        (change(1, stop=8), r"covers \[10, 8\)"),
+        (msgspec.structs.replace(GOOD, chunk=0), "chunk of 0"),
+        (msgspec.structs.replace(GOOD, chunk=1 << 23), "chunk of 8388608"),
+        (msgspec.structs.replace(GOOD, seconds=0.5), "against a bound"),
+        (msgspec.structs.replace(GOOD, seconds=float("nan")), "claims nan"),
+        (msgspec.structs.replace(GOOD, bound=-1.0), "against a bound"),
+        (msgspec.structs.replace(GOOD, participants=("b", "a", "c")), "the round is for"),
+    ],
+)
+def test_every_broken_rule_is_named(plan: Plan, expected: str) -> None:
+    assert re.search(expected, problem(plan) or "")
+
+
+def test_a_participant_cannot_stand_twice() -> None:
+    plan = msgspec.structs.replace(GOOD, participants=("a", "b", "b"))
+    assert "twice" in (plans.validate(plan.encode(), ("a", "b", "b"), 25) or "")
+
+
+def test_too_many_shares_and_bytes_are_refused() -> None:
+    empty = Share(0, 0, 0, (-1,), (-1,))
+    crowd = Plan("test", ("a",), (empty,) * (plans.MAX_SHARES + 1), 1, 0.0, 0.0)
+    assert "exceed" in (plans.validate(crowd.encode(), ("a",), 0) or "")
+    with pytest.raises(RemoteProtocolError, match="exceeds"):
+        plans.decode(bytes(plans.MAX_PLAN_BYTES + 1))
+
+
+@given(st.binary(max_size=200))
+def test_garbage_never_raises_out_of_validate(data: bytes) -> None:
+    assert plans.validate(data, NAMES, 25)
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 40))
+def test_chunks_cover_a_share_once(start: int, length: int, chunk: int) -> None:
+    share = Share(start, start + length, 0, (-1,), (-1,))
+    spans = [share.span(index, chunk) for index in range(share.chunks(chunk))]
+    covered = [element for first, last in spans for element in range(first, last)]
+    assert covered == list(range(start, start + length))

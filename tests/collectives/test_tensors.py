@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.collectives.tensors import Adder, Flat, Weights
+from ictp2p.errors import ConfigError
+
+
+@given(st.lists(st.integers(0, 7), max_size=6), st.data())
+def test_a_range_of_a_list_is_the_range_of_its_concatenation(sizes: list[int], data: st.DataObject) -> None:
+    flat = Flat([torch.arange(size, dtype=torch.int32) + 100 * n for n, size in enumerate(sizes)])
+    whole = [100 * n + element for n, size in enumerate(sizes) for element in range(size)]
+    assert flat.elements == len(whole)
+    start = data.draw(st.integers(0, len(whole)))
+    stop = data.draw(st.integers(start, len(whole)))
+    assert [int(x) for array in flat.arrays(start, stop) for x in array] == whole[start:stop]
+    assert b"".join(flat.views(start, stop)) == np.array(whole[start:stop], np.int32).tobytes()
+
+
+def test_writing_a_range_changes_the_tensors_themselves() -> None:
+    tensors = [torch.zeros(2), torch.tensor(0.0), torch.zeros(2, 2)]
+    Flat(tensors).write(1, 5, memoryview(np.arange(4, dtype=np.float32).tobytes()))
+    assert [t.tolist() for t in tensors] == [[0, 0], 1, [[2, 3], [0, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ([torch.zeros(2), torch.zeros(2, dtype=torch.int32)], "mix the types torch.float32, torch.int32"),
+        ([torch.zeros(2, dtype=torch.complex64)], r"tensors\[0\] has type torch.complex64"),
+        ([torch.zeros(2, dtype=torch.bool)], "torch.bool"),
+        ([torch.zeros(2), torch.zeros(2, 2).T], r"tensors\[1\] of shape \(2, 2\) is not contiguous"),
+        ([torch.zeros(2, device="meta")], "lies on meta"),
+    ],
+)
+def test_what_cannot_be_reduced_is_named(tensors: list[torch.Tensor], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Flat(tensors)
+
+
+def test_shared_memory_is_found_wherever_it_is() -> None:
+    base = torch.zeros(10)
+    assert Flat([torch.zeros(3), base[2:5]]).overlaps(Flat([base[4:6]]))
+    assert not Flat([base[:5]]).overlaps(Flat([base[5:]]))
+    assert not Flat([base[:2], base[4:6]]).overlaps(Flat([base[2:4], base[6:]]))
+    assert Flat([base]).overlaps(Flat([base[3:4]]))
+
+
+@pytest.mark.parametrize(
+    ("weights", "op", "dtype", "message"),
+    [
+        ([1.0, 0.0], "avg", torch.float32, "must be positive"),
+        ([1.0, float("inf")], "avg", torch.float32, "finite"),
+        ([1.0], "max", torch.float32, "'max' is not"),
+        ([1.0], "avg", torch.int32, "op='sum'"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(weights: list[float], op: str, dtype: torch.dtype, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Weights(weights, op, Flat([torch.zeros(1, dtype=dtype)]))
+
+
+@pytest.mark.parametrize(
+    ("weights", "factors", "divisor"),
+    [([6, 4, 2], [3, 2, 1], 6), ([7, 7], [1, 1], 2), ([0.5, 0.5], [1, 1], 2), ([0.5, 1.5], [0.5, 1.5], 2)],
+)
+def test_common_factors_of_weights_are_dropped(weights: list[float], factors: list[float], divisor: float) -> None:
+    scale = Weights(weights, "avg", Flat([torch.zeros(1)]))
+    assert (scale.factors, scale.divisor) == (factors, divisor)
+    assert Weights(weights, "sum", Flat([torch.zeros(1)])).divisor == 1
+
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8, torch.int64, torch.uint8]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("me", [0, 1, 2])
+def test_a_root_adds_raw_and_partial_terms_with_their_weights_once(dtype: torch.dtype, me: int) -> None:
+    op = "avg" if dtype.is_floating_point else "sum"
+    tensors = [torch.tensor([1, 2, 3], dtype=dtype), torch.tensor([4, 5], dtype=dtype)]
+    flat, outputs = Flat(tensors), Flat([torch.zeros_like(t) for t in tensors])
+    adder = Adder(flat, outputs, Weights([1, 2, 3], op, flat), me, 8)
+    wide = torch.float32 if flat.widened else dtype
+    others = [n for n in range(3) if n != me]
+    raw = bytearray(torch.tensor([10] * 4, dtype=dtype).view(torch.uint8).numpy().tobytes())
+    partial = bytearray(torch.tensor([20] * 4, dtype=wide).view(torch.uint8).numpy().tobytes())
+    adder.finish(1, 5, {others[0]: (memoryview(raw), True), others[1]: (memoryview(partial), False)})
+    factors = [1, 2, 3] if op == "avg" else [1, 1, 1]
+    total = [x * factors[me] + 10 * factors[others[0]] + 20 for x in (2, 3, 4, 5)]
+    expected = (torch.tensor(total, dtype=wide) / 6 if op == "avg" else torch.tensor(total)).to(dtype)
+    result = torch.cat([t.view(-1) for t in outputs.tensors])
+    assert result[0] == 0
+    assert torch.equal(result[1:], expected)
+    assert torch.cat(tensors).tolist() == [1, 2, 3, 4, 5]
+
+
+def test_sixteen_bit_sums_are_made_in_float32() -> None:
+    flat = Flat([torch.full((4,), 256.0, dtype=torch.bfloat16)])
+    adder = Adder(flat, Flat([torch.zeros(4, dtype=torch.bfloat16)]), Weights([1, 1], "sum", flat), 0, 4)
+    one = bytearray(torch.ones(4, dtype=torch.bfloat16).view(torch.uint8).numpy().tobytes())
+    (body,) = adder.partial(0, 4, {1: (memoryview(one), True)})
+    assert np.frombuffer(body, np.float32).tolist() == [257.0] * 4

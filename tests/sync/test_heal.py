@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from ictp2p.errors import LocalGroupError, MeshMismatch
+from ictp2p.sync.heal import Progress, Replica, broadcast_bytes, heal, stream
+from ictp2p.sync.manifest import Entry
+from ictp2p.sync.state import GlobalState
+
+ITEMS = [("policy", "diloco"), ("sync_every", "4")]
+
+
+class Worker:
+    def __init__(self, value: float, progress: Progress, items: Any = None) -> None:
+        self.model = torch.nn.Linear(2, 2)
+        with torch.no_grad():
+            self.model.weight.fill_(value)
+            self.model.bias.fill_(value)
+        self.inner = torch.optim.AdamW(self.model.parameters(), lr=0.1)
+        if progress.step:
+            self.model(torch.ones(2)).sum().backward()
+            self.inner.step()
+        self.progress, self.items = progress, ITEMS if items is None else items
+        self.state = GlobalState([Entry("w", "float32", (3_000_000,))])
+        self.state.tentative["w"].fill_(value)
+        self.state.seal({"round": progress.version})
+        self.state.commit(progress.version)
+
+    def __call__(self, group: Any) -> bool:
+        return heal(group, self.progress, Replica(self.model, self.inner, ()), self.state, self.items)
+
+    def content(self) -> tuple[Any, ...]:
+        inner = self.inner.state_dict()["state"]
+        moments = [inner[k]["exp_avg"].tolist() for k in sorted(inner)]
+        return (self.model.weight.tolist(), moments, self.progress, self.state.version, self.state.digest)
+
+
+def grouped(make_world: Any, *workers: Callable[[Any], Any], world: Any = None) -> list[Any]:
+    def body(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def run(mesh: Any) -> Any:
+            mesh.roster_ready(True)
+            return work(mesh.open_group(mesh.wait_roster(None)))
+
+        return run
+
+    world = world or make_world(a=len(workers))
+    found = world.run(**{f"a_{i}": body(w) for i, w in enumerate(workers)})
+    return [found.get(f"a_{i}") for i in range(len(workers))]
+
+
+def test_identical_workers_exchange_nothing_but_a_hello(make_world: Any) -> None:
+    world = make_world(a=2)
+    workers = [Worker(1.0, Progress()) for _ in range(2)]
+    assert grouped(make_world, *workers, world=world) == [False, False]
+    assert ("a/0", "broadcast") not in world.counts
+
+
+@pytest.mark.parametrize(
+    ("progresses", "source"),
+    [
+        ([Progress(0, 0), Progress(0, 0), Progress(0, 0)], 0),
+        ([Progress(0, 0), Progress(3, 20, 2), Progress(0, 0)], 1),
+        ([Progress(3, 20, 2), Progress(3, 21, 3), Progress(3, 20, 2)], 1),
+        ([Progress(3, 24, 4), Progress(4, 24, 0), Progress(3, 24, 4)], 1),
+        ([Progress(3, 24, 4), Progress(3, 24, 4), Progress(3, 24, 0)], 2),
+    ],
+)
+def test_all_become_like_the_one_that_is_furthest(
+    make_world: Any, progresses: list[Progress], source: int
+) -> None:
+    workers = [Worker(float(i + 1), Progress(p.version, p.step, p.since, 5.0)) for i, p in enumerate(progresses)]
+    expected = workers[source].content()
+    changed = grouped(make_world, *workers)
+    assert changed == [i != source for i in range(3)]
+    assert [w.content() for w in workers] == [expected] * 3
+
+
+@pytest.mark.parametrize("count", range(2, 12))
+def test_a_source_that_dies_leaves_the_others_whole(make_world: Any, killed: Any, count: int) -> None:
+    """A worker is as it was or entirely healed, because it may be the only one left."""
+    world = make_world(a=2)
+    workers = [Worker(1.0, Progress(3, 20)), Worker(2.0, Progress(3, 21))]
+    before, after = workers[0].content(), workers[1].content()
+    world.faults["a/1", "broadcast", count] = killed
+
+    def tolerant(group: Any) -> bool | None:
+        try:
+            return workers[0](group)
+        except LocalGroupError:
+            return None
+
+    (healed, _) = grouped(make_world, tolerant, workers[1], world=world)
+    found = workers[0].content()
+    if healed is None:
+        assert found[:3] == before[:3]
+        assert found[4] in (before[4], after[4])
+    else:
+        assert found == after
+
+
+def test_a_worker_that_trains_something_else_learns_what(make_world: Any) -> None:
+    def odd(group: Any) -> None:
+        with pytest.raises(MeshMismatch, match="leader a/0 of this cluster.*sync_every: 5 here, 4 there"):
+            Worker(1.0, Progress(), [ITEMS[0], ("sync_every", "5")])(group)
+
+    def even(group: Any) -> None:
+        with pytest.raises(LocalGroupError, match=r"\['a/1'\] train something else"):
+            Worker(1.0, Progress())(group)
+
+    grouped(make_world, even, odd)
+
+
+@pytest.mark.parametrize("sizes", [[0], [1], [0, 3, 0], [4 << 20], [(4 << 20) - 1, 2], [5, (9 << 20) + 1, 0, 7]])
+def test_memory_streams_whole_whatever_its_pieces(make_world: Any, sizes: list[int]) -> None:
+    def body(rank: int) -> Callable[[Any], list[bytes]]:
+        def run(group: Any) -> list[bytes]:
+            held = [bytearray((i * 7 + 1,) if rank else (0,)) * n for i, n in enumerate(sizes)]
+            stream(group, [memoryview(h) for h in held], 1)
+            return [bytes(h) for h in held]
+
+        return run
+
+    one, other = grouped(make_world, body(0), body(1))
+    assert one == other
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"y" * 100_000])
+def test_bytes_of_any_length_reach_all(make_world: Any, data: bytes) -> None:
+    found = grouped(
+        make_world, lambda g: broadcast_bytes(g, b"other", 1), lambda g: broadcast_bytes(g, data, 1)
+    )
+    assert found == [data, data]
