@@ -18,9 +18,10 @@ import contextvars
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 HOST: contextvars.ContextVar[Process | None] = contextvars.ContextVar("ictp2p simulated process", default=None)
 """The simulated process that is running; None: the simulator itself."""
@@ -90,6 +91,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        self._ready: deque[asyncio.Handle]  # asyncio's own queue
         self.now = 0.0
         self.steps = 0
         """Callbacks that were run."""
@@ -159,11 +161,11 @@ class SimLoop(asyncio.BaseEventLoop):
             if handle._cancelled:
                 self._cancelled -= 1
             else:
-                handle._scheduled = False
+                handle._scheduled = False  # type: ignore[attr-defined]
                 self._ready.append(handle)
 
     def _dispatch(self, handle: asyncio.Handle) -> None:
-        process = handle._context.get(HOST)
+        process: Process | None = handle._context.get(HOST)  # type: ignore[attr-defined]
         if process is not None:
             if not process.alive and process not in self._dying:
                 return
@@ -217,24 +219,24 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.now if process is None else process.local(self.now)
 
     def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Schedule by the clock of the running process."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Schedule by the clock of the running process; what is due at one instant runs in the order of the calls."""
         process = HOST.get()
         return self.at(when if process is None else process.true(when), callback, *args, context=context)
 
     def at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Schedule by true time, whoever asks: for the simulated world, which has one time."""
         timer = asyncio.TimerHandle(when, callback, args, self, context)
-        timer._scheduled = True
+        timer._scheduled = True  # type: ignore[attr-defined]
         self._serial += 1
         heapq.heappush(self._timers, (when, self._serial, timer))
         return timer
@@ -259,12 +261,14 @@ class SimLoop(asyncio.BaseEventLoop):
             future.set_exception(error)
         return future
 
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> asyncio.Handle:
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
         """Same as `call_soon`."""
-        return self.call_soon(callback, *args, **kwargs)
+        return self.call_soon(callback, *args, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        if not handle._scheduled:
+        if not handle._scheduled:  # type: ignore[attr-defined]
             return
         self._cancelled += 1
         if self._cancelled > _GARBAGE and 2 * self._cancelled > len(self._timers):

@@ -12,7 +12,7 @@ import threading
 
 from ictp2p.machine import Notice
 from ictp2p.sync.agreement import Decided
-from ictp2p.sync.values import Close, Open
+from ictp2p.sync.values import Close, Open, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -29,6 +29,7 @@ class Chronicle:
         self._cluster = cluster
         self._changed = threading.Condition()
         self._passed = 0
+        self._next: int | None = None
         self._settled: int | None = None
         self.opened: Open | None = None
         """The newest attempt that was opened."""
@@ -37,11 +38,15 @@ class Chronicle:
         """Take a notice of the stack."""
         if not isinstance(notice, Decided):
             return
+        value = notice.value
         with self._changed:
-            if isinstance(notice.value, Open):
-                self.opened = notice.value
-            elif isinstance(notice.value, Close) and notice.value.committed and self._counts(notice.value):
-                self._passed = max(self._passed, notice.value.round)
+            if self._next is not None and value.round > self._next:
+                self._passed = max(self._passed, value.round - 1)  # decisions were skipped: we were away
+            self._next, _ = upcoming(value)
+            if isinstance(value, Open):
+                self.opened = value
+            elif isinstance(value, Close) and value.committed and self._counts(value):
+                self._passed = max(self._passed, value.round)
             self._changed.notify_all()
 
     @property
@@ -64,6 +69,6 @@ class Chronicle:
         """Whether a committed round has an answer that this peer does not get by leading it."""
         opened = self.opened
         if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):
-            return True  # decisions were skipped: whatever it was, it was without us
+            return True  # we did not see who took part, so not us
         mine = next((p for p in opened.participants if p.cluster == self._cluster), None)
         return opened.spec.kind != "sync" and (mine is None or mine.leader != self._me)

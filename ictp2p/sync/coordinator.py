@@ -238,7 +238,7 @@ class Coordinator:
     def _pause(self, attempt: int) -> float:
         """The second attempt comes at once; those after it less and less so."""
         doubled = self._profile.retry * 2.0 ** min(attempt - 3, 16) if attempt > 2 else 0.0
-        return min(doubled, self._profile.straggler_floor)
+        return min(doubled, self._profile.pause_max)
 
     def _open(self, tip: Value, standing: Standing, now: float) -> Step:
         spec = elect_spec(standing, self._sight.mine)

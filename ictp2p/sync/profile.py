@@ -39,6 +39,9 @@ class RoundProfile:
     Higher spares attempts that would have succeeded with a peer wrongly suspected, and delays the others."""
     voter_grace: float
     """A voter that no cluster's record ever mentioned is taken for dead after this long."""
+    pause_max: float = 2.0
+    """Longest pause before another attempt at a round. The second attempt comes at once, the third after `retry`,
+    each further one after twice as long as the one before. Higher spares a mesh whose every attempt fails."""
     plan_factor: float = 8.0
     """How many times its predicted seconds a plan may take."""
     max_voters: int = MAX_VOTERS
@@ -102,6 +105,7 @@ class RoundProfile:
             hard_deadline=120.0,
             suspect_grace=1.0,
             voter_grace=15.0,
+            pause_max=5.0,
         )
 
     @classmethod
@@ -118,4 +122,5 @@ class RoundProfile:
             hard_deadline=600.0,
             suspect_grace=10.0,
             voter_grace=60.0,
+            pause_max=10.0,
         )

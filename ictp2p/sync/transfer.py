@@ -83,6 +83,8 @@ class Fetch:
         """Chunks that nobody has been asked for, in order."""
         self._wanted: set[int] = set()
         """Chunks that have not arrived."""
+        self._asked = float("-inf")
+        """When `asks` was last called: a provider that was ready then need not wake anybody."""
 
     @property
     def done(self) -> bool:
@@ -110,13 +112,13 @@ class Fetch:
         Raises:
             StateError: every provider has been given up; the message says why, by name.
         """
+        self._asked = now
         if self.done:
             return []
         if all(p.given_up for p in self._providers.values()):
             reasons = "; ".join(f"{name[:8]}: {p.given_up}" for name, p in self._providers.items())
             raise StateError(f"no peer provides state {self.digest.hex()[:16]} ({reasons or 'none is known'})")
-        asks = [ask for name, p in self._usable(now) if (ask := self._ask(name, p, now)) is not None]
-        return asks
+        return [ask for name, p in self._usable(now) if (ask := self._ask(name, p, now)) is not None]
 
     def arrived(self, provider: PeerId, index: int, data: bytes | memoryview, now: float) -> bool:
         """Take a chunk; say whether it was wanted. `data` may lie in its destination already.
@@ -161,7 +163,7 @@ class Fetch:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` and `asks` are next wanted."""
-        waits = [p.ready_at for p in self._providers.values() if p.failures and not p.given_up and not self._busy(p)]
+        waits = [p.ready_at for p in self._providers.values() if p.ready_at > self._asked and not p.given_up]
         return None if self.done else earliest([*map(self._silent_at, self._providers.values()), *waits])
 
     def _usable(self, now: float) -> list[tuple[PeerId, _Provider]]:

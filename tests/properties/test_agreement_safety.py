@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import msgspec
@@ -35,7 +35,8 @@ from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer, Rounds
 from ictp2p.sync.values import Close, Open, Spec, StateRef, Value, Voters, follows, genesis
 from ictp2p.types import ClusterId, PeerId
 
-PROFILE = RoundProfile.local()
+PROFILE = replace(RoundProfile.local(), straggler_floor=2.0)
+"""Pinned where the bound on recovery below depends on it, so that tuning the product cannot move the test."""
 SYNC = Spec("sync", "diloco", "float32", 10, "avg", "none")
 FIRST = b"initial"
 SEEDS = st.integers(min_value=0, max_value=2**32)
@@ -217,9 +218,9 @@ class Adversary:
         others = [self.lives.get(p.leader) for p in opened.participants]
         if number not in self.referee.results:
             bound = [o for o in others if o and o.opened == opened and o.token is not None]
+            if len(bound) < len(others) and self.calm:
+                return  # the others are about to be told; a network that is calm does not fail
             if len(bound) < len(others) or (not self.calm and self.rng.random() < 0.2):
-                if self.calm and self.rng.random() < 0.9:
-                    return
                 life.gave_up = True
                 self.do(who, life.machine.failed(*number, "lost", (), self.now))
                 return
@@ -374,10 +375,12 @@ def test_one_seed_is_one_run(seed: int) -> None:
 class Quarrel:
     """Agreement alone, where any voter proposes anything at any time: the worst case for ballots."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, size: int | None = None, restarts: float = 0.01) -> None:
         self.rng = random.Random(seed)
         self.now = 0.0
-        self.peers = [peer(i) for i in range(self.rng.randint(2, 5))]
+        self.fixed = size is not None
+        self.restarts = restarts
+        self.peers = [peer(i) for i in range(size or self.rng.randint(2, 5))]
         self.disks: dict[PeerId, bytes] = {}
         self.machines: dict[PeerId, Agreement] = {}
         self.decided: dict[int, Value] = {}
@@ -407,6 +410,8 @@ class Quarrel:
 
     def step(self, odds: float) -> None:
         who = self.rng.choice(self.peers)
+        if self.rng.random() < self.restarts:
+            self.boot(who)
         machine, tip = self.machines[who], self.machines[who].tip
         choice = self.rng.random()
         if choice < 0.08 and tip is not None and who in tip[1].voters:
@@ -417,10 +422,8 @@ class Quarrel:
         elif choice < 0.14:
             self.do(who, machine.greet(self.rng.choice(self.peers), self.now), odds)
         elif choice < 0.15:
-            self.boot(who)
-        elif choice < 0.16:
             machine.abandon()
-        elif choice < 0.19:
+        elif choice < 0.18:
             self.do(who, machine.suspects([p for p in self.peers if self.rng.random() < 0.4], self.now), odds)
         elif self.wire:
             sender, to, message = self.wire.pop(self.rng.randrange(min(len(self.wire), 20)))
@@ -432,7 +435,8 @@ class Quarrel:
     def value(self, tip: Value, who: PeerId) -> Voters:
         """A change to random voters, told apart from every other by its state's providers once there is one."""
         self.marks += 1
-        voters = tuple(self.rng.sample(self.peers, self.rng.randint(1, len(self.peers))))
+        count = len(self.peers) if self.fixed else self.rng.randint(1, len(self.peers))
+        voters = tuple(self.rng.sample(self.peers, count))
         state = tip.state if tip.state.version else StateRef(1, self.marks.to_bytes(8, "big"), (who,))
         return Voters(tip.lineage, voters, state, who, tip.round, tip.attempt)
 
@@ -444,4 +448,14 @@ def test_no_slot_is_ever_decided_twice(seed: int) -> None:
     for _ in range(500):
         world.step(odds=0.01)
         del world.wire[:-200]
+    assert world.decided
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+def test_three_voters_that_duel_and_restart_all_the_time_keep_their_promises(seed: int) -> None:
+    world = Quarrel(seed, size=3, restarts=0.08)
+    for _ in range(600):
+        world.step(odds=0.0)
+        del world.wire[:-60]
     assert world.decided

@@ -108,7 +108,7 @@ def test_a_sum_that_fails_leaves_the_gradients_alone(make_world: Any) -> None:
 
 def test_sparse_gradients_are_refused(make_world: Any) -> None:
     held = torch.nn.Parameter(torch.zeros(2))
-    held.grad = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.tensor([1.0]), (2,))
+    held.grad = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.tensor([1.0]), (2,), check_invariants=True)
 
     def run(group: Any) -> None:
         with pytest.raises(ConfigError, match="sparse"):

@@ -54,7 +54,9 @@ def diloco(data: Array, **options: Any) -> Callable[[Any], tuple[list[Array], An
     return body
 
 
-def golden(data: Sequence[Array], every: int, lr: float, momentum: float, weights: Sequence[float]) -> list[list[Array]]:
+def golden(
+    data: Sequence[Array], every: int, lr: float, momentum: float, weights: Sequence[float]
+) -> list[list[Array]]:
     """DiLoCo in plain NumPy, float32, one rounded operation at a time."""
     f = np.float32
     start = np.array([1.0, -2.0, 0.5], f)

@@ -69,9 +69,7 @@ def test_identical_workers_exchange_nothing_but_a_hello(make_world: Any) -> None
         ([Progress(3, 24, 4), Progress(3, 24, 4), Progress(3, 24, 0)], 2),
     ],
 )
-def test_all_become_like_the_one_that_is_furthest(
-    make_world: Any, progresses: list[Progress], source: int
-) -> None:
+def test_all_become_like_the_one_that_is_furthest(make_world: Any, progresses: list[Progress], source: int) -> None:
     workers = [Worker(float(i + 1), Progress(p.version, p.step, p.since, 5.0)) for i, p in enumerate(progresses)]
     expected = workers[source].content()
     changed = grouped(make_world, *workers)
@@ -130,7 +128,5 @@ def test_memory_streams_whole_whatever_its_pieces(make_world: Any, sizes: list[i
 
 @pytest.mark.parametrize("data", [b"", b"x", b"y" * 100_000])
 def test_bytes_of_any_length_reach_all(make_world: Any, data: bytes) -> None:
-    found = grouped(
-        make_world, lambda g: broadcast_bytes(g, b"other", 1), lambda g: broadcast_bytes(g, data, 1)
-    )
+    found = grouped(make_world, lambda g: broadcast_bytes(g, b"other", 1), lambda g: broadcast_bytes(g, data, 1))
     assert found == [data, data]

@@ -28,7 +28,9 @@ def test_tensors_are_aligned_and_do_not_overlap(found: list[Entry]) -> None:
 
 @given(items, items)
 @settings(max_examples=100)
-def test_a_difference_is_named_exactly_if_there_is_one(mine: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> None:
+def test_a_difference_is_named_exactly_if_there_is_one(
+    mine: list[tuple[str, str]], theirs: list[tuple[str, str]]
+) -> None:
     named = difference(mine, theirs)
     assert (named is None) == (mine == theirs)
     assert named is None or named[0] in {name for name, _ in mine + theirs}

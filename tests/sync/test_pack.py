@@ -14,9 +14,11 @@ from ictp2p.sync.pack import allocate, octets, pack, unpack
 plain = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=5)
 trees = st.recursive(
     plain | st.integers(0, 4).map(lambda n: torch.arange(n)),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.tuples(inner, inner)
-    | st.dictionaries(st.text(max_size=3) | st.integers(0, 9), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=3) | st.integers(0, 9), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 

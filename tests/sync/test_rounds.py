@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -850,3 +850,16 @@ def test_a_voter_that_no_view_ever_named_is_replaced_after_a_while() -> None:
     assert C0 in m.value(A0).voters
     m.run(m.profile.voter_grace)
     assert m.value(A0).voters == (A0, B0)
+
+
+def test_the_pause_between_attempts_grows_and_does_not_depend_on_the_patience_with_stragglers() -> None:
+    patient = replace(RoundProfile.local(), straggler_floor=1000.0)
+    m = Mesh({"A": 1, "B": 1}, patient)
+    m.found(A0)
+    m.one_round()
+    m.breaks = {A0, B0}
+    m.everybody_ready()
+    m.run(20.0)
+    opened = [n.open.attempt for n in m.told(A0, RoundOpened) if n.open.round == 2]  # type: ignore[attr-defined]
+    assert opened == list(range(1, len(opened) + 1))
+    assert 20.0 / patient.pause_max < len(opened) < 20

@@ -106,7 +106,11 @@ def test_a_wrong_manifest_is_refused() -> None:
 @pytest.mark.parametrize(
     ("entries", "settings", "named"),
     [
-        ([Entry("w", "float32", (500, 700)), *ENTRIES[1:]], SETTINGS, r"tensor w: .*500, 700.* here, .*700, 500.* there"),
+        (
+            [Entry("w", "float32", (500, 700)), *ENTRIES[1:]],
+            SETTINGS,
+            r"tensor w: .*500, 700.* here, .*700, 500.* there",
+        ),
         ([Entry("w", "float64", (700, 500)), *ENTRIES[1:]], SETTINGS, r"tensor w: float64.* here, float32.* there"),
         (ENTRIES[:2], SETTINGS, r"tensor h: bfloat16\[3\] there, none here"),
         ([*ENTRIES, Entry("b", "float32", (1,))], SETTINGS, r"tensor b: float32\[1\] here, none there"),

@@ -89,7 +89,9 @@ def test_a_broken_group_silences_the_publisher_and_lets_the_round_go_on(make_wor
     assert "the follower died" in str(pair(make_world, lead, trail)["a_0"].broken)
 
 
-@pytest.mark.parametrize(("kind", "start", "stop"), [(99, 0, 0), (Kind.DATA, 5, 5), (Kind.DATA, 0, 2), (Kind.DATA, 7, 3)])
+@pytest.mark.parametrize(
+    ("kind", "start", "stop"), [(99, 0, 0), (Kind.DATA, 5, 5), (Kind.DATA, 0, 2), (Kind.DATA, 7, 3)]
+)
 def test_a_header_that_makes_no_sense_is_an_error(make_world: Any, kind: Any, start: int, stop: int) -> None:
     def lead(group: Any) -> None:
         Publisher(group, AVERAGE)._send(kind, start, stop)

@@ -13,8 +13,6 @@ from ictp2p.sync.transfer import Ask, Fetch, TransferProfile
 from ictp2p.types import PeerId
 
 
-
-
 def manifest(count: int) -> Manifest:
     digests = b"".join(digest_of(b"%d" % i) for i in range(count))
     return Manifest((Entry("w", "uint8", (count * CHUNK,)),), (), (), digests)

@@ -1,0 +1,180 @@
+"""Takes one call after the other to its end, in as many process groups as that takes.
+
+A call is begun by the workers of a cluster together: they exchange heads (`heads`), bring whoever is behind up to
+date, and only then let the call act. When the group breaks (a death, a newcomer, a deposed leader), they meet in the
+next one and do the same: a call that had ended for some is handed over to the others, one that had not is begun again
+from tensors that nobody has touched. So a follower that takes over as leader repeats its cluster's contribution.
+
+The answer of the last call is kept until the next one has one, because whoever is behind needs it then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.heads import Flag, Head, Heads, exchange
+from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, NoQuorum, RoundMissed, RoundTimeout
+from ictp2p.sync.heal import broadcast_bytes, stream
+from ictp2p.sync.mesh import Group
+from ictp2p.sync.roster import Generation
+from ictp2p.training import TrainingMesh
+
+R = TypeVar("R")
+
+
+class _Moved(Exception):
+    """Everybody leaves the group before this call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call came to, as it is handed to a worker that missed it."""
+
+    fingerprint: bytes
+    encoded: bytes
+    """The result."""
+    memory: Tensor
+    """The tensors' bytes, flat."""
+
+
+class Call(Protocol, Generic[R]):
+    """One call, as the runner sees it."""
+
+    fingerprint: bytes
+    text: str
+    """What it is, in words."""
+    weight: float
+    asks_state: bool
+
+    def act(self, group: Group, heads: Heads, deadline: Deadline) -> Answer:
+        """Do it, together with the other workers; nothing of the caller's is touched.
+
+        Raises:
+            LocalGroupError: the group broke; it may be tried again in the next.
+            IctError: it failed for all workers.
+        """
+        ...
+
+    def accept(self, answer: Answer) -> R:
+        """Write the answer into the caller's tensors."""
+        ...
+
+
+class Deadline:
+    """The end of a call's patience, and how to say what it was waiting for."""
+
+    def __init__(self, seconds: float, waiting: Callable[[], tuple[bool, str]]) -> None:
+        """Begin.
+
+        Args:
+            seconds: how long it may take.
+            waiting: whether a quorum is in sight, and what is waited for.
+        """
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._waiting = waiting
+
+    @property
+    def over(self) -> bool:
+        """Whether it has passed."""
+        return time.monotonic() >= self._end
+
+    def check(self) -> None:
+        """Raise once it has passed.
+
+        Raises:
+            NoQuorum: too few voters can be reached.
+            RoundTimeout: anything else is missing; the message says what.
+        """
+        if self.over:
+            quorum, words = self._waiting()
+            raise (RoundTimeout if quorum else NoQuorum)(f"nothing was decided within {self._seconds:g} s: {words}")
+
+
+class Runner:
+    """One worker's sequence of calls. To be used from one thread.
+
+    Args:
+        mesh: the peer.
+        chronicle: the rounds that passed.
+        deadline: begins the patience of one call.
+    """
+
+    def __init__(self, mesh: TrainingMesh, chronicle: Chronicle, deadline: Callable[[], Deadline]) -> None:
+        self._mesh = mesh
+        self._chronicle = chronicle
+        self._deadline = deadline
+        self._group: Group | None = None
+        self._seen: Generation | None = None
+        self._number = 0
+        self._fresh = True
+        self._last: Answer | None = None
+        self._ended = False
+        self.lesson: Callable[[], Answer | None] = lambda: None
+        """The shared state, for a newcomer that asks for it while the others are at something else."""
+        self.version: Callable[[], int] = lambda: 0
+        """Of that state."""
+
+    def run(self, call: Call[R]) -> R:
+        """Take a call to its end.
+
+        Raises:
+            RoundMissed: other clusters, or the rest of this one, went on without this call.
+            MeshMismatch: the others call something else.
+            RoundTimeout, NoQuorum: nothing was decided in time.
+            LocalGroupError: no group could be formed in time.
+            PeerClosed: the peer was closed.
+        """
+        deadline, self._ended = self._deadline(), False
+        self._mesh.calls_ready(True)
+        while True:
+            try:
+                group = self._group or self._regroup()
+                if self._turn(group, call, deadline) and self._last is not None:
+                    return call.accept(self._last)
+            except _Moved:
+                self._moved()
+            except LocalGroupError as error:
+                self._broke(error)
+                if deadline.over and not self._ended:
+                    raise
+                if deadline.over and self._last is not None:  # nobody came for it any more
+                    return call.accept(self._last)
+            except IctError:
+                self._settle_failed()
+                raise
+
+    def leave(self) -> None:
+        """Leave the cluster's group. The next call joins it again."""
+        self._drop()
+        self._mesh.calls_ready(False)
+
+    # ------------------------------------------------------------ one turn
+
+    def _turn(self, group: Group, call: Call[R], deadline: Deadline) -> bool:
+        """Get one step further in this group; whether the call has its answer and nobody here waits for it."""
+        heads = exchange(group, self._head(group, call))
+        if heads.moves:
+            raise _Moved
+        if self._level(group, heads, call):
+            return False
+        if heads.ended:
+            return self._ended
+        self._agree(group, heads, call)
+        self._last = call.act(group, heads, deadline)
+        self._conclude(heads.newest + 1)
+        return False  # see once more whether everybody has it
+
+    def _head(self, group: Group, call: Call[R]) -> Head:
+        flags = Flag.MOVES if self._mesh.roster_moves(group.generation) else Flag.NONE
+        flags |= Flag.FRESH if self._fresh else Flag.NONE
+        flags |= Flag.STATE if call.asks_state and not self._ended else Flag.NONE
+        flags |= Flag.ENDED if self._ended else Flag.NONE
+        return Head(self._number, self.version(), call.fingerprint, call.weight, flags)

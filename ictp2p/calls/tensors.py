@@ -1,0 +1,127 @@
+"""The memory of a call: the caller's tensors, seen as one flat vector of one type or as bytes.
+
+What goes out is a copy (or, in a cluster of one worker, the tensors themselves, which are only read), and what comes
+in lands in memory of our own. The caller's tensors are written once, when the call has succeeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ictp2p.core.planning import ITEM_SIZES
+from ictp2p.errors import ConfigError
+from ictp2p.sync.manifest import ITEM_BYTES
+from ictp2p.sync.mesh import Group
+
+_PIECE = 4 * 1024 * 1024
+"""Elements per sum inside the cluster: bounds the staging memory, and gives each piece its own deadline."""
+
+
+class Bundle:
+    """The tensors of one call.
+
+    Raises:
+        ConfigError: there are none, or one is not an ordinary dense tensor of a type that can travel; it is named.
+    """
+
+    def __init__(self, tensors: Tensor | Sequence[Tensor]) -> None:
+        self.tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        if not self.tensors:
+            raise ConfigError("no tensors were given")
+        for number, tensor in enumerate(self.tensors):
+            if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
+                raise ConfigError(f"tensors[{number}] is not a dense tensor: {type(tensor).__name__}")
+            if name_of(tensor) not in ITEM_BYTES:
+                raise ConfigError(f"tensors[{number}] has type {tensor.dtype}, which cannot be sent")
+        self.elements = sum(t.numel() for t in self.tensors)
+        self._starts, self.nbytes = _layout(self.tensors)
+
+    @property
+    def shapes(self) -> str:
+        """Types and shapes, for people and to be compared."""
+        return ", ".join(f"{name_of(t)}{list(t.shape)}" for t in self.tensors)
+
+    def single_type(self, op: str) -> torch.dtype:
+        """The one type of all tensors, if it can be reduced by `op`.
+
+        Raises:
+            ConfigError: they mix types, or it cannot.
+        """
+        names = sorted({name_of(t) for t in self.tensors})
+        if len(names) > 1:
+            raise ConfigError(f"tensors mix the types {', '.join(names)}: reduce them in separate calls, one per type")
+        dtype = self.tensors[0].dtype
+        if names[0] not in ITEM_SIZES:
+            raise ConfigError(f"tensors of type {names[0]} cannot be reduced")
+        if op == "avg" and not dtype.is_floating_point:
+            raise ConfigError(f"{names[0]} cannot be averaged without rounding: use op='sum'")
+        return dtype
+
+    @torch.no_grad()
+    def readable(self) -> list[Tensor]:
+        """The tensors themselves, flat, where they can be read as they lie; else copies."""
+        return [t.detach().cpu().contiguous().view(-1) for t in self.tensors]
+
+    @torch.no_grad()
+    def copied(self) -> Tensor:
+        """All bytes, flat; zeros between tensors of different types."""
+        held = torch.zeros(self.nbytes, dtype=torch.uint8)
+        for view, tensor in zip(self._views(held), self.tensors, strict=True):
+            view.copy_(tensor.detach())
+        return held
+
+    @torch.no_grad()
+    def deliver(self, held: Tensor) -> None:
+        """Write flat bytes into the caller's tensors."""
+        for view, tensor in zip(self._views(held), self.tensors, strict=True):
+            tensor.copy_(view)
+
+    def _views(self, held: Tensor) -> list[Tensor]:
+        ends = [start + t.numel() * t.itemsize for start, t in zip(self._starts, self.tensors, strict=True)]
+        spans = zip(self._starts, ends, self.tensors, strict=True)
+        return [held[start:end].view(t.dtype).view(t.shape) for start, end, t in spans]
+
+
+def local_sum(group: Group, flat: Tensor, share: float | None) -> None:
+    """Add `flat` up over the workers of a cluster, in place, each times its share if there is one.
+
+    Types that are narrower than what processors add are widened: half floats would round at every step, and Gloo
+    does not know all integers. Sums of integers wrap around in either width alike.
+
+    Raises:
+        LocalGroupError: the group broke; `flat` is garbage.
+    """
+    if group.size == 1:
+        return
+    wide = _wide(flat.dtype)
+    for piece in torch.split(flat, _PIECE):
+        staging = group.staging(piece.numel(), wide)
+        staging.copy_(piece)
+        if share is not None:
+            staging.mul_(share)
+        group.all_reduce(staging)
+        piece.copy_(staging)
+
+
+def name_of(tensor: Tensor) -> str:
+    """A tensor's type as the wire names it."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _layout(tensors: Sequence[Tensor]) -> tuple[list[int], int]:
+    """First byte of each tensor, and how many there are; an element can only be seen where its size divides."""
+    starts, end = [], 0
+    for tensor in tensors:
+        start = -(-end // tensor.itemsize) * tensor.itemsize
+        starts.append(start)
+        end = start + tensor.numel() * tensor.itemsize
+    return starts, end
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    if dtype.is_floating_point:
+        return torch.float64 if dtype is torch.float64 else torch.float32
+    return torch.int64 if dtype is torch.int64 else torch.int32

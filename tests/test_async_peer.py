@@ -1,0 +1,285 @@
+"""Whole peers on real sockets, TLS and all, several in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ictp2p.async_peer import AsyncPeer
+from ictp2p.config import Config, Timeouts
+from ictp2p.errors import (
+    AddressInUse,
+    ConfigError,
+    HandshakeFailed,
+    MeshMismatch,
+    RoundAborted,
+    RoundMissed,
+    Unreachable,
+    VersionMismatch,
+)
+from ictp2p.network import TcpNetwork
+from ictp2p.participation import Outcome, Reduction
+from ictp2p.status import fetch_status
+from ictp2p.sync.values import Spec
+
+TOKEN = "a token for tests only"
+ELEMENTS = 50_021
+
+
+def config(cluster: str, *join: AsyncPeer, **values: object) -> Config:
+    waits = Timeouts(connect=2.0, stall=2.0, form=8.0, complete=20.0)
+    seeds = tuple(str(peer.address) for peer in join)
+    given = {"cluster": cluster, "token": TOKEN, "join": seeds, "global_timeouts": waits, **values}
+    return Config.local(**given)
+
+
+@contextlib.asynccontextmanager
+async def mesh(*clusters: str) -> AsyncIterator[list[AsyncPeer]]:
+    """One peer per name, all of them knowing of each other; closed without a goodbye."""
+    peers: list[AsyncPeer] = []
+    try:
+        for name in clusters:
+            peer = AsyncPeer(config(name, *peers[:1]))
+            peers.append(peer)
+            await peer.start()
+        await until(lambda: all(knows(peer, set(clusters)) for peer in peers))
+        yield peers
+    finally:
+        for peer in peers:
+            await peer.close()
+
+
+def knows(peer: AsyncPeer, clusters: set[str]) -> bool:
+    return {*peer.core.m.mesh.alive(), peer.cluster} >= clusters
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(15):
+        while not condition():  # noqa: ASYNC110  what is waited for has no event of its own
+            await asyncio.sleep(0.01)
+
+
+def training(*peers: AsyncPeer) -> None:
+    for peer in peers:
+        peer.set_training(True, b"same")
+
+
+def reduction(value: float, elements: int = ELEMENTS, name: str = "test") -> Reduction:
+    spec = Spec("reduce", name, "float32", elements, "avg", "none")
+    return Reduction(spec, [torch.full((elements,), value)], [torch.empty(elements)])
+
+
+async def all_training(peers: list[AsyncPeer]) -> None:
+    training(*peers)
+    count = len({p.cluster for p in peers})
+    await until(lambda: all(sum(c["training"] for c in p.status()["clusters"]) == count for p in peers))
+
+
+async def test_three_clusters_average_and_hold_the_same_bits() -> None:
+    async with mesh("a", "b", "c") as peers:
+        await all_training(peers)
+        works = [reduction(float(n)) for n in (1, 2, 6)]
+        outcomes = await asyncio.gather(*(p.reduce(w) for p, w in zip(peers, works, strict=True)))
+        assert {o.digest for o in outcomes} == {outcomes[0].digest}
+        for work, outcome in zip(works, outcomes, strict=True):
+            assert torch.equal(work.outputs[0], torch.full((ELEMENTS,), 3.0))
+            assert outcome.participants == ("a", "b", "c")
+        assert torch.equal(works[0].inputs[0], torch.full((ELEMENTS,), 1.0))
+
+
+async def test_a_participant_that_dies_in_mid_reduce_costs_one_attempt() -> None:
+    async with mesh("a", "b", "c") as peers:
+        await all_training(peers)
+        dying = peers[2]
+        works = [replace(reduction(float(n), 4_000_000), progress=None) for n in (1, 3, 5)]
+        died = asyncio.Event()
+        works[0] = replace(works[0], progress=lambda start, stop: died.set())
+        rounds = [asyncio.create_task(p.reduce(w)) for p, w in zip(peers, works, strict=True)]
+        await died.wait()
+        await dying.close()
+        survivors: list[Outcome] = list(await asyncio.gather(*rounds[:2]))
+        with pytest.raises(Exception, match="closed"):
+            await rounds[2]
+        for outcome, work in zip(survivors, works, strict=False):
+            expected = 2.0 if outcome.participants == ("a", "b") else 3.0
+            assert torch.equal(work.outputs[0], torch.full((4_000_000,), expected))
+        assert survivors[0].participants == survivors[1].participants
+        assert survivors[0].digest == survivors[1].digest
+
+
+async def test_a_round_that_went_on_without_us_is_missed_not_wrong() -> None:
+    async with mesh("a", "b") as peers:
+        training(peers[0])
+        await until(lambda: any(c["training"] for c in peers[1].status()["clusters"]))
+        alone = await peers[0].reduce(reduction(1.0))
+        assert alone.participants == ("a",)
+
+
+async def test_what_differs_from_the_others_is_refused_by_name() -> None:
+    async with mesh("a", "b", "c") as peers:
+        await all_training(peers)
+        works = [reduction(1.0), reduction(1.0), reduction(1.0, name="another")]
+        rounds = [asyncio.create_task(p.reduce(w)) for p, w in zip(peers, works, strict=True)]
+        with pytest.raises(MeshMismatch, match="another"):
+            await rounds[2]
+        assert [o.participants for o in await asyncio.gather(*rounds[:2])] == [("a", "b")] * 2
+
+
+async def test_a_follower_cannot_reduce_and_takes_over_when_its_leader_dies() -> None:
+    async with mesh("a", "b") as peers:
+        follower = AsyncPeer(config("b", peers[0]))
+        try:
+            await follower.start()
+            assert not follower.core.leading
+            with pytest.raises(RoundAborted, match="does not lead"):
+                await follower.reduce(reduction(1.0))
+            await peers[1].close()
+            await until(lambda: follower.core.leading)
+            await until(lambda: peers[0].core.directory.leader_of(follower.cluster) == follower.id)
+        finally:
+            await follower.close()
+
+
+async def test_a_stranger_is_refused_and_both_sides_say_why() -> None:
+    async with mesh("a") as (founder,):
+        stranger = AsyncPeer(config("b", founder, token="not the token of this mesh"))
+        with pytest.raises(HandshakeFailed, match="mesh"):
+            await stranger.start()
+        await until(lambda: bool(founder.refusals))
+        assert "mesh" in str(founder.refusals[0])
+        assert founder.core.connected() == []
+
+
+async def test_an_unreachable_seed_is_named_in_bounded_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    waits = Timeouts(connect=1.0, stall=1.0, form=1.0, complete=5.0)
+    peer = AsyncPeer(config("a", join=(f"127.0.0.1:{port}",), global_timeouts=waits))
+    with pytest.raises(Unreachable, match=str(port)):
+        await peer.start()
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    async with mesh("a") as (founder,):
+        second = AsyncPeer(config("b", founder, listen=str(founder.address)))
+        with pytest.raises(AddressInUse, match=str(founder.address.port)):
+            await second.start()
+
+
+async def test_a_peer_of_another_version_is_told_so() -> None:
+    async with mesh("a") as (founder,):
+        reader, writer = await asyncio.open_connection(*founder.address)
+        writer.write(b"ICTP" + bytes([200, 201, 1, 0]) + bytes(24))
+        answer = await asyncio.wait_for(reader.readexactly(32), 5)
+        assert answer[:4] == b"ICTP"
+        writer.close()
+        await until(lambda: bool(founder.refusals))
+        assert isinstance(founder.refusals[0], VersionMismatch)
+
+
+async def test_garbage_on_the_port_hurts_nobody() -> None:
+    async with mesh("a", "b") as peers:
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", bytes(4096), b"ICTP", b"\xff" * 33):
+            _, writer = await asyncio.open_connection(*peers[0].address)
+            writer.write(garbage)
+            writer.close()
+        await all_training(peers)
+        outcomes = await asyncio.gather(*(p.reduce(reduction(1.0)) for p in peers))
+        assert outcomes[0].participants == ("a", "b")
+
+
+async def test_one_data_folder_is_for_one_peer(tmp_path: Path) -> None:
+    first = AsyncPeer(config("a", data_dir=str(tmp_path)))
+    with pytest.raises(ConfigError, match=str(tmp_path)):
+        AsyncPeer(config("a", data_dir=str(tmp_path)))
+    await first.close()
+
+
+async def test_a_peer_that_restarts_with_its_disk_is_the_same_peer_in_the_same_mesh(tmp_path: Path) -> None:
+    async with mesh("a", "b") as peers:
+        third = AsyncPeer(config("c", peers[0], data_dir=str(tmp_path)))
+        await third.start()
+        await until(lambda: knows(peers[0], {"c"}))
+        who = third.id
+        await third.close()
+        again = AsyncPeer(config("c", peers[1], data_dir=str(tmp_path)))
+        try:
+            await again.start()
+            assert again.id == who
+            await until(lambda: peers[0].core.directory.leader_of(again.cluster) == who)
+            await until(lambda: "c" in peers[0].core.m.mesh.alive())
+        finally:
+            await again.close()
+
+
+async def test_the_status_says_who_is_there_and_costs_nobody_anything() -> None:
+    async with mesh("a", "b") as peers:
+        status = await fetch_status(str(peers[0].address), TOKEN, 5.0)
+        assert {c["cluster"] for c in status["clusters"]} == {"a", "b"}
+        assert status["peer"] == peers[0].id
+        assert status["leader"] == peers[0].id
+        assert status["voters"]
+        with pytest.raises(HandshakeFailed):
+            await fetch_status(str(peers[0].address), "not the token of this mesh", 5.0)
+        with pytest.raises(ConfigError):
+            await fetch_status("nowhere", TOKEN, 5.0)
+        await until(lambda: len(peers[0].core.connected()) == 1)
+
+
+async def test_a_peer_that_leaves_gives_up_its_vote_and_is_not_mourned() -> None:
+    async with mesh("a", "b") as peers:
+        await all_training(peers)
+        await asyncio.gather(*(p.reduce(reduction(1.0)) for p in peers))
+        await peers[1].leave()
+        await until(lambda: "b" not in peers[0].core.m.mesh.alive())
+        statuses = [e.fields["status"] for e in peers[0].telemetry.events("member") if e.fields["member"] == "b"]
+        assert statuses[-1] == "left"
+        assert "dead" not in statuses
+        alone = await peers[0].reduce(reduction(4.0))
+        assert alone.participants == ("a",)
+
+
+async def test_peers_that_cannot_dial_each_other_reduce_over_a_third() -> None:
+    blocked: set[tuple[int, int]] = set()
+
+    class Firewall(TcpNetwork):
+        """Refuses to dial between two of the peers."""
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        async def connect(self, factory, address, timeout):  # type: ignore[no-untyped-def]
+            target = next((n for n, p in enumerate(peers) if p.address == address), -1)
+            if (self.number, target) in blocked:
+                raise Unreachable(f"{address} is behind a firewall")
+            return await super().connect(factory, address, timeout)
+
+    peers: list[AsyncPeer] = []
+    blocked |= {(1, 2), (2, 1)}
+    try:
+        for number, name in enumerate(("hub", "b", "c")):
+            peer = AsyncPeer(config(name, *peers[:1]), network=Firewall(number))
+            await peer.start()
+            peers.append(peer)
+        await until(lambda: all(knows(p, {"hub", "b", "c"}) for p in peers))
+        await until(lambda: peers[1].core.m.routes.next_hop("c") == "hub")
+        training(*peers[1:])
+        await until(lambda: all(sum(c["training"] for c in p.status()["clusters"]) == 2 for p in peers[1:]))
+        works = [reduction(1.0), reduction(3.0)]
+        outcomes = await asyncio.gather(*(p.reduce(w) for p, w in zip(peers[1:], works, strict=True)))
+        assert outcomes[0].participants == ("b", "c")
+        assert all(torch.equal(w.outputs[0], torch.full((ELEMENTS,), 2.0)) for w in works)
+    finally:
+        for peer in peers:
+            await peer.close()
+
+
+def test_rounds_missed_are_their_own_error() -> None:
+    assert not issubclass(RoundMissed, RoundAborted)
