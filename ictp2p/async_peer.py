@@ -63,6 +63,7 @@ class AsyncPeer:
         network: how to listen and dial; TCP by default.
         clock: monotonic seconds.
         rng: jitter; seeded by the system by default.
+        random_bytes: keys, nonces and tickets; the system's by default, and nothing else outside a simulator.
         disk: what survives a crash; a folder if the configuration names one, else memory.
         security: how connections are secured; TLS by default.
         open_store: opens the rendezvous store of a process group on an interface, and returns its `host:port` and
@@ -79,6 +80,7 @@ class AsyncPeer:
         network: Network | None = None,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
         security: Callable[[Identity], Security] | None = None,
         open_store: Callable[[str], tuple[str, Any]] | None = None,
@@ -91,8 +93,9 @@ class AsyncPeer:
         self._disk = disk or (FileDisk(config.data_dir) if config.data_dir else MemoryDisk())
         self._make_security = security
         self._open_store = open_store
-        self._identity = Identity.load(self._disk)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._random_bytes = random_bytes
+        self._identity = Identity.load(self._disk, random_bytes=random_bytes)
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._subscribers: list[Callable[[Notice], None]] = []
         self._in = asyncio.Event()
         self._led = asyncio.Event()
@@ -201,6 +204,7 @@ class AsyncPeer:
             relays=self._relays,
             on_transfer=self._transferred,
             clock=self.clock,
+            random_bytes=self._random_bytes,
         )
 
     async def _found(self) -> None:
@@ -408,8 +412,8 @@ class AsyncPeer:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def _execute(self, work: list[commands.Command]) -> None:
         self.driver.execute(work)

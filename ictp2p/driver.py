@@ -64,8 +64,8 @@ class Driver:
         self._dial_timeout = dial_timeout
         self._loop = asyncio.get_running_loop()
         self._connections: dict[PeerId, ControlConnection] = {}
-        self._retired: set[ControlConnection] = set()
-        self._dials: set[asyncio.Task[None]] = set()
+        self._retired: dict[ControlConnection, None] = {}
+        self._dials: dict[asyncio.Task[None], None] = {}
         self._pending: deque[Command] = deque()
         self._executing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -140,8 +140,8 @@ class Driver:
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
-        self._dials.add(task)
-        task.add_done_callback(self._dials.discard)
+        self._dials[task] = None
+        task.add_done_callback(self._dials.pop)
 
     async def _dial(self, peer: PeerId, address: Address) -> None:
         try:
@@ -168,7 +168,7 @@ class Driver:
         return new.dialed == (self.core.card.peer < new.peer_id)
 
     def _retire(self, connection: ControlConnection) -> None:
-        self._retired.add(connection)
+        self._retired[connection] = None
         self._loop.call_later(_RETIREMENT, connection.close)
 
     def _receive(self, connection: ControlConnection, frame: bytes) -> None:
@@ -176,7 +176,7 @@ class Driver:
             self.execute(self.core.receive(connection.peer_id, frame, self.clock()))
 
     def _lost(self, connection: ControlConnection, reason: IctError | None) -> None:
-        self._retired.discard(connection)
+        self._retired.pop(connection, None)
         peer = connection.peer_id
         if self._connections.get(peer) is connection:
             del self._connections[peer]

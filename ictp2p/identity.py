@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
@@ -80,12 +81,14 @@ class Identity:
         return cls(seed, bulk_seed)
 
     @classmethod
-    def load(cls, disk: Disk, key: str = "identity") -> Identity:
+    def load(
+        cls, disk: Disk, key: str = "identity", random_bytes: Callable[[int], bytes] = os.urandom
+    ) -> Identity:
         """Be the peer that this disk belongs to, making a new one on an empty disk."""
         seed = disk.load(key)
         if seed is None:
-            disk.save(key, seed := os.urandom(_SEED_SIZE))
-        return cls.from_bytes(seed)
+            disk.save(key, seed := random_bytes(_SEED_SIZE))
+        return cls.from_bytes(seed, random_bytes(_SEED_SIZE))
 
     def to_bytes(self) -> bytes:
         """Return the private signing key, 32 bytes, for the peer's own disk and nowhere else."""

@@ -83,7 +83,7 @@ class TcpNetwork:
         try:
             family, where = await _resolve(address, socket.AI_PASSIVE)
             sock = _listening_socket(family, where)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a host that cannot even be looked up, as in "a..b"
             raise translate(error, f"cannot listen on {address}") from error
         # Asked before asyncio owns the socket: afterwards a server that closes early has no sockets to ask.
         actual = shown_address(sock.getsockname())
@@ -98,7 +98,7 @@ class TcpNetwork:
                 transport, protocol = await loop.create_connection(factory, address.host, address.port)
         except TimeoutError as error:
             raise Unreachable(f"{address} did not answer within {timeout:g} s") from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise translate(error, f"cannot connect to {address}") from error
         _tune(transport.get_extra_info("socket"))
         return transport, protocol
@@ -162,7 +162,7 @@ async def _resolve(address: Address, flags: int) -> tuple[int, tuple[object, ...
 
 
 def _listening_socket(family: int, where: tuple[object, ...]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         # A restarted peer takes its port back at once; a living one still keeps it (Linux, BSD).
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -88,7 +88,7 @@ class _Transfer:
         self._clock = clock
         self._profile = profile
         self._fetch = Fetch(ref.digest, [p for p in ref.providers if p != bulk.me], profile)
-        self._asked: set[asyncio.Task[None]] = set()
+        self._asked: dict[asyncio.Task[None], None] = {}
         self._bytes = 0
         self._fatal: IctError | None = None
 
@@ -116,14 +116,16 @@ class _Transfer:
             raise self._fatal
         self._fetch.handle_timeout(self._clock())
         for ask in self._fetch.asks(self._clock()):
-            self._asked.add(asyncio.get_running_loop().create_task(self._ask(ask)))
+            self._asked[asyncio.get_running_loop().create_task(self._ask(ask))] = None
         due = self._fetch.next_timeout()
         timeout = None if due is None else max(0.0, due - self._clock())
         if not self._asked:
             await asyncio.sleep(timeout if timeout is not None else self._profile.pause)
             return
-        done, self._asked = await asyncio.wait(self._asked, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
+        done, _ = await asyncio.wait(self._asked, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finished = [task for task in self._asked if task in done]  # in order, which a set does not have
+        for task in finished:
+            del self._asked[task]
             task.result()
 
     async def _ask(self, ask: Ask) -> None:

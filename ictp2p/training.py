@@ -71,6 +71,8 @@ class TrainingMesh:
     def roster_ready(self, ready: bool) -> None:
         """Say that this training thread wants into, or leaves, the cluster's group."""
         self._machine(Channel.ROSTER, lambda now: self._rosters.wants(ready, now))
+        if not ready:
+            self._set_training(False)
 
     def wait_roster(self, newer_than: Generation | None) -> Roster:
         """Wait for a roster with this worker in it."""

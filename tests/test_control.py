@@ -224,6 +224,29 @@ def test_a_frame_that_its_receiver_cannot_accept_drops_the_connection_and_nothin
     run(story())
 
 
+@pytest.mark.parametrize("early", [False, True], ids=["live", "early"])
+def test_nothing_is_delivered_after_the_receiver_closed(run, early: bool):
+    async def story() -> None:
+        seen: list[bytes] = []
+
+        def enough(body: bytes) -> None:
+            seen.append(body)
+            bob.connection.abort()
+
+        async with Couple() as (alice, bob):
+            alice.start()
+            burst = b"".join(frame(FrameKind.MESSAGE, body) for body in (b"one", b"two", b"three"))
+            if early:
+                bob.connection.data_received(burst)
+            bob.start(enough)
+            if not early:
+                alice.connection._transport.write(burst)
+            assert await bob.closed is None
+            assert seen == [b"one"]
+
+    run(story())
+
+
 def test_a_message_too_large_is_our_own_error_and_costs_the_connection_nothing(run):
     async def story() -> None:
         async with Couple() as (alice, bob):

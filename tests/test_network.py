@@ -132,10 +132,13 @@ def test_a_host_that_does_not_answer_costs_no_more_than_the_deadline(run):
     run(story())
 
 
-def test_a_name_that_nobody_has_is_unreachable(run):
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example"])
+def test_a_name_that_cannot_be_is_unreachable_and_cannot_be_listened_on(run, host: str):
     async def story() -> None:
-        with pytest.raises(Unreachable):
-            await NETWORK.connect(Caught, Address("no-such-host.invalid", 7000), 5)
+        with pytest.raises(Unreachable, match="cannot connect to"):
+            await NETWORK.connect(Caught, Address(host, 7000), 5)
+        with pytest.raises(Unreachable, match="cannot listen on"):
+            await NETWORK.serve(Caught, Address(host, 7000))
 
     run(story())
 

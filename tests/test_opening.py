@@ -162,6 +162,7 @@ def test_the_answer_may_come_in_pieces_and_not_a_byte_after_it_is_read(run, cuts
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
         address = Address(*listening.sockets[0].getsockname())
         transport = await open_bulk(NETWORK, address, b"mesh-one", ticket=b"sixteen byte key", timeout=TIMEOUT)
+        assert not transport.is_reading()
         taker = Taker()
         transport.set_protocol(taker)
         transport.write(b"first")

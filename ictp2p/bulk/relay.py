@@ -36,15 +36,15 @@ class Relay:
         self._profile = profile
         self._random_bytes = random_bytes
         self._tickets: dict[bytes, asyncio.Future[asyncio.Transport]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._joined: list[tuple[Splice, Splice]] = []
 
     def join(self, connection: BulkConnection, hello: Hello) -> None:
         """Join a connection that began with `hello` to one that leads to the hello's target."""
         connection.transport.pause_reading()
         task = asyncio.get_running_loop().create_task(self._join(connection.release(), hello))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def take(self, connection: BulkConnection, ticket: bytes) -> bool:
         """Take a connection that a target dialed because we asked it to; False if we did not."""

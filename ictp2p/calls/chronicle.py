@@ -55,6 +55,12 @@ class Chronicle:
         with self._changed:
             return self._passed if self._settled is not None and self._passed > self._settled else None
 
+    @property
+    def newcomer(self) -> bool:
+        """Whether this worker has not been part of any round yet."""
+        with self._changed:
+            return self._settled is None
+
     def settle(self, round_: int | None = None) -> None:
         """Rounds up to `round_`, or all that are known, are accounted for."""
         with self._changed:

@@ -88,13 +88,19 @@ class Heads:
 
     @property
     def behind(self) -> tuple[int, ...]:
-        """Ranks that have not ended a call that others have."""
-        return tuple(r for r, h in enumerate(self.all) if not h.flags & Flag.FRESH and h.number < self.newest)
+        """Ranks that wait for the answer to a call that others have ended."""
+        settled = Flag.FRESH | Flag.ENDED
+        return tuple(r for r, h in enumerate(self.all) if not h.flags & settled and h.number < self.newest)
 
     @property
     def lost(self) -> bool:
         """Whether this worker is so far behind that nobody has its answer any more."""
         return self.rank in self.behind and self.mine.number + 1 < self.newest
+
+    @property
+    def needs(self) -> bool:
+        """Whether this worker wants the answer that the others still have."""
+        return self.rank in self.behind and self.mine.number + 1 == self.newest
 
     @property
     def giver(self) -> int | None:

@@ -15,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
 import torch
 from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.heads import Flag, Head, Heads, exchange
-from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, NoQuorum, RoundMissed, RoundTimeout
+from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, NoQuorum, PeerClosed, RoundMissed, RoundTimeout
 from ictp2p.sync.heal import broadcast_bytes, stream
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.roster import Generation
@@ -147,8 +148,12 @@ class Runner:
                     raise
                 if deadline.over and self._last is not None:  # nobody came for it any more
                     return call.accept(self._last)
-            except IctError:
-                self._settle_failed()
+            except RoundMissed:
+                self._chronicle.settle()
+                raise
+            except BaseException as error:
+                if not isinstance(error, IctError) or isinstance(error, PeerClosed):
+                    self._drop()  # the others must not wait for what this worker will not do
                 raise
 
     def leave(self) -> None:
@@ -178,3 +183,100 @@ class Runner:
         flags |= Flag.STATE if call.asks_state and not self._ended else Flag.NONE
         flags |= Flag.ENDED if self._ended else Flag.NONE
         return Head(self._number, self.version(), call.fingerprint, call.weight, flags)
+
+    def _agree(self, group: Group, heads: Heads, call: Call[R]) -> None:
+        """See that all workers make the same call."""
+        if len({head.fingerprint for head in heads.all}) == 1:
+            return
+        leading = broadcast_bytes(group, call.text.encode(), 0).decode()
+        others = [m for m, h in zip(group.members, heads.all, strict=True) if h.fingerprint != heads.all[0].fingerprint]
+        raise MeshMismatch(
+            f"this worker calls {call.text}, leader {group.members[0]} of its cluster calls {leading}; "
+            f"workers that differ from it: {', '.join(others)}"
+        )
+
+    def _conclude(self, number: int) -> None:
+        self._number, self._fresh, self._ended = number, False, True
+
+    # ------------------------------------------------------------ bringing others up to date
+
+    def _level(self, group: Group, heads: Heads, call: Call[R]) -> bool:
+        """Bring whoever is behind up to date; whether there was anybody.
+
+        Raises:
+            RoundMissed: it is this worker, and nobody has its answer any more.
+        """
+        source = heads.giver
+        if source is not None:
+            self._hand(group, source, self._last, call, heads.needs, heads.newest)
+        elif heads.teacher is not None:
+            source = heads.teacher
+            self._hand(group, source, self.lesson(), call, heads.taught, heads.newest)
+        if self._fresh or heads.lost:
+            self._number = heads.newest
+        if heads.lost:
+            raise RoundMissed(f"the other workers of this cluster went on without this one, to call {heads.newest}")
+        return source is not None or bool(heads.behind)
+
+    def _hand(
+        self, group: Group, source: int, answer: Answer | None, call: Call[R], wanted: bool, number: int
+    ) -> None:
+        """Copy an answer from one rank to all, and take it for our own if it is wanted."""
+        if group.rank == source:
+            assert answer is not None, "who has ended a call has its answer"
+            _send(group, source, answer)
+            return
+        received = _receive(group, source)
+        if not wanted:
+            return
+        if received.fingerprint != call.fingerprint:
+            self._number = number
+            raise MeshMismatch(f"this worker calls {call.text}; the others of its cluster called something else")
+        self._last = received
+        self._conclude(number)
+
+    # ------------------------------------------------------------ the group
+
+    def _regroup(self) -> Group:
+        roster = self._mesh.wait_roster(self._seen)
+        self._seen = roster.generation
+        self._group = self._mesh.open_group(roster)
+        return self._group
+
+    def _moved(self) -> None:
+        group = self._group
+        self._drop()
+        if group is not None and group.rank == 0:
+            self._mesh.roster_boundary(self._number)
+
+    def _broke(self, error: LocalGroupError) -> None:
+        self._drop()
+        if self._seen is not None:
+            self._mesh.roster_failed(self._seen, str(error))
+
+    def _drop(self) -> None:
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+
+class _Header(msgspec.Struct, frozen=True, array_like=True):
+    fingerprint: bytes
+    encoded: bytes
+    nbytes: int
+
+
+def _send(group: Group, source: int, answer: Answer) -> None:
+    header = _Header(answer.fingerprint, answer.encoded, answer.memory.numel())
+    broadcast_bytes(group, msgspec.msgpack.encode(header), source)
+    stream(group, [answer.memory.numpy().data], source)
+
+
+def _receive(group: Group, source: int) -> Answer:
+    try:
+        header = msgspec.msgpack.decode(broadcast_bytes(group, b"", source), type=_Header)
+    except msgspec.MsgspecError as error:
+        raise LocalGroupError(f"worker {group.members[source]} handed over what does not decode: {error}") from error
+    memory = torch.empty(header.nbytes, dtype=torch.uint8)
+    stream(group, [memory.numpy().data], source)
+    return Answer(header.fingerprint, header.encoded, memory)

@@ -69,20 +69,24 @@ class Bundle:
     def copied(self) -> Tensor:
         """All bytes, flat; zeros between tensors of different types."""
         held = torch.zeros(self.nbytes, dtype=torch.uint8)
-        for view, tensor in zip(self._views(held), self.tensors, strict=True):
+        for view, tensor in zip(self._shaped(held), self.tensors, strict=True):
             view.copy_(tensor.detach())
         return held
 
     @torch.no_grad()
     def deliver(self, held: Tensor) -> None:
         """Write flat bytes into the caller's tensors."""
-        for view, tensor in zip(self._views(held), self.tensors, strict=True):
+        for view, tensor in zip(self._shaped(held), self.tensors, strict=True):
             tensor.copy_(view)
 
-    def _views(self, held: Tensor) -> list[Tensor]:
+    def parts(self, held: Tensor) -> list[Tensor]:
+        """Flat bytes as one flat tensor per tensor, of its type."""
         ends = [start + t.numel() * t.itemsize for start, t in zip(self._starts, self.tensors, strict=True)]
         spans = zip(self._starts, ends, self.tensors, strict=True)
-        return [held[start:end].view(t.dtype).view(t.shape) for start, end, t in spans]
+        return [held[start:end].view(t.dtype) for start, end, t in spans]
+
+    def _shaped(self, held: Tensor) -> list[Tensor]:
+        return [part.view(t.shape) for part, t in zip(self.parts(held), self.tensors, strict=True)]
 
 
 def local_sum(group: Group, flat: Tensor, share: float | None) -> None:

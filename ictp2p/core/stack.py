@@ -58,7 +58,7 @@ from ictp2p.core.packets import (
 )
 from ictp2p.errors import ProtocolError, RemoteProtocolError
 from ictp2p.gossip.election import LeaderChanged
-from ictp2p.gossip.links import LinkChanged
+from ictp2p.gossip.links import LinkChanged, LinkLost
 from ictp2p.gossip.swim import (
     Displaced,
     MemberCleared,
@@ -108,6 +108,7 @@ class Core:
         self._greeted: set[PeerId] = set()
         self._open: set[PeerId] = set()
         self._departed: set[PeerId] = set()
+        self._silent: set[str] = set()
         self._joined = False
         self._adjacent: dict[ClusterId, PeerId] = {}
         self._inbox: deque[Packet] = deque()
@@ -468,6 +469,9 @@ class Core:
                 self._leader_changed(notice)
             case LinkChanged(neighbour=neighbour):
                 self._link_changed(neighbour)
+            case LinkLost(neighbour=neighbour):
+                self._silent.add(neighbour)
+                self._run(Channel.ROUTES, self.m.routes.link_down(neighbour, self._now))
             case _:
                 pass
         status = _STATUS.get(type(notice))
@@ -517,7 +521,10 @@ class Core:
         measured = self.m.links.measurement(ClusterId(neighbour), self._now)
         if measured.srtt is not None and neighbour in self._adjacent:
             self.m.mesh.measured(neighbour, measured.srtt, measured.rttvar or 0.0)
-            self._run(Channel.ROUTES, self.m.routes.link_changed(neighbour, views.link_of(measured), self._now))
+            spoke_again = neighbour in self._silent
+            self._silent.discard(neighbour)
+            changed = self.m.routes.link_up if spoke_again else self.m.routes.link_changed
+            self._run(Channel.ROUTES, changed(neighbour, views.link_of(measured), self._now))
 
     # ------------------------------------------------------------ carrying changes through
 
@@ -565,6 +572,7 @@ class Core:
                 self._run(Channel.ROUTES, self.m.routes.link_down(cluster, self._now))
         for cluster in sorted(present.keys() - self._adjacent.keys()):
             self._adjacent[cluster] = present[cluster]
+            self._silent.discard(cluster)
             self._run(Channel.LINKS, self.m.links.connected(cluster, self._now))
             self._run(Channel.ROUTES, self.m.routes.link_up(cluster, views.UNMEASURED, self._now))
             self._run(Channel.MESH, self.m.mesh.meet(cluster, self._now))

@@ -273,7 +273,8 @@ class Links:
         link = self._links.get(neighbour)
         if link is None or link.talk is None:
             return []
-        link.talk.take(message, now)
+        if (trip := link.talk.take(message, now)) is not None:
+            self.round_trips.append(trip)
         # A neighbour that has heard nothing of us yet cannot measure: answer it now and not in an interval.
         answer = self._hello(neighbour, link.talk, now) if message.origin is None else []
         return [*answer, *self._announce(neighbour, link, now), *self._probe(now)]
@@ -407,20 +408,23 @@ class _Talk:
         origin, received = self._echo or (None, None)
         return Hello(self._sequence, self._profile.hello_interval, now, origin, received)
 
-    def take(self, hello: Hello, now: float) -> None:
-        """Count a Hello, and measure by it unless it is late: a later one has told more."""
+    def take(self, hello: Hello, now: float) -> float | None:
+        """Count a Hello, and measure by it unless it is late (a later one has told more); the round trip, if any."""
         late = hello.sequence <= self._highest
         self._count(hello.sequence)
         self.heard_at = self._hello_heard_at = now
         if late:
-            return
+            return None
         self._interval, self._echo = hello.interval, (hello.sent, now)
         if hello.origin is None or hello.received is None or hello.origin not in self._sent:
-            return
+            return None
         waited = hello.sent - hello.received
         sample = (now - hello.origin) - waited
-        if waited >= 0.0 and sample >= -_ROUNDING:
-            self._measure(max(sample, 0.0), now)
+        if waited < 0.0 or sample < -_ROUNDING:
+            return None
+        trip = max(sample, 0.0)
+        self._measure(trip, now)
+        return trip
 
     def loss(self, now: float) -> float:
         """Share of the last Hellos that did not come, those included that are half an interval late."""

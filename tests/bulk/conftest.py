@@ -31,7 +31,7 @@ class MemoryTransport(asyncio.Transport):
         """Delivers nothing, as if the process at the far end had stopped."""
         self.step = step
         self.sent = bytearray()
-        self._protocol: asyncio.BaseProtocol | None = None
+        self._protocol: asyncio.BaseProtocol = asyncio.BufferedProtocol()
         self._out = bytearray()
         self._reading = True
         self._closing = self._ended = self._eof = False
@@ -42,7 +42,6 @@ class MemoryTransport(asyncio.Transport):
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        assert self._protocol is not None
         return self._protocol
 
     def is_closing(self) -> bool:
@@ -90,8 +89,9 @@ class MemoryTransport(asyncio.Transport):
 
     def abort(self) -> None:
         self._out.clear()
-        self.close()
         self._end(None)
+        self.other._out.clear()
+        self.other._end(ConnectionResetError("aborted"))
 
     def reset(self) -> None:
         """Break the link, as a process that is killed does."""
@@ -103,7 +103,10 @@ class MemoryTransport(asyncio.Transport):
         asyncio.get_running_loop().call_soon(self._deliver)
 
     def _deliver(self) -> None:
-        if self.frozen or not self.other._reading or self.other._ended:
+        if self.other._ended and not self._ended:
+            self._out.clear()
+            self._end(None)
+        if self.frozen or not self.other._reading or self._ended:
             return
         if self._out:
             amount = self.other._receive(memoryview(bytes(self._out[: self.step])))
@@ -139,8 +142,7 @@ class MemoryTransport(asyncio.Transport):
         if not self._ended:
             self._ended = self._closing = True
             asyncio.get_running_loop().call_soon(self.get_protocol().connection_lost, error)
-            if not self.other._ended and error is None:
-                self.other.close()
+            self.other._wake()
 
 
 class Mesh:

@@ -1,0 +1,283 @@
+"""`all_reduce`, `broadcast` and `barrier`: one round of the mesh each.
+
+The leader brings its cluster's contribution and hands the result on while it arrives; the followers take it
+(`sync.stream`). Nobody's tensors are written before the mesh has committed the round.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+import torch
+from torch import Tensor
+
+from ictp2p import errors
+from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.heads import Heads
+from ictp2p.calls.runner import Answer, Deadline
+from ictp2p.calls.tensors import Bundle, local_sum, name_of
+from ictp2p.errors import IctError, LocalGroupError, PeerClosed, RoundAborted, RoundError, RoundMissed
+from ictp2p.participation import Outcome
+from ictp2p.sync.heal import broadcast_bytes
+from ictp2p.sync.mesh import Group, RoundRequest
+from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
+from ictp2p.sync.values import Spec, StateRef
+from ictp2p.training import TrainingMesh
+from ictp2p.types import ClusterId
+
+NO_BASE = StateRef(0, b"", ())
+"""What a round that is not about the shared state starts from."""
+
+
+class Completed(msgspec.Struct, frozen=True, array_like=True):
+    """A round that every participant has the result of."""
+
+    round: int
+    """Its number; the same everywhere."""
+    clusters: tuple[ClusterId, ...]
+    """Whose contributions are in it."""
+    seconds: float
+    """From READY to the decision, at this cluster's leader."""
+    bytes_sent: int
+    """By this cluster's leader."""
+    bytes_received: int
+    """By this cluster's leader."""
+    plan: str
+    """Kind of the schedule."""
+    reason: str
+    """Why that one."""
+
+
+class RoundCall:
+    """What the three have in common. Subclasses give the specification and the contribution."""
+
+    asks_state = False
+
+    def __init__(self, mesh: TrainingMesh, chronicle: Chronicle, spec: Spec, weight: float, nbytes: int) -> None:
+        self._mesh = mesh
+        self._chronicle = chronicle
+        self._spec = spec
+        self._nbytes = nbytes
+        self.weight = weight
+        self.text = f"{spec.name}({spec.op} of {spec.elements} {spec.dtype}: {spec.config.decode() or 'nothing'})"
+        self.fingerprint = hashlib.blake2b(msgspec.msgpack.encode(spec), digest_size=32).digest()
+
+    def act(self, group: Group, heads: Heads, deadline: Deadline) -> Answer:
+        """Take part in a round, as leader or follower; see `runner.Call`."""
+        result = torch.empty(self._nbytes, dtype=torch.uint8)
+        weight = math.fsum(head.weight for head in heads.all)
+        inputs = self._contribution(group, weight)
+        if group.rank == 0:
+            encoded = self._lead(group, inputs, weight, result, deadline)
+        else:
+            encoded = self._follow(group, result)
+        return Answer(self.fingerprint, encoded, result)
+
+    def accept(self, answer: Answer) -> Completed:
+        """Write the result into the caller's tensors."""
+        self._deliver(answer.memory)
+        return msgspec.msgpack.decode(answer.encoded, type=Completed)
+
+    # ------------------------------------------------------------ for subclasses
+
+    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
+        """What this cluster brings to the round: flat, only read."""
+        return ()
+
+    def _outputs(self, result: Tensor) -> Sequence[Tensor]:
+        """The result's memory as the round needs it."""
+        return ()
+
+    def _deliver(self, result: Tensor) -> None:
+        """Write the result into the caller's tensors."""
+
+    # ------------------------------------------------------------ the leader
+
+    def _lead(
+        self, group: Group, inputs: Sequence[Tensor], weight: float, result: Tensor, deadline: Deadline
+    ) -> bytes:
+        publisher = Publisher(group, result)
+        try:
+            outcome = self._round(inputs, weight, self._outputs(result), publisher, deadline)
+        except PeerClosed:
+            raise
+        except RoundAborted as error:  # another worker leads by now: the next roster will say so
+            raise LocalGroupError(str(error)) from error
+        except IctError as error:
+            tell_failure(group, publisher, error)
+            raise
+        self._chronicle.settle(outcome.round)
+        encoded = msgspec.msgpack.encode(_completed(outcome))
+        tell_success(group, publisher, Verdict(Kind.COMMIT, outcome.round), encoded)
+        return encoded
+
+    def _round(
+        self,
+        inputs: Sequence[Tensor],
+        weight: float,
+        outputs: Sequence[Tensor],
+        publisher: Publisher,
+        deadline: Deadline,
+    ) -> Outcome:
+        item = outputs[0].itemsize if outputs else 1
+
+        def idle() -> None:
+            refuse_if_missed(self._chronicle)
+            deadline.check()
+            publisher.wait()
+
+        def restarted(attempt: int) -> None:
+            refuse_if_missed(self._chronicle)
+            publisher.restart(attempt)
+
+        refuse_if_missed(self._chronicle)
+        request = RoundRequest(
+            spec=self._spec,
+            base=NO_BASE,
+            weight=weight if self._spec.op == "avg" else 1.0,
+            inputs=inputs,
+            outputs=outputs,
+            finish=_digest_of(outputs),
+            progress=lambda start, stop: publisher.data(start * item, stop * item),
+            restarted=restarted,
+            idle=idle,
+        )
+        while True:
+            try:
+                return self._mesh.round(request)
+            except RoundMissed:
+                if not self._chronicle.newcomer:
+                    raise  # a newcomer was promised no round yet, so it has missed none
+                deadline.check()
+
+    # ------------------------------------------------------------ the followers
+
+    def _follow(self, group: Group, result: Tensor) -> bytes:
+        verdict = follow(group, result, lambda: None)
+        encoded = broadcast_bytes(group, b"", 0)
+        if verdict.kind is not Kind.COMMIT:
+            raise as_told(encoded)
+        self._chronicle.settle(verdict.version)
+        return encoded
+
+
+class AllReduce(RoundCall):
+    """The mean or sum of every worker's tensors."""
+
+    def __init__(
+        self, mesh: TrainingMesh, chronicle: Chronicle, bundle: Bundle, op: Literal["avg", "sum"], weight: float
+    ) -> None:
+        self._bundle = bundle
+        self._dtype = bundle.single_type(op)
+        spec = Spec("reduce", "all_reduce", name_of(bundle.tensors[0]), bundle.elements, op, "none", _brief(bundle))
+        super().__init__(mesh, chronicle, spec, weight, bundle.nbytes)
+
+    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
+        if group.size == 1:
+            return self._bundle.readable()
+        flat = self._bundle.copied().view(self._dtype)
+        local_sum(group, flat, self.weight / weight if self._spec.op == "avg" else None)
+        return [flat]
+
+    def _outputs(self, result: Tensor) -> Sequence[Tensor]:
+        return self._bundle.parts(result)
+
+    def _deliver(self, result: Tensor) -> None:
+        self._bundle.deliver(result)
+
+
+class Broadcast(RoundCall):
+    """A copy of one cluster's tensors, which are its leader's."""
+
+    def __init__(self, mesh: TrainingMesh, chronicle: Chronicle, bundle: Bundle, root: ClusterId) -> None:
+        self._bundle = bundle
+        spec = Spec("broadcast", f"broadcast@{root}", "uint8", bundle.nbytes, "sum", "none", _brief(bundle))
+        super().__init__(mesh, chronicle, spec, 1.0, bundle.nbytes)
+
+    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
+        return [self._bundle.copied()] if group.rank == 0 else ()
+
+    def _outputs(self, result: Tensor) -> Sequence[Tensor]:
+        return [result]
+
+    def _deliver(self, result: Tensor) -> None:
+        self._bundle.deliver(result)
+
+
+class Barrier(RoundCall):
+    """Nothing but everybody's presence."""
+
+    def __init__(self, mesh: TrainingMesh, chronicle: Chronicle) -> None:
+        super().__init__(mesh, chronicle, Spec("barrier", "barrier", "uint8", 0, "sum", "none"), 1.0, 0)
+
+
+# ------------------------------------------------------------ shared with `state`
+
+
+def refuse_if_missed(chronicle: Chronicle) -> None:
+    """Raise if a round was committed that this cluster has no answer to.
+
+    Raises:
+        RoundMissed: naming the newest of them.
+    """
+    missed = chronicle.missed
+    if missed is not None:
+        raise RoundMissed(f"round {missed} was decided without an answer for this cluster: the others are ahead")
+
+
+def tell_success(group: Group, publisher: Publisher, verdict: Verdict, encoded: bytes) -> None:
+    """End the followers' wait. If they cannot be told, they learn it in the next group: what is decided stays."""
+    publisher.tell(verdict)
+    if publisher.broken is None:
+        with contextlib.suppress(LocalGroupError):
+            broadcast_bytes(group, encoded, 0)
+
+
+def tell_failure(group: Group, publisher: Publisher, error: IctError) -> None:
+    """End the followers' wait with an error."""
+    publisher.tell(Verdict(Kind.STOP))
+    if publisher.broken is None:
+        with contextlib.suppress(LocalGroupError):
+            broadcast_bytes(group, f"{type(error).__name__}: {error}".encode(), 0)
+
+
+def as_told(encoded: bytes) -> IctError:
+    """The leader's error, as its followers raise it."""
+    name, _, text = encoded.decode(errors="replace").partition(": ")
+    kind = getattr(errors, name, RoundError)
+    if not (isinstance(kind, type) and issubclass(kind, IctError)) or issubclass(kind, LocalGroupError | PeerClosed):
+        kind = RoundError
+    return kind(f"at this cluster's leader: {text}")
+
+
+def _completed(outcome: Outcome) -> Completed:
+    return Completed(
+        outcome.round,
+        outcome.participants,
+        outcome.seconds,
+        outcome.bytes_sent,
+        outcome.bytes_received,
+        outcome.plan,
+        outcome.reason,
+    )
+
+
+def _digest_of(outputs: Sequence[Tensor]) -> Callable[[], bytes]:
+    def digest() -> bytes:
+        hashed = hashlib.blake2b(digest_size=32)
+        for tensor in outputs:
+            hashed.update(tensor.view(torch.uint8).numpy().data)
+        return hashed.digest()
+
+    return digest
+
+
+def _brief(bundle: Bundle) -> bytes:
+    """Types and shapes so that those who differ are told in what; a digest where that would be long."""
+    text = bundle.shapes
+    return (text if len(text) <= 256 else hashlib.blake2b(text.encode(), digest_size=16).hexdigest()).encode()

@@ -1,0 +1,183 @@
+"""`Peer` and `DiLoCo` as a user has them: one training thread each, real sockets, a tiny model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+import ictp2p
+from ictp2p.config import Timeouts
+from ictp2p.errors import ConfigError, MeshMismatch, PeerClosed
+from ictp2p.sync.policy import Policy
+
+TOKEN = "a token for tests only"
+WAITS = Timeouts(connect=2.0, stall=2.0, form=8.0, complete=20.0)
+
+
+def config(cluster: str, join: str | None = None) -> ictp2p.Config:
+    seeds = (join,) if join else ()
+    return ictp2p.Config.local(cluster=cluster, token=TOKEN, join=seeds, global_timeouts=WAITS, local_timeouts=WAITS)
+
+
+def model(width: int = 5) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, width), torch.nn.Tanh(), torch.nn.Linear(width, 1))
+
+
+class Worker:
+    """One worker's training loop in a thread of the test."""
+
+    def __init__(self, peer: ictp2p.Peer, *, versions: int, rows: int = 0, width: int = 5, **policy: Any) -> None:
+        self.peer = peer
+        self.digests: dict[int, str] = {}
+        self.steps = 0
+        self.ready = threading.Event()
+        self._versions = versions
+        self._rows = rows
+        self._width = width
+        self._policy = {"sync_every": 2, **policy}
+
+    def run(self) -> None:
+        net = model(self._width)
+        inner = torch.optim.SGD(net.parameters(), lr=0.1)
+        with ictp2p.DiLoCo(self.peer, net, inner, **self._policy) as policy:
+            self._note(policy)
+            self.ready.set()
+            for x in self.peer.steps(self._batches()):
+                net(x).square().mean().backward()
+                inner.step()
+                inner.zero_grad()
+                self.steps += 1
+                self._note(policy)
+                if policy.version >= self._versions:
+                    return
+
+    def _note(self, policy: Policy) -> None:
+        self.digests[policy.version] = policy.digest()
+
+    def _batches(self) -> Iterator[torch.Tensor]:
+        random = torch.Generator().manual_seed(self._rows)
+        while True:
+            yield torch.randn(4, 3, generator=random)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as executor:
+        yield executor
+
+
+def start(pool: ThreadPoolExecutor, *workers: Worker) -> list[Future[None]]:
+    return [pool.submit(worker.run) for worker in workers]
+
+
+def finish(futures: list[Future[None]]) -> None:
+    for future in futures:
+        future.result(40)
+
+
+def test_two_clusters_hold_the_same_bits_at_every_version(pool: ThreadPoolExecutor) -> None:
+    with ictp2p.Peer(config("a")) as a, ictp2p.Peer(config("b", str(a.address))) as b:
+        workers = [Worker(a, versions=4, rows=1), Worker(b, versions=4, rows=2)]
+        finish(start(pool, *workers))
+        common = workers[0].digests.keys() & workers[1].digests.keys()
+        assert len(common) >= 2
+        assert {v: workers[0].digests[v] for v in common} == {v: workers[1].digests[v] for v in common}
+        assert a.state == "TRAINING"
+        assert a.leader == a.id
+        assert {c["cluster"] for c in a.clusters} == {"a", "b"}
+        assert a.members[0]["peer"] == a.id
+        assert a.stats()["false_suspicions"] == 0
+
+
+def test_two_workers_of_a_cluster_step_together(pool: ThreadPoolExecutor) -> None:
+    with ictp2p.Peer(config("a")) as one, ictp2p.Peer(config("a", str(one.address))) as two:
+        workers = [Worker(one, versions=3, rows=1), Worker(two, versions=3, rows=2)]
+        finish(start(pool, *workers))
+        assert workers[0].digests[3] == workers[1].digests[3]
+        assert workers[0].steps == workers[1].steps
+
+
+def test_a_cluster_that_joins_later_starts_from_the_agreed_state(pool: ThreadPoolExecutor) -> None:
+    with ictp2p.Peer(config("a")) as a:
+        first = Worker(a, versions=12, rows=1)
+        running = start(pool, first)
+        assert first.ready.wait(20)
+        with ictp2p.Peer(config("b", str(a.address))) as b:
+            late = Worker(b, versions=12, rows=2)
+            finish([*running, *start(pool, late)])
+        common = {v for v in late.digests.keys() & first.digests.keys() if v > 1}
+        assert common
+        assert {v: late.digests[v] for v in common} == {v: first.digests[v] for v in common}
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [({"sync_every": 3}, "sync_every"), ({"width": 6}, r"tensor .*\[6"), ({"codec": "other"}, "codec")],
+)
+def test_a_model_or_policy_that_differs_is_refused_by_name(
+    pool: ThreadPoolExecutor, other: dict[str, Any], named: str
+) -> None:
+    with ictp2p.Peer(config("a")) as a, ictp2p.Peer(config("b", str(a.address))) as b:
+        first = Worker(a, versions=2, rows=1)
+        running = start(pool, first)
+        assert first.ready.wait(20)
+        (odd,) = start(pool, Worker(b, versions=2, rows=2, **other))
+        with pytest.raises(MeshMismatch, match=named):
+            odd.result(20)
+        finish(running)
+
+
+def test_draining_ends_the_loop_after_the_next_commit(pool: ThreadPoolExecutor) -> None:
+    with ictp2p.Peer(config("a")) as a:
+        worker = Worker(a, versions=10**6, rows=1)
+        running = start(pool, worker)
+        assert worker.ready.wait(20)
+        a.drain()
+        finish(running)
+        assert a.state == "EXIT"
+
+
+def test_closing_the_peer_ends_whatever_waits_on_it(pool: ThreadPoolExecutor) -> None:
+    with ictp2p.Peer(config("a")) as a:
+        b = ictp2p.Peer(config("a", str(a.address)))
+        b.start()
+        worker = Worker(b, versions=10**6, rows=1)  # its leader's training thread never comes
+        running = start(pool, worker)
+        assert not worker.ready.wait(0.5)
+        b.close()
+        with pytest.raises(PeerClosed):
+            running[0].result(20)
+
+
+def test_events_are_flat_and_timed(pool: ThreadPoolExecutor) -> None:
+    told: list[dict[str, Any]] = []
+    peer = ictp2p.Peer(config("a"))
+    peer.on_event(told.append)
+    with peer:
+        finish(start(pool, Worker(peer, versions=2, rows=1)))
+    kinds = [event["kind"] for event in told]
+    assert kinds[0] == "started"
+    for expected in ("leader", "life", "roster", "round_opened", "round_committed"):
+        assert expected in kinds
+    assert all(isinstance(event["time"], float) for event in told)
+
+
+def test_a_peer_that_is_not_running_says_so() -> None:
+    peer = ictp2p.Peer(config("a"))
+    for use in (lambda: peer.id, lambda: peer.address, lambda: peer.status(), lambda: peer.drain()):
+        with pytest.raises(PeerClosed, match="with peer"):
+            use()
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = peer.nonsense
+    peer.close()
+
+
+def test_a_bad_cluster_name_is_refused_before_anything_runs() -> None:
+    with pytest.raises(ConfigError, match="'Not A Name'"):
+        config("Not A Name")
