@@ -15,19 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ictp2p.async_peer import AsyncPeer
+    from ictp2p.collective_calls import AVG, SUM, Work
     from ictp2p.config import Config
     from ictp2p.peer import Peer
     from ictp2p.sync.diloco import DiLoCo
     from ictp2p.sync.local_sgd import LocalSGD
 
-__all__ = ["AsyncPeer", "Config", "DiLoCo", "LocalSGD", "Peer"]
+__all__ = ["AVG", "SUM", "AsyncPeer", "Config", "DiLoCo", "LocalSGD", "Peer", "Work"]
 
 _HOMES = {
+    "AVG": "ictp2p.collective_calls",
     "AsyncPeer": "ictp2p.async_peer",
     "Config": "ictp2p.config",
     "DiLoCo": "ictp2p.sync.diloco",
     "LocalSGD": "ictp2p.sync.local_sgd",
     "Peer": "ictp2p.peer",
+    "SUM": "ictp2p.collective_calls",
+    "Work": "ictp2p.collective_calls",
 }
 
 

@@ -7,11 +7,14 @@ needs in `async_peer`; this joins them under the names that users see.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, TypeVar
 
+from ictp2p import torchrun
 from ictp2p.async_peer import AsyncPeer
+from ictp2p.collective_calls import CallEngine, CollectiveCalls
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
 from ictp2p.health import quantile
@@ -26,7 +29,7 @@ T = TypeVar("T")
 EventCallback = Callable[[dict[str, Any]], None]
 
 
-class Peer:
+class Peer(CollectiveCalls):
     """One worker's place in the mesh.
 
     Args:
@@ -68,12 +71,17 @@ class Peer:
             Unreachable: no seed answered in time.
             HandshakeFailed, VersionMismatch: all seeds turned us away.
         """
+        mates = torchrun.rendezvous(self.config, os.environ)
+        if mates is not None:
+            self.config = mates.before(self.config)
         loop = self._loop = LoopThread(f"ictp2p {self.config.cluster}")
         try:
             peer = self._peer = loop.call(lambda: AsyncPeer(self.config, open_store=open_store))
             loop.call(lambda: peer.telemetry.subscribe(self._tell))
             life = self._life = Life(peer.telemetry)
             loop.run(self._start(peer, life))
+            if mates is not None:
+                mates.after(self.config, peer.address)
         except BaseException:
             loop.close()
             self._loop = None
@@ -83,6 +91,7 @@ class Peer:
         await peer.start()
         assert self._loop is not None
         self._mesh = TrainingMesh(self._loop, peer, life)
+        self._engine = CallEngine(self._loop, peer, self._mesh)
         peer.life_state = lambda: life.state
 
     def close(self) -> None:
@@ -91,6 +100,8 @@ class Peer:
             return
         if self._mesh is not None:
             self._mesh.close()
+        if self._engine is not None:
+            self._engine.close()
         try:
             self._loop.run(self._peer.leave())
         finally:

@@ -21,7 +21,7 @@ from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.rendezvous import RendezvousServer
 from ictp2p.core import commands
 from ictp2p.core.packets import Channel
-from ictp2p.errors import LocalGroupError, PeerClosed, RoundMissed
+from ictp2p.errors import LocalGroupError, LocalProtocolError, PeerClosed, RoundMissed
 from ictp2p.life import Life
 from ictp2p.loop_thread import LoopThread
 from ictp2p.machine import Notice
@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 _IDLE = 0.5
 """Seconds between two `idle` calls: half of what policies are promised."""
+_LET_GO = 5.0
+"""Seconds that a round which was given up has to let go of the caller's tensors; it takes moments."""
 _NO_STATE = StateRef(0, b"", ())
 
 
@@ -64,12 +66,30 @@ class TrainingMesh:
         self._group: LocalGroup | None = None
         self.state: GlobalState | None = None
         """What `serve_state` was given."""
+        self.evict: Callable[[], None] = lambda: None
+        """Ends the use of the group by collective calls, for a policy; set by them."""
+        self._policy_in = False
         peer.subscribe(self._notice)
 
     # ------------------------------------------------------------ rosters
 
     def roster_ready(self, ready: bool) -> None:
         """Say that this training thread wants into, or leaves, the cluster's group."""
+        if ready:
+            self.evict()
+        self._policy_in = ready
+        self._machine(Channel.ROSTER, lambda now: self._rosters.wants(ready, now))
+
+    def calls_ready(self, ready: bool) -> None:
+        """The same for collective calls. There is one group, so a policy goes before them.
+
+        Raises:
+            LocalProtocolError: a policy is using the group.
+        """
+        if self._policy_in:
+            if ready:
+                raise LocalProtocolError("a policy trains with this peer: collective calls have to wait until it ends")
+            return
         self._machine(Channel.ROSTER, lambda now: self._rosters.wants(ready, now))
         if not ready:
             self._set_training(False)
@@ -154,11 +174,15 @@ class TrainingMesh:
 
     # ------------------------------------------------------------ rounds
 
+    def round(self, request: RoundRequest) -> Outcome:
+        """Take part in a round of any kind, through as many attempts as it takes; see `Participation.reduce`."""
+        self._set_training(True)
+        return _Conversation(self._loop, self._peer, request).run()
+
     def outer_round(self, request: RoundRequest) -> RoundResult:
         """Take part in a round, through as many attempts as it takes."""
-        self._set_training(True)
         try:
-            outcome = _Conversation(self._loop, self._peer, request).run()
+            outcome = self.round(request)
         except RoundMissed:
             agreed = self.decided_state()
             if self._peer.cluster in self._peer.contributors.get(request.base.version + 1, ()):
@@ -253,6 +277,7 @@ class _Conversation:
         self._peer = peer
         self._request = request
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._over = threading.Event()
 
     def run(self) -> Outcome:
         request = self._request
@@ -266,7 +291,7 @@ class _Conversation:
             progress=lambda start, stop: self._inbox.put(lambda: request.progress(start, stop)),
             restarted=lambda attempt: self._inbox.put(lambda: request.restarted(attempt)),
         )
-        future = self._loop.submit(self._peer.reduce(work))
+        future = self._loop.submit(self._reduce(work))
         future.add_done_callback(lambda _: self._inbox.put(lambda: None))
         try:
             while not future.done():
@@ -274,7 +299,15 @@ class _Conversation:
             return future.result()
         except BaseException:
             future.cancel()
+            self._over.wait(_LET_GO)
             raise
+
+    async def _reduce(self, work: Reduction) -> Outcome:
+        """On the loop: once this has ended, nothing refers to the tensors, and another round may be asked for."""
+        try:
+            return await self._peer.reduce(work)
+        finally:
+            self._over.set()
 
     def _turn(self) -> None:
         try:

@@ -62,7 +62,7 @@ def knows(peer: AsyncPeer, clusters: set[str]) -> bool:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(15):
-        while not condition():  # noqa: ASYNC110  what is waited for has no event of its own
+        while not condition():
             await asyncio.sleep(0.01)
 
 

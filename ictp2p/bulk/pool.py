@@ -274,9 +274,10 @@ class Pool:
         transport.pause_reading()
         transport.set_protocol(connection)
         connection.connection_made(transport)
-        late = HandshakeFailed(f"no hello and keys within {profile.handshake:g} s")
-        timer = asyncio.get_running_loop().call_later(profile.handshake, connection.fail, late)
-        self._half_open[connection] = timer
+        relayed = hello is not None and hello.purpose is Purpose.RELAY  # the relay has a handshake of its own to make
+        seconds = profile.handshake * (2 if relayed else 1)
+        late = HandshakeFailed(f"no hello and keys within {seconds:g} s")
+        self._half_open[connection] = asyncio.get_running_loop().call_later(seconds, connection.fail, late)
         transport.resume_reading()
         return connection
 

@@ -66,6 +66,12 @@ class Chronicle:
         with self._changed:
             self._settled = max(self._settled or 0, self._passed if round_ is None else round_)
 
+    def opened_after(self, before: Open | None, seconds: float) -> Open | None:
+        """The next attempt that is opened after `before`, if one is within so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.opened is not before, seconds)
+            return self.opened if self.opened is not before else None
+
     def wait(self, seconds: float) -> None:
         """Wait for the next decision, but no longer than that."""
         with self._changed:

@@ -21,17 +21,19 @@ from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.tensors import Bundle, local_sum, name_of
-from ictp2p.errors import IctError, LocalGroupError, PeerClosed, RoundAborted, RoundError, RoundMissed
+from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundError, RoundMissed
 from ictp2p.participation import Outcome
 from ictp2p.sync.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
-from ictp2p.sync.values import Spec, StateRef
+from ictp2p.sync.values import Open, Spec, StateRef
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
 
 NO_BASE = StateRef(0, b"", ())
 """What a round that is not about the shared state starts from."""
+_NEWS = 1.0
+"""Seconds to learn of the attempt that we were refused in; its decision and the refusal travel side by side."""
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True):
@@ -98,9 +100,7 @@ class RoundCall:
 
     # ------------------------------------------------------------ the leader
 
-    def _lead(
-        self, group: Group, inputs: Sequence[Tensor], weight: float, result: Tensor, deadline: Deadline
-    ) -> bytes:
+    def _lead(self, group: Group, inputs: Sequence[Tensor], weight: float, result: Tensor, deadline: Deadline) -> bytes:
         publisher = Publisher(group, result)
         try:
             outcome = self._round(inputs, weight, self._outputs(result), publisher, deadline)
@@ -148,12 +148,22 @@ class RoundCall:
             idle=idle,
         )
         while True:
+            before = self._chronicle.opened
             try:
                 return self._mesh.round(request)
+            except MeshMismatch as error:
+                raise self._refused(error, before) from error
             except RoundMissed:
                 if not self._chronicle.newcomer:
                     raise  # a newcomer was promised no round yet, so it has missed none
                 deadline.check()
+
+    def _refused(self, error: MeshMismatch, before: Open | None) -> IctError:
+        """Others who are at another call went on, or have yet to come, to this one; else the tensors differ."""
+        opened = self._chronicle.opened_after(before, _NEWS)
+        if opened is None or (opened.spec.kind, opened.spec.name) == (self._spec.kind, self._spec.name):
+            return error
+        return RoundMissed(f"the other clusters are at {opened.spec.name}, this one calls {self.text}")
 
     # ------------------------------------------------------------ the followers
 
@@ -182,7 +192,7 @@ class AllReduce(RoundCall):
             return self._bundle.readable()
         flat = self._bundle.copied().view(self._dtype)
         local_sum(group, flat, self.weight / weight if self._spec.op == "avg" else None)
-        return [flat]
+        return self._bundle.parts(flat.view(torch.uint8))
 
     def _outputs(self, result: Tensor) -> Sequence[Tensor]:
         return self._bundle.parts(result)

@@ -218,9 +218,7 @@ class Runner:
             raise RoundMissed(f"the other workers of this cluster went on without this one, to call {heads.newest}")
         return source is not None or bool(heads.behind)
 
-    def _hand(
-        self, group: Group, source: int, answer: Answer | None, call: Call[R], wanted: bool, number: int
-    ) -> None:
+    def _hand(self, group: Group, source: int, answer: Answer | None, call: Call[R], wanted: bool, number: int) -> None:
         """Copy an answer from one rank to all, and take it for our own if it is wanted."""
         if group.rank == source:
             assert answer is not None, "who has ended a call has its answer"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from ictp2p import torchrun
 from ictp2p.config.checks import (
     address,
     addresses,
@@ -121,7 +123,7 @@ class Config:
         Raises:
             ConfigError: a name is unknown, a value is not valid, or one without a default is missing.
         """
-        values = functools.reduce(_merge, layers)
+        values = torchrun.completed(functools.reduce(_merge, layers), os.environ)
         for f in fields(cls):
             if f.name not in values and f.default is dataclasses.MISSING:
                 raise ConfigError(f"parameter {f.name!r} must be given")

@@ -51,11 +51,12 @@ def train(options: argparse.Namespace, events: Events, commands: Commands) -> No
     peer.on_event(events)
     commands.on("drain", peer.drain)
     commands.start()
+    training = Training(options, events, commands, peer)  # before joining: whoever has joined is waited for
     with peer:
         events.say("ready", peer=peer.id, cluster=options.cluster, address=str(peer.address), pid=os.getpid())
         if commands.wait()["do"] != "go":
             return
-        Training(options, events, commands, peer).run()
+        training.run()
 
 
 class Training:

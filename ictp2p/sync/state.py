@@ -40,6 +40,8 @@ class GlobalState:
         self.version = 0
         self.digest = b""
         """Digest of the committed state; empty until `seal` and `commit` gave it one."""
+        self.sealed = b""
+        """Digest of the tentative state while it is whole, from `seal` until somebody writes to it again."""
         self.counters: dict[str, int] = {}
         self._lock = threading.Lock()
         self._size = extent(self.entries)
@@ -63,6 +65,7 @@ class GlobalState:
 
     def begin(self) -> Mapping[str, Tensor]:
         """Start the next state as a copy of the committed one."""
+        self.sealed = b""
         self._bytes[1].copy_(self._bytes[0])
         return self.tentative
 
@@ -70,7 +73,8 @@ class GlobalState:
         """Fix the tentative state and give its digest; write to it no more."""
         chunks = b"".join(_digests(self.memory(committed=False), range(math.ceil(self._size / CHUNK))))
         self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), chunks)
-        return digest_of(self._next.encode())
+        self.sealed = digest_of(self._next.encode())
+        return self.sealed
 
     def commit(self, version: int) -> None:
         """Make the sealed state the committed one."""
@@ -80,6 +84,7 @@ class GlobalState:
             self._tensors.reverse()
             self._manifest, self._manifest_bytes = self._next, encoded
             self.version, self.digest, self.counters = version, digest_of(encoded), dict(self._next.counters)
+            self.sealed = b""
 
     def confirm(self, version: int) -> None:
         """Take the mesh's word that the committed state is this version."""
@@ -88,7 +93,7 @@ class GlobalState:
 
     def rollback(self) -> None:
         """Forget the tentative state. The committed one was never touched."""
-        self._next = self._manifest
+        self._next, self.sealed = self._manifest, b""
 
     def memory(self, *, committed: bool) -> memoryview:
         """All bytes of one of the two states."""
@@ -139,7 +144,7 @@ class GlobalState:
         wrong = difference(ours, theirs)
         if wrong is not None:
             raise MeshMismatch(f"the mesh trains something else than this peer: {wrong}")
-        self._next = manifest
+        self._next, self.sealed = manifest, b""
         found = _digests(self.memory(committed=False), range(manifest.count))
         return [i for i, digest in enumerate(found) if digest != manifest.chunk_digest(i)]
 

@@ -34,6 +34,7 @@ class MemoryTransport(asyncio.Transport):
         self._protocol: asyncio.BaseProtocol = asyncio.BufferedProtocol()
         self._out = bytearray()
         self._reading = True
+        self._awake = False
         self._closing = self._ended = self._eof = False
         self._limits = (65536, 16384)
         self._paused = False
@@ -100,9 +101,12 @@ class MemoryTransport(asyncio.Transport):
             end._end(ConnectionResetError("killed"))
 
     def _wake(self) -> None:
-        asyncio.get_running_loop().call_soon(self._deliver)
+        if not self._awake:
+            self._awake = True
+            asyncio.get_running_loop().call_soon(self._deliver)
 
     def _deliver(self) -> None:
+        self._awake = False
         if self.other._ended and not self._ended:
             self._out.clear()
             self._end(None)
@@ -214,6 +218,8 @@ class Mesh:
         for end in self.ends(number):
             end.reset()
         self.blocked |= {(other, name(number)) for other in self.names}
+        self.blocked |= {(name(number), other) for other in self.names}
+        self.deaf.add(name(number))
 
     def stop(self, number: int) -> None:
         """Stop a peer as SIGSTOP does: it neither reads nor writes, but its connections stand."""

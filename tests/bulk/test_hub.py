@@ -41,7 +41,7 @@ async def test_a_request_fills_its_destination(mesh: Meshes, sealed: bool) -> No
     assert destination == BLOB + bytes(10)
     assert seen == sorted(seen)
     assert seen[-1] == len(BLOB)
-    assert ((BLOB[100:2000] in world.links[0][2].other.sent)) is (not sealed)
+    assert (BLOB[100:2000] in world.links[0][2].other.sent) is (not sealed)
 
 
 async def test_many_requests_share_one_connection(mesh: Meshes) -> None:
@@ -171,8 +171,9 @@ async def test_closing_lets_what_was_written_arrive(mesh: Meshes) -> None:
     a, b = world.names
     world.bulks[b].serve("blob", blob)
     into = bytearray(len(BLOB))
-    asked = asyncio.ensure_future(world.bulks[a].request(b, "blob", b"", into, timeout=5))
+    await world.bulks[a].connection(b, 1)
     connection = await world.bulks[b].connection(a, 1)
+    asked = asyncio.ensure_future(world.bulks[a].request(b, "blob", b"", into, timeout=5))
     while connection.written < 3_000_000:
         await asyncio.sleep(0)
     await world.bulks[b].close()

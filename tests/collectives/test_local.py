@@ -27,7 +27,8 @@ from ictp2p.sync.roster import Roster
 
 torch.set_num_threads(1)
 rank, store, members = int(sys.argv[1]), sys.argv[2], tuple(sys.argv[3].split(","))
-group = LocalGroup(Roster(1, 1, members, store, 0), members[rank], "127.0.0.1", GroupTimeouts(join=20.0, operation=20.0))
+waits = GroupTimeouts(join=50.0, operation=50.0)
+group = LocalGroup(Roster(1, 1, members, store, 0), members[rank], "127.0.0.1", waits)
 group.open()
 print("open", flush=True)
 for line in sys.stdin:
@@ -148,6 +149,7 @@ def test_abort_ends_a_wait_on_a_stopped_member_and_names_it(cluster: list[Member
         member.say("close")
         word, seconds = member.hear()
         assert float(seconds) < 5.0, "closing waits for nobody"
+        assert member.process.wait(20) == 0, "nor does the end of the process"
 
 
 def roster(server: RendezvousServer, size: int) -> Roster:

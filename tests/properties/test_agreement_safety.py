@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -378,7 +378,6 @@ class Quarrel:
     def __init__(self, seed: int, size: int | None = None, restarts: float = 0.01) -> None:
         self.rng = random.Random(seed)
         self.now = 0.0
-        self.fixed = size is not None
         self.restarts = restarts
         self.peers = [peer(i) for i in range(size or self.rng.randint(2, 5))]
         self.disks: dict[PeerId, bytes] = {}
@@ -432,13 +431,17 @@ class Quarrel:
             if self.rng.random() > 0.1:
                 self.do(to, self.machines[to].receive(sender, message, self.now), odds)
 
-    def value(self, tip: Value, who: PeerId) -> Voters:
-        """A change to random voters, told apart from every other by its state's providers once there is one."""
+    def tip(self, who: PeerId) -> Value:
+        tip = self.machines[who].tip
+        assert tip is not None
+        return tip[1]
+
+    def value(self, tip: Value, who: PeerId, voters: Sequence[PeerId] = ()) -> Voters:
+        """A change to these or to random voters, told apart from every other by its state's providers once there is one."""
         self.marks += 1
-        count = len(self.peers) if self.fixed else self.rng.randint(1, len(self.peers))
-        voters = tuple(self.rng.sample(self.peers, count))
+        chosen = tuple(voters or self.rng.sample(self.peers, self.rng.randint(1, len(self.peers))))
         state = tip.state if tip.state.version else StateRef(1, self.marks.to_bytes(8, "big"), (who,))
-        return Voters(tip.lineage, voters, state, who, tip.round, tip.attempt)
+        return Voters(tip.lineage, chosen, state, who, tip.round, tip.attempt)
 
 
 @settings(max_examples=200, deadline=None)
@@ -451,11 +454,31 @@ def test_no_slot_is_ever_decided_twice(seed: int) -> None:
     assert world.decided
 
 
-@settings(max_examples=200, deadline=None)
+def duel(rng: random.Random) -> None:
+    """One slot, three voters, two values: the shortest schedules in which an acceptor's amnesia shows.
+
+    The owner's phase-2 message is under way while another prepares a higher ballot. An acceptor that promised the
+    one and, after a crash, accepts the other, lets both be chosen; so deliveries are few and crashes many.
+    """
+    world = Quarrel(rng.getrandbits(32), size=3, restarts=0.0)
+    owner, _, rival = world.peers
+    world.do(owner, world.machines[owner].propose(world.value(world.tip(owner), owner, world.peers), 0.0), 0.0)
+    while world.wire:
+        sender, to, message = world.wire.pop(0)
+        world.do(to, world.machines[to].receive(sender, message, 0.0), 0.0)
+    for who in (owner, rival):
+        world.do(who, world.machines[who].propose(world.value(world.tip(who), who, world.peers), 0.0), 0.0)
+    for _ in range(14):
+        if rng.random() < 0.2:
+            world.boot(rng.choice(world.peers))
+        elif world.wire:
+            sender, to, message = world.wire.pop(rng.randrange(len(world.wire)))
+            world.do(to, world.machines[to].receive(sender, message, 0.0), 0.15)
+
+
+@settings(max_examples=100, deadline=None)
 @given(seed=SEEDS)
-def test_three_voters_that_duel_and_restart_all_the_time_keep_their_promises(seed: int) -> None:
-    world = Quarrel(seed, size=3, restarts=0.08)
-    for _ in range(600):
-        world.step(odds=0.0)
-        del world.wire[:-60]
-    assert world.decided
+def test_voters_that_crash_in_a_duel_keep_their_word(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(30):
+        duel(rng)

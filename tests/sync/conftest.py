@@ -263,6 +263,7 @@ class FakeMesh:
 
     def outer_round(self, request: RoundRequest) -> RoundResult:
         world, me = self.world, self.cluster_name
+        world.fault(self.name, "outer_round")
         with world.changed:
             if request.base.digest != world.digest:
                 return self._passed(request)

@@ -102,7 +102,7 @@ def test_a_source_that_dies_leaves_the_others_whole(make_world: Any, killed: Any
 
 def test_a_worker_that_trains_something_else_learns_what(make_world: Any) -> None:
     def odd(group: Any) -> None:
-        with pytest.raises(MeshMismatch, match="leader a/0 of this cluster.*sync_every: 5 here, 4 there"):
+        with pytest.raises(MeshMismatch, match=r"leader a/0 of this cluster.*sync_every: 5 here, 4 there"):
             Worker(1.0, Progress(), [ITEMS[0], ("sync_every", "5")])(group)
 
     def even(group: Any) -> None:

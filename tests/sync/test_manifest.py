@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -41,10 +43,8 @@ def test_a_difference_is_named_exactly_if_there_is_one(
 def test_garbage_is_a_typed_error_even_with_the_right_digest(data: bytes) -> None:
     with pytest.raises(StateError):
         decode(data, bytes(DIGEST))
-    try:
+    with contextlib.suppress(StateError):
         decode(data, digest_of(data))
-    except StateError:
-        pass
 
 
 @pytest.mark.parametrize(

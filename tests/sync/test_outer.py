@@ -122,9 +122,13 @@ class Replacing(Nesterov):
     """Puts new tensors in place of its state."""
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
+        before = {p: state["momentum_buffer"].clone() for p, state in self.state.items()}
         super().step()
-        for state in self.state.values():
-            state["momentum_buffer"] = state["momentum_buffer"].clone()
+        for param, state in self.state.items():
+            ours = state["momentum_buffer"]
+            state["momentum_buffer"] = ours.clone()
+            if param in before:
+                ours.copy_(before[param])
 
 
 def test_state_that_the_optimizer_replaces_is_kept() -> None:

@@ -175,7 +175,7 @@ def test_a_follower_that_dies_in_an_outer_round_does_not_hold_up_the_mesh(make_w
     world.faults["a/2", "broadcast", 6] = killed
     found = world.run(**{f"a_{i}": worker(data[i]) for i in range(3)})
     assert world.dead == {"a/2"}
-    assert world.rounds == 2, "the round in which it died was committed at once"
+    assert world.counts["a/0", "outer_round"] == 2, "the round in which it died went on to its commit"
     steps = [*together([d[:4] for d in data]), *together([d[4:] for d in data[:2]])]
     expected = Golden().run(steps)
     np.testing.assert_allclose(found["a_0"][0][-1], expected[-1], rtol=1e-5)
@@ -224,7 +224,7 @@ def test_an_aborted_round_is_made_up_for_by_the_next(make_world: Any) -> None:
 
 
 def test_a_missed_round_keeps_local_progress(make_world: Any) -> None:
-    """theta <- G_new + (theta - G_old): what this cluster learnt is in neither G, and is not thrown away."""
+    """G_new + (theta - G_old): what this cluster learnt is in neither G, and is not thrown away."""
     world, data = make_world(a=1, b=2), [rows(i, 4) for i in range(3)]
     world.absent = {"b"}
     found = world.run(a_0=worker(data[0]), b_0=worker(data[1]), b_1=worker(data[2]))
@@ -273,6 +273,19 @@ def test_progress_that_was_carried_over_enters_the_next_round_once(make_world: A
     buffer = one.buffer * F(0.9) + delta
     expected = one.base - (buffer * F(0.9) + delta) * F(0.7)
     same([found["a_0"][0][-1], found["b_0"][0][-1]], [expected, expected])
+
+
+def test_a_result_that_holds_our_part_but_was_not_seen_replaces_local_progress(make_world: Any, killed: Any) -> None:
+    """The follower loses the stream, the leader dies after the commit: what was learnt is in the state, once."""
+    data = [rows(i, 4) for i in range(3)]
+    world = make_world(a=2, b=1)
+    world.faults["a/1", "broadcast done", 5] = lambda: LocalGroupError("the stream was lost")
+    world.faults["a/0", "committed", 0] = killed
+    found = world.run(a_0=worker(data[0]), a_1=worker(data[1]), b_0=worker(data[2]))
+    assert world.dead == {"a/0"}
+    (trace, policy), (other, _) = found["a_1"], found["b_0"]
+    same([trace[-1]], [other[-1]])
+    assert (policy.version, policy.progress.weight) == (2, 0.0)
 
 
 def test_a_second_attempt_forgets_the_first(make_world: Any) -> None:

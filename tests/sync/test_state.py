@@ -140,3 +140,16 @@ def test_repr_says_what_it_is() -> None:
     state = filled(1)
     assert repr(state).startswith(f"<GlobalState version 1 {state.digest.hex()[:16]} 14")
     assert "unsealed" in repr(GlobalState(ENTRIES))
+
+
+def test_a_seal_holds_until_somebody_writes() -> None:
+    state, source = filled(1), filled(2)
+    state.begin()
+    assert state.sealed == b""
+    assert state.seal({"round": 1}) == state.sealed
+    state.expect(source.manifest(source.digest), source.digest)
+    assert state.sealed == b"", "what is received overwrites it"
+    state.begin()
+    state.seal({"round": 1})
+    state.commit(2)
+    assert state.sealed == b"", "the other half is the state before"

@@ -35,14 +35,13 @@ class World:
         self.free = dict.fromkeys(speeds, 0.0)
         self.events: list[tuple[float, int, str, int]] = []
         self.delivered: dict[str, int] = dict.fromkeys(speeds, 0)
-        self.asked: list[Ask] = []
+        self.most: dict[str, int] = dict.fromkeys(speeds, 0)
         self.dies: dict[str, float] = {}
         self.lies: set[tuple[str, int]] = set()
         self.errors: list[str] = []
 
     def ask(self) -> None:
         for ask in self.fetch.asks(self.now):
-            self.asked.append(ask)
             if not ask.chunks:
                 self.fetch.begin(manifest(self.count), range(self.count))
                 self.ask()
@@ -52,6 +51,8 @@ class World:
                 self.free[ask.provider] = start + CHUNK / self.speeds[ask.provider]
                 self.order += 1
                 heapq.heappush(self.events, (self.free[ask.provider], self.order, ask.provider, index))
+            owed = sum(event[2] == ask.provider for event in self.events)
+            self.most[ask.provider] = max(self.most[ask.provider], owed)
 
     def run(self) -> float:
         self.ask()
@@ -87,6 +88,7 @@ def test_providers_share_in_proportion_to_their_speed() -> None:
     assert sum(world.delivered.values()) == 1000
     assert world.delivered["fast"] / world.delivered["slow"] == pytest.approx(10, rel=0.25)
     assert seconds < 1.1 * 1000 * CHUNK / (110 * MB)
+    assert world.most["slow"] <= 0.5 * 10 * MB / CHUNK + 1, "a failure costs half a second of a provider's work at most"
 
 
 def test_at_the_end_nobody_waits_for_the_slow_one() -> None:

@@ -1,0 +1,263 @@
+"""Collective calls of a peer: `all_reduce`, `broadcast`, `barrier`, `sync_state`.
+
+What a policy does for you these leave to you: call them from every worker of every cluster, in the same order. They
+are all-or-nothing: a call that raises has touched none of your tensors and may be repeated. What the errors ask for:
+
+- `RoundMissed`: the others went on without us (we were late, or cut off). Call `sync_state`, or repeat.
+- `RoundTimeout`, `NoQuorum`: nothing was decided within `global_timeouts.complete`. Repeat, or stop.
+- `MeshMismatch`: the others bring other shapes, types or calls: the programs differ.
+
+A cluster takes part from its first call on (or from `gather`); from then on the others wait for it, up to the
+straggler timeout. Calls of one peer run in the order in which they were made, also those with `async_op=True`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeVar, overload
+
+from torch import Tensor
+
+from ictp2p.async_peer import AsyncPeer
+from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed
+from ictp2p.calls.runner import Call, Deadline, Runner
+from ictp2p.calls.state import SharedState, Synced, SyncState, check_state, fingerprint
+from ictp2p.calls.tensors import Bundle
+from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout
+from ictp2p.loop_thread import LoopThread
+from ictp2p.training import TrainingMesh
+from ictp2p.types import ClusterId, cluster_id
+from ictp2p.work import Work, WorkQueue
+
+__all__ = ["AVG", "SUM", "CollectiveCalls", "Completed", "Op", "Synced", "Work"]
+
+Op = Literal["avg", "sum"]
+AVG: Literal["avg"] = "avg"
+"""The mean of all workers' tensors, by their weights."""
+SUM: Literal["sum"] = "sum"
+"""The sum of all workers' tensors."""
+
+R = TypeVar("R")
+_CLOSING = 5.0
+_LOOK = 0.05
+
+
+class CallEngine:
+    """What the calls of one started peer share: the queue, the runner and the shared state.
+
+    Args:
+        loop: where the peer runs.
+        peer: the peer, started.
+        mesh: its training side.
+    """
+
+    def __init__(self, loop: LoopThread, peer: AsyncPeer, mesh: TrainingMesh) -> None:
+        self.mesh = mesh
+        self.form = peer.config.global_timeouts.form
+        self.chronicle = Chronicle(peer.id, peer.cluster)
+        self._loop = loop
+        self._peer = peer
+        self._runner = Runner(mesh, self.chronicle, self._patience)
+        self._queue: WorkQueue | None = None
+        self._lock = threading.Lock()
+        self._shared: SharedState | None = None
+        mesh.evict = self._evict
+        peer.subscribe(self.chronicle.notice)
+
+    def submit(self, name: str, make: Callable[[], Call[R]]) -> Work[R]:
+        """Queue a call; it is made, and its tensors read, when its turn comes."""
+        with self._lock:
+            if self._queue is None:
+                self._queue = WorkQueue(f"ictp2p calls {self._peer.cluster}", self._runner.leave)
+            return self._queue.submit(name, lambda: self._runner.run(make()))
+
+    def sync(self, state: Mapping[str, Tensor]) -> SyncState:
+        """A call of `sync_state`; what the mirror of the last one holds stays, if the tensors are alike."""
+        shared = SharedState(state)
+        if self._shared is not None and self._shared.items == shared.items:
+            shared = self._shared
+        else:
+            self.mesh.serve_state(shared.mirror)
+        self._shared = shared
+        self._runner.version = lambda: shared.held
+        self._runner.lesson = lambda: shared.answer(fingerprint(shared))
+        return SyncState(self.mesh, self.chronicle, shared, state)
+
+    def gather(self, clusters: int, timeout: float) -> None:
+        """Wait until so many clusters take part."""
+        self._loop.run(self._gathered(clusters, timeout))
+
+    def close(self) -> None:
+        """Fail what waits and what runs with `PeerClosed`."""
+        with self._lock:
+            if self._queue is not None:
+                self._loop.call(self._peer.participation.closed)
+                self._queue.close(_CLOSING)
+
+    async def _gathered(self, clusters: int, timeout: float) -> None:
+        peer = self._peer
+        peer.set_training(True)
+        try:
+            async with asyncio.timeout(timeout):
+                while len(found := _taking_part(peer)) < clusters:
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            names = ", ".join(found) or "none"
+            raise RoundTimeout(f"{len(found)} of {clusters} clusters take part after {timeout:g} s: {names}") from None
+
+    def _patience(self) -> Deadline:
+        rounds = self._peer.core.m.rounds
+
+        def waiting() -> tuple[bool, str]:
+            return self._loop.call(lambda: (rounds.agreement.quorum_in_sight, rounds.explain()))
+
+        return Deadline(self._peer.config.global_timeouts.complete, waiting)
+
+    def _evict(self) -> None:
+        """A policy wants the group."""
+        with self._lock:
+            if self._queue is None:
+                return
+            if not self._queue.idle:
+                raise LocalProtocolError("collective calls are under way: wait for them before a policy begins")
+            self._queue.submit("leave", self._runner.leave).wait(_CLOSING)
+
+
+class CollectiveCalls:
+    """The calls, as methods of `Peer`."""
+
+    _engine: CallEngine | None = None
+
+    @overload
+    def all_reduce(
+        self, tensors: Tensor | Sequence[Tensor], op: Op = ..., weight: float = ..., async_op: Literal[False] = ...
+    ) -> Completed: ...
+    @overload
+    def all_reduce(
+        self, tensors: Tensor | Sequence[Tensor], op: Op = ..., weight: float = ..., *, async_op: Literal[True]
+    ) -> Work[Completed]: ...
+    def all_reduce(
+        self, tensors: Tensor | Sequence[Tensor], op: Op = AVG, weight: float = 1.0, async_op: bool = False
+    ) -> Completed | Work[Completed]:
+        """Replace tensors by their mean or sum over all workers of all clusters; the same bits everywhere.
+
+        Args:
+            tensors: one or several, all of one type; changed in place, on success only.
+            op: `AVG` or `SUM`.
+            weight: this worker's share in a mean, in any unit common to all (tokens, say).
+            async_op: return at once, with a `Work`; leave the tensors alone until it is done.
+
+        Returns:
+            Which clusters contributed, and what it took.
+
+        Raises:
+            ConfigError: the tensors mix types, or cannot be reduced by `op`; the weight is not positive and finite.
+            RoundMissed: the others went on without this cluster.
+            RoundTimeout, NoQuorum: nothing was decided in time.
+            MeshMismatch: the others bring other tensors.
+        """
+        if op not in (AVG, SUM):
+            raise ConfigError(f"op {op!r} is not 'avg' or 'sum'")
+        if not (math.isfinite(weight) and weight > 0):
+            raise ConfigError(f"weight {weight!r} is not positive and finite")
+        engine, bundle = self._calls, Bundle(tensors)
+        bundle.single_type(op)
+        work = engine.submit("all_reduce", lambda: AllReduce(engine.mesh, engine.chronicle, bundle, op, float(weight)))
+        return work if async_op else work.wait()
+
+    @overload
+    def broadcast(
+        self, tensors: Tensor | Sequence[Tensor], root_cluster: str, async_op: Literal[False] = ...
+    ) -> Completed: ...
+    @overload
+    def broadcast(
+        self, tensors: Tensor | Sequence[Tensor], root_cluster: str, async_op: Literal[True]
+    ) -> Work[Completed]: ...
+    def broadcast(
+        self, tensors: Tensor | Sequence[Tensor], root_cluster: str, async_op: bool = False
+    ) -> Completed | Work[Completed]:
+        """Replace everybody's tensors by those of one cluster, which are its leader's, bit by bit.
+
+        Args:
+            tensors: one or several, of any types; changed in place, on success only.
+            root_cluster: whose they are.
+            async_op: return at once, with a `Work`.
+
+        Raises:
+            ConfigError: a tensor cannot be sent, or the cluster's name cannot be one.
+            RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
+        """
+        engine, bundle, root = self._calls, Bundle(tensors), cluster_id(root_cluster)
+        work = engine.submit("broadcast", lambda: Broadcast(engine.mesh, engine.chronicle, bundle, root))
+        return work if async_op else work.wait()
+
+    @overload
+    def barrier(self, async_op: Literal[False] = ...) -> Completed: ...
+    @overload
+    def barrier(self, async_op: Literal[True]) -> Work[Completed]: ...
+    def barrier(self, async_op: bool = False) -> Completed | Work[Completed]:
+        """Wait until every cluster that takes part has come to this call.
+
+        Raises:
+            RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
+        """
+        engine = self._calls
+        work = engine.submit("barrier", lambda: Barrier(engine.mesh, engine.chronicle))
+        return work if async_op else work.wait()
+
+    @overload
+    def sync_state(self, state: Mapping[str, Tensor], async_op: Literal[False] = ...) -> Synced: ...
+    @overload
+    def sync_state(self, state: Mapping[str, Tensor], async_op: Literal[True]) -> Work[Synced]: ...
+    def sync_state(self, state: Mapping[str, Tensor], async_op: bool = False) -> Synced | Work[Synced]:
+        """Make the state of all workers one, bit by bit: what most clusters hold, or, for a newcomer, what is agreed.
+
+        Call it before each stretch of work on the shared state. It costs a vote where nothing differs, and a download
+        where we differ. This peer then serves the state to others, from a copy of its own (twice the state's bytes).
+
+        Args:
+            state: tensors by name, of any types, the same names and shapes everywhere; changed in place, on success.
+            async_op: return at once, with a `Work`.
+
+        Returns:
+            The version, and whether the tensors were changed.
+
+        Raises:
+            ConfigError: the state is empty, or a tensor cannot be sent.
+            MeshMismatch: the mesh shares something else; the first difference is named.
+            StateError: nobody can provide the agreed state.
+            RoundMissed, RoundTimeout, NoQuorum: as `all_reduce`.
+        """
+        engine, tensors = self._calls, dict(state)
+        check_state(tensors)
+        work = engine.submit("sync_state", lambda: engine.sync(tensors))
+        return work if async_op else work.wait()
+
+    def gather(self, clusters: int, timeout: float | None = None) -> None:
+        """Take part in calls from now on, and wait until so many clusters do, this one included.
+
+        Args:
+            clusters: how many.
+            timeout: seconds; by default `global_timeouts.form`.
+
+        Raises:
+            RoundTimeout: naming those that take part.
+        """
+        self._calls.gather(clusters, self._calls.form if timeout is None else timeout)
+
+    @property
+    def _calls(self) -> CallEngine:
+        if self._engine is None:
+            raise PeerClosed("the peer is not running: use `with peer:`")
+        return self._engine
+
+
+def _taking_part(peer: AsyncPeer) -> list[ClusterId]:
+    core = peer.core
+    own, alive = core.own_view(), core.m.mesh.alive()
+    others = [card for name, card in core.directory.clusters.items() if name in alive and name != peer.cluster]
+    return sorted(card.cluster for card in [*others, *([own] if own else [])] if card.training and not card.draining)

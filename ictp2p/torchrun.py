@@ -1,0 +1,184 @@
+"""Inside torchrun: the workers of one job form one cluster, without naming it and without addresses.
+
+torchrun tells each worker who it is in the environment, and its agent keeps a `TCPStore` that all of them reach. Rank
+0 starts its peer as the configuration says, then leaves the cluster's name and its address in the store; the others
+join it there. The run id names the cluster if somebody chose one (`--rdzv-id`), so that a restarted job comes back
+under the same name; torchrun's own default is the same word for every job in the world, and then rank 0 draws a name.
+
+Workers of one machine are told apart by `LOCAL_RANK`: a port that was given is counted up by it, and a data folder
+gets a subfolder per rank. Whoever names the cluster in the configuration gets none of all this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from ictp2p.errors import ConfigError, Unreachable
+from ictp2p.types import Address, cluster_id
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore
+
+    from ictp2p.config import Config
+
+_UNNAMED = ("", "none")
+"""Run ids that nobody chose."""
+_PREFIX = "torchrun-"
+_WILDCARDS = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What torchrun tells one of its workers."""
+
+    run: str
+    """The job's id; may be the same for jobs that have nothing to do with each other."""
+    rank: int
+    local_rank: int
+    size: int
+    master: Address
+    """Where the store is."""
+    restart: int
+    """How often the agent has restarted its workers; the store outlives them."""
+    agent_store: bool
+    """Whether the agent keeps the store; else rank 0 does."""
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Job | None:
+        """Read the environment; None outside torchrun.
+
+        Raises:
+            ConfigError: a variable is missing or makes no sense.
+        """
+        if "TORCHELASTIC_RUN_ID" not in environment:
+            return None
+        try:
+            return cls(
+                environment["TORCHELASTIC_RUN_ID"],
+                int(environment["RANK"]),
+                int(environment["LOCAL_RANK"]),
+                int(environment["WORLD_SIZE"]),
+                Address(environment["MASTER_ADDR"], int(environment["MASTER_PORT"])),
+                int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")),
+                environment.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True",
+            )
+        except KeyError as error:
+            raise ConfigError(f"this looks like torchrun, but {error.args[0]} is not in the environment") from error
+        except ValueError as error:
+            raise ConfigError(f"the environment looks like torchrun's, but does not parse: {error}") from error
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name; where the id says nothing, only its beginning until rank 0 has drawn the rest."""
+        name = re.sub(r"[^a-z0-9._-]", "-", self.run.lower())[:48]
+        return cluster_id(_PREFIX + ("none" if self.run in _UNNAMED else name))
+
+    @property
+    def named(self) -> bool:
+        """Whether the id says which job it is."""
+        return self.run not in _UNNAMED
+
+
+def completed(values: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Configuration values with what torchrun knows; as they are outside it, or if they name the cluster."""
+    job = None if "cluster" in values else Job.of(environment)
+    if job is None:
+        return dict(values)
+    known: dict[str, Any] = {"cluster": job.cluster, "rank": job.rank, **values}
+    for name in ("listen", "advertise"):
+        if known.get(name) not in (None, "", "none"):
+            known[name] = _counted(known[name], job.local_rank)
+    if known.get("data_dir") is not None:
+        known["data_dir"] = str(PurePath(known["data_dir"]) / f"rank-{job.rank}")
+    return known
+
+
+class Rendezvous:
+    """How the workers of one job find each other.
+
+    Args:
+        job: which, and which of its workers this is.
+        timeout: seconds to wait for rank 0.
+    """
+
+    def __init__(self, job: Job, timeout: float) -> None:
+        self._job = job
+        self._timeout = timeout
+        self._store: TCPStore | None = None
+
+    def before(self, config: Config) -> Config:
+        """The configuration to start with: at rank 0 with its final name, elsewhere with rank 0's, and its address.
+
+        Raises:
+            Unreachable: the store, or rank 0, did not answer in time.
+        """
+        if self._job.rank == 0:
+            name = self._job.cluster if self._job.named else f"{_PREFIX}{secrets.token_hex(6)}"
+            return dataclasses.replace(config, cluster=name)
+        name, address = self._asked().split()
+        return dataclasses.replace(config, cluster=name, join=(address, *config.join))
+
+    def after(self, config: Config, address: Address) -> None:
+        """At rank 0: tell the others where this worker listens.
+
+        Raises:
+            Unreachable: the store did not answer in time.
+        """
+        if self._job.rank:
+            return
+        host = self._job.master.host if address.host in _WILDCARDS else address.host
+        self._opened().set(self._key, f"{config.cluster} {Address(host, address.port)}")
+
+    @property
+    def _key(self) -> str:
+        return f"ictp2p/{self._job.restart}/rank0"
+
+    def _asked(self) -> str:
+        from torch.distributed import DistError
+
+        try:
+            return self._opened().get(self._key).decode()
+        except DistError as error:
+            raise Unreachable(
+                f"rank 0 of torchrun job {self._job.run!r} did not start its peer within {self._timeout:g} s"
+            ) from error
+
+    def _opened(self) -> TCPStore:
+        """The store, kept: where the agent keeps none, it lives in this very object at rank 0."""
+        from torch.distributed import DistError, TCPStore
+
+        if self._store is None:
+            job = self._job
+            try:
+                self._store = TCPStore(
+                    job.master.host,
+                    job.master.port,
+                    job.size,
+                    job.rank == 0 and not job.agent_store,
+                    datetime.timedelta(seconds=self._timeout),
+                    wait_for_workers=False,
+                    multi_tenant=True,
+                )
+            except DistError as error:
+                raise Unreachable(f"torchrun's store at {job.master} did not answer: {error}") from error
+        return self._store
+
+
+def rendezvous(config: Config, environment: Mapping[str, str]) -> Rendezvous | None:
+    """What a peer with this configuration has to find its mates by; None if it is not torchrun that named it."""
+    job = Job.of(environment)
+    if job is None or config.cluster != job.cluster:
+        return None
+    return Rendezvous(job, config.global_timeouts.form)
+
+
+def _counted(text: str, local_rank: int) -> str:
+    address = Address.parse(text)
+    return str(address._replace(port=address.port + local_rank)) if address.port else text

@@ -1,0 +1,394 @@
+"""Faults as values: what goes wrong, told to a world at a time, and written down so that it can be told again.
+
+Every fault is a frozen value with an `apply(world)`. A `FaultPlan` is a list of (seconds, fault); it goes to JSON or
+TOML and back, so that the plan of a failing run can be replayed, and shortened by hand or by hypothesis. Hosts are
+named "cluster/number" ("a/0"), clusters by their name; "*" in a barrier is everybody.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from sim.topology import Barrier, How
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+DiskFate = Literal["kept", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Base: something that happens to a world."""
+
+    def apply(self, world: World) -> None:
+        """Let it happen."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Crash(Fault):
+    """A process is killed. Its host's kernel closes its connections, unless the whole host lost its power."""
+
+    host: str
+    disk: DiskFate = "kept"
+    power: bool = False
+
+    def apply(self, world: World) -> None:
+        world.crash(self.host, disk=self.disk, power=self.power)
+
+
+@dataclass(frozen=True, slots=True)
+class CrashOnSave(Fault):
+    """A process is killed at its n-th next write to disk, before or after the value is durable."""
+
+    host: str
+    nth: int = 1
+    written: bool = False
+    power: bool = False
+
+    def apply(self, world: World) -> None:
+        world.crash_on_save(self.host, self.nth, written=self.written, power=self.power)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart(Fault):
+    """A crashed host starts again, with the disk that it has. One that runs is killed first."""
+
+    host: str
+
+    def apply(self, world: World) -> None:
+        world.restart(self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Fault):
+    """A process stops, and its kernel goes on acknowledging for it (SIGSTOP, a suspended machine)."""
+
+    host: str
+
+    def apply(self, world: World) -> None:
+        world.pause(self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Resume(Fault):
+    """A paused process goes on."""
+
+    host: str
+
+    def apply(self, world: World) -> None:
+        world.resume(self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Fault):
+    """Nothing passes from `a` to `b` (hosts, clusters, or "*"); nor back, unless `one_way`."""
+
+    a: str
+    b: str
+    one_way: bool = False
+    how: How = "blackhole"
+
+    def apply(self, world: World) -> None:
+        world.cut(self.a, self.b, one_way=self.one_way, how=self.how)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition(Fault):
+    """The named clusters (and hosts) see only each other, and the rest only the rest."""
+
+    side: tuple[str, ...]
+    how: How = "blackhole"
+
+    def apply(self, world: World) -> None:
+        world.partition(self.side, how=self.how)
+
+
+@dataclass(frozen=True, slots=True)
+class Heal(Fault):
+    """Whatever was cut between `a` and `b` is whole again; all cuts in the world if neither is named."""
+
+    a: str = ""
+    b: str = ""
+
+    def apply(self, world: World) -> None:
+        world.heal(self.a or None, self.b or None)
+
+
+@dataclass(frozen=True, slots=True)
+class SetBandwidth(Fault):
+    """A link's bandwidth changes, bytes per second; an access link's if `b` is "up" or "down"."""
+
+    a: str
+    b: str
+    bandwidth: float
+    one_way: bool = False
+
+    def apply(self, world: World) -> None:
+        if self.b in ("up", "down"):
+            world.access(self.a, **{self.b: self.bandwidth})
+        else:
+            world.link(self.a, self.b, bandwidth=self.bandwidth, one_way=self.one_way)
+
+
+@dataclass(frozen=True, slots=True)
+class SetDelay(Fault):
+    """A link's delay and jitter change, seconds."""
+
+    a: str
+    b: str
+    delay: float
+    jitter: float = 0.0
+    one_way: bool = False
+
+    def apply(self, world: World) -> None:
+        world.link(self.a, self.b, delay=self.delay, jitter=self.jitter, one_way=self.one_way)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss(Fault):
+    """A link loses this share of its segments: TCP repeats them, later and later."""
+
+    a: str
+    b: str
+    probability: float
+    one_way: bool = False
+
+    def apply(self, world: World) -> None:
+        world.link(self.a, self.b, loss=self.probability, one_way=self.one_way)
+
+
+@dataclass(frozen=True, slots=True)
+class Corrupt(Fault):
+    """A link flips a bit in this share of the messages."""
+
+    a: str
+    b: str
+    probability: float
+    one_way: bool = False
+
+    def apply(self, world: World) -> None:
+        world.link(self.a, self.b, corrupt=self.probability, one_way=self.one_way)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetConnections(Fault):
+    """Every connection between `a` and `b` is reset once; new ones can be made (a firewall restarts)."""
+
+    a: str
+    b: str
+
+    def apply(self, world: World) -> None:
+        world.reset_connections(self.a, self.b)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSkew(Fault):
+    """A host's clock jumps ahead by `offset` seconds and runs at `rate` from now on."""
+
+    host: str
+    offset: float = 0.0
+    rate: float = 1.0
+
+    def apply(self, world: World) -> None:
+        world.skew(self.host, offset=self.offset, rate=self.rate)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowNode(Fault):
+    """Everything that a host does takes `cost` seconds, and its inner phases `factor` times as long."""
+
+    host: str
+    cost: float = 0.0
+    factor: float = 1.0
+
+    def apply(self, world: World) -> None:
+        world.slow(self.host, cost=self.cost, factor=self.factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Join(Fault):
+    """A cluster that was declared, or one more worker of one that runs, joins."""
+
+    cluster: str
+    workers: int = 1
+
+    def apply(self, world: World) -> None:
+        world.join(self.cluster, workers=self.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Leave(Fault):
+    """A host, or every host of a cluster, leaves politely."""
+
+    name: str
+
+    def apply(self, world: World) -> None:
+        world.leave(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class KillLeader(Fault):
+    """Whoever leads the cluster at that moment is killed."""
+
+    cluster: str
+    disk: DiskFate = "kept"
+    power: bool = False
+
+    def apply(self, world: World) -> None:
+        leader = world.leaders().get(self.cluster)
+        if leader is not None:
+            world.crash(leader, disk=self.disk, power=self.power)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFlap(Fault):
+    """The path between `a` and `b` breaks and heals, `times` times, `down` seconds dark and `up` seconds bright."""
+
+    a: str
+    b: str
+    times: int = 3
+    down: float = 1.0
+    up: float = 1.0
+    how: How = "blackhole"
+
+    def apply(self, world: World) -> None:
+        period = self.down + self.up
+        for n in range(self.times):
+            world.after(n * period, Cut(self.a, self.b, how=self.how))
+            world.after(n * period + self.down, Heal(self.a, self.b))
+
+
+@dataclass(frozen=True, slots=True)
+class SwizzleClog(Fault):
+    """Hosts are cut off one by one, and let back in another order (after FoundationDB's simulator)."""
+
+    hosts: tuple[str, ...]
+    step: float = 0.5
+    hold: float = 2.0
+
+    def apply(self, world: World) -> None:
+        back = sorted(self.hosts, key=lambda host: world.chance.uniform("swizzle", host))
+        for n, host in enumerate(self.hosts):
+            world.after(n * self.step, Cut(host, "*"))
+        end = len(self.hosts) * self.step + self.hold
+        for n, host in enumerate(back):
+            world.after(end + n * self.step, Heal(host, "*"))
+
+
+FAULTS: Mapping[str, type[Fault]] = {
+    kind.__name__: kind
+    for kind in (
+        Crash, CrashOnSave, Restart, Pause, Resume, Cut, Partition, Heal, SetBandwidth, SetDelay, Loss, Corrupt,
+        ResetConnections, ClockSkew, SlowNode, Join, Leave, KillLeader, LinkFlap, SwizzleClog,
+    )
+}  # fmt: skip
+"""Every fault by name."""
+
+
+def to_dict(fault: Fault) -> dict[str, Any]:
+    """A fault as plain data: its name under "fault", and the fields that are not at their default."""
+    told: dict[str, Any] = {"fault": type(fault).__name__}
+    for item in dataclasses.fields(fault):
+        value = getattr(fault, item.name)
+        if value != item.default:
+            told[item.name] = list(value) if isinstance(value, tuple) else value
+    return told
+
+
+def from_dict(data: Mapping[str, Any]) -> Fault:
+    """Read what `to_dict` wrote.
+
+    Raises:
+        ValueError: there is no such fault, or a field is unknown, missing, or of the wrong type.
+    """
+    values = dict(data)
+    name = values.pop("fault", None)
+    kind = FAULTS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ValueError(f"fault {name!r} is not known: use one of {', '.join(FAULTS)}")
+    hints = typing.get_type_hints(kind)
+    for field_name, value in values.items():
+        if field_name not in hints:
+            raise ValueError(f"fault {name} has no field {field_name!r}")
+        values[field_name] = _converted(f"{name}.{field_name}", hints[field_name], value)
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"fault {name}: {error}") from error
+
+
+def _converted(where: str, hint: Any, value: Any) -> Any:
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        if value in typing.get_args(hint):
+            return value
+    elif origin is tuple:
+        if isinstance(value, (list, tuple)) and all(isinstance(x, str) for x in value):
+            return tuple(value)
+    elif hint is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    elif isinstance(hint, type) and type(value) is hint:
+        return value
+    raise ValueError(f"{where} cannot be {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """Faults and when they happen, in seconds from the start of the plan; sorted by time."""
+
+    steps: tuple[tuple[float, Fault], ...] = ()
+
+    EMPTY: ClassVar[FaultPlan]
+
+    @classmethod
+    def of(cls, steps: Iterable[tuple[float, Fault]]) -> FaultPlan:
+        """Sort steps into a plan; what stands at one time stays in the given order."""
+        return cls(tuple(sorted(((float(at), fault) for at, fault in steps), key=lambda step: step[0])))
+
+    def __iter__(self) -> Iterator[tuple[float, Fault]]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """As plain data, for TOML (`[[fault]]` tables) or JSON."""
+        return [{"at": at, **to_dict(fault)} for at, fault in self.steps]
+
+    @classmethod
+    def from_list(cls, data: Iterable[Mapping[str, Any]]) -> FaultPlan:
+        """Read what `to_list` wrote.
+
+        Raises:
+            ValueError: a step is no fault, or has no time.
+        """
+        steps = []
+        for item in data:
+            values = dict(item)
+            at = values.pop("at", None)
+            if not isinstance(at, (int, float)) or isinstance(at, bool) or at < 0:
+                raise ValueError(f"fault {dict(item)!r} needs `at`, seconds from the start")
+            steps.append((float(at), from_dict(values)))
+        return cls.of(steps)
+
+    def to_json(self) -> str:
+        """As JSON."""
+        return json.dumps(self.to_list())
+
+    @classmethod
+    def from_json(cls, text: str) -> FaultPlan:
+        """Read what `to_json` wrote."""
+        return cls.from_list(json.loads(text))
+
+
+FaultPlan.EMPTY = FaultPlan()
+
+__all__ = ["FAULTS", "Barrier", "Fault", "FaultPlan", "from_dict", "to_dict", *FAULTS]

@@ -1,0 +1,395 @@
+"""Collectives over `Bulk`: exact for every schedule, and no hang or wrong result whoever dies, whenever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ictp2p.bulk import BulkProfile
+from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, RoundTag
+from ictp2p.collectives.execute import ExecuteProfile, Stats, all_reduce, broadcast
+from ictp2p.collectives.plan import Plan, Share
+from ictp2p.collectives.schedules import parameter_server, ring, star
+from ictp2p.errors import IctError
+
+Meshes = Callable[..., Any]
+KINDS = {
+    "star": star.trees,
+    "ring": lambda size: ring.trees(range(size)),
+    "server": lambda size: parameter_server.trees(size, size - 1),
+}
+PROFILE = ExecuteProfile(connect=2.0, start=2.0, total=20.0)
+
+
+def plan_of(names: list[str], kind: str, elements: int, chunk: int) -> Plan:
+    trees = KINDS[kind](len(names))
+    cuts = [elements * n // len(trees) for n in range(len(trees) + 1)]
+    shares = tuple(Share(a, b, *tree) for tree, a, b in zip(trees, cuts, cuts[1:], strict=False))
+    return Plan(kind, tuple(names), shares, chunk, 0.0, 0.0)
+
+
+def contribution(node: int, shapes: list[tuple[int, ...]], dtype: torch.dtype) -> list[torch.Tensor]:
+    return [(torch.arange(torch.Size(s).numel()) % 5 + node + n).to(dtype).reshape(s) for n, s in enumerate(shapes)]
+
+
+def tag(plan: Plan, attempt: int = 0) -> RoundTag:
+    return RoundTag(b"lineage!", 7, attempt, plan.digest())
+
+
+async def reduce_all(
+    world: Any, plan: Plan, inputs: list[list[torch.Tensor]], outputs: list[list[torch.Tensor]], **options: Any
+) -> list[Stats | BaseException]:
+    options = {"profile": PROFILE, **options}
+    return await asyncio.gather(
+        *(
+            all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), **options)
+            for n, me in enumerate(world.names)
+        ),
+        return_exceptions=True,
+    )
+
+
+SHAPES: list[list[tuple[int, ...]]] = [[(1000,)], [(7,), (), (3, 5), (0,), (401,)], [()], [(0,)], [(2,)], [(33, 61)]]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+async def test_sums_are_exact_and_the_same_bits_everywhere(
+    mesh: Meshes, kind: str, size: int, shapes: list[tuple[int, ...]]
+) -> None:
+    world = mesh(size)
+    inputs = [contribution(n, shapes, torch.float32) for n in range(size)]
+    kept = [[t.clone() for t in each] for each in inputs]
+    outputs = [[torch.full_like(t, -1) for t in each] for each in inputs]
+    elements = sum(t.numel() for t in inputs[0])
+    done: list[tuple[int, int]] = []
+    results = await reduce_all(
+        world,
+        plan_of(world.names, kind, elements, 64),
+        inputs,
+        outputs,
+        op="sum",
+        progress=lambda a, b: done.append((a, b)),
+    )
+    assert all(isinstance(r, Stats) for r in results), results
+    for n in range(size):
+        for i, out in enumerate(outputs[n]):
+            assert torch.equal(out, sum(each[i] for each in kept))
+            assert torch.equal(inputs[n][i], kept[n][i]), "an input was written"
+    assert sorted(x for a, b in done for x in range(a, b)) == sorted(size * list(range(elements)))
+    assert all(not bulk._users for bulk in world.bulks.values())
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8])
+async def test_every_type_sealed_and_in_clear(mesh: Meshes, kind: str, sealed: bool, dtype: torch.dtype) -> None:
+    world = mesh(3, profile=replace(BulkProfile(), sealed=sealed))
+    inputs = [contribution(n, [(501,), (9,)], dtype) for n in range(3)]
+    outputs = [[torch.zeros_like(t) for t in each] for each in inputs]
+    await reduce_all(world, plan_of(world.names, kind, 510, 50), inputs, outputs, op="sum")
+    for n in range(3):
+        for i, out in enumerate(outputs[n]):
+            assert torch.equal(out, inputs[0][i] + inputs[1][i] + inputs[2][i])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+async def test_averages_weigh_every_contribution_once(mesh: Meshes, kind: str) -> None:
+    world = mesh(3)
+    inputs = [[torch.full((100,), float(value))] for value in (6, 12, 24)]
+    outputs = [[torch.zeros(100)] for _ in range(3)]
+    await reduce_all(world, plan_of(world.names, kind, 100, 16), inputs, outputs, weights=[3, 2, 1])
+    assert all(torch.equal(out, torch.full((100,), (18 + 24 + 24) / 6)) for (out,) in outputs)
+
+
+@given(st.integers(0, 2**32), st.sampled_from(sorted(KINDS)), st.integers(2, 4), st.integers(0, 300))
+@settings(max_examples=25, deadline=None)
+def test_rounded_sums_have_the_same_bits_everywhere(seed: int, kind: str, size: int, elements: int) -> None:
+    async def run() -> None:
+        from tests.bulk import conftest
+
+        world = conftest.Mesh(size)
+        random = torch.Generator().manual_seed(seed)
+        inputs = [[torch.randn(elements, generator=random)] for _ in range(size)]
+        outputs = [[torch.zeros(elements)] for _ in range(size)]
+        results = await reduce_all(
+            world, plan_of(world.names, kind, elements, 17), inputs, outputs, weights=[*range(1, size + 1)]
+        )
+        assert all(isinstance(r, Stats) for r in results), results
+        assert all(outputs[0][0].numpy().tobytes() == out.numpy().tobytes() for (out,) in outputs)
+        await world.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+async def test_staging_stays_within_its_bound(mesh: Meshes, kind: str) -> None:
+    world = mesh(4)
+    inputs = [[torch.ones(400_000)] for _ in range(4)]
+    outputs = [[torch.zeros(400_000)] for _ in range(4)]
+    results = await reduce_all(world, plan_of(world.names, kind, 400_000, 1000), inputs, outputs, op="sum")
+    for stats in results:
+        assert isinstance(stats, Stats)
+        assert stats.staging_peak <= 32 * 1024 * 1024
+    assert all(bool((out == 4).all()) for (out,) in outputs)
+
+
+HARMS = ["kill", "stop"]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("at", [0.0, 0.02, 0.3, 0.6, 0.9, 0.999])
+async def test_one_death_at_any_moment_hangs_nobody_and_corrupts_nothing(
+    mesh: Meshes, kind: str, harm: str, at: float
+) -> None:
+    world = mesh(4)
+    elements = 40_000
+    inputs = [contribution(n, [(elements,)], torch.float32) for n in range(4)]
+    outputs = [[torch.zeros(elements)] for _ in range(4)]
+    plan = plan_of(world.names, kind, elements, 500)
+    progress = 0
+
+    def count(start: int, stop: int) -> None:
+        nonlocal progress
+        progress += stop - start
+        if progress >= at * 4 * elements and victim not in harmed:
+            harmed.add(victim)
+            asyncio.get_running_loop().call_soon(getattr(world, harm), victim)
+
+    victim, harmed = 1, set[int]()
+    for me in world.names:
+        for peer in world.names:
+            if me < peer:
+                await world.bulks[me].connection(peer, 1)
+    for _, _, end in world.links:
+        end.step = end.other.step = 1500
+    if not at:
+        harmed.add(victim)
+        getattr(world, harm)(victim)
+    began = asyncio.get_running_loop().time()
+    profile = replace(PROFILE, connect=0.5, start=0.5)
+    tasks = [
+        asyncio.ensure_future(
+            all_reduce(
+                plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), op="sum", progress=count, profile=profile
+            )
+        )
+        for n, me in enumerate(world.names)
+    ]
+    survivors = [task for n, task in enumerate(tasks) if n != victim]
+    results = await asyncio.gather(*survivors, return_exceptions=True)
+    tasks[victim].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert asyncio.get_running_loop().time() - began < 3
+    expected = sum(each[0] for each in inputs)
+    for n, result in zip([n for n in range(4) if n != victim], results, strict=True):
+        if isinstance(result, Stats):
+            assert torch.equal(outputs[n][0], expected)
+        else:
+            assert isinstance(result, ParticipantLost | CollectiveTimeout), repr(result)
+            assert result.suspects == (world.names[victim],), repr(result)
+        assert torch.equal(inputs[n][0], contribution(n, [(elements,)], torch.float32)[0])
+    if at <= 0.6:
+        assert not any(isinstance(result, Stats) for result in results)
+    assert not any(bulk._users for n, bulk in enumerate(world.bulks.values()) if n != victim)
+
+
+async def test_the_next_attempt_without_the_dead_succeeds_on_the_same_connections(mesh: Meshes) -> None:
+    world = mesh(3)
+    inputs = [[torch.full((5000,), float(n + 1))] for n in range(3)]
+    outputs = [[torch.zeros(5000)] for _ in range(3)]
+    plan = plan_of(world.names, "star", 5000, 100)
+    attempt = asyncio.ensure_future(reduce_all(world, plan, inputs, outputs, op="sum"))
+    while not outputs[0][0].any():
+        await asyncio.sleep(0)
+    world.kill(2)
+    assert all(isinstance(result, IctError) for result in await attempt)
+    dialed = len(world.links)
+    survivors = world.names[:2]
+    again = plan_of(survivors, "star", 5000, 100)
+    await asyncio.gather(
+        *(
+            all_reduce(again, n, inputs[n], outputs[n], world.bulks[me], tag(again, 1), op="sum", profile=PROFILE)
+            for n, me in enumerate(survivors)
+        )
+    )
+    assert all(bool((outputs[n][0] == 3).all()) for n in range(2))
+    assert len(world.links) == dialed
+
+
+async def test_frames_of_another_attempt_are_never_taken(mesh: Meshes) -> None:
+    world = mesh(2)
+    inputs = [[torch.full((3000,), float(n + 1))] for n in range(2)]
+    outputs = [[torch.zeros(3000)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 3000, 100)
+    profile = replace(PROFILE, start=0.3)
+    results = await asyncio.gather(
+        *(
+            all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan, n), op="sum", profile=profile)
+            for n, me in enumerate(world.names)
+        ),
+        return_exceptions=True,
+    )
+    assert all(isinstance(result, CollectiveTimeout) for result in results), results
+    assert [result.suspects for result in results] == [(world.names[1],), (world.names[0],)]  # type: ignore[union-attr]
+    assert not any(out.any() for (out,) in outputs)
+
+
+async def test_who_comes_late_finds_the_others_waiting(mesh: Meshes) -> None:
+    world = mesh(3)
+    inputs = [[torch.full((3000,), float(n + 1))] for n in range(3)]
+    outputs = [[torch.zeros(3000)] for _ in range(3)]
+    plan = plan_of(world.names, "ring", 3000, 100)
+
+    async def late(n: int) -> Stats:
+        await asyncio.sleep(0.6 * (n == 1))  # longer than the stall deadline
+        return await all_reduce(
+            plan, n, inputs[n], outputs[n], world.bulks[world.names[n]], tag(plan), op="sum", profile=PROFILE
+        )
+
+    await asyncio.gather(*(late(n) for n in range(3)))
+    assert all(bool((out == 6).all()) for (out,) in outputs)
+
+
+async def test_a_participant_slower_than_the_stall_deadline_is_not_blamed(mesh: Meshes) -> None:
+    world = mesh(3, profile=BulkProfile(stall=0.3, handshake=1.0, patience=0.05, high_water=4096))
+    inputs = [[torch.full((30_000,), float(n + 1))] for n in range(3)]
+    outputs = [[torch.zeros(30_000)] for _ in range(3)]
+    plan = plan_of(world.names, "ring", 30_000, 10_000)
+    bulks = list(world.bulks.values())
+    for me, peer in ((0, 1), (1, 2), (0, 2)):
+        await bulks[me].connection(world.names[peer], 1)
+    for end in world.ends(1):
+        end.step = end.other.step = 1
+    began = asyncio.get_running_loop().time()
+    results = await reduce_all(world, plan, inputs, outputs, op="sum")
+    assert asyncio.get_running_loop().time() - began > 0.3
+    assert all(isinstance(result, Stats) for result in results), results
+    assert all(bool((out == 6).all()) for (out,) in outputs)
+
+
+async def test_giving_up_ends_it_for_everyone_at_once(mesh: Meshes) -> None:
+    world = mesh(3)
+    inputs = [[torch.ones(200_000)] for _ in range(3)]
+    outputs = [[torch.zeros(200_000)] for _ in range(3)]
+    plan = plan_of(world.names, "ring", 200_000, 100)
+    tasks = [
+        asyncio.ensure_future(all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), profile=PROFILE))
+        for n, me in enumerate(world.names)
+    ]
+    while not outputs[0][0].any():
+        await asyncio.sleep(0)
+    began = asyncio.get_running_loop().time()
+    tasks[1].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert asyncio.get_running_loop().time() - began < 0.3
+    assert isinstance(results[1], asyncio.CancelledError)
+    assert all(isinstance(result, ParticipantLost) for result in (results[0], results[2])), results
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+async def test_after_the_end_nothing_touches_the_callers_memory(mesh: Meshes, sealed: bool) -> None:
+    """An aborted attempt must neither write old bytes into the outputs of the next nor send its changed inputs."""
+    world = mesh(2, profile=BulkProfile(stall=2.0, sealed=sealed, high_water=16384))
+    inputs = [[torch.full((50_000,), float(n + 1))] for n in range(2)]
+    outputs = [[torch.zeros(50_000)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 50_000, 20_000)
+    a, b = world.names
+    await world.bulks[a].connection(b, 1)
+    for end in (world.links[0][2], world.links[0][2].other):
+        end.step = 1000
+    tasks = [
+        asyncio.ensure_future(
+            all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), op="sum", profile=PROFILE)
+        )
+        for n, me in enumerate(world.names)
+    ]
+    connection = await world.bulks[b].connection(a, 1)
+    while not (
+        connection._header is not None and connection._header.kind.name == "RESULT" and connection._filled > 5000
+    ):
+        await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    outputs[1][0].fill_(-7)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert bool((outputs[1][0] == -7).all()), "a late body was written into the caller's tensor"
+
+
+async def test_a_participant_may_leave_once_nobody_needs_it(mesh: Meshes) -> None:
+    world = mesh(3)
+    inputs = [[torch.ones(30_000)] for _ in range(3)]
+    outputs = [[torch.zeros(30_000)] for _ in range(3)]
+    plan = plan_of(world.names, "star", 30_000, 100)
+
+    async def leave_at_once(n: int) -> Stats:
+        me = world.names[n]
+        stats = await all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), op="sum", profile=PROFILE)
+        await world.bulks[me].close()
+        return stats
+
+    await asyncio.gather(*(leave_at_once(n) for n in range(3)))
+    assert all(bool((out == 3).all()) for (out,) in outputs)
+
+
+@pytest.mark.parametrize("kind", ["star", "ring"])
+async def test_a_broadcast_copies_from_each_root(mesh: Meshes, kind: str) -> None:
+    world = mesh(4)
+    trees = {"star": star.trees(4), "ring": ring.trees(range(4))}[kind]
+    plan = Plan("broadcast", tuple(world.names), (Share(0, 1000, *trees[2]),), 64, 0.0, 0.0)
+    tensors = [[torch.full((600,), float(n)), torch.full((20, 20), float(n))] for n in range(4)]
+    await asyncio.gather(
+        *(
+            broadcast(plan, n, tensors[n], world.bulks[me], tag(plan), profile=PROFILE)
+            for n, me in enumerate(world.names)
+        )
+    )
+    assert all(bool((t == 2).all()) for each in tensors for t in each)
+
+
+async def test_a_collective_is_measured_at_both_ends(mesh: Meshes) -> None:
+    world = mesh(2)
+    inputs = [[torch.ones(200_000)] for _ in range(2)]
+    outputs = [[torch.zeros(200_000)] for _ in range(2)]
+    await reduce_all(world, plan_of(world.names, "star", 200_000, 5000), inputs, outputs, op="sum")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    a, b = world.names
+    kinds = {(me, peer, direction) for me, peer, direction, *_ in world.samples}
+    assert kinds == {(a, b, "in"), (a, b, "out"), (b, a, "in"), (b, a, "out")}
+    assert all(500_000 < size < 900_000 for *_, size, _, _ in world.samples)
+
+
+async def test_two_collectives_run_side_by_side(mesh: Meshes) -> None:
+    world = mesh(2)
+    inputs = [[torch.full((5000,), float(n + 1))] for n in range(2)]
+    outputs = [[[torch.zeros(5000)] for _ in range(2)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 5000, 100)
+    await asyncio.gather(
+        *(
+            all_reduce(plan, n, inputs[n], outputs[k][n], world.bulks[me], tag(plan, k), op="sum", profile=PROFILE)
+            for n, me in enumerate(world.names)
+            for k in range(2)
+        )
+    )
+    assert all(bool((out == 3).all()) for each in outputs for (out,) in each)
+
+
+async def test_paced_edges_take_the_planned_time(mesh: Meshes) -> None:
+    world = mesh(2)
+    inputs = [[torch.ones(200_000)] for _ in range(2)]
+    outputs = [[torch.zeros(200_000)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 200_000, 5000)
+    plan = Plan(plan.kind, plan.participants, plan.shares, plan.chunk, 0.5, 0.0)
+    results = await reduce_all(world, plan, inputs, outputs, op="sum", profile=replace(PROFILE, pace=True))
+    assert all(isinstance(stats, Stats) and 0.38 < stats.seconds < 0.65 for stats in results), results

@@ -1,0 +1,209 @@
+"""The driver: commands in order whatever calls back, one connection per pair, one timer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ictp2p.core.cards import PeerCard
+from ictp2p.core.commands import Command, Dial, Hangup, Transmit
+from ictp2p.driver import Driver
+from ictp2p.errors import IctError, Unreachable
+from ictp2p.machine import Notice, Persist
+from ictp2p.network import Refused
+from ictp2p.types import Address, ClusterId, PeerId
+
+ME, LOW, HIGH = PeerId("5"), PeerId("1"), PeerId("9")
+WHERE = Address("127.0.0.1", 1)
+
+
+@dataclass
+class FakeCore:
+    """Notes its inputs, and answers with what the test scripted."""
+
+    card: PeerCard = field(default_factory=lambda: PeerCard(ME, ClusterId("a"), "", bytes(32)))
+    inputs: list[tuple[Any, ...]] = field(default_factory=list)
+    due: float | None = None
+    answers: list[Command] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        def called(*arguments: Any) -> list[Command]:
+            self.inputs.append((name, *arguments[:-1]))
+            answers, self.answers = self.answers, []
+            return answers
+
+        return called
+
+    def next_timeout(self) -> float | None:
+        return self.due
+
+
+@dataclass(eq=False)
+class FakeConnection:
+    """A control connection that nobody is at the other end of."""
+
+    peer_id: PeerId
+    dialed: bool
+    log: list[Any] = field(default_factory=list)
+    is_open: bool = True
+    on_frame: Any = None
+    on_closed: Any = None
+
+    def start(self, on_frame: Any, on_closed: Any) -> None:
+        self.on_frame, self.on_closed = on_frame, on_closed
+
+    def send(self, frame: bytes) -> bool:
+        self.log.append(("send", frame))
+        return True
+
+    def close(self) -> None:
+        self.end(None)
+
+    abort = close
+
+    def end(self, reason: IctError | None) -> None:
+        if self.is_open:
+            self.is_open = False
+            if self.on_closed is not None:
+                self.on_closed(reason)
+
+
+class FakeDisk:
+    """Notes what it is given among everything else that happens."""
+
+    def __init__(self, log: list[Any]) -> None:
+        self._log = log
+
+    def load(self, key: str) -> bytes | None:
+        return None
+
+    def save(self, key: str, value: bytes) -> None:
+        self._log.append(("save", key))
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Notice):
+    """Something for the floor above."""
+
+
+class Bed:
+    """A driver with fakes all around it; `log` has everything in order."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.core = FakeCore()
+        self.on_notice: Any = lambda notice: None
+        self.now = 0.0
+        self.driver = Driver(
+            self.core,  # type: ignore[arg-type]
+            network=self,  # type: ignore[arg-type]
+            security=None,  # type: ignore[arg-type]
+            disk=FakeDisk(self.log),
+            clock=lambda: self.now,
+            on_notice=lambda notice: self.on_notice(notice),
+        )
+
+    def connection(self, peer: PeerId, *, dialed: bool) -> FakeConnection:
+        made = FakeConnection(peer, dialed, self.log)
+        self.driver.adopt(made)  # type: ignore[arg-type]
+        return made
+
+
+async def test_what_a_listener_asks_for_never_overtakes_a_persist() -> None:
+    bed = Bed()
+    bed.connection(LOW, dialed=True)
+    bed.on_notice = lambda notice: bed.driver.execute([Transmit(LOW, b"from the listener")])
+    bed.driver.execute([Told(), Persist("promise", b""), Transmit(LOW, b"reply")])
+    assert bed.log == [("save", "promise"), ("send", b"reply"), ("send", b"from the listener")]
+    await bed.driver.close()
+
+
+@pytest.mark.parametrize(("peer", "kept_is_dialed"), [(HIGH, True), (LOW, False)])
+@pytest.mark.parametrize("first_is_dialed", [True, False])
+async def test_of_two_connections_both_sides_keep_the_one_that_the_lower_id_dialed(
+    peer: PeerId, kept_is_dialed: bool, first_is_dialed: bool
+) -> None:
+    bed = Bed()
+    first = bed.connection(peer, dialed=first_is_dialed)
+    second = bed.connection(peer, dialed=not first_is_dialed)
+    kept = bed.driver.connection(peer)
+    assert kept is (first if first_is_dialed == kept_is_dialed else second)
+    surplus = second if kept is first else first
+    surplus.end(None)
+    assert ("lost", peer) not in bed.core.inputs, "the end of the surplus one is not the peer's death"
+    kept.end(None)  # type: ignore[union-attr]
+    assert bed.core.inputs[-1] == ("lost", peer)
+    await bed.driver.close()
+
+
+async def test_the_surplus_connection_is_still_read() -> None:
+    bed = Bed()
+    bed.connection(HIGH, dialed=True)
+    surplus = bed.connection(HIGH, dialed=False)
+    surplus.on_frame(b"on its way")
+    assert bed.core.inputs[-1] == ("receive", HIGH, b"on its way")
+    await bed.driver.close()
+
+
+async def test_a_newer_connection_by_the_same_side_replaces_a_dead_one() -> None:
+    bed = Bed()
+    old = bed.connection(HIGH, dialed=False)
+    new = bed.connection(HIGH, dialed=False)
+    assert bed.driver.connection(HIGH) is new
+    old.end(None)
+    assert bed.core.inputs.count(("opened", HIGH)) == 2
+    assert ("lost", HIGH) not in bed.core.inputs
+    await bed.driver.close()
+
+
+async def test_the_stack_knows_of_a_connection_before_its_first_frame() -> None:
+    bed = Bed()
+    eager = FakeConnection(HIGH, dialed=False, log=bed.log)
+    eager.start = lambda on_frame, on_closed: on_frame(b"early")  # type: ignore[method-assign]
+    bed.driver.adopt(eager)  # type: ignore[arg-type]
+    assert bed.core.inputs == [("opened", HIGH), ("receive", HIGH, b"early")], "in this order"
+    assert bed.driver.connection(HIGH) is eager
+    await bed.driver.close()
+
+
+@pytest.mark.parametrize(("error", "refused"), [(Refused("nobody"), True), (Unreachable("silence"), False)])
+async def test_a_dial_that_fails_says_whether_it_was_refused(
+    error: IctError, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("ictp2p.driver.open_control", fail)
+    bed = Bed()
+    bed.driver.execute([Dial(HIGH, WHERE)])
+    async with asyncio.timeout(5):
+        while not bed.core.inputs:
+            await asyncio.sleep(0)
+    assert bed.core.inputs == [("dial_failed", HIGH, refused)]
+    await bed.driver.close()
+
+
+async def test_a_frame_for_a_peer_that_is_gone_is_dropped_and_a_hangup_ends_a_connection() -> None:
+    bed = Bed()
+    bed.driver.execute([Transmit(LOW, b"to nobody"), Hangup(LOW, "nobody")])
+    assert bed.log == []
+    there = bed.connection(LOW, dialed=True)
+    bed.driver.execute([Hangup(LOW, "garbage")])
+    assert not there.is_open
+    await bed.driver.close()
+
+
+async def test_time_passes_once_it_is_due_and_not_after_the_end() -> None:
+    bed = Bed()
+    bed.core.due = 0.0
+    bed.driver.execute([])
+    async with asyncio.timeout(5):
+        while ("handle_timeout",) not in bed.core.inputs:
+            await asyncio.sleep(0.001)
+    await bed.driver.close()
+    count = len(bed.core.inputs)
+    bed.connection(HIGH, dialed=False)
+    assert len(bed.core.inputs) == count
