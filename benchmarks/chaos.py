@@ -35,12 +35,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 import ictp2p
 from ictp2p.demo.lines import encode
 from ictp2p.errors import IctError
-from ictp2p.sync.values import Spec, quorum
+from ictp2p.sync.values import quorum
 
 TOKEN = "chaos 0123456789abcdef"
 SLOTS = 16
@@ -97,7 +98,7 @@ class Recorder:
         """Sum; the ledger is what comes first in the flat pseudo-gradient."""
         gained = -int(request.inputs[0][self.slot])
         self.say("contribute", base=request.base.version, slot=self.slot, gained=gained)
-        return self.peer.outer_round(replace(request, spec=replace(request.spec, op="sum")))
+        return self.peer.outer_round(replace(request, spec=msgspec.structs.replace(request.spec, op="sum")))
 
     def event(self, kind: str, **fields: Any) -> None:
         """Note something, and report each version when it is there."""

@@ -24,7 +24,7 @@ from ictp2p.errors import ConfigError, Unreachable
 from ictp2p.types import Address, cluster_id
 
 if TYPE_CHECKING:
-    from torch.distributed import TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
     from ictp2p.config import Config
 
@@ -152,7 +152,8 @@ class Rendezvous:
 
     def _opened(self) -> TCPStore:
         """The store, kept: where the agent keeps none, it lives in this very object at rank 0."""
-        from torch.distributed import DistError, TCPStore
+        from torch._C._distributed_c10d import TCPStore
+        from torch.distributed import DistError
 
         if self._store is None:
             job = self._job

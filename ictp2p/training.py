@@ -152,14 +152,23 @@ class TrainingMesh:
     def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
         """Learn the agreed state; have ours adopted as version 1 if the mesh has none."""
         self._loop.call(lambda: self._peer.set_training(False, spec.config))
+        agreed = self.offer(digest, idle)
+        if agreed.digest == digest:
+            self._set_training(True)
+        return agreed
+
+    def take_part(self) -> None:
+        """Have rounds wait for this cluster from now on."""
+        self._set_training(True)
+
+    def offer(self, digest: bytes, idle: Callable[[], None]) -> StateRef:
+        """Offer a state to begin with, and wait until there is an agreed one, ours or another's."""
         self._machine(Channel.ROUNDS, lambda now: self._peer.core.m.rounds.offer(digest, now))
         with self._changed:
             while (agreed := self.decided_state()).version == 0:
                 self._check()
                 self._changed.wait(_IDLE)
                 idle()
-        if agreed.digest == digest:
-            self._set_training(True)
         return agreed
 
     def decided_state(self) -> StateRef:

@@ -96,7 +96,7 @@ class WorkQueue:
         return Work(name, future)
 
     def close(self, timeout: float) -> None:
-        """Run nothing more. What waits gets `PeerClosed`; what runs has `timeout` seconds to end. May be called twice."""
+        """Run nothing more: what waits gets `PeerClosed`, what runs has `timeout` seconds to end."""
         with self._lock:
             if not self._closed:
                 self._closed = True

@@ -88,6 +88,10 @@ class Topology:
             found = self._links[a, b] = Link(d.delay, d.jitter, d.loss, d.bandwidth, d.corrupt)
         return found
 
+    def every_link(self) -> list[Link]:
+        """All links that anybody asked for, those inside sites included."""
+        return [*self._links.values(), *(site.lan for site in self.sites.values())]
+
     def between(self, source: str, target: str) -> Link:
         """The link from one host to another."""
         return self.link(self.site_of[source], self.site_of[target])

@@ -510,6 +510,35 @@ class World:
 
         self._act(act)
 
+    def calm(self) -> None:
+        """End every fault: mend all cuts, losses and corruption, let all processes go on, start all that crashed.
+
+        What changed for good stays: bandwidths, delays, clocks, who left, whose disk is lost.
+        """
+
+        def act() -> None:
+            self.topology.mend_all()
+            for link in self.topology.every_link():
+                link.loss = link.corrupt = 0.0
+            for host in self.hosts.values():
+                host.disk.before = host.disk.after = None
+                host.slowness = 1.0
+                if host.process is not None:
+                    host.process.cost = 0.0
+                    self.loop.resume(host.process)
+                elif host.lives and not host.gone:
+                    self._boot(host)
+            self.internet.changed()
+
+        self.trace.event("world", "calm")
+        self._act(act)
+
+    def settled(self) -> bool:
+        """Whether all clusters that train are in the newest version of the state, and all peers agree on who is who."""
+        training = {h.cluster for h in self.running() if self.clusters[h.cluster].workload is not None}
+        newest = self.ledger.versions.get(self.version())
+        return newest is not None and training <= set(newest.participants) and self.believes_all()
+
     # ------------------------------------------------------------ omniscience
 
     def of(self, cluster: str) -> list[Host]:
@@ -660,6 +689,8 @@ class World:
         return list(dict.fromkeys(pairs))
 
     def _boot(self, host: Host) -> None:
+        if self._closed:
+            return
         host.lives += 1
         host.process = process = Process(host.name, *host.skew, now=self.now)
         self.internet.boot(host.name, process)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -22,7 +22,7 @@ from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.tensors import Bundle, local_sum, name_of
 from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundError, RoundMissed
-from ictp2p.participation import Outcome
+from ictp2p.participation import EMPTY_DIGEST, Outcome
 from ictp2p.sync.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
@@ -103,7 +103,7 @@ class RoundCall:
     def _lead(self, group: Group, inputs: Sequence[Tensor], weight: float, result: Tensor, deadline: Deadline) -> bytes:
         publisher = Publisher(group, result)
         try:
-            outcome = self._round(inputs, weight, self._outputs(result), publisher, deadline)
+            outcome = self._round(inputs, weight, result, publisher, deadline)
         except PeerClosed:
             raise
         except RoundAborted as error:  # another worker leads by now: the next roster will say so
@@ -113,18 +113,29 @@ class RoundCall:
             raise
         self._chronicle.settle(outcome.round)
         encoded = msgspec.msgpack.encode(_completed(outcome))
-        tell_success(group, publisher, Verdict(Kind.COMMIT, outcome.round), encoded)
+        tell_success(group, publisher, Verdict(Kind.COMMIT, outcome.round, outcome.digest), encoded)
         return encoded
 
     def _round(
         self,
         inputs: Sequence[Tensor],
         weight: float,
-        outputs: Sequence[Tensor],
+        result: Tensor,
         publisher: Publisher,
         deadline: Deadline,
     ) -> Outcome:
-        item = outputs[0].itemsize if outputs else 1
+        outputs = self._outputs(result)
+        item, arrived = outputs[0].itemsize if outputs else 1, 0
+
+        def progress(start: int, stop: int) -> None:
+            nonlocal arrived
+            arrived += stop - start
+            publisher.data(start * item, stop * item)
+
+        def finish() -> bytes:
+            if arrived < self._spec.elements:  # where a broadcast begins nothing arrives
+                publisher.data(0, self._nbytes)
+            return _digest_of(result) if outputs else EMPTY_DIGEST
 
         def idle() -> None:
             refuse_if_missed(self._chronicle)
@@ -132,7 +143,9 @@ class RoundCall:
             publisher.wait()
 
         def restarted(attempt: int) -> None:
+            nonlocal arrived
             refuse_if_missed(self._chronicle)
+            arrived = 0
             publisher.restart(attempt)
 
         refuse_if_missed(self._chronicle)
@@ -142,8 +155,8 @@ class RoundCall:
             weight=weight if self._spec.op == "avg" else 1.0,
             inputs=inputs,
             outputs=outputs,
-            finish=_digest_of(outputs),
-            progress=lambda start, stop: publisher.data(start * item, stop * item),
+            finish=finish,
+            progress=progress,
             restarted=restarted,
             idle=idle,
         )
@@ -172,6 +185,8 @@ class RoundCall:
         encoded = broadcast_bytes(group, b"", 0)
         if verdict.kind is not Kind.COMMIT:
             raise as_told(encoded)
+        if self._spec.elements and _digest_of(result) != verdict.digest:
+            raise LocalGroupError(f"what leader {group.members[0]} streamed is not what the mesh committed")
         self._chronicle.settle(verdict.version)
         return encoded
 
@@ -277,14 +292,8 @@ def _completed(outcome: Outcome) -> Completed:
     )
 
 
-def _digest_of(outputs: Sequence[Tensor]) -> Callable[[], bytes]:
-    def digest() -> bytes:
-        hashed = hashlib.blake2b(digest_size=32)
-        for tensor in outputs:
-            hashed.update(tensor.view(torch.uint8).numpy().data)
-        return hashed.digest()
-
-    return digest
+def _digest_of(result: Tensor) -> bytes:
+    return hashlib.blake2b(result.numpy().data, digest_size=32).digest()
 
 
 def _brief(bundle: Bundle) -> bytes:

@@ -28,6 +28,7 @@ from ictp2p.sync.roster import Generation
 from ictp2p.training import TrainingMesh
 
 R = TypeVar("R")
+Result = TypeVar("Result", covariant=True)
 
 
 class _Moved(Exception):
@@ -45,7 +46,7 @@ class Answer:
     """The tensors' bytes, flat."""
 
 
-class Call(Protocol, Generic[R]):
+class Call(Protocol, Generic[Result]):
     """One call, as the runner sees it."""
 
     fingerprint: bytes
@@ -63,7 +64,7 @@ class Call(Protocol, Generic[R]):
         """
         ...
 
-    def accept(self, answer: Answer) -> R:
+    def accept(self, answer: Answer) -> Result:
         """Write the answer into the caller's tensors."""
         ...
 

@@ -222,22 +222,21 @@ class _Agreement:
             RoundMissed: the other clusters are at another call.
             StateError: nobody can provide the state.
         """
-        mirror, config = self._shared.mirror, config_digest(self._shared.items)
+        mirror = self._shared.mirror
         ref = self._mesh.decided_state()
         if ref.version == 0:
-            ref = self._mesh.first_state(self._spec(config), mirror.digest, self._idle)
+            ref = self._mesh.offer(mirror.digest, self._idle)
         elif self._shared.agreed is not None and self._shared.agreed.digest == ref.digest:
-            ref = self._elect(ref, config)
-        return ref if ref.digest == mirror.digest else self._fetch(ref)
+            ref = self._elect(ref)
+        ref = ref if ref.digest == mirror.digest else self._fetch(ref)
+        self._mesh.take_part()
+        return ref
 
-    def _spec(self, config: bytes) -> Spec:
-        return Spec("sync", _NAME, "uint8", 0, "sum", "none", config)
-
-    def _elect(self, base: StateRef, config: bytes) -> StateRef:
+    def _elect(self, base: StateRef) -> StateRef:
         """Make what most clusters bring the next version; that version, whether it is ours or not."""
         digest, before = self._shared.mirror.digest, self._chronicle.opened
         request = RoundRequest(
-            spec=self._spec(config + digest),
+            spec=Spec("sync", _NAME, "uint8", 0, "sum", "none", config_digest(self._shared.items) + digest),
             base=base,
             weight=1.0,
             inputs=(),

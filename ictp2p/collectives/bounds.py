@@ -70,11 +70,17 @@ def partition_bound(capacities: Capacities, size: float, groups: tuple[tuple[int
 
 def linkage(width: Matrix) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Merge the two groups joined by the widest link, again and again; give every partition of two groups or more."""
-    groups: list[tuple[int, ...]] = [(node,) for node in range(len(width))]
+    size = len(width)
     both = width + width.T
-    while len(groups) > 1:
-        yield tuple(groups)
-        pairs = [(i, j) for i in range(len(groups)) for j in range(i + 1, len(groups))]
-        i, j = max(pairs, key=lambda pair: float(both[np.ix_(groups[pair[0]], groups[pair[1]])].max()))
-        merged = tuple(sorted(groups[i] + groups[j]))
-        groups = [group for n, group in enumerate(groups) if n not in (i, j)] + [merged]
+    group = {node: (node,) for node in range(size)}
+    yield tuple((node,) for node in range(size))
+    first, second = np.triu_indices(size, 1)
+    for index in np.argsort(-both[first, second], kind="stable"):
+        one, two = group[int(first[index])], group[int(second[index])]
+        if one == two:
+            continue
+        merged = tuple(sorted(one + two))
+        group |= dict.fromkeys(merged, merged)
+        if len(merged) == size:
+            return
+        yield tuple(sorted(set(group.values())))

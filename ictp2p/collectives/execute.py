@@ -35,7 +35,7 @@ from ictp2p.collectives.channel import (
     Slots,
 )
 from ictp2p.collectives.exchange import Exchange, Piece
-from ictp2p.collectives.plan import Plan, check
+from ictp2p.collectives.plan import BROADCAST, Plan, check
 from ictp2p.collectives.tensors import Adder, Array, Flat, Weights
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.types import PeerId
@@ -105,6 +105,8 @@ async def all_reduce(
         ParticipantLost: a participant died, stalled or gave up; `suspects` names it.
         CollectiveTimeout: it did not end in time.
     """
+    if plan.kind == BROADCAST:
+        raise ConfigError("a broadcast's plan reduces nothing")
     source, target = Flat(inputs, "inputs"), Flat(outputs, "outputs")
     _check_fit(plan, me, source, target)
     if source.overlaps(target):

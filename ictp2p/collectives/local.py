@@ -7,11 +7,13 @@ Observed on torch 2.13, and the reasons for what follows:
 - `ProcessGroupGloo.abort()` does not end an operation under way. `Work.wait(timeout)` returns in time, but the
   operation goes on in Gloo's own thread, may still write into its tensor much later (the stopped member may wake),
   and the group's destructor waits for it.
-- Destroying a group in a daemon thread while the interpreter exits ends the process with `terminate`.
+- Destroying a group in a daemon thread while the interpreter exits ends the process with `terminate`, and destroying
+  it in the interpreter's own end holds the process to the operation's deadline.
 
 So a wait here is sliced, and `abort` (from any thread) ends it within one slice. A group that broke is never reused:
 its tensors, which come from `staging` and from nowhere else, stay its own, and it is buried until its operations
-have ended. What a caller keeps is copied out of staging only after success.
+have ended, or left to the kernel if the process ends first. What a caller keeps is copied out of staging, and only
+after success.
 
 The group is built directly on a `Rendezvous`, never through `torch.distributed.init_process_group`: the default
 group belongs to the user. It binds to the numeric address that it is given and resolves no names: a host that
@@ -20,7 +22,9 @@ resolves its own name picks the wrong network, or waits seconds for a name serve
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import datetime
 import threading
 import time
@@ -159,10 +163,7 @@ class LocalGroup:
     def close(self) -> None:
         """Leave the group. Never blocks; a broken group is kept aside until its last operation has ended."""
         self.abort("the group is closed")
-        if self._group is not None:
-            _GRAVES.append((self._group, self._works))
-            self._group = None
-        self._works, self._staging = [], {}
+        self._bury()
         _sweep()
 
     def _admit(self, store: Rendezvous) -> None:
@@ -232,11 +233,18 @@ class LocalGroup:
         if self._reason:
             raise LocalGroupError(f"{self!r}")
 
+    def _bury(self) -> None:
+        if self._group is not None:
+            _GRAVES.append((self._group, self._works))
+            self._group = None
+        self._works, self._staging = [], {}
+
     def _broken(self, doing: str, error: Exception) -> LocalGroupError:
         """Mark the group broken, and say by what; the reason given to `abort` comes before its consequences."""
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         words = first.split("] ", 1)[-1] if first.startswith("[/") else first
         self.abort(f"{doing} failed: {words.split(' This is typically')[0]}")
+        self._bury()
         return LocalGroupError(f"{self!r}, members {', '.join(m[:8] for m in self.members)}")
 
 
@@ -255,6 +263,14 @@ def _discard(made: Future[Any]) -> None:
     """A group that came into being after nobody wanted it any more."""
     if made.exception() is None:
         _GRAVES.append((made.result(), []))
+
+
+@atexit.register
+def _leave_behind() -> None:
+    """Keep the interpreter from destroying, at its end, a group whose operation is still under way."""
+    _sweep()
+    for grave in _GRAVES:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(grave))
 
 
 def _sweep() -> None:

@@ -27,6 +27,8 @@ MAX_SHARES = 4096
 MAX_CHUNK_ELEMENTS = 1 << 22
 NO_PARENT = -1
 """What stands in a parent table at the root."""
+BROADCAST = "broadcast"
+"""The kind of a plan that only copies: its reduce tables hold nothing but `NO_PARENT`."""
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
@@ -105,6 +107,10 @@ def validate(data: bytes, participants: Sequence[str], elements: int) -> str | N
 
 def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
     """Check a decoded plan as `validate` does."""
+    if plan.kind == BROADCAST and any(
+        share.reduce_parents.count(NO_PARENT) != len(participants) for share in plan.shares
+    ):
+        return "a broadcast has a reduce tree"
     if plan.participants != tuple(participants) or not participants:
         return f"plan is for {plan.participants!r}, the round is for {tuple(participants)!r}"
     if len(set(participants)) != len(participants):
@@ -125,6 +131,8 @@ def _check_shares(plan: Plan, elements: int) -> str | None:
             return f"share {number} covers [{share.start}, {share.stop}), expected it to begin at {position}"
         position = share.stop
         for name, parents in (("reduce", share.reduce_parents), ("broadcast", share.broadcast_parents)):
+            if name == "reduce" and plan.kind == BROADCAST and parents == (NO_PARENT,) * len(plan.participants):
+                continue
             problem = _check_tree(parents, share.root, len(plan.participants))
             if problem:
                 return f"share {number}: {name} tree {problem}"

@@ -12,16 +12,16 @@ equal bytes on one platform.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ictp2p.collectives.bounds import Capacities, lower_bound
 from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.collectives.packing import pack
-from ictp2p.collectives.plan import Plan, Share
+from ictp2p.collectives.plan import BROADCAST, Plan, Share
 from ictp2p.collectives.schedules import parameter_server, ring, star, tree
-from ictp2p.collectives.schedules.trees import Matrix, Tree
+from ictp2p.collectives.schedules.trees import Matrix, Tree, downward
 from ictp2p.errors import ConfigError, NoRoute
 from ictp2p.types import PeerId
 
@@ -34,6 +34,11 @@ NOMINAL = 1e9
 """Bytes/s assumed of a link when no link at all has been measured."""
 MARGIN = 1.05
 """A more complicated schedule has to be faster by this factor. Candidates are tried in the order of simplicity."""
+SLOW = 0.05
+"""Trees are also tried without links slower than this share of the fastest: a little carried by them costs the delay
+of a chunk on them."""
+_WHOLE = frozenset({"star", "ring"})
+"""Schedules that need every one of their trees."""
 _DUST = 1e-3
 _LINE = 64 * 1024
 
@@ -79,14 +84,17 @@ class _Candidate:
     trees: tuple[Tree, ...]
     parts: Matrix
     seconds: float
+    chunk: int
+    """Bytes."""
+
+
+_ALONE = _Candidate("star", star.trees(1), np.ones(1), 0.0, MAX_CHUNK)
 
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
     capacities: Capacities
     delay: Matrix
-    chunk: int
-    """Bytes."""
 
 
 def plan(request: PlanRequest) -> Decision:
@@ -99,8 +107,7 @@ def plan(request: PlanRequest) -> Decision:
     graph = _graph(request)
     size = float(request.elements * request.itemsize)
     if len(request.participants) == 1:
-        alone = _Candidate("star", star.trees(1), np.ones(1), 0.0)
-        return Decision(_build(request, graph, alone, 0.0), "star: there is one participant")
+        return Decision(_build(request, _ALONE, 0.0), "star: there is one participant")
     candidates = [
         candidate
         for kind, trees in _families(graph)
@@ -115,7 +122,7 @@ def plan(request: PlanRequest) -> Decision:
         if candidate.seconds * MARGIN < best.seconds:
             best = candidate
     bound = lower_bound(graph.capacities, size)
-    return Decision(_build(request, graph, best, bound), _reason(best, candidates, bound, len(request.links)))
+    return Decision(_build(request, best, bound), _reason(best, candidates, bound, len(request.links)))
 
 
 def plan_broadcast(request: PlanRequest, root: PeerId) -> Decision:
@@ -133,16 +140,17 @@ def plan_broadcast(request: PlanRequest, root: PeerId) -> Decision:
     candidates = [
         candidate
         for kind, trees in _families(graph)
-        for candidate in [_packed(kind, tuple(_downward(t) for t in trees if t.root == origin), graph, size)]
+        for candidate in [_packed(kind, tuple(downward(t) for t in trees if t.root == origin), graph, size)]
         if candidate is not None
     ]
     if len(request.participants) == 1:
-        candidates = [_Candidate("star", star.trees(1), np.ones(1), 0.0)]
+        candidates = [_ALONE]
     if not candidates:
         raise NoRoute(f"{root} does not reach all of {', '.join(request.participants)} by the links given")
     best = min(candidates, key=lambda candidate: candidate.seconds)
     bound = size / max(float(graph.capacities.out()[origin]), 1e-9) if len(request.participants) > 1 else 0.0
-    return Decision(_build(request, graph, best, bound), _reason(best, candidates, bound, len(request.links)))
+    reason = _reason(best, candidates, bound, len(request.links))
+    return Decision(_build(request, replace(best, kind=BROADCAST), bound), reason)
 
 
 def _families(graph: _Graph) -> list[tuple[str, tuple[Tree, ...]]]:
@@ -153,22 +161,32 @@ def _families(graph: _Graph) -> list[tuple[str, tuple[Tree, ...]]]:
     families = [("star", star.trees(size))]
     families += [("ring", ring.trees(cycle))] if cycle else []
     families += [("parameter_server", parameter_server.trees(size, server)) for server in range(size)]
-    grown = tree.trees(width, 4 if size <= 8 else 2 if size <= 16 else 1)
-    return [*families, ("tree", (*grown, *star.trees(size)))] if grown else families
+    fast = np.where(width < SLOW * width.max(), 0.0, width)
+    for graph_width in (width, fast):
+        grown = tree.trees(graph_width, 10 if size <= 8 else 4 if size <= 16 else 2 if size <= 32 else 1)
+        families += [("tree", (*grown, *_around(graph_width)))] if grown else []
+    return families
+
+
+def _around(width: Matrix) -> tuple[Tree, ...]:
+    """Give the stars whose links are all there."""
+    return tuple(t for t in star.trees(len(width)) if all(width[edge] > 0 for edge in t.edges()))
 
 
 def _packed(kind: str, trees: Sequence[Tree], graph: _Graph, size: float) -> _Candidate | None:
     """Find the best shares for the trees that fit the graph, and how long they take; None if none fits."""
     width = graph.capacities.width
     fitting = tuple(t for t in trees if all(width[edge] > 0 for edge in t.edges()))
-    if not fitting or (kind == "ring" and len(fitting) < len(trees)):
+    if not fitting or (kind in _WHOLE and len(fitting) < len(trees)):
         return None
     rates = pack(*_resources(fitting, graph.capacities))
     total = float(rates.sum())
     parts = np.where(rates > _DUST * total, rates, 0.0)
     chosen = tuple(t for t, part in zip(fitting, parts, strict=True) if part)
     parts = parts[parts > 0] / parts.sum()
-    return _Candidate(kind, chosen, parts, _fluid(chosen, parts, graph, size) + _latency(chosen, graph, size))
+    chunk = _chunk_bytes(chosen, width)
+    seconds = _fluid(chosen, parts, graph, size) + _latency(chosen, graph, min(chunk, size / len(chosen)))
+    return _Candidate(kind, chosen, parts, seconds, chunk)
 
 
 def _resources(trees: Sequence[Tree], capacities: Capacities) -> tuple[Matrix, Matrix]:
@@ -183,16 +201,11 @@ def _fluid(trees: Sequence[Tree], parts: Matrix, graph: _Graph, size: float) -> 
     return float(np.max(used[used > 0] / capacity[used > 0], initial=0.0))
 
 
-def _latency(trees: Sequence[Tree], graph: _Graph, size: float) -> float:
-    """Give the time of one chunk through the longest tree, storing it at every hop."""
+def _latency(trees: Sequence[Tree], graph: _Graph, chunk: float) -> float:
+    """Give the time of a chunk of so many bytes through the longest tree, storing it at every hop."""
     width = graph.capacities.width
-    chunk = min(float(graph.chunk), size / max(1, len(trees)))
     hop = graph.delay + np.divide(chunk, width, out=np.zeros_like(width), where=width > 0)
     return max(t.longest(hop) for t in trees)
-
-
-def _downward(t: Tree) -> Tree:
-    return Tree(t.root, (-1,) * len(t.reduce_parents), t.broadcast_parents)
 
 
 def _graph(request: PlanRequest) -> _Graph:
@@ -212,24 +225,25 @@ def _graph(request: PlanRequest) -> _Graph:
                 delay[i, j] = link.delay
     up = np.array([(request.up or {}).get(name, np.inf) for name in names])
     down = np.array([(request.down or {}).get(name, np.inf) for name in names])
-    return _Graph(Capacities(width, up, down), delay, _chunk_bytes(width, len(names)))
+    return _Graph(Capacities(width, up, down), delay)
 
 
-def _chunk_bytes(width: Matrix, size: int) -> int:
-    """Size chunks by the slowest link, and so that at least four partials of each neighbour fit in the staging."""
-    slowest = float(width[width > 0].min()) if (width > 0).any() else NOMINAL
-    room = STAGING_BYTES // (4 * max(1, size - 1))
+def _chunk_bytes(trees: Sequence[Tree], width: Matrix) -> int:
+    """Size chunks by the slowest link in use, and so that at least four partials fit in the staging of each edge."""
+    slowest = min(float(width[edge]) for t in trees for edge in t.edges())
+    inward = max(sum(t.reduce_parents.count(node) for t in trees) for node in range(len(width)))
+    room = STAGING_BYTES // (4 * max(1, inward))
     wanted = int(min(MAX_CHUNK, room, max(MIN_CHUNK, slowest * CHUNK_SECONDS)))
     return max(4096, wanted // 4096 * 4096)
 
 
-def _build(request: PlanRequest, graph: _Graph, chosen: _Candidate, bound: float) -> Plan:
+def _build(request: PlanRequest, chosen: _Candidate, bound: float) -> Plan:
     cuts = cut(chosen.parts, request.elements, max(1, _LINE // request.itemsize))
     shares = tuple(
         Share(start, stop, t.root, t.reduce_parents, t.broadcast_parents)
         for t, start, stop in zip(chosen.trees, cuts, cuts[1:], strict=False)
     )
-    chunk = max(1, graph.chunk // max(request.itemsize, 4))
+    chunk = max(1, chosen.chunk // max(request.itemsize, 4))
     seconds = max(chosen.seconds, bound)
     return Plan(chosen.kind, request.participants, shares, chunk, seconds, bound)
 

@@ -401,8 +401,8 @@ class Core:
             self._send(Channel.HELLO, peer, self._copy_of_mesh())
 
     def _copy_of_mesh(self) -> MeshCopy:
-        own = encode_card(self._own_card()) if self.leading else b""
-        return MeshCopy(CODECS[Channel.MESH].encode(self.m.mesh.state()), own)
+        own = self.own_view()  # a follower's too: whoever asks it for the way in must learn who leads here
+        return MeshCopy(CODECS[Channel.MESH].encode(self.m.mesh.state()), b"" if own is None else encode_card(own))
 
     def _mesh_copy(self, sender: PeerId, copy: MeshCopy) -> None:
         """A leader believes its own gossip; everybody else what its leader, or whoever let it in, tells it."""
@@ -411,10 +411,26 @@ class Core:
             if not isinstance(state, SwimState):
                 raise RemoteProtocolError(f"{sender} sent a {type(state).__name__} as its mesh view")
             self._run(Channel.MESH, self.m.mesh.absorb(state, self._now))
-            if copy.cluster:
-                self.directory.learn_cluster(decode_cluster_card(copy.cluster))
+        if copy.cluster:
+            self._introduced(sender, decode_cluster_card(copy.cluster))
         if not self._joined:
             self._join()
+
+    def _introduced(self, sender: PeerId, card: ClusterCard) -> None:
+        """A peer says who leads its own cluster. A follower passes on what its leader says to those it let in."""
+        known = self.directory.clusters.get(card.cluster)
+        if self.directory.cluster_of(sender) != card.cluster or (known is not None and known.term > card.term):
+            return
+        if card.cluster != self.card.cluster:
+            self.directory.learn_cluster(card)
+            self._dirty = True
+        elif not self.leading and sender == self.leader:
+            self.directory.learn_cluster(card)
+            self._dirty = True
+            if known is None or known.term < card.term:
+                for peer in sorted(self._greeted):
+                    if self.directory.cluster_of(peer) != self.card.cluster:
+                        self._offer_mesh(peer)
 
     def _join(self) -> None:
         if not self._joined:

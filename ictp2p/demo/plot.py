@@ -41,7 +41,7 @@ def _draw_losses(axes: Axes, report: dict[str, Any], colours: dict[str, str]) ->
     axes.plot(*_columns(points), color="black", marker="o", markersize=3, label="validation, global parameters")
     axes.set_ylabel("loss (nats per byte)")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="center right")
 
 
 def _draw_rounds(axes: Axes, report: dict[str, Any], colours: dict[str, str]) -> None:
@@ -61,14 +61,14 @@ def _draw_rounds(axes: Axes, report: dict[str, Any], colours: dict[str, str]) ->
 
 
 def _draw_events(axes: Axes, report: dict[str, Any], *, labelled: bool) -> None:
-    for event in report["events"]:
+    for number, event in enumerate(report["events"]):
         when = event["time"] - report["started_at"]
         colour = _MARKS.get(event["kind"], "grey")
         axes.axvline(when, color=colour, linestyle="--", linewidth=1)
         if labelled:
             cost = _COSTS.get(event["kind"], "next round after")
             text = f"{event['kind']} {event['cluster']}\n{cost} {event['recovery_seconds']:.1f} s"
-            axes.annotate(text, (when, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -4),
+            axes.annotate(text, (when, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -4 - 30 * number),
                           textcoords="offset points", va="top", fontsize="small", color=colour)  # fmt: skip
 
 

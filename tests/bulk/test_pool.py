@@ -117,7 +117,9 @@ async def test_who_does_not_hold_the_keys_is_refused_on_both_sides(mesh: Meshes,
     else:
         world.bulks[b] = world.join(b, replace(PROFILE, sealed=False))
     world.deaf.add(b)
-    expected = {"unknown": "is not known|refused", "wrong keys": "forged", "other sealing": "one side seals"}[stranger]
+    expected = {"unknown": "is not known|refused", "wrong keys": "forged|reset", "other sealing": "one side seals"}[
+        stranger
+    ]
     with pytest.raises(Unreachable, match=expected):
         await world.bulks[a].connection(b, 3)
     assert all("connections=0" in repr(bulk) for bulk in world.bulks.values())

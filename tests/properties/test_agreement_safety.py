@@ -437,7 +437,7 @@ class Quarrel:
         return tip[1]
 
     def value(self, tip: Value, who: PeerId, voters: Sequence[PeerId] = ()) -> Voters:
-        """A change to these or to random voters, told apart from every other by its state's providers once there is one."""
+        """A change to these or to random voters, told apart from every other one by its author."""
         self.marks += 1
         chosen = tuple(voters or self.rng.sample(self.peers, self.rng.randint(1, len(self.peers))))
         state = tip.state if tip.state.version else StateRef(1, self.marks.to_bytes(8, "big"), (who,))
@@ -458,22 +458,24 @@ def duel(rng: random.Random) -> None:
     """One slot, three voters, two values: the shortest schedules in which an acceptor's amnesia shows.
 
     The owner's phase-2 message is under way while another prepares a higher ballot. An acceptor that promised the
-    one and, after a crash, accepts the other, lets both be chosen; so deliveries are few and crashes many.
+    one and, after a crash, accepts the other, lets both be chosen. So only the acceptor between the two crashes, often,
+    also between two effects: a proposer that crashes just ends the duel.
     """
     world = Quarrel(rng.getrandbits(32), size=3, restarts=0.0)
-    owner, _, rival = world.peers
+    owner, torn, rival = world.peers
     world.do(owner, world.machines[owner].propose(world.value(world.tip(owner), owner, world.peers), 0.0), 0.0)
     while world.wire:
         sender, to, message = world.wire.pop(0)
         world.do(to, world.machines[to].receive(sender, message, 0.0), 0.0)
     for who in (owner, rival):
         world.do(who, world.machines[who].propose(world.value(world.tip(who), who, world.peers), 0.0), 0.0)
-    for _ in range(14):
-        if rng.random() < 0.2:
-            world.boot(rng.choice(world.peers))
+    for _ in range(20):
+        if rng.random() < 0.15:
+            world.boot(torn)
         elif world.wire:
             sender, to, message = world.wire.pop(rng.randrange(len(world.wire)))
-            world.do(to, world.machines[to].receive(sender, message, 0.0), 0.15)
+            effects = world.machines[to].receive(sender, message, 0.0)
+            world.do(to, effects, 0.25 if to == torn else 0.0)
 
 
 @settings(max_examples=100, deadline=None)

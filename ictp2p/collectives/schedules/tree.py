@@ -8,8 +8,6 @@ of the vector each tree carries is then decided by one linear program, in the pl
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ictp2p.collectives.plan import NO_PARENT
@@ -50,24 +48,20 @@ def _grow(price: Matrix, root: int) -> tuple[int, ...] | None:
 
 
 def _grow_within(price: Matrix, root: int, limit: int) -> tuple[int, ...] | None:
+    """Prim's algorithm; whoever is `limit` hops from the root offers nothing further. Ties: the lowest index."""
     size = len(price)
-    parents, depth = [NO_PARENT] * size, {root: 0}
-    while len(depth) < size:
-        cheapest = min(
-            (float(price[source, target]), source, target)
-            for source in sorted(depth)
-            for target in range(size)
-            if target not in depth
-        )
-        reachable = [
-            (float(price[source, target]), source, target)
-            for source in sorted(depth)
-            if depth[source] < limit
-            for target in range(size)
-            if target not in depth
-        ]
-        cost, source, target = min(reachable, default=(math.inf, *cheapest[1:]))
-        if not math.isfinite(cost):
+    parents, depth = [NO_PARENT] * size, [0] * size
+    offer, giver = np.full(size, np.inf), np.zeros(size, np.int64)
+    outside = np.ones(size, bool)
+    added = root
+    for _ in range(size - 1):
+        outside[added] = False
+        if depth[added] < limit:
+            better = outside & (price[added] < offer)
+            offer[better], giver[better] = price[added][better], added
+        added = int(np.argmin(np.where(outside, offer, np.inf)))
+        if not outside[added] or not np.isfinite(offer[added]):
             return None
-        parents[target], depth[target] = source, depth[source] + 1
+        parents[added] = int(giver[added])
+        depth[added] = depth[parents[added]] + 1
     return tuple(parents)

@@ -43,6 +43,11 @@ class Tree(NamedTuple):
         return up + down
 
 
+def downward(tree: Tree) -> Tree:
+    """Give the tree without its way up: what a broadcast needs."""
+    return tree._replace(reduce_parents=(NO_PARENT,) * len(tree.reduce_parents))
+
+
 def _path(parents: tuple[int, ...], node: int, delay: Matrix) -> float:
     total = 0.0
     while parents[node] != NO_PARENT:

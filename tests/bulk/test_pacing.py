@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.bulk.pacing import Bucket, Meter, Watch
+
+
+@given(st.floats(1e3, 1e9), st.lists(st.integers(1, 4_000_000), min_size=2, max_size=30))
+def test_a_bucket_keeps_the_rate_whatever_the_frames(rate: float, sizes: list[int]) -> None:
+    bucket, now = Bucket(), 0.0
+    bucket.set(rate, now)
+    for size in sizes:
+        now += bucket.delay(now)
+        assert bucket.delay(now) == pytest.approx(0, abs=1e-9)
+        bucket.spend(size)
+    assert now == pytest.approx(sum(sizes[:-1]) / rate, rel=1e-6)
+
+
+def test_a_bucket_saves_up_little_while_idle_and_nothing_is_paced_without_a_rate() -> None:
+    bucket = Bucket(burst=0.02)
+    bucket.set(1000.0, 0.0)
+    assert bucket.delay(100.0) == 0
+    bucket.spend(120)
+    assert bucket.delay(100.0) == pytest.approx(0.1)
+    bucket.set(None, 100.0)
+    bucket.spend(10**9)
+    assert bucket.delay(100.0) == 0
+
+
+def test_a_meter_leaves_the_first_frame_out_and_needs_three() -> None:
+    meter = Meter()
+    for now, size in ((1.0, 500), (1.5, 100)):
+        meter.add(size, True, now)
+    assert meter.sample() is None
+    meter.add(100, False, 2.0)
+    assert meter.sample() == (200, 1.0, True)
+
+
+def test_one_starved_frame_in_ten_is_let_pass() -> None:
+    meter = Meter()
+    for number in range(21):
+        meter.add(10, number in (0, 5, 6), float(number))
+    assert meter.sample() == (200, 20.0, False)
+    meter.add(10, True, 21.0)
+    assert meter.sample() == (210, 21.0, True)
+
+
+def run_watch(steps: list[tuple[int, int, bool, bool]], interval: float = 0.25) -> list[str | None]:
+    watch = Watch(1.0, 0.0)
+    return [
+        watch.check(read, wrote, expecting=expecting, pending=pending, now=(n + 1) * interval)
+        for n, (read, wrote, expecting, pending) in enumerate(steps)
+    ]
+
+
+def test_silence_is_a_fault_only_while_something_is_due() -> None:
+    assert "sent nothing" in (run_watch([(5, 0, True, False)] * 5)[-1] or "")
+    assert not any(run_watch([(5, 0, True, False)] * 4))
+    assert not any(run_watch([(5, 0, False, False)] * 20))
+    assert not any(run_watch([(n, 0, True, False) for n in range(20)]))
+
+
+def test_a_peer_that_takes_nothing_is_a_fault_even_if_it_sends() -> None:
+    assert "took nothing" in (run_watch([(n, 7, True, True) for n in range(5)])[-1] or "")
+    assert not any(run_watch([(n, n, True, True) for n in range(20)]))
+
+
+def test_a_late_check_proves_our_own_delay_and_starts_anew() -> None:
+    assert not any(run_watch([(5, 5, True, True)] * 20, interval=0.6))

@@ -1,0 +1,86 @@
+"""The same over real sockets, on both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import torch
+import uvloop
+
+from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.collectives.channel import RoundTag
+from ictp2p.collectives.execute import ExecuteProfile, all_reduce
+from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.types import PeerId
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return asyncio.run if request.param == "asyncio" else uvloop.run
+
+
+async def listen(me: PeerId, ports: dict[PeerId, int], sealed: bool) -> tuple[Bulk, asyncio.Server]:
+    loop = asyncio.get_running_loop()
+
+    def keys(peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+        send, receive = (hashlib.blake2b(context + who.encode(), digest_size=16).digest() for who in (me, peer))
+        return send, receive
+
+    async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
+        transport, _ = await loop.create_connection(asyncio.Protocol, "127.0.0.1", ports[peer])
+        return transport
+
+    bulk = Bulk(me, keys, dial, profile=replace(BulkProfile.local(), sealed=sealed))
+
+    class Accept(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            bulk.accept(cast("asyncio.Transport", transport))
+
+    server = await loop.create_server(Accept, "127.0.0.1", 0)
+    ports[me] = server.sockets[0].getsockname()[1]
+    return bulk, server
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("sealed", [True, False])
+def test_everything_at_once_over_sockets(run: Run, sealed: bool) -> None:
+    async def blob(peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
+        for _ in range(5):
+            yield payload * 500_000
+
+    async def main() -> None:
+        names, ports = tuple(PeerId(f"{n:032x}") for n in range(3)), dict[PeerId, int]()
+        made = [await listen(me, ports, sealed) for me in names]
+        bulks = [bulk for bulk, _ in made]
+        links = {(a, b): LinkEstimate() for a in names for b in names if a != b}
+        chosen = plan(PlanRequest(names, 2_000_003, 4, links)).plan
+        inputs = [[torch.full((2_000_003,), float(n + 1))] for n in range(3)]
+        outputs = [[torch.zeros(2_000_003)] for _ in range(3)]
+        bulks[2].serve("blob", blob)
+        into = bytearray(5_000_000)
+        profile = ExecuteProfile(total=30)
+        for attempt in range(2):
+            tag = RoundTag(b"sockets", 1, attempt, chosen.digest())
+            await asyncio.gather(
+                bulks[0].request(names[2], "blob", b"ab", into, timeout=20),
+                bulks[1].probe(names[2], 3_000_000, timeout=20),
+                *(
+                    all_reduce(chosen, n, inputs[n], outputs[n], bulks[n], tag, op="sum", profile=profile)
+                    for n in range(3)
+                ),
+            )
+            assert into == b"ab" * 2_500_000
+            assert all(bool((out == 6).all()) for (out,) in outputs)
+        await asyncio.gather(*(bulk.close() for bulk in bulks))
+        for _, server in made:
+            server.close()
+            await server.wait_closed()
+
+    run(main())
