@@ -162,6 +162,7 @@ def work(options: dict[str, Any], out: int) -> int:
     peer = ictp2p.Peer(config)
     peer.on_event(lambda event: say(**event) if event["kind"] in HEARD else None)
     signal.signal(signal.SIGUSR2, lambda *_: peer.drain())
+    signal.signal(signal.SIGWINCH, lambda *_: say("status", **peer.status()))
     torch.set_num_threads(1)
     try:
         with peer:
@@ -502,6 +503,7 @@ class Chaos:
             if worker.running and not worker.dumped:
                 worker.dumped = True
                 os.kill(worker.process, signal.SIGUSR1)
+                os.kill(worker.process, signal.SIGWINCH)
                 self.tell(f"{worker.name} leads={worker.leads} version {worker.version}: see {worker.errors}")
 
     # -- doing harm
@@ -545,11 +547,13 @@ class Chaos:
             case "kill_cluster":
                 name = self.rng.choice(living).cluster
                 mates = [w for w in living if w.cluster == name]
+                if not self.spared(*mates):
+                    return
                 for victim in mates:
                     self.kill(victim, "whole cluster")
                 self.listen(self.rng.choice([0.0, 0.3]))
                 for victim in mates:
-                    if len(self.living(ready=False)) < self.options.most:
+                    if victim.doomed and len(self.living(ready=False)) < self.options.most:
                         self.spawn(name, victim.data)
             case "trap":
                 kinds = ["round_opened", "reduce_progress", "round_committed", "group", "contribute", "version"]
@@ -659,7 +663,7 @@ class Chaos:
             if time.monotonic() > until:
                 self.problem(f"{behind} did not reach version {goal} after the recovery")
                 self.dump()
-                self.listen(1.0)
+                self.listen(2.0)
                 break
             self.listen(0.1)
 

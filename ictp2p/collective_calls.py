@@ -13,9 +13,9 @@ straggler timeout. Calls of one peer run in the order in which they were made, a
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar, overload
 
@@ -43,7 +43,9 @@ SUM: Literal["sum"] = "sum"
 
 R = TypeVar("R")
 _CLOSING = 5.0
+"""Seconds that a call has to end when the peer closes."""
 _LOOK = 0.05
+"""Seconds between two looks at who takes part."""
 
 
 class CallEngine:
@@ -89,7 +91,13 @@ class CallEngine:
 
     def gather(self, clusters: int, timeout: float) -> None:
         """Wait until so many clusters take part."""
-        self._loop.run(self._gathered(clusters, timeout))
+        self.mesh.take_part()
+        end = time.monotonic() + timeout
+        while len(found := self._loop.call(lambda: _taking_part(self._peer))) < clusters:
+            if time.monotonic() > end:
+                names = ", ".join(found)
+                raise RoundTimeout(f"{len(found)} of {clusters} clusters take part after {timeout:g} s: {names}")
+            self.chronicle.wait(_LOOK)
 
     def close(self) -> None:
         """Fail what waits and what runs with `PeerClosed`."""
@@ -97,17 +105,6 @@ class CallEngine:
             if self._queue is not None:
                 self._loop.call(self._peer.participation.closed)
                 self._queue.close(_CLOSING)
-
-    async def _gathered(self, clusters: int, timeout: float) -> None:
-        peer = self._peer
-        peer.set_training(True)
-        try:
-            async with asyncio.timeout(timeout):
-                while len(found := _taking_part(peer)) < clusters:
-                    await asyncio.sleep(_LOOK)
-        except TimeoutError:
-            names = ", ".join(found) or "none"
-            raise RoundTimeout(f"{len(found)} of {clusters} clusters take part after {timeout:g} s: {names}") from None
 
     def _patience(self) -> Deadline:
         rounds = self._peer.core.m.rounds

@@ -1,13 +1,11 @@
 import asyncio
 import contextlib
-import gc
 import itertools
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
-import uvloop
 
 from ictp2p.control import ControlConnection, Limits, SelfConnection, open_control
 from ictp2p.credential import Mesh
@@ -31,13 +29,6 @@ LOOPBACK = Address("127.0.0.1", 0)
 MESH = Mesh.from_token("the mesh of this test")
 ALICE, BOB = TlsSecurity(Identity.generate(), MESH), TlsSecurity(Identity.generate(), MESH)
 PLAIN_ALICE, PLAIN_BOB = (PlainSecurity(who.peer_id, MESH.fingerprint) for who in (ALICE, BOB))
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., object]]:
-    with asyncio.Runner(loop_factory=request.param) as runner:
-        yield runner.run
-    gc.collect()  # whatever was left open says so now, and a warning is an error
 
 
 class Party:

@@ -1,13 +1,10 @@
 import asyncio
 import errno
-import gc
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator
 
 import pytest
-import uvloop
 
 from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
 from ictp2p.network import Refused, TcpNetwork, ended, shown_address, translate
@@ -15,13 +12,6 @@ from ictp2p.types import Address
 
 LOOPBACK = Address("127.0.0.1", 0)
 NETWORK = TcpNetwork()
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., object]]:
-    with asyncio.Runner(loop_factory=request.param) as runner:
-        yield runner.run
-    gc.collect()  # whatever was left open says so now, and a warning is an error
 
 
 class Caught(asyncio.Protocol):

@@ -1,9 +1,7 @@
 import asyncio
-import gc
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
-import uvloop
 
 from ictp2p.errors import ConnectionLost, HandshakeFailed, IctError, RemoteProtocolError, Unreachable, VersionMismatch
 from ictp2p.network import Refused, TcpNetwork
@@ -17,13 +15,6 @@ ANSWER = MINE.encode()
 TIMEOUT = 5.0
 
 Server = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., object]]:
-    with asyncio.Runner(loop_factory=request.param) as runner:
-        yield runner.run
-    gc.collect()  # whatever was left open says so now, and a warning is an error
 
 
 async def dialed(server: Server, timeout: float = TIMEOUT) -> tuple[asyncio.Transport, Preamble]:

@@ -1,12 +1,9 @@
 import asyncio
-import gc
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import uvloop
 
 from ictp2p.credential import Mesh
 from ictp2p.errors import HandshakeFailed
@@ -16,13 +13,6 @@ from ictp2p.security import PlainSecurity, Security, TlsSecurity
 MESH = Mesh.from_token("the mesh of this test")
 ALICE, BOB = Identity.generate(), Identity.generate()
 TIMEOUT = 5.0
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., object]]:
-    with asyncio.Runner(loop_factory=request.param) as runner:
-        yield runner.run
-    gc.collect()  # whatever was left open says so now, and a warning is an error
 
 
 class End(asyncio.Protocol):

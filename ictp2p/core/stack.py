@@ -594,7 +594,7 @@ class Core:
             self._run(Channel.MESH, self.m.mesh.meet(cluster, self._now))
 
     def _settle_mesh(self) -> None:
-        if self.leading and self._news("card", own := self._own_card()):
+        if self.m.mesh.active and self._news("card", own := self._own_card()):  # not after a goodbye
             self.directory.learn_cluster(own)
             self._run(Channel.MESH, self.m.mesh.publish(encode_card(own), self._now))
         view = views.cluster_views(self.directory, self.m.mesh, self.own_view())

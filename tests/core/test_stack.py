@@ -390,3 +390,14 @@ def test_garbage_in_any_channel_hurts_nobody_but_its_sender(body: bytes, channel
     world.do(hosts["a"][0], done)
     world.run(1.0)
     assert hosts["a"][0].core.m.mesh.members["b"].status is Status.ALIVE
+
+
+def test_a_stack_that_has_left_stays_silent_whatever_still_happens() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    leaving = hosts["b"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.do(leaving, leaving.core.set_training(True, False, b"", world.now))
+    world.do(leaving, leaving.core.readdress("10.0.0.9:1", world.now))
+    world.run(1.0)
+    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT

@@ -1,0 +1,25 @@
+"""What tests of several rooms use."""
+
+import asyncio
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvloop
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., object]]:
+    """Runs a coroutine, on either event loop; afterwards nothing may have been left open.
+
+    Warnings are recorded rather than raised while the loop closes: uvloop warns from inside its own callbacks,
+    where an exception would keep the handle from being closed, and the loop from ever ending.
+    """
+    runner = asyncio.Runner(loop_factory=request.param)
+    yield runner.run
+    with warnings.catch_warnings(record=True) as leaks:
+        warnings.simplefilter("always")
+        runner.close()
+        gc.collect()
+    assert [str(leak.message) for leak in leaks] == []

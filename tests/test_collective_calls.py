@@ -1,0 +1,391 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import ictp2p
+from ictp2p.errors import ConfigError, IctError, LocalProtocolError, MeshMismatch, PeerClosed, RoundMissed, RoundTimeout
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+TOKEN = "0123456789abcdef0123456789abcdef"
+PATIENCE = 30.0
+
+
+class Mesh:
+    """Peers of one process, each with its own loop; `a/0` is the first worker of cluster a, and so on."""
+
+    def __init__(self) -> None:
+        self.peers: dict[str, ictp2p.Peer] = {}
+
+    def __getitem__(self, name: str) -> ictp2p.Peer:
+        return self.peers[name]
+
+    def add(self, *names: str) -> Mesh:
+        for name in names:
+            seeds = [str(peer.address) for peer in self.peers.values()][:1]
+            config = ictp2p.Config.local(cluster=name.partition("/")[0], token=TOKEN, join=tuple(seeds))
+            self.peers[name] = ictp2p.Peer(config)
+            self.peers[name].start()
+        return self
+
+    def run(self, body: Callable[[str, ictp2p.Peer], Any], *names: str) -> dict[str, Any]:
+        """Run `body` for each worker in a thread of its own; what it returned or raised."""
+        found: dict[str, Any] = {}
+
+        def one(name: str) -> None:
+            try:
+                found[name] = body(name, self.peers[name])
+            except IctError as error:
+                found[name] = error
+
+        threads = [threading.Thread(target=one, args=(name,), daemon=True) for name in names or tuple(self.peers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert not any(thread.is_alive() for thread in threads), f"only {sorted(found)} came back"
+        return found
+
+    def gather(self, clusters: int) -> Mesh:
+        self.run(lambda name, peer: peer.gather(clusters, timeout=PATIENCE))
+        return self
+
+    def leaders(self) -> list[str]:
+        return [name for name, peer in self.peers.items() if peer.leader == peer.id]
+
+    def close(self) -> None:
+        threads = [threading.Thread(target=peer.close) for peer in self.peers.values()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.fixture
+def mesh() -> Iterator[Mesh]:
+    mesh = Mesh()
+    try:
+        yield mesh
+    finally:
+        mesh.close()
+
+
+def succeeded(found: dict[str, Any]) -> list[Any]:
+    errors = {name: result for name, result in found.items() if isinstance(result, BaseException)}
+    assert not errors
+    return list(found.values())
+
+
+# ------------------------------------------------------------ all_reduce, broadcast, barrier
+
+
+def test_a_weighted_mean_of_several_tensors_over_all_workers(mesh: Mesh) -> None:
+    mesh.add("a/0", "a/1", "b/0", "b/1").gather(2)
+    value = {"a/0": 1.0, "a/1": 2.0, "b/0": 4.0, "b/1": 8.0}
+    weight = {"a/0": 1.0, "a/1": 1.0, "b/0": 2.0, "b/1": 4.0}
+    mean = sum(value[n] * weight[n] for n in value) / sum(weight.values())
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        strided = torch.full((3, 4), value[name]).t()
+        tensors = [torch.full((70_001,), value[name]), strided, torch.tensor(value[name]), torch.empty(0)]
+        result = peer.all_reduce(tensors, weight=weight[name])
+        return tensors, result
+
+    for tensors, result in succeeded(mesh.run(body)):
+        assert result.clusters == ("a", "b")
+        for tensor in tensors:
+            torch.testing.assert_close(tensor, torch.full_like(tensor, mean))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int16, torch.uint8, torch.bfloat16, torch.float16, torch.float64])
+def test_a_sum_of_any_type(mesh: Mesh, dtype: torch.dtype) -> None:
+    mesh.add("a/0", "a/1", "b/0").gather(2)
+    added = {"a/0": 1, "a/1": 2, "b/0": 3}
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        tensor = torch.arange(1000).remainder(40).to(dtype) + added[name]
+        peer.all_reduce(tensor, op=ictp2p.SUM)
+        return tensor
+
+    expected = (torch.arange(1000).remainder(40) * 3 + 6).to(dtype)
+    for tensor in succeeded(mesh.run(body)):
+        assert torch.equal(tensor, expected)
+
+
+def test_everybody_gets_the_same_bits(mesh: Mesh) -> None:
+    mesh.add("a/0", "a/1", "b/0", "c/0").gather(3)
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        tensor = torch.randn(50_000, generator=torch.Generator().manual_seed(ord(name[0]) + int(name[2])))
+        peer.all_reduce(tensor)
+        return tensor
+
+    first, *others = succeeded(mesh.run(body))
+    assert all(torch.equal(first, other) for other in others)
+
+
+def test_a_broadcast_copies_tensors_of_any_types_bit_by_bit(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0", "b/1", "c/0").gather(3)
+    nan = torch.tensor([float("nan"), -0.0])
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        mine = name.startswith("b")
+        flags, numbers = torch.full((3,), mine), nan.clone() if mine else torch.ones(2)
+        wide = torch.full((2, 2), 7 if mine else 0)
+        result = peer.broadcast([flags, numbers, wide], "b")
+        return flags, numbers, wide, result
+
+    for flags, numbers, wide, result in succeeded(mesh.run(body)):
+        assert result.clusters == ("a", "b", "c")
+        assert flags.all()
+        assert torch.equal(wide, torch.full((2, 2), 7))
+        assert torch.equal(numbers.view(torch.int32), nan.view(torch.int32))
+
+
+def test_a_barrier_holds_everybody_until_the_last_has_come(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0", "b/1").gather(2)
+    early = {name: mesh[name].barrier(async_op=True) for name in ("a/0", "b/0")}
+    with pytest.raises(TimeoutError, match="barrier is still under way"):
+        early["a/0"].wait(1.0)
+    assert not any(work.done() for work in early.values())
+    assert early["a/0"].exception() is None
+    mesh["b/1"].barrier()
+    assert {work.wait(PATIENCE).clusters for work in early.values()} == {("a", "b")}
+    assert all(work.done() and work.exception() is None for work in early.values())
+
+
+def test_calls_of_one_peer_run_in_the_order_in_which_they_were_made(mesh: Mesh) -> None:
+    mesh.add("a/0", "a/1", "b/0").gather(2)
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        tensors = [torch.full((4,), float(n)) for n in range(6)]
+        works = [peer.all_reduce(t, op="sum", async_op=True) for t in tensors]
+        works.insert(3, peer.barrier(async_op=True))
+        rounds = [work.wait(PATIENCE).round for work in works]
+        return rounds, tensors
+
+    for rounds, tensors in succeeded(mesh.run(body)):
+        assert rounds == list(range(rounds[0], rounds[0] + 7))
+        assert [t[0].item() for t in tensors] == [0.0, 3.0, 6.0, 9.0, 12.0, 15.0]
+
+
+# ------------------------------------------------------------ errors
+
+
+def test_what_cannot_be_reduced_is_refused_by_name_at_once(mesh: Mesh) -> None:
+    peer = mesh.add("a/0")["a/0"]
+    with pytest.raises(ConfigError, match="float32, float64"):
+        peer.all_reduce([torch.ones(1), torch.ones(1, dtype=torch.float64)])
+    with pytest.raises(ConfigError, match=r"int64 cannot be averaged.*op='sum'"):
+        peer.all_reduce(torch.ones(1, dtype=torch.int64))
+    with pytest.raises(ConfigError, match="bool cannot be reduced"):
+        peer.all_reduce(torch.ones(1, dtype=torch.bool), op="sum")
+    with pytest.raises(ConfigError, match=r"tensors\[0\] has type torch.complex64"):
+        peer.all_reduce(torch.ones(1, dtype=torch.complex64))
+    with pytest.raises(ConfigError, match="op 'max'"):
+        peer.all_reduce(torch.ones(1), op="max")  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="weight nan"):
+        peer.all_reduce(torch.ones(1), weight=float("nan"))
+    with pytest.raises(ConfigError, match="no tensors"):
+        peer.all_reduce([])
+    with pytest.raises(ConfigError, match="cluster name 'B!'"):
+        peer.broadcast(torch.ones(1), "B!")
+    with pytest.raises(ConfigError, match="state is empty"):
+        peer.sync_state({})
+
+
+def test_other_tensors_than_the_others_bring_are_a_mismatch_and_stay_untouched(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0", "c/0", "c/1").gather(3)
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        tensor = torch.full((3 if name == "a/0" else 4,), ord(name[0]))
+        peer.all_reduce(tensor, op="sum")
+        return tensor
+
+    found = mesh.run(body)
+    assert isinstance(found["a/0"], MeshMismatch)
+    assert "elements=3" in str(found["a/0"])
+    assert "elements=4" in str(found["a/0"])
+    assert all(torch.equal(found[n], torch.full((4,), ord("b") + 2 * ord("c"))) for n in ("b/0", "c/0", "c/1"))
+
+
+def test_workers_of_a_cluster_that_call_different_things_are_told(mesh: Mesh) -> None:
+    mesh.add("a/0", "a/1")
+    tensors = {"a/0": torch.ones(2), "a/1": torch.ones(3)}
+    found = mesh.run(lambda name, peer: peer.all_reduce(tensors[name]))
+    for error in found.values():
+        assert isinstance(error, MeshMismatch)
+        assert "all_reduce(avg of" in str(error)
+    assert all(torch.equal(t, torch.ones_like(t)) for t in tensors.values())
+
+
+def out_of_sight(peer: ictp2p.Peer) -> None:
+    """Have the others not wait for this cluster's next calls."""
+    peer._engine._loop.call(lambda: peer._peer.set_training(False))  # type: ignore[union-attr]
+
+
+def wait_until_unwaited(peer: ictp2p.Peer, clusters: int) -> None:
+    from ictp2p.collective_calls import _taking_part
+
+    engine: Any = peer._engine
+    for _ in range(1000):
+        if len(engine._loop.call(lambda: _taking_part(engine._peer))) == clusters:
+            return
+        engine.chronicle.wait(0.02)
+    raise AssertionError("the others still wait for it")
+
+
+def test_a_round_that_went_on_without_us_is_an_error_and_the_next_call_succeeds(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0", "c/0", "c/1").gather(3)
+    succeeded(mesh.run(lambda name, peer: peer.barrier()))
+    for name in ("c/0", "c/1"):
+        out_of_sight(mesh[name])
+    for name in ("a/0", "b/0"):
+        wait_until_unwaited(mesh[name], 2)
+    first = succeeded(mesh.run(lambda name, peer: peer.all_reduce(torch.ones(5)), "a/0", "b/0"))
+    assert {result.clusters for result in first} == {("a", "b")}
+
+    tensors = {name: torch.full((5,), 7.0) for name in mesh.peers}
+    late = mesh.run(lambda name, peer: peer.all_reduce(tensors[name], op="sum"), "c/0", "c/1")
+    assert all(isinstance(error, RoundMissed) for error in late.values())
+    assert all(torch.equal(tensors[name], torch.full((5,), 7.0)) for name in late)
+
+    for name in ("c/0", "c/1"):
+        mesh[name]._engine.mesh.take_part()  # type: ignore[union-attr]
+    mesh.gather(3)
+    succeeded(mesh.run(lambda name, peer: peer.all_reduce(tensors[name], op="sum")))
+    assert all(torch.equal(tensor, torch.full((5,), 28.0)) for tensor in tensors.values())
+
+
+def test_a_call_that_cannot_be_decided_ends_with_what_it_waited_for(mesh: Mesh) -> None:
+    config = ictp2p.Config.local(cluster="a", token=TOKEN, global_timeouts={"complete": 1.0})
+    tensor = torch.ones(2)
+    with ictp2p.Peer(config) as peer:
+        with pytest.raises(RoundTimeout, match=r"within 1 s.*cluster 'b'.*takes no part"):
+            peer.broadcast(tensor, "b")
+        with pytest.raises(RoundTimeout, match="1 of 2 clusters take part after 0.2 s: a"):
+            peer.gather(2, timeout=0.2)
+        assert peer.all_reduce(tensor).clusters == ("a",)
+
+
+def test_closing_fails_what_runs_and_what_waits(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0").gather(2)
+    peer = mesh["a/0"]
+    works = [peer.barrier(async_op=True), peer.all_reduce(torch.ones(1), async_op=True)]
+    peer.close()
+    for work in works:
+        with pytest.raises(PeerClosed):
+            work.wait(PATIENCE)
+    with pytest.raises(PeerClosed):
+        peer.barrier()
+
+
+def test_a_peer_that_was_not_started_says_so() -> None:
+    peer = ictp2p.Peer(ictp2p.Config.local(cluster="a", token=TOKEN))
+    with pytest.raises(PeerClosed, match="not running"):
+        peer.all_reduce(torch.ones(1))
+
+
+# ------------------------------------------------------------ sync_state
+
+
+def test_the_shared_state_of_all_workers_becomes_one(mesh: Mesh) -> None:
+    mesh.add("a/0", "a/1", "b/0").gather(2)
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        state = {"w": torch.randn(300_000), "flags": torch.tensor([name == "a/1", True]), "n": torch.tensor(hash(name))}
+        return state, peer.sync_state(state)
+
+    found = succeeded(mesh.run(body))
+    assert {result.version for _, result in found} == {1}
+    assert sum(not result.received for _, result in found) == 1
+    for state, _ in found[1:]:
+        assert all(torch.equal(state[key], found[0][0][key]) for key in state)
+
+
+def test_the_state_that_most_clusters_hold_wins_and_a_version_costs_no_download_where_all_agree(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0", "c/0", "c/1").gather(3)
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        state = {"w": torch.zeros(1000)}
+        results = [peer.sync_state(state)]
+        state["w"] += 1.0
+        results.append(peer.sync_state(state))
+        state["w"] += 1.0 if name != "a/0" else 5.0
+        results.append(peer.sync_state(state))
+        return state["w"], results
+
+    found = mesh.run(body)
+    succeeded(found)
+    for name, (tensor, results) in found.items():
+        assert torch.equal(tensor, torch.full((1000,), 2.0))
+        assert [r.version for r in results] == [1, 2, 3]
+        assert [r.received for r in results] == [False, False, name == "a/0"]
+
+
+def test_a_newcomer_gets_the_agreed_state_while_the_others_do_something_else(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0").gather(2)
+    states = {name: {"w": torch.arange(500_000.0) * (1 if name in "a/0b/0" else -1)} for name in ("a/0", "b/0", "c/0")}
+    succeeded(mesh.run(lambda name, peer: peer.sync_state(states[name])))
+    mesh.add("c/0")
+    result = mesh["c/0"].sync_state(states["c/0"])
+    assert (result.version, result.received) == (1, True)
+    assert torch.equal(states["c/0"]["w"], states["a/0"]["w"])
+    tensors = {name: torch.ones(3) for name in mesh.peers}
+    joined = succeeded(mesh.gather(3).run(lambda name, peer: peer.all_reduce(tensors[name])))
+    assert {r.clusters for r in joined} == {("a", "b", "c")}
+
+
+def test_a_worker_that_joins_a_cluster_is_shown_the_state_between_its_calls(mesh: Mesh) -> None:
+    mesh.add("a/0")
+    held, mine = {"w": torch.full((1000,), 3.0)}, {"w": torch.zeros(1000)}
+    mesh["a/0"].sync_state(held)
+    mesh.add("a/1")
+    tensors = {name: torch.full((2,), float(name[2])) for name in mesh.peers}
+    joining = mesh["a/1"].sync_state(mine, async_op=True)
+    joining_sum = mesh["a/1"].all_reduce(tensors["a/1"], op="sum", async_op=True)
+    contributors = 0
+    while not joining_sum.done():
+        held_sum = torch.zeros(2)
+        mesh["a/0"].all_reduce(held_sum, op="sum")
+        contributors += 1
+        assert contributors < 1000
+    assert joining.wait(PATIENCE).received
+    assert torch.equal(mine["w"], held["w"])
+    assert torch.equal(held_sum, tensors["a/1"])
+
+
+def test_another_state_than_the_mesh_shares_is_a_mismatch(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0")
+    mesh["a/0"].sync_state({"w": torch.zeros(3)})
+    other = {"w": torch.ones(4)}
+    with pytest.raises(MeshMismatch, match=r"tensor w: float32\[4\] here, float32\[3\] there"):
+        mesh["b/0"].sync_state(other)
+    assert torch.equal(other["w"], torch.ones(4))
+
+
+# ------------------------------------------------------------ beside a policy
+
+
+def test_calls_before_and_after_a_policy_but_not_during_it(mesh: Mesh) -> None:
+    mesh.add("a/0", "a/1", "b/0").gather(2)
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        peer.barrier()
+        model = torch.nn.Linear(2, 1)
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        with ictp2p.DiLoCo(peer, model, inner, sync_every=2) as policy:
+            for _ in range(4):
+                model(torch.ones(1, 2)).sum().backward()
+                inner.step()
+                inner.zero_grad()
+            with pytest.raises(LocalProtocolError, match="a policy trains"):
+                peer.barrier()
+            version = policy.version
+        return version
+
+    assert set(succeeded(mesh.run(body))) == {3}
