@@ -155,6 +155,7 @@ def work(options: dict[str, Any], out: int) -> int:
     config = ictp2p.Config.local(
         cluster=options["cluster"],
         token=TOKEN,
+        listen=options["listen"],
         join=tuple(options["join"]),
         data_dir=options["data"],
         bulk_rate=options["rate"],
@@ -285,6 +286,7 @@ class Chaos:
         self.workers: list[Worker] = []
         self.gone: dict[Path, Worker] = {}
         """The last process of each data folder whose process is dead and may come back."""
+        self.addresses: dict[Path, str] = {}
         self.slots: dict[str, int] = {}
         self.seen = Books_()
         self.problems: list[str] = []
@@ -321,12 +323,16 @@ class Chaos:
         slot = self.slots.setdefault(cluster, len(self.slots))
         folder = data or self.root / f"disk{self.number}"
         seeds = [w.address for w in self.workers if w.running and w.address and not w.draining]
+        seeds = seeds or [w.address for w in self.workers if w.code is None and w.address and not w.draining]
         self.rng.shuffle(seeds)
+        # The same address again, as a service has it, or a new one.
+        listen = self.addresses.get(folder, "127.0.0.1:0") if self.rng.random() < 0.5 else "127.0.0.1:0"
         name = f"{cluster}/{self.number}"
         given = {
             "cluster": cluster,
             "slot": slot,
             "join": seeds[:3],
+            "listen": listen,
             "data": str(folder),
             "rate": self.options.rate,
             "ballast": self.options.ballast,
@@ -415,6 +421,7 @@ class Chaos:
         match kind:
             case "ready":
                 worker.peer, worker.address = event["peer"], event["address"]
+                self.addresses[worker.data] = worker.address
             case "version":
                 self.version(worker, event)
             case "contribute":
@@ -595,6 +602,8 @@ class Chaos:
             return
         data = self.rng.choice(sorted(self.gone))
         worker = self.gone[data]
+        if not self.living() and worker.peer not in self.voters:
+            return  # whom nobody remembers and who finds nobody would found a mesh of its own
         spared = worker.peer and worker.peer not in self.voters and self.quorum_runs()
         if spared and self.rng.random() < 0.3:
             shutil.rmtree(data, ignore_errors=True)

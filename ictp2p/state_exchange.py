@@ -42,7 +42,7 @@ def serve_state(bulk: Bulk, state: GlobalState) -> None:
     async def answer(_peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
         try:
             question = msgspec.msgpack.decode(payload, type=Question)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(f"a question for state does not decode: {error}") from error
         if not question.chunks:
             yield state.manifest(question.digest)

@@ -24,7 +24,7 @@ from ictp2p.core.packets import Channel
 from ictp2p.errors import LocalGroupError, LocalProtocolError, PeerClosed, RoundMissed
 from ictp2p.life import Life
 from ictp2p.loop_thread import LoopThread
-from ictp2p.machine import Notice
+from ictp2p.machine import Effects, Notice
 from ictp2p.participation import Outcome, Reduction
 from ictp2p.state_exchange import fetch_state, serve_state
 from ictp2p.sync.mesh import Group, RoundRequest, RoundResult
@@ -69,6 +69,7 @@ class TrainingMesh:
         self.evict: Callable[[], None] = lambda: None
         """Ends the use of the group by collective calls, for a policy; set by them."""
         self._policy_in = False
+        self._ready = False
         peer.subscribe(self._notice)
 
     # ------------------------------------------------------------ rosters
@@ -78,7 +79,7 @@ class TrainingMesh:
         if ready:
             self.evict()
         self._policy_in = ready
-        self._machine(Channel.ROSTER, lambda now: self._rosters.wants(ready, now))
+        self._wants(ready)
 
     def calls_ready(self, ready: bool) -> None:
         """The same for collective calls. There is one group, so a policy goes before them.
@@ -219,6 +220,15 @@ class TrainingMesh:
         self._break_group("the peer was closed")
 
     # ------------------------------------------------------------ between the threads
+
+    def _wants(self, ready: bool) -> None:
+        def act(now: float) -> Effects:
+            if ready and not self._ready:  # whoever used the group before: its roster is not for this user
+                self._roster = None
+            self._ready = ready
+            return self._rosters.wants(ready, now)
+
+        self._machine(Channel.ROSTER, act)
 
     def _notice(self, notice: Notice) -> None:
         """On the loop: what the machines decided."""

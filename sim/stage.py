@@ -22,6 +22,10 @@ Told = Callable[["Stage", str], None]
 """Called with the stage and a line of text for people; an empty one only says that time has passed."""
 
 
+DRAWN = 24
+"""Clusters of a mesh whose links are kept in snapshots: with more, nobody could tell them apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """Something that must have been seen."""
@@ -236,7 +240,9 @@ def _clusters(world: World) -> list[dict[str, Any]]:
 
 
 def _links(world: World) -> list[dict[str, Any]]:
-    rows = []
+    rows: list[dict[str, Any]] = []
+    if len(world.clusters) > DRAWN:
+        return rows
     for a in world.clusters:
         for b in world.clusters:
             if a != b:

@@ -36,7 +36,7 @@ def read_aborted(body: memoryview) -> Aborted:
         raise RemoteProtocolError(f"abort of {len(body)} bytes exceeds {MAX_ABORT}")
     try:
         return msgspec.msgpack.decode(body, type=Aborted)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"abort does not decode: {error}") from error
 
 

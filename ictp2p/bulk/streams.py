@@ -53,7 +53,7 @@ def read_request(body: memoryview) -> Request:
         raise RemoteProtocolError(f"request of {len(body)} bytes exceeds {MAX_REQUEST}")
     try:
         return msgspec.msgpack.decode(body, type=Request)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"request does not decode: {error}") from error
 
 

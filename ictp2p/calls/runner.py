@@ -274,7 +274,7 @@ def _send(group: Group, source: int, answer: Answer) -> None:
 def _receive(group: Group, source: int) -> Answer:
     try:
         header = msgspec.msgpack.decode(broadcast_bytes(group, b"", source), type=_Header)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LocalGroupError(f"worker {group.members[source]} handed over what does not decode: {error}") from error
     memory = torch.empty(header.nbytes, dtype=torch.uint8)
     stream(group, [memory.numpy().data], source)

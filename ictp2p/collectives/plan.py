@@ -92,7 +92,7 @@ def decode(data: bytes) -> Plan:
         raise RemoteProtocolError(f"plan of {len(data)} bytes exceeds {MAX_PLAN_BYTES}")
     try:
         return msgspec.msgpack.decode(data, type=Plan)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"plan does not decode: {error}") from error
 
 

@@ -119,7 +119,7 @@ def decode_cluster_card(payload: bytes) -> ClusterCard:
 def _decode(decoder: msgspec.msgpack.Decoder[_Card], payload: bytes) -> _Card:
     try:
         return decoder.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"malformed card: {error}") from error
 
 

@@ -92,7 +92,7 @@ class Acceptor:
     def _load(self, stored: bytes) -> None:
         try:
             read = msgspec.msgpack.decode(stored, type=_Stored)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StateError(f"the {KEY} record ({len(stored)} bytes) cannot be read: {error}") from error
         if read.format != _FORMAT or read.me != self.me:
             raise StateError(f"the {KEY} record is of format {read.format} and peer {read.me}, not {self.me}'s")

@@ -1,0 +1,145 @@
+"""Who has greeted us, and how a newcomer gets in.
+
+The two ends of a connection introduce themselves first: card, leader, term. A newcomer then gets a copy of the mesh
+view from whomever it asked, and with it the address of everybody whom it needs to know. Workers of a cluster that
+nobody leads yet are in no view; they find each other because each peer introduces those who greeted it.
+
+A goodbye is believed: who said it is neither suspected nor dialed when its connection ends, until it greets again.
+"""
+
+from __future__ import annotations
+
+from ictp2p.core.cards import ClusterCard, PeerCard, decode_cluster_card, encode_card
+from ictp2p.core.commands import MeshLearned, StatusAsked
+from ictp2p.core.context import Context
+from ictp2p.core.machines import CODECS
+from ictp2p.core.packets import Channel, Goodbye, Greeting, Introduction, MeshCopy, StatusRequest
+from ictp2p.errors import RemoteProtocolError
+from ictp2p.gossip.messages import SwimState
+from ictp2p.machine import Message
+from ictp2p.types import PeerId
+
+
+class Meetings:
+    """Greetings, introductions and goodbyes of one peer."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.greeted: set[PeerId] = set()
+        """Peers with an open connection whose greeting has arrived."""
+        self.departed: set[PeerId] = set()
+        """Peers that said goodbye and have not been back."""
+        self.joined = False
+        """Whether this peer is in: it founded the mesh, or has been shown it."""
+
+    def greet(self, peer: PeerId) -> None:
+        """Say who we are."""
+        context = self._context
+        greeting = Greeting(context.card, context.leader or PeerId(""), context.m.election.term)
+        context.send(Channel.HELLO, peer, greeting)
+
+    def greet_all(self) -> None:
+        """Say it again to everybody: something in the greeting has changed."""
+        for peer in sorted(self.greeted):
+            self.greet(peer)
+
+    def part(self) -> None:
+        """Say goodbye to everybody."""
+        for peer in sorted(self.greeted):
+            self._context.send(Channel.HELLO, peer, Goodbye())
+
+    def join(self) -> None:
+        """Be in the mesh from now on, and let in whoever greeted us before."""
+        if self.joined:
+            return
+        self.joined = self._context.dirty = True
+        self._context.out.append(MeshLearned())
+        for peer in sorted(self.greeted):
+            self._show_mesh(peer)
+
+    def show_mesh_to_mates(self) -> None:
+        """Keep the followers' copies of the mesh view."""
+        if self._context.leading:
+            copy = self._copy_of_mesh()
+            for mate in self._context.mates():
+                if mate in self.greeted:
+                    self._context.send(Channel.HELLO, mate, copy)
+
+    def receive(self, sender: PeerId, message: Message) -> None:
+        """Take a message of the hello channel.
+
+        Raises:
+            RemoteProtocolError: it contradicts what the connection has proven, or itself.
+        """
+        match message:
+            case Greeting():
+                self._greeted_by(sender, message)
+            case Introduction(cards=cards):
+                for card in cards:
+                    self._context.directory.learn_peer(card)
+            case MeshCopy():
+                self._shown_mesh(sender, message)
+            case Goodbye():
+                self.greeted.discard(sender)
+                self.departed.add(sender)
+            case StatusRequest():
+                self._context.out.append(StatusAsked(sender))
+            case _:
+                pass  # a status reply: only observers ask, and an observer has no stack
+        self._context.dirty = True
+
+    def _greeted_by(self, peer: PeerId, greeting: Greeting) -> None:
+        context, card = self._context, greeting.card
+        if card.peer != peer:
+            raise RemoteProtocolError(f"{peer} greeted as {card.peer}")
+        first = peer not in self.greeted
+        self.greeted.add(peer)
+        if not card.cluster:
+            return
+        context.directory.learn_peer(card)
+        context.directory.learn_claim(card.cluster, greeting.term, greeting.leader)
+        if card.cluster == context.cluster:
+            if greeting.leader:
+                context.run(Channel.ELECTION, context.m.election.seen(greeting.term, greeting.leader, context.now))
+            context.run(Channel.MEMBERS, context.m.members.meet(peer, context.now))
+        if first:
+            self._introduce(card)
+            self._show_mesh(peer)
+            context.run(Channel.ROUNDS, context.m.rounds.greet(peer, context.now))
+
+    def _introduce(self, newcomer: PeerCard) -> None:
+        """Workers of one cluster find each other at whatever peer they both asked first."""
+        if newcomer.cluster == self._context.cluster:
+            return
+        known = self._context.directory.peers
+        others = [known[p] for p in sorted(self.greeted) if p in known and p != newcomer.peer]
+        mates = tuple(card for card in others if card.cluster == newcomer.cluster)
+        if mates:
+            self._context.send(Channel.HELLO, newcomer.peer, Introduction(mates))
+        for mate in mates:
+            self._context.send(Channel.HELLO, mate.peer, Introduction((newcomer,)))
+
+    def _show_mesh(self, peer: PeerId) -> None:
+        if self.joined:
+            self._context.send(Channel.HELLO, peer, self._copy_of_mesh())
+
+    def _copy_of_mesh(self) -> MeshCopy:
+        own = self._context.directory.clusters.get(self._context.cluster)
+        speaks = self._context.leading and own is not None and own.leader == self._context.me
+        return MeshCopy(CODECS[Channel.MESH].encode(self._context.m.mesh.state()), _encoded(own) if speaks else b"")
+
+    def _shown_mesh(self, sender: PeerId, copy: MeshCopy) -> None:
+        """A leader believes its own gossip; everybody else its leader, or whoever let it in."""
+        context = self._context
+        if not context.leading and (sender == context.leader or not self.joined):
+            state = CODECS[Channel.MESH].decode(copy.state)
+            if not isinstance(state, SwimState):
+                raise RemoteProtocolError(f"{sender} sent a {type(state).__name__} as its mesh view")
+            context.run(Channel.MESH, context.m.mesh.absorb(state, context.now))
+            if copy.cluster:
+                context.directory.learn_cluster(decode_cluster_card(copy.cluster))
+        self.join()
+
+
+def _encoded(card: ClusterCard | None) -> bytes:
+    return encode_card(card) if card is not None else b""

@@ -1,0 +1,95 @@
+"""Neighbours in the mesh: clusters whose leader is at the other end of a connection, while we lead ours.
+
+Links and routes are between clusters and spoken by leaders, so an adjacency is a pair of *leaders in office*. When
+either office or the connection ends, so does the adjacency, and everything learnt over it is void: another term is
+another router. That order is also what keeps routes free of loops across a change of leaders, since whoever meets the
+new one has dropped all routes through the old one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ictp2p.core import views
+from ictp2p.core.context import Context
+from ictp2p.core.packets import Channel
+from ictp2p.machine import Effects
+from ictp2p.types import ClusterId, PeerId
+
+
+class Neighbourhood:
+    """The adjacencies of one leader; empty at a follower."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._leaders: dict[ClusterId, PeerId] = {}
+        self._silent: set[ClusterId] = set()
+
+    def leader(self, cluster: ClusterId) -> PeerId | None:
+        """The leader of a neighbouring cluster."""
+        return self._leaders.get(cluster)
+
+    def clusters(self) -> list[ClusterId]:
+        """The neighbouring clusters, sorted."""
+        return sorted(self._leaders)
+
+    def leaders(self) -> list[PeerId]:
+        """Their leaders, in the order of the clusters."""
+        return [self._leaders[cluster] for cluster in self.clusters()]
+
+    def settle(self, greeted: Iterable[PeerId]) -> None:
+        """Compare with who is connected and in office now, and tell links, routes and gossip of the difference."""
+        present = self._present(greeted)
+        for cluster in self.clusters():
+            if present.get(cluster) != self._leaders[cluster]:
+                self._end(cluster)
+        for cluster in sorted(present.keys() - self._leaders.keys()):
+            self._begin(cluster, present[cluster])
+
+    def forsake(self) -> None:
+        """This peer's own office changed: it has no neighbours until `settle` finds them anew."""
+        for cluster in self.clusters():
+            self._run(Channel.LINKS, self._context.m.links.disconnected(cluster, self._context.now))
+        self._leaders.clear()
+
+    def link_changed(self, cluster: ClusterId) -> None:
+        """A link was measured: probe timeouts and route costs follow it."""
+        machines, now = self._context.m, self._context.now
+        measured = machines.links.measurement(cluster, now)
+        if measured.srtt is None or cluster not in self._leaders:
+            return
+        machines.mesh.measured(cluster, measured.srtt, measured.rttvar or 0.0)
+        changed = machines.routes.link_up if cluster in self._silent else machines.routes.link_changed
+        self._silent.discard(cluster)
+        self._run(Channel.ROUTES, changed(cluster, views.link_of(measured), now))
+
+    def link_lost(self, cluster: ClusterId) -> None:
+        """A neighbour fell silent though its connection stands: route around it until it speaks again."""
+        self._silent.add(cluster)
+        self._run(Channel.ROUTES, self._context.m.routes.link_down(cluster, self._context.now))
+
+    def _present(self, greeted: Iterable[PeerId]) -> dict[ClusterId, PeerId]:
+        directory = self._context.directory
+        present: dict[ClusterId, PeerId] = {}
+        for peer in sorted(greeted) if self._context.leading else ():
+            cluster = directory.cluster_of(peer)
+            if cluster and cluster != self._context.cluster and directory.leader_of(cluster) == peer:
+                present[cluster] = peer
+        return present
+
+    def _begin(self, cluster: ClusterId, leader: PeerId) -> None:
+        machines, now = self._context.m, self._context.now
+        self._leaders[cluster] = leader
+        self._silent.discard(cluster)
+        self._run(Channel.LINKS, machines.links.connected(cluster, now))
+        self._run(Channel.ROUTES, machines.routes.link_up(cluster, views.UNMEASURED, now))
+        self._run(Channel.MESH, machines.mesh.meet(cluster, now))
+
+    def _end(self, cluster: ClusterId) -> None:
+        machines, now = self._context.m, self._context.now
+        del self._leaders[cluster]
+        self._run(Channel.LINKS, machines.links.disconnected(cluster, now))
+        self._run(Channel.ROUTES, machines.routes.link_down(cluster, now))
+
+    def _run(self, channel: Channel, effects: Effects) -> None:
+        self._context.run(channel, effects)
