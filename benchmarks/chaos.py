@@ -90,6 +90,7 @@ class Recorder:
     def __init__(self, peer: ictp2p.Peer, slot: int, say: Any) -> None:
         self.peer, self.slot, self.say = peer, slot, say
         self.report: Any = lambda: None
+        self.adopted: Any = lambda verdict: None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.peer, name)
@@ -104,6 +105,7 @@ class Recorder:
         """Note something, and report each version when it is there."""
         self.peer.event(kind, **fields)
         if kind == "outer":
+            self.adopted(fields["verdict"])
             self.report()
 
 
@@ -113,7 +115,13 @@ class Ledger(ictp2p.LocalSGD):
     def __init__(self, peer: Recorder, model: Books, inner: torch.optim.Optimizer, count: Count) -> None:
         self.books, self.count, self.recorder, self._reported = model, count, peer, 0
         super().__init__(peer, model, inner, SYNC_EVERY, carry=[count])
-        peer.report = self.report
+        peer.report, peer.adopted = self.report, self.adopted
+
+    def adopted(self, verdict: str) -> None:
+        """While we were away, our cluster went on without us: its steps are in the state, and we are not behind it."""
+        have, held = (int(t[self.books.slot]) for t in (self.books.steps, self.global_parameters()["steps"]))
+        if verdict == "ADOPT" and have == held > self.count.opening + self.count.steps:
+            self.count.opening = have - self.count.steps
 
     def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
         self.count.steps += self.books.steps.grad is not None
@@ -575,13 +583,15 @@ class Chaos:
             case "drain" if len({w.cluster for w in living}) > 1:
                 name = self.rng.choice(living).cluster
                 whole = self.rng.random() < 0.5
-                mates = [w for w in living if w.cluster == name]
-                for victim in mates if whole else mates[:1]:
+                mates = [w for w in living if w.cluster == name][: None if whole else 1]
+                for victim in mates if self.spared(*mates) else ():
                     self.tell(f"drain {victim.name}")
                     victim.draining = victim.doomed = True
                     os.kill(victim.process, signal.SIGUSR2)
             case "interrupt":
                 victim = self.rng.choice(living)
+                if not self.spared(victim):
+                    return
                 self.tell(f"interrupt {victim.name}")
                 victim.draining = victim.doomed = True
                 os.kill(victim.process, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""The command line: `ictp2p demo | status | token | config`, also as `python -m ictp2p`.
+"""The command line: `ictp2p demo | sim | status | token | config`, also as `python -m ictp2p`.
 
 Each command imports what it needs when it runs: `status`, `token` and `config` answer without loading torch, which
 costs over a second. What the user can mend, a bad value or an address where nobody listens, ends as one line on
@@ -25,9 +25,9 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
-    options = _parser().parse_args(argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        status: int = options.run(options)
+        status = _sim(arguments[1:]) if arguments[:1] == ["sim"] else _run(arguments)
     except ConfigError as error:
         return _fail(error, MISUSED)
     except IctError as error:
@@ -35,6 +35,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+def _run(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    status: int = options.run(options)
+    return status
+
+
+def _sim(arguments: list[str]) -> int:
+    """The simulator parses its own arguments: its scenarios load torch, which no other command should wait for."""
+    from sim.command import main as simulate
+
+    return simulate(arguments)
 
 
 def _fail(error: IctError, status: int) -> int:
@@ -85,9 +98,12 @@ def _token(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> int:
-    from ictp2p.config import parameters
+    from ictp2p.config import page, parameters
     from ictp2p.tables import Table, show
 
+    if options.markdown:
+        print(page())
+        return 0
     heads = ("name", "unit", "default", "meaning", "how to set")
     show([Table("", heads, tuple(map(tuple, parameters(options.preset))))])
     return 0
@@ -100,11 +116,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_demo(commands.add_parser("demo", help="train through a death, a join and a leave, on this machine"))
+    commands.add_parser("sim", help="run simulated worlds through faults: list, run, replay")
     _add_status(commands.add_parser("status", help="show what a running peer sees"))
     token = commands.add_parser("token", help="print a fresh join token of 128 bits")
     token.set_defaults(run=_token)
     config = commands.add_parser("config", help="print every parameter: unit, default, meaning, how to set it")
     config.set_defaults(run=_config)
+    config.add_argument("--markdown", action="store_true", help="print the documentation page, all presets")
     config.add_argument("--preset", choices=("local", "lan", "wan"), default="lan", help="whose defaults to show")
     return parser
 

@@ -81,7 +81,7 @@ class ControlConnection(asyncio.Protocol):
         self._on_closed: OnClosed | None = None
         self._reason: IctError | None = None
         self._closing = False
-        self._lost = False
+        self._lost = asyncio.Event()
         self._deadline: asyncio.TimerHandle | None = None
 
     def start(self, on_frame: OnFrame, on_closed: OnClosed) -> None:
@@ -97,7 +97,7 @@ class ControlConnection(asyncio.Protocol):
         self._on_frame, self._on_closed = on_frame, on_closed
         early, self._early = self._early, []
         self._guarded(self._deliver, early)
-        if self._lost:
+        if self._lost.is_set():
             self._loop.call_soon(on_closed, self._reason)
         else:
             self._transport.resume_reading()
@@ -118,7 +118,7 @@ class ControlConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close once what was sent has left, but within the limit; `on_closed(None)` follows."""
-        if self._transport is None or self._closing or self._lost:
+        if self._transport is None or self._closing or self._lost.is_set():
             return
         self._closing = True
         self._transport.close()
@@ -126,9 +126,16 @@ class ControlConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close now; `on_closed(None)` follows, unless a reason is already known."""
-        if self._transport is not None and not self._lost:
+        if self._transport is not None and not self._lost.is_set():
             self._closing = True
             self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the socket is gone. After `close` that takes at most `Limits.close` seconds.
+
+        An event loop that ends earlier leaves the socket open.
+        """
+        await self._lost.wait()
 
     @property
     def is_open(self) -> bool:
@@ -190,7 +197,7 @@ class ControlConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever waits, once."""
-        self._lost = True
+        self._lost.set()
         self._disarm()
         if self._reason is None and not self._closing:
             self._reason = ended(exc, "control connection")

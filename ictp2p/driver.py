@@ -117,6 +117,7 @@ class Driver:
         self._connections.clear()
         for connection in connections:
             connection.close()
+        await asyncio.gather(*(connection.wait_closed() for connection in connections), return_exceptions=True)
 
     def __repr__(self) -> str:
         return f"<Driver {self.core.card.peer} connections={len(self._connections)}>"

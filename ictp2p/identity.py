@@ -81,9 +81,7 @@ class Identity:
         return cls(seed, bulk_seed)
 
     @classmethod
-    def load(
-        cls, disk: Disk, key: str = "identity", random_bytes: Callable[[int], bytes] = os.urandom
-    ) -> Identity:
+    def load(cls, disk: Disk, key: str = "identity", random_bytes: Callable[[int], bytes] = os.urandom) -> Identity:
         """Be the peer that this disk belongs to, making a new one on an empty disk."""
         seed = disk.load(key)
         if seed is None:

@@ -20,6 +20,7 @@ from ictp2p.sync.transfer import Ask, Fetch, TransferProfile
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
+from ictp2p.wire import MALFORMED
 
 if TYPE_CHECKING:
     from ictp2p.sync.state import GlobalState
@@ -42,7 +43,7 @@ def serve_state(bulk: Bulk, state: GlobalState) -> None:
     async def answer(_peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
         try:
             question = msgspec.msgpack.decode(payload, type=Question)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             raise RemoteProtocolError(f"a question for state does not decode: {error}") from error
         if not question.chunks:
             yield state.manifest(question.digest)
@@ -59,14 +60,25 @@ async def fetch_state(
     telemetry: Telemetry,
     clock: Callable[[], float],
     profile: TransferProfile | None = None,
+    superseded: Callable[[], bool] = lambda: False,
 ) -> None:
     """Receive `ref` into the tentative half of `state`, verify it, and commit it there.
 
+    Args:
+        bulk: how to ask.
+        ref: what to fetch, and of whom.
+        state: where it goes.
+        telemetry: told what happens.
+        clock: monotonic seconds.
+        profile: how patient to be.
+        superseded: whether a newer state has been agreed on, so that insisting on this one is in vain.
+
     Raises:
-        StateError: no provider has it any more, or all sent wrong bytes; each is named.
+        StateError: no provider has it any more, or all sent wrong bytes; each is named. Or the last one that was asked
+            failed, and there is a newer state to ask for.
         MeshMismatch: the mesh trains something else; the first difference is named.
     """
-    await _Transfer(bulk, ref, state, telemetry, clock, profile or TransferProfile()).run()
+    await _Transfer(bulk, ref, state, telemetry, clock, profile or TransferProfile(), superseded).run()
 
 
 class _Transfer:
@@ -80,6 +92,7 @@ class _Transfer:
         telemetry: Telemetry,
         clock: Callable[[], float],
         profile: TransferProfile,
+        superseded: Callable[[], bool],
     ) -> None:
         self._bulk = bulk
         self._ref = ref
@@ -87,6 +100,7 @@ class _Transfer:
         self._telemetry = telemetry
         self._clock = clock
         self._profile = profile
+        self._superseded = superseded
         self._fetch = Fetch(ref.digest, [p for p in ref.providers if p != bulk.me], profile)
         self._asked: dict[asyncio.Task[None], None] = {}
         self._bytes = 0
@@ -135,9 +149,14 @@ class _Transfer:
             else:
                 await self._ask_manifest(ask.provider)
         except (NetworkError, StateError) as error:
-            self._fetch.failed(ask.provider, str(error), self._clock())
+            self._failed(ask.provider, error)
         except IctError as error:
             self._fatal = error
+
+    def _failed(self, provider: PeerId, error: IctError) -> None:
+        self._fetch.failed(provider, str(error), self._clock())
+        if len(self._asked) == 1 and self._superseded():  # nobody else is being asked
+            self._fatal = StateError(f"state {self._ref.digest.hex()[:16]} has a successor, and {provider}: {error}")
 
     async def _ask_manifest(self, provider: PeerId) -> None:
         buffer = bytearray(MAX_MANIFEST)

@@ -91,7 +91,7 @@ class TrainingMesh:
             if ready:
                 raise LocalProtocolError("a policy trains with this peer: collective calls have to wait until it ends")
             return
-        self._machine(Channel.ROSTER, lambda now: self._rosters.wants(ready, now))
+        self._wants(ready)
         if not ready:
             self._set_training(False)
 
@@ -179,7 +179,15 @@ class TrainingMesh:
     def fetch_state(self, ref: StateRef, state: GlobalState, idle: Callable[[], None]) -> None:
         """Receive `ref` into `state`."""
         peer = self._peer
-        self._await(self._loop.submit(fetch_state(peer.bulk, ref, state, peer.telemetry, peer.clock)), idle)
+        fetching = fetch_state(
+            peer.bulk,
+            ref,
+            state,
+            peer.telemetry,
+            peer.clock,
+            superseded=lambda: self.decided_state().version > ref.version,
+        )
+        self._await(self._loop.submit(fetching), idle)
         self._set_training(True)
 
     # ------------------------------------------------------------ rounds

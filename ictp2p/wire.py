@@ -41,6 +41,11 @@ HEADER_SIZE = _HEADER.size
 """Bytes before the body of a frame."""
 
 
+MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not the expected value: also for text that is not UTF-8, and for a newer
+peer's surplus fields that are nested deeper than the interpreter recurses."""
+
+
 class FrameKind(enum.IntEnum):
     """What a frame's body is. Append only."""
 
@@ -146,7 +151,7 @@ class Codec:
         """
         try:
             return self._decoder.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except MALFORMED as error:
             # msgspec lets two others out. Text that is not UTF-8 is a plain UnicodeDecodeError; and fields that a
             # newer peer added are skipped by recursion, whose depth the sender chooses.
             raise RemoteProtocolError(f"cannot decode a message of {len(body)} bytes: {error}") from error

@@ -205,8 +205,8 @@ class Auditor:
             choice = core.m.routes.table.chosen.get(key)
             if choice is None or at.cluster == key[0]:
                 return
-            after = core._adjacent.get(choice.neighbour)  # type: ignore[call-overload]
-            onward = self._world.host_of(after) if after is not None else None
+            beside = [self._world.host_of(peer) for peer in core.neighbours()]
+            onward = next((h for h in beside if h is not None and h.cluster == choice.neighbour), None)
             if onward is not None and onward.core is not None and onward.core.leading:
                 self._decreases(at, core, onward, onward.core, key)
             at = onward

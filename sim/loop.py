@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, TypeVarTuple
@@ -281,7 +282,8 @@ class SimLoop(asyncio.BaseEventLoop):
         process = HOST.get()
         if process is None or process.alive:
             where = f"{process.name}: " if process else ""
-            self.errors.append(f"{where}{context.get('message')}: {error!r}")
+            stack = "".join(traceback.format_exception(error)) if isinstance(error, BaseException) else ""
+            self.errors.append(f"{where}{str(context.get('message'))[:200]}: {error!r}\n{stack}")
 
     def __del__(self) -> None:
         """There is nothing to close."""

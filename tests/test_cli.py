@@ -160,3 +160,9 @@ def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(controller, "run", interrupted)
     assert cli.main(["demo"]) == 130
+
+
+def test_the_page_of_parameters_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config", "--markdown"]) == 0
+    page = Path(__file__).parent.parent / "docs" / "parameters.md"
+    assert page.read_text(encoding="utf-8") == capsys.readouterr().out

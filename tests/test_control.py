@@ -146,6 +146,21 @@ def test_an_orderly_close_delivers_what_was_sent_and_then_says_so(run):
     run(story())
 
 
+def test_an_event_loop_may_end_as_soon_as_its_connections_are_closed(run):
+    async def story() -> None:
+        accepted: asyncio.Queue[ControlConnection] = asyncio.Queue()
+        reception = await serve(NETWORK, LOOPBACK, BOB, on_control=accepted.put_nowait)
+        both = [await open_control(NETWORK, reception.address, ALICE), await accepted.get()]
+        for connection in both:
+            Party(connection).start()
+            connection.close()
+        await reception.close()
+        for connection in both:
+            await connection.wait_closed()
+
+    run(story())
+
+
 def test_a_peer_that_vanishes_is_a_lost_connection_at_once(run):
     async def story() -> None:
         async with Couple() as (alice, bob):
@@ -293,7 +308,8 @@ def test_closing_does_not_wait_for_a_peer_that_does_not_read(run):
             while alice.connection.send(bytes(100_000)):
                 await asyncio.get_running_loop().run_in_executor(None, lambda: None)
             alice.connection.close()
-            assert await asyncio.wait_for(asyncio.shield(alice.closed), 3) is None
+            await asyncio.wait_for(alice.connection.wait_closed(), 3)
+            assert alice.closed.result() is None
 
     run(story())
 

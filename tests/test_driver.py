@@ -64,6 +64,9 @@ class FakeConnection:
 
     abort = close
 
+    async def wait_closed(self) -> None:
+        return
+
     def end(self, reason: IctError | None) -> None:
         if self.is_open:
             self.is_open = False

@@ -14,6 +14,7 @@ from ictp2p.bulk.pacing import Meter
 from ictp2p.collectives.channel import Receiver
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
 from ictp2p.types import PeerId
+from ictp2p.wire import MALFORMED
 
 MAX_ABORT = 8 * 1024
 ABORT_SECONDS = 1.0
@@ -36,7 +37,7 @@ def read_aborted(body: memoryview) -> Aborted:
         raise RemoteProtocolError(f"abort of {len(body)} bytes exceeds {MAX_ABORT}")
     try:
         return msgspec.msgpack.decode(body, type=Aborted)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise RemoteProtocolError(f"abort does not decode: {error}") from error
 
 

@@ -22,6 +22,7 @@ from ictp2p.bulk.frames import Header, Kind, read_measured
 from ictp2p.bulk.pacing import Meter
 from ictp2p.errors import IctError, RemoteProtocolError, StateError
 from ictp2p.types import PeerId
+from ictp2p.wire import MALFORMED
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Handler: TypeAlias = Callable[[PeerId, bytes], AsyncGenerator[Buffer, None]]
@@ -53,7 +54,7 @@ def read_request(body: memoryview) -> Request:
         raise RemoteProtocolError(f"request of {len(body)} bytes exceeds {MAX_REQUEST}")
     try:
         return msgspec.msgpack.decode(body, type=Request)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise RemoteProtocolError(f"request does not decode: {error}") from error
 
 

@@ -26,6 +26,7 @@ from ictp2p.sync.heal import broadcast_bytes, stream
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.roster import Generation
 from ictp2p.training import TrainingMesh
+from ictp2p.wire import MALFORMED
 
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
@@ -274,7 +275,7 @@ def _send(group: Group, source: int, answer: Answer) -> None:
 def _receive(group: Group, source: int) -> Answer:
     try:
         header = msgspec.msgpack.decode(broadcast_bytes(group, b"", source), type=_Header)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise LocalGroupError(f"worker {group.members[source]} handed over what does not decode: {error}") from error
     memory = torch.empty(header.nbytes, dtype=torch.uint8)
     stream(group, [memory.numpy().data], source)

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ictp2p.errors import RemoteProtocolError
+from ictp2p.wire import MALFORMED
 
 MAX_PLAN_BYTES = 256 * 1024
 MAX_SHARES = 4096
@@ -92,7 +93,7 @@ def decode(data: bytes) -> Plan:
         raise RemoteProtocolError(f"plan of {len(data)} bytes exceeds {MAX_PLAN_BYTES}")
     try:
         return msgspec.msgpack.decode(data, type=Plan)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise RemoteProtocolError(f"plan does not decode: {error}") from error
 
 

@@ -14,7 +14,7 @@ generated from them: what is written there is what runs.
 
 from ictp2p.config.checks import PROFILES
 from ictp2p.config.load import load
-from ictp2p.config.table import Parameter, parameters
+from ictp2p.config.table import Parameter, page, parameters
 from ictp2p.config.values import Config, Timeouts
 
-__all__ = ["PROFILES", "Config", "Parameter", "Timeouts", "load", "parameters"]
+__all__ = ["PROFILES", "Config", "Parameter", "Timeouts", "load", "page", "parameters"]

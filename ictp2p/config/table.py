@@ -61,3 +61,23 @@ def _default(preset: Mapping[str, Any], name: str, of: dataclasses.Field[Any]) -
     if value in (None, "", ()):
         return "not set"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def page() -> str:
+    """The documentation page `docs/parameters.md`."""
+    presets = {name: {row.name: row.default for row in parameters(name)} for name in PRESETS}
+    heads = ("parameter", "unit", *(f"`{name}`" for name in presets), "meaning", "how to set")
+    rows = [
+        (f"`{row.name}`", row.unit, *(presets[name][row.name] for name in presets), row.meaning, row.how)
+        for row in parameters()
+    ]
+    table = [heads, ("---",) * len(heads), *rows]
+    return "\n".join([_HEAD, *("| " + " | ".join(cells) + " |" for cells in table)])
+
+
+_HEAD = """# Every parameter
+
+Generated from `ictp2p/config/values.py`, which is what runs: `ictp2p config --markdown > docs/parameters.md`.
+The three columns of defaults are those of `Config.local`, `Config.lan` and `Config.wan`. Later sources win: preset,
+TOML file, environment, arguments. An unknown name is an error in each of them.
+"""

@@ -80,7 +80,7 @@ class Config:
     data_dir: str | None = parameter(
         "path",
         "folder, of this worker alone, for what must survive a crash; without it the peer is a new one after every "
-        "start and does not vote",
+        "start",
         default=None,
     )
     rank: int = parameter("", "preference for leadership of the cluster; the lowest leads", default=0)

@@ -14,6 +14,7 @@ import msgspec
 
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import Address, ClusterId, PeerId
+from ictp2p.wire import MALFORMED
 
 
 class PeerCard(msgspec.Struct, frozen=True, array_like=True):
@@ -119,7 +120,7 @@ def decode_cluster_card(payload: bytes) -> ClusterCard:
 def _decode(decoder: msgspec.msgpack.Decoder[_Card], payload: bytes) -> _Card:
     try:
         return decoder.decode(payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise RemoteProtocolError(f"malformed card: {error}") from error
 
 

@@ -124,9 +124,9 @@ class Meetings:
             self._context.send(Channel.HELLO, peer, self._copy_of_mesh())
 
     def _copy_of_mesh(self) -> MeshCopy:
+        # A follower's too, as its leader last told it: whoever asks a follower the way in must learn who leads here.
         own = self._context.directory.clusters.get(self._context.cluster)
-        speaks = self._context.leading and own is not None and own.leader == self._context.me
-        return MeshCopy(CODECS[Channel.MESH].encode(self._context.m.mesh.state()), _encoded(own) if speaks else b"")
+        return MeshCopy(CODECS[Channel.MESH].encode(self._context.m.mesh.state()), _encoded(own))
 
     def _shown_mesh(self, sender: PeerId, copy: MeshCopy) -> None:
         """A leader believes its own gossip; everybody else its leader, or whoever let it in."""
@@ -136,9 +136,23 @@ class Meetings:
             if not isinstance(state, SwimState):
                 raise RemoteProtocolError(f"{sender} sent a {type(state).__name__} as its mesh view")
             context.run(Channel.MESH, context.m.mesh.absorb(state, context.now))
-            if copy.cluster:
-                context.directory.learn_cluster(decode_cluster_card(copy.cluster))
+        if copy.cluster:
+            self._told_of_cluster(sender, decode_cluster_card(copy.cluster))
         self.join()
+
+    def _told_of_cluster(self, sender: PeerId, card: ClusterCard) -> None:
+        """A peer says who leads its own cluster; of ours we believe our leader, and pass it on to those we let in."""
+        context, directory = self._context, self._context.directory
+        known = directory.clusters.get(card.cluster)
+        if directory.cluster_of(sender) != card.cluster or (known is not None and known.term > card.term):
+            return
+        if card.cluster == context.cluster and (context.leading or sender != context.leader):
+            return
+        directory.learn_cluster(card)
+        if card.cluster == context.cluster and (known is None or known.term < card.term):
+            for peer in sorted(self.greeted):
+                if directory.cluster_of(peer) != context.cluster:
+                    self._show_mesh(peer)
 
 
 def _encoded(card: ClusterCard | None) -> bytes:

@@ -18,6 +18,7 @@ from ictp2p.core.cards import PeerCard
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.machine import Message
 from ictp2p.types import ClusterId, PeerId
+from ictp2p.wire import MALFORMED
 
 MAX_HOPS = 16
 """More than any loop-free path among 64 clusters needs: worker, leader, relays, leader, worker."""
@@ -118,6 +119,6 @@ def decode_packet(body: bytes) -> Packet:
     try:
         packet = _packet_decoder.decode(body)
         Channel(packet.channel)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (*MALFORMED, ValueError) as error:
         raise RemoteProtocolError(f"malformed packet of {len(body)} bytes: {error}") from error
     return packet

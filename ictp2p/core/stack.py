@@ -403,6 +403,8 @@ class Core:
         card = decode_cluster_card(record.payload)
         self.directory.learn_peer(next(w for w in card.workers if w.peer == card.leader))
         self._claimed_elsewhere(card)
+        if self.leading:  # of two claims of one term ours holds: the other's record must not remain the newest
+            self.m.mesh.outbid(record, self._context.now)
 
     def _claimed_elsewhere(self, card: ClusterCard) -> None:
         """The mesh names a leader of this cluster: the election has to hear of it."""

@@ -158,6 +158,12 @@ class Swim:
             self._ledger.declare(own.incarnation, own.sequence + 1, payload, now)
         return []
 
+    def outbid(self, rival: Record, now: float) -> None:
+        """Answer `Displaced`: it is this peer that speaks for the member, so its record has to be the newest."""
+        own = self.record
+        if own is not None:
+            self._ledger.declare(max(own.incarnation, rival.incarnation) + 1, own.sequence, own.payload, now)
+
     def leave(self, now: float) -> Effects:
         """Say goodbye to everybody, and become passive. Others will not take this for a failure."""
         own = self.record

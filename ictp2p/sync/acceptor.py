@@ -19,6 +19,7 @@ from ictp2p.machine import Persist
 from ictp2p.sync.messages import NO_BALLOT, Ballot
 from ictp2p.sync.values import Value
 from ictp2p.types import PeerId
+from ictp2p.wire import MALFORMED
 
 KEY = "acceptor"
 """Name of the blob among what the peer persists."""
@@ -92,7 +93,7 @@ class Acceptor:
     def _load(self, stored: bytes) -> None:
         try:
             read = msgspec.msgpack.decode(stored, type=_Stored)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             raise StateError(f"the {KEY} record ({len(stored)} bytes) cannot be read: {error}") from error
         if read.format != _FORMAT or read.me != self.me:
             raise StateError(f"the {KEY} record is of format {read.format} and peer {read.me}, not {self.me}'s")

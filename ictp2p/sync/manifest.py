@@ -19,6 +19,7 @@ from typing import Annotated
 import msgspec
 
 from ictp2p.errors import StateError
+from ictp2p.wire import MALFORMED
 
 CHUNK = 1024 * 1024
 """Bytes per chunk: what is asked for, checked and asked for again as one."""
@@ -97,7 +98,7 @@ def decode(data: bytes, digest: bytes) -> Manifest:
     try:
         manifest = msgspec.msgpack.decode(data, type=Manifest)
     # Text that is no UTF-8 is not msgspec's own error.
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise StateError(f"manifest does not decode: {error}") from error
     unknown = next((e for e in manifest.entries if e.dtype not in ITEM_BYTES), None)
     if unknown is not None:

@@ -33,7 +33,9 @@ def play(stage: Stage, settings: Settings) -> None:
     stage.await_commits(settings.rounds, within=settings.rounds * settings.period)
     stage.snapshot("before")
     began = stage.fault(Join(new))
-    joined = world.run_until(world.believes_all, within=60, what=f"everybody knows {new}")
+    joined = world.run_until(
+        lambda: new in world.leaders() and world.believes_all(), within=60, what=f"everybody knows {new}"
+    )
     stage.say(f"{new} is known to all")
     known = world.now
     stage.await_commits(

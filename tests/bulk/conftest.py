@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
@@ -32,7 +33,8 @@ class MemoryTransport(asyncio.Transport):
         self.step = step
         self.sent = bytearray()
         self._protocol: asyncio.BaseProtocol = asyncio.BufferedProtocol()
-        self._out = bytearray()
+        self._out: deque[memoryview] = deque()
+        self._size = 0
         self._reading = True
         self._awake = False
         self._closing = self._ended = self._eof = False
@@ -67,12 +69,13 @@ class MemoryTransport(asyncio.Transport):
         return self._limits[1], self._limits[0]
 
     def get_write_buffer_size(self) -> int:
-        return len(self._out)
+        return self._size
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing:
             return
-        self._out += data
+        self._out.append(memoryview(data).cast("B"))  # by reference, as uvloop does
+        self._size += len(data)
         self.sent += data
         self._press()
         self._wake()
@@ -89,16 +92,20 @@ class MemoryTransport(asyncio.Transport):
         self._wake()
 
     def abort(self) -> None:
-        self._out.clear()
+        self._drop()
         self._end(None)
-        self.other._out.clear()
+        self.other._drop()
         self.other._end(ConnectionResetError("aborted"))
 
     def reset(self) -> None:
         """Break the link, as a process that is killed does."""
         for end in (self, self.other):
-            end._out.clear()
+            end._drop()
             end._end(ConnectionResetError("killed"))
+
+    def _drop(self) -> None:
+        self._out.clear()
+        self._size = 0
 
     def _wake(self) -> None:
         if not self._awake:
@@ -108,14 +115,18 @@ class MemoryTransport(asyncio.Transport):
     def _deliver(self) -> None:
         self._awake = False
         if self.other._ended and not self._ended:
-            self._out.clear()
+            self._drop()
             self._end(None)
         if self.frozen or not self.other._reading or self._ended:
             return
         if self._out:
-            amount = self.other._receive(memoryview(bytes(self._out[: self.step])))
-            del self._out[:amount]
-            if self._paused and len(self._out) <= self._limits[1]:
+            amount = self.other._receive(self._out[0][: self.step])
+            if self._out:  # the receiver may have dropped the link
+                self._out[0] = self._out[0][amount:]
+                self._size -= amount
+                if not self._out[0]:
+                    self._out.popleft()
+            if self._paused and self._size <= self._limits[1]:
                 self._paused = False
                 self.get_protocol().resume_writing()
             self._wake()
@@ -138,7 +149,7 @@ class MemoryTransport(asyncio.Transport):
         return 0
 
     def _press(self) -> None:
-        if not self._paused and len(self._out) > self._limits[0]:
+        if not self._paused and self._size > self._limits[0]:
             self._paused = True
             self.get_protocol().pause_writing()
 

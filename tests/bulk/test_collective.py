@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.bulk import BulkProfile
+from ictp2p.bulk.frames import Kind
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, RoundTag
 from ictp2p.collectives.execute import ExecuteProfile, Stats, all_reduce, broadcast
 from ictp2p.collectives.plan import Plan, Share
@@ -298,33 +299,55 @@ async def test_giving_up_ends_it_for_everyone_at_once(mesh: Meshes) -> None:
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-async def test_after_the_end_nothing_touches_the_callers_memory(mesh: Meshes, sealed: bool) -> None:
-    """An aborted attempt must neither write old bytes into the outputs of the next nor send its changed inputs."""
+async def test_after_an_abort_no_late_body_reaches_the_callers_tensor(mesh: Meshes, sealed: bool) -> None:
     world = mesh(2, profile=BulkProfile(stall=2.0, sealed=sealed, high_water=16384))
     inputs = [[torch.full((50_000,), float(n + 1))] for n in range(2)]
     outputs = [[torch.zeros(50_000)] for _ in range(2)]
     plan = plan_of(world.names, "star", 50_000, 20_000)
     a, b = world.names
     await world.bulks[a].connection(b, 1)
-    for end in (world.links[0][2], world.links[0][2].other):
-        end.step = 1000
+    connection = await world.bulks[b].connection(a, 1)
+    world.links[0][2].step = 300  # towards b only
     tasks = [
         asyncio.ensure_future(
             all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), op="sum", profile=PROFILE)
         )
         for n, me in enumerate(world.names)
     ]
-    connection = await world.bulks[b].connection(a, 1)
-    while not (
-        connection._header is not None and connection._header.kind.name == "RESULT" and connection._filled > 5000
-    ):
+    while not (connection._header and connection._header.kind is Kind.RESULT and connection._filled > 5000):
         await asyncio.sleep(0)
     tasks[1].cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(tasks[1], return_exceptions=True)
+    received = connection.received
     outputs[1][0].fill_(-7)
-    for _ in range(200):
+    await asyncio.gather(tasks[0], return_exceptions=True)
+    while connection.received < received + 10_000:
         await asyncio.sleep(0)
-    assert bool((outputs[1][0] == -7).all()), "a late body was written into the caller's tensor"
+    assert bool((outputs[1][0] == -7).all())
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+async def test_the_caller_may_change_everything_as_soon_as_the_call_ends(mesh: Meshes, sealed: bool, kind: str) -> None:
+    world = mesh(3, profile=BulkProfile(stall=2.0, sealed=sealed))
+    inputs = [[torch.full((20_000,), float(n + 1))] for n in range(3)]
+    outputs = [[torch.zeros(20_000)] for _ in range(3)]
+    results: list[torch.Tensor] = []
+    plan = plan_of(world.names, kind, 20_000, 1500)
+    for me, peer in ((0, 1), (1, 2), (0, 2)):
+        await world.bulks[world.names[me]].connection(world.names[peer], 1)
+    for n, (_, _, end) in enumerate(world.links):
+        end.step, end.other.step = 400 + 300 * n, 3000 - 800 * n
+
+    async def reduce_and_spoil(n: int) -> None:
+        me = world.bulks[world.names[n]]
+        await all_reduce(plan, n, inputs[n], outputs[n], me, tag(plan), op="sum", profile=PROFILE)
+        results.append(outputs[n][0].clone())
+        inputs[n][0].fill_(1e6)
+        outputs[n][0].fill_(-1e6)
+
+    await asyncio.gather(*(reduce_and_spoil(n) for n in range(3)))
+    assert all(bool((result == 6).all()) for result in results)
 
 
 async def test_a_participant_may_leave_once_nobody_needs_it(mesh: Meshes) -> None:

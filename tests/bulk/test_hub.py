@@ -176,9 +176,11 @@ async def test_closing_lets_what_was_written_arrive(mesh: Meshes) -> None:
     asked = asyncio.ensure_future(world.bulks[a].request(b, "blob", b"", into, timeout=5))
     while connection.written < 3_000_000:
         await asyncio.sleep(0)
+    other = await world.bulks[a].connection(b, 1)
+    assert other.received < connection.written
     await world.bulks[b].close()
     await asyncio.gather(asked, return_exceptions=True)
-    assert bytes(into[:2_000_000]) == BLOB[:2_000_000]
+    assert other.received == connection.written
     with pytest.raises(PeerClosed):
         await world.bulks[b].connection(a, 1)
     assert "connections=0" in repr(world.bulks[b])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ictp2p.bulk import BulkProfile
-from ictp2p.bulk.frames import Hello, Purpose
+from ictp2p.bulk.frames import Header, Hello, Kind, Purpose
 from ictp2p.errors import NetworkError, RemoteProtocolError, Unreachable
 from ictp2p.types import PeerId
 
@@ -129,9 +129,7 @@ async def test_a_silent_or_garbling_dialer_is_dropped(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
     silent = await world.dial(a, b, 1)
-    silent.set_protocol(asyncio.BufferedProtocol())
     garbling = await world.dial(a, b, 1)
-    garbling.set_protocol(asyncio.BufferedProtocol())
     garbling.write(bytes(200))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -145,16 +143,23 @@ async def test_a_silent_or_garbling_dialer_is_dropped(mesh: Meshes) -> None:
 async def test_half_open_connections_are_bounded(mesh: Meshes) -> None:
     world = mesh(2, profile=replace(PROFILE, half_open=3))
     ends = [await world.dial(*world.names, 1) for _ in range(5)]
-    for end in ends:
-        end.set_protocol(asyncio.BufferedProtocol())
     assert [end.other.is_closing() for end in ends] == [False, False, False, True, True]
 
 
 async def test_a_hello_for_somebody_else_is_refused(mesh: Meshes) -> None:
     world = mesh(2)
     end = await world.dial(*world.names, 1)
-    end.set_protocol(asyncio.BufferedProtocol())
     end.write(Hello(Purpose.DIRECT, world.names[0], PeerId("9" * 32), bytes(32)).pack())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert end.other.is_closing()
+
+
+async def test_nothing_is_taken_in_clear_before_the_keys_are_confirmed(mesh: Meshes) -> None:
+    world = mesh(2, profile=replace(PROFILE, sealed=False))
+    end = await world.dial(*world.names, 1)
+    end.write(Hello(Purpose.DIRECT, *world.names, bytes(32), sealed=False).pack())
+    end.write(Header(Kind.PARTIAL, bytes(16), length=4).pack())
     for _ in range(5):
         await asyncio.sleep(0)
     assert end.other.is_closing()

@@ -76,6 +76,30 @@ async def test_a_loss_aborts_and_names_only_participants() -> None:
     assert links.log == ["attach 16 ['1'] 10", "abort ['1']"]
 
 
+async def test_who_has_given_and_got_everything_may_leave() -> None:
+    names = (*NAMES, PeerId("2" * 32))
+    shares = tuple(Share(n * 10, n * 10 + 10, *t) for n, t in enumerate(star.trees(3)))
+    plan = Plan("star", names, shares, 10, 1.0, 0.0)
+    links = FakeLinks()
+    outputs = [torch.zeros(30)]
+    task = asyncio.ensure_future(all_reduce(plan, 0, [torch.ones(30)], outputs, links, TAG, op="sum"))
+    await asyncio.sleep(0)
+    assert links.receiver is not None
+    body = memoryview(bytearray(torch.ones(10).numpy().tobytes()))
+    for peer in names[1:]:
+        links.receiver.begun(peer)
+        links.receiver.arrived(peer, True, 0, 0, body)
+    for peer in names[1:]:
+        while links.receiver.next_frame(peer):
+            pass
+    links.receiver.arrived(names[1], False, 1, 0, body)
+    links.receiver.lost(names[1], "closed", ())
+    assert not task.done()
+    links.receiver.arrived(names[2], False, 2, 0, body)
+    await task
+    assert links.log[-2:] == ["flushed", "detach"]
+
+
 async def test_who_does_not_begin_is_named_after_the_start_deadline() -> None:
     links = FakeLinks()
     task = await begin(links, profile=ExecuteProfile(start=0.05))

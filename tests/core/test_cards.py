@@ -51,7 +51,7 @@ def test_an_impossible_card_is_refused_by_name(bad: ClusterCard, named: str) -> 
 
 
 @given(st.binary(max_size=200))
-@example(b"\x92\xa1\xff\xa0")  # text that is not UTF-8 is no MsgspecError
+@example(b"\x94\xa1\xff\xa0\xa0\xc4\x00")  # text that is not UTF-8 is no MsgspecError
 def test_garbage_is_refused_with_a_typed_error(garbage: bytes) -> None:
     for decode in (decode_peer_card, decode_cluster_card):
         try:

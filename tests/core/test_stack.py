@@ -343,6 +343,37 @@ def test_two_halves_of_a_cluster_that_met_through_different_seeds_become_one() -
     assert len(hosts["a"][0].core.directory.clusters[ClusterId("late")].workers) == 2
 
 
+def test_of_two_claimants_of_one_term_the_mesh_believes_the_one_whom_the_cluster_obeys() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    pair = sorted((world.add("late"), world.add("late")), key=world.id)
+    loser, winner = pair
+    world.sever(loser, winner)
+    world._connect(world.id(loser), world.id(hosts["a"][0]))
+    world._connect(world.id(winner), world.id(hosts["b"][0]))
+    world.run(3.0)
+    assert [h.core.m.election.term for h in pair if h.core.leading] == [1, 1]
+    for training in (True, False, True):  # the loser has had more to say, so its record is the newer one
+        world.do(loser, loser.core.set_training(training, False, b"", world.now))
+        world.run(0.5)
+    world.cut.clear()
+    world.run(5.0)
+    assert [h.core.leading for h in pair] == [False, True]
+    for name in ("a", "b"):
+        core = hosts[name][0].core
+        assert core.m.mesh.members["late"].status is Status.ALIVE
+        assert core.directory.clusters[ClusterId("late")].leader == world.id(winner)
+
+
+def test_a_leader_that_said_goodbye_says_no_more_while_its_connections_end() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    leaving = hosts["b"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.do(leaving, leaving.core.lost(world.id(hosts["a"][0]), world.now))
+    assert not leaving.core.m.mesh.active
+
+
 def test_a_healed_mesh_partition_becomes_one_mesh() -> None:
     world = World()
     hosts = mesh(world, "a", "b", workers=1)

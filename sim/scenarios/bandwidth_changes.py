@@ -1,0 +1,79 @@
+"""The bandwidth of a link between two clusters drops to a tenth.
+
+Demonstration 1.3. Every pair of clusters has a link of its own, and the access links are no bottleneck. What must be
+seen: within two rounds there is another all-reduce plan, from then on no round takes much longer than planned, big
+messages take another route than the slow link, and the training goes on with everybody in it.
+
+The last check says how far the plan is from the bound that no algorithm can beat on the links as they were measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ictp2p.collectives.plan import Plan
+from sim import mesh
+from sim.faults import SetBandwidth
+from sim.settings import setting
+from sim.stage import Attempt, Stage
+
+HEADER = 1.5
+"""Times what was planned that a round may take, and `START` seconds: agreement and slow start are not planned."""
+START = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(mesh.Mesh):
+    """What can be set."""
+
+    clusters: int = setting(6, "how many clusters", least=3)
+    bandwidth: float = setting(1e6, "bytes/s of each link before the change", above=0)
+    factor: float = setting(0.1, "what it is multiplied with on one link", above=0)
+    rounds: int = setting(4, "committed rounds before and after the change", least=3)
+    bound: float = setting(2.0, "how many times the certified bound the new plan may take", least=1)
+
+
+def play(stage: Stage, settings: Settings) -> None:
+    """Let it happen."""
+    world = mesh.world(stage, settings)
+    world.links(delay=settings.delay, bandwidth=settings.bandwidth)
+    for name in mesh.names(settings.clusters):
+        mesh.cluster(stage, settings, name, up=float("inf"), down=float("inf"))
+    mesh.gather(stage)
+    slowest = settings.period + 4 * settings.megabytes * 1e6 / settings.bandwidth
+    stage.await_commits(settings.rounds, within=settings.rounds * slowest)
+    stage.snapshot("before")
+    a, b = list(world.clusters)[:2]
+    changed = stage.fault(SetBandwidth(a, b, settings.bandwidth * settings.factor))
+    stage.await_commits(
+        settings.rounds, within=settings.rounds * (slowest + settings.megabytes * 1e6 / settings.bandwidth * 8)
+    )
+    mesh.settle(stage, within=slowest)
+    stage.snapshot("after")
+
+    last = [x for x in stage.committed() if x.opened <= changed][-1]
+    after = [x for x in stage.committed(changed) if x.opened > changed]
+    number = next((n for n, x in enumerate(after, 1) if _loads(x.plan, a, b, x) < 0.5 * _loads(last.plan, a, b, last)), 99)
+    stage.check("a new plan spares the slow link", number <= 3, seen=f"round {number} after", wanted="at most 3")
+    settled = after[number:] or after[-1:]
+    planned = max(x.plan.seconds for x in settled if x.plan is not None)
+    stage.within("a round by the new plan", max(x.seconds for x in settled), HEADER * planned + START)
+    ratio = max(x.plan.seconds / x.plan.bound for x in settled if x.plan is not None)
+    stage.check("the plan is near the bound", ratio <= settings.bound, seen=f"{ratio:.2f} times", wanted=f"{settings.bound}")
+    alone = [x.round for x in stage.committed(changed) if len(x.participants) < settings.clusters]
+    stage.check("no round went on without a cluster", not alone, seen=" ".join(map(str, alone)) or "none")
+    mesh.check_counted(stage)
+    mesh.check_lives(stage)
+
+
+def _loads(plan: Plan | None, a: str, b: str, attempt: Attempt) -> int:
+    """Elements that a plan sends over the link between two clusters, both ways."""
+    if plan is None:
+        return 0
+    pair = {attempt.participants.index(a), attempt.participants.index(b)}
+    total = 0
+    for share in plan.shares:
+        for parents in (share.reduce_parents, share.broadcast_parents):
+            edges = sum({child, parent} == pair for child, parent in enumerate(parents))
+            total += edges * (share.stop - share.start)
+    return total

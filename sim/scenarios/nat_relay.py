@@ -1,0 +1,55 @@
+"""Two clusters behind address translators, which nobody can dial, train with some that can be dialed.
+
+The two can dial the public ones, and not each other: what they send each other must go through a public one, sealed.
+What must be seen: everybody gets to know everybody, rounds commit with all in them, and when the public cluster
+that is relied on most loses its leader, the relayed ones find another way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim import mesh
+from sim.faults import KillLeader
+from sim.settings import setting
+from sim.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(mesh.Mesh):
+    """What can be set."""
+
+    clusters: int = setting(4, "how many clusters", least=3)
+    workers: int = setting(2, "workers of each cluster", least=2)
+    hidden: int = setting(2, "how many of them cannot be dialed", least=1)
+    rounds: int = setting(2, "committed rounds before and after the death", least=1)
+
+
+def play(stage: Stage, settings: Settings) -> None:
+    """Let it happen."""
+    world = mesh.world(stage, settings)
+    names = mesh.names(settings.clusters)
+    hidden = names[-min(settings.hidden, settings.clusters - 1) :]
+    for name in names:
+        mesh.cluster(stage, settings, name, nat=name in hidden)
+    mesh.gather(stage)
+    stage.say(f"{' and '.join(hidden)} cannot be dialed")
+    stage.await_commits(settings.rounds, within=settings.rounds * settings.period + 60, having=tuple(names))
+    stage.snapshot("before")
+    hops = {(x, y): world.routes().get((x, y)) for x in hidden for y in hidden if x != y}
+    relayed = all(hop is not None and hop not in hidden for hop in hops.values())
+    shown = " ".join(f"{x}-{hop}-{y}" for (x, y), hop in hops.items()) or "only one"
+    stage.check("those who cannot be dialed see each other through others", relayed, seen=shown)
+    broker = next((hop for hop in hops.values() if hop), names[0])
+    stage.fault(KillLeader(broker))
+    world.run_until(lambda: broker in world.leaders(), within=120, what=f"{broker} has another leader")
+    took = stage.await_commits(
+        settings.rounds, within=(settings.rounds + 2) * settings.period + 90, having=tuple(names)
+    )
+    mesh.settle(stage, within=settings.period)
+    stage.snapshot("after")
+    stage.within(
+        f"{settings.rounds} more rounds with everybody", took, (settings.rounds + 2) * settings.period + 60
+    )
+    mesh.check_counted(stage)
+    mesh.check_lives(stage)

@@ -1,0 +1,43 @@
+"""One worker of the tests with real deaths: all-reduces again and again, and tells each result as a line of JSON."""
+
+import json
+import sys
+import time
+from typing import Any
+
+import torch
+
+import ictp2p
+
+
+def tell(what: str, **fields: Any) -> None:
+    sys.stdout.write(json.dumps({"what": what, "at": time.monotonic(), **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def main(cluster: str, value: str, clusters: str, rounds: str, join: str) -> None:
+    config = ictp2p.Config.local(
+        cluster=cluster, token="0123456789abcdef0123456789abcdef", join=(join,) if join else (), bulk_rate=20e6
+    )
+    peer = ictp2p.Peer(config)
+    peer.on_event(
+        lambda event: (
+            tell("progress", fraction=event["fraction"], round=event["round"])
+            if event["kind"] == "reduce_progress"
+            else None
+        )
+    )
+    with peer:
+        tell("ready", address=str(peer.address), peer=peer.id)
+        peer.gather(int(clusters), timeout=60.0)
+        for number in range(int(rounds)):
+            tensor = torch.full((1_000_000,), float(value))
+            done = peer.all_reduce(tensor, op="sum")
+            assert bool((tensor == tensor[0]).all())
+            tell("reduced", number=number, sum=tensor[0].item(), clusters=list(done.clusters), leader=peer.leader)
+        tell("done")
+        sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

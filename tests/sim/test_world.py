@@ -1,0 +1,45 @@
+"""Real peers in simulated worlds: they meet, train, lose their leaders, and recover."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim import World
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clusters_meet_train_lose_a_leader_and_recover(seed: int) -> None:
+    with World(seed) as world:
+        for name in ("a", "b", "c"):
+            world.cluster(name)
+        world.run_until(world.settled, within=30)
+        victim = world.leaders()["a"]
+        world.crash(victim)
+        world.run_until(lambda: world.leaders().get("a") not in (None, victim), within=5)
+        before = world.version()
+        world.run_until(lambda: world.version() > before and world.settled(), within=30)
+        world.restart(victim)
+        world.run_until(lambda: world.settled() and len(world.running()) == 6, within=30)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mesh_is_found_through_any_peer_also_a_follower(seed: int) -> None:
+    """Regression: a follower did not pass on who leads its own cluster, so whom it let in never met that cluster."""
+    with World(seed) as world:
+        world.cluster("a")
+        world.run_for(3)
+        follower = next(host for host in world.of("a") if not host.leads)
+        world.hosts = {follower.name: follower, **world.hosts}  # asked first by whoever joins
+        world.cluster("b", workers=1)
+        world.run_for(0.5)
+        world.run_until(world.believes_all, within=5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clusters_that_start_at_once_meet(seed: int) -> None:
+    """Regression: the follower that lets others in may not know its own leader yet."""
+    with World(seed) as world:
+        for name in ("a", "b"):
+            world.cluster(name)
+        world.run_for(0.2)
+        world.run_until(world.believes_all, within=5)

@@ -1,0 +1,49 @@
+"""Fetching a state: what a provider that is gone costs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+import torch
+
+from ictp2p.errors import ConnectionLost, StateError
+from ictp2p.state_exchange import fetch_state
+from ictp2p.sync.state import GlobalState, entry
+from ictp2p.sync.transfer import TransferProfile
+from ictp2p.sync.values import StateRef
+from ictp2p.telemetry import Telemetry
+from ictp2p.types import PeerId
+
+PATIENT = TransferProfile(pause=60.0)
+
+
+class Deserted:
+    """Bulk connections to nobody."""
+
+    me = PeerId("me")
+
+    async def request(self, peer: PeerId, *_: Any, **__: Any) -> int:
+        await asyncio.sleep(0)
+        raise ConnectionLost(f"{peer} is gone")
+
+
+async def fetch(superseded: bool) -> None:
+    state = GlobalState([entry("weight", torch.zeros(3))])
+    ref = StateRef(7, bytes(32), (PeerId("a"), PeerId("b")))
+    bulk: Any = Deserted()
+    await fetch_state(bulk, ref, state, Telemetry(time.monotonic), time.monotonic, PATIENT, lambda: superseded)
+
+
+async def test_whose_providers_fail_is_not_insisted_on_once_there_is_a_newer_state() -> None:
+    async with asyncio.timeout(10):
+        with pytest.raises(StateError, match="successor, and [ab]: [ab] is gone"):
+            await fetch(superseded=True)
+
+
+async def test_whose_providers_fail_is_asked_for_again_while_it_is_the_newest() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await fetch(superseded=False)

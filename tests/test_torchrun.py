@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ictp2p
+from ictp2p import torchrun
+from ictp2p.errors import ConfigError, Unreachable
+from ictp2p.types import Address
+
+WORKER = Path(__file__).with_name("torchrun_worker.py")
+TOKEN = "0123456789abcdef0123456789abcdef"
+ENVIRONMENT = {
+    "TORCHELASTIC_RUN_ID": "My Job#7",
+    "TORCHELASTIC_RESTART_COUNT": "2",
+    "TORCHELASTIC_USE_AGENT_STORE": "True",
+    "MASTER_ADDR": "192.0.2.1",
+    "MASTER_PORT": "29500",
+    "RANK": "5",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "8",
+}
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("inside")
+def test_the_job_names_the_cluster_and_the_worker() -> None:
+    config = ictp2p.Config.lan(token=TOKEN, data_dir="/data", advertise="203.0.113.9:9000")
+    assert config.cluster == "torchrun-my-job-7"
+    assert config.rank == 5
+    assert (config.listen, config.advertise) == ("0.0.0.0:7451", "203.0.113.9:9001")
+    assert config.data_dir == "/data/rank-5"
+    assert ictp2p.Config.local(token=TOKEN).listen == "127.0.0.1:0"
+
+
+@pytest.mark.usefixtures("inside")
+def test_who_names_the_cluster_is_left_alone() -> None:
+    config = ictp2p.Config.lan(cluster="oslo", token=TOKEN, data_dir="/data")
+    assert (config.cluster, config.rank, config.data_dir, config.listen) == ("oslo", 0, "/data", "0.0.0.0:7450")
+    assert torchrun.rendezvous(config, os.environ) is None
+
+
+def test_outside_torchrun_a_cluster_must_be_named() -> None:
+    with pytest.raises(ConfigError, match="'cluster' must be given"):
+        ictp2p.Config.local(token=TOKEN)
+    assert torchrun.Job.of({}) is None
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
+def test_half_an_environment_is_an_error_that_names_what_is_missing(name: str) -> None:
+    without = {key: value for key, value in ENVIRONMENT.items() if key != name}
+    with pytest.raises(ConfigError, match=name):
+        torchrun.Job.of(without)
+    if name != "MASTER_ADDR":
+        with pytest.raises(ConfigError, match="'five'"):
+            torchrun.Job.of({**ENVIRONMENT, name: "five"})
+
+
+@pytest.mark.parametrize("run", ["none", ""])
+def test_a_run_that_nobody_named_gets_a_name_that_no_other_job_has(run: str) -> None:
+    job = torchrun.Job.of({**ENVIRONMENT, "TORCHELASTIC_RUN_ID": run, "RANK": "0"})
+    assert job is not None
+    config = ictp2p.Config.local(cluster=job.cluster, token=TOKEN)
+    names = {torchrun.Rendezvous(job, 1.0).before(config).cluster for _ in range(3)}
+    assert len(names) == 3
+
+
+@pytest.mark.real
+def test_ranks_meet_in_the_store_and_know_restarts_apart() -> None:
+    from torch._C._distributed_c10d import TCPStore
+
+    agent = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    here = {**ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agent.port)}
+    config = ictp2p.Config.local(cluster="torchrun-my-job-7", token=TOKEN, join=("192.0.2.9:1",))
+    zero, one = (torchrun.rendezvous(config, {**here, "RANK": rank}) for rank in ("0", "1"))
+    assert zero is not None
+    assert one is not None
+    zero.after(zero.before(config), Address("0.0.0.0", 7450))
+    assert one.before(config).join == ("127.0.0.1:7450", "192.0.2.9:1")
+    restarted = torchrun.Job.of({**here, "RANK": "1", "TORCHELASTIC_RESTART_COUNT": "3"})
+    assert restarted is not None
+    with pytest.raises(Unreachable, match="rank 0 of torchrun job 'My Job#7'"):
+        torchrun.Rendezvous(restarted, 0.3).before(config)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(90)
+def test_two_workers_of_torchrun_form_one_cluster() -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    ran = subprocess.run([*command, str(WORKER)], capture_output=True, text=True, timeout=80, check=False)
+    assert ran.returncode == 0, ran.stderr
+    lines = sorted(line for line in ran.stdout.splitlines() if line.startswith("cluster"))
+    assert len(lines) == 2
+    assert lines[0] == lines[1]
+    assert lines[0].startswith("cluster torchrun-")
+    assert lines[0].endswith("workers 2 sum [3.0, 3.0, 3.0]")
