@@ -1,4 +1,4 @@
-"""The life of a peer as tables: what runs, what is drawn and what is documented are the same data.
+"""The life of a peer as tables: what is drawn and documented is what runs (`life.py` runs the top level).
 
 A finite state machine that is written as code (`if state == ... and event == ...`) and drawn by hand has two
 truths, and the picture is the one that rots. h11 showed the cure: the automaton is a table, and the diagrams of
@@ -350,9 +350,9 @@ TABLES = (LIFE, TRAINING, RECONFIG_PG, ROLLBACK, DRAINING, REJOIN, RECEIVED_JOIN
 
 _HEAD = """# The life of a peer
 
-This page is generated from the tables in `ictp2p/fsm.py`, which are the ones that run:
-`python -m ictp2p.fsm > docs/life.md`. The first table is the top level; the others are what happens inside its
-states. `[*]` is the outside of a table: where it is entered, and where it ends."""
+This page is generated from the tables in `ictp2p/fsm.py`: `python -m ictp2p.fsm > docs/life.md`. The first table is
+the top level; every peer runs it (`ictp2p/life.py`), and `Peer.state` and its `life` events are what it says. The other
+tables are what happens inside its states. `[*]` is the outside of a table: where it is entered, and where it ends."""
 
 
 if __name__ == "__main__":
