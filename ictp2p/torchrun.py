@@ -86,12 +86,18 @@ class Job:
         return self.run not in _UNNAMED
 
 
-def completed(values: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Configuration values with what torchrun knows; as they are outside it, or if they name the cluster."""
+def completed(values: Mapping[str, Any], environment: Mapping[str, str], listen: str) -> dict[str, Any]:
+    """Configuration values with what torchrun knows; as they are outside it, or if they name the cluster.
+
+    Args:
+        values: as given.
+        environment: where torchrun's variables are.
+        listen: where a peer listens that was given no address.
+    """
     job = None if "cluster" in values else Job.of(environment)
     if job is None:
         return dict(values)
-    known: dict[str, Any] = {"cluster": job.cluster, "rank": job.rank, **values}
+    known: dict[str, Any] = {"cluster": job.cluster, "rank": job.rank, "listen": listen, **values}
     for name in ("listen", "advertise"):
         if known.get(name) not in (None, "", "none"):
             known[name] = _counted(known[name], job.local_rank)

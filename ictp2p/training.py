@@ -16,6 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.rendezvous import RendezvousServer
@@ -42,6 +44,8 @@ _IDLE = 0.5
 _LET_GO = 5.0
 """Seconds that a round which was given up has to let go of the caller's tensors; it takes moments."""
 _NO_STATE = StateRef(0, b"", ())
+_WITNESSES = 16
+"""Most peers that are asked for a state although the decision does not name them."""
 
 
 class TrainingMesh:
@@ -181,7 +185,7 @@ class TrainingMesh:
         peer = self._peer
         fetching = fetch_state(
             peer.bulk,
-            ref,
+            self._loop.call(lambda: _with_witnesses(peer, ref)),
             state,
             peer.telemetry,
             peer.clock,
@@ -294,6 +298,15 @@ class TrainingMesh:
         except BaseException:
             future.cancel()
             raise
+
+
+def _with_witnesses(peer: AsyncPeer, ref: StateRef) -> StateRef:
+    """Beside those who held the state when it was decided, whoever should have it by now; they say so if not."""
+    cards = peer.core.directory.clusters
+    alive = {*peer.core.m.mesh.alive(), peer.cluster}
+    workers = [w.peer for c in sorted(cards) if c in alive and cards[c].version >= ref.version for w in cards[c].workers]
+    others = [w for w in workers if w not in (*ref.providers, peer.id)]
+    return msgspec.structs.replace(ref, providers=(*ref.providers, *others[:_WITNESSES]))
 
 
 class _Conversation:

@@ -28,6 +28,7 @@ HOST: contextvars.ContextVar[Process | None] = contextvars.ContextVar("ictp2p si
 """The simulated process that is running; None: the simulator itself."""
 
 _MOMENT_LIMIT = 200_000  # rounds of ready callbacks at one instant: far more than any honest cascade takes
+_TICK = 1e-9  # seconds: what a timer may be late, as any clock has a resolution
 _GARBAGE = 1024  # cancelled timers from which the heap is swept
 
 
@@ -155,8 +156,9 @@ class SimLoop(asyncio.BaseEventLoop):
         if not timers:
             raise Deadlock(f"at {self.now:.6f} s nothing is scheduled: every task waits for another")
         self._dying.clear()
-        self._moment = 0
-        self.now = max(self.now, timers[0][0])
+        if timers[0][0] > self.now:
+            self.now = timers[0][0]
+            self._moment = 0
         while timers and timers[0][0] <= self.now:
             handle = heapq.heappop(timers)[2]
             if handle._cancelled:
@@ -230,7 +232,11 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """Schedule by the clock of the running process; what is due at one instant runs in the order of the calls."""
         process = HOST.get()
-        return self.at(when if process is None else process.true(when), callback, *args, context=context)
+        if process is not None:
+            when = process.true(when)
+            if when > self.now:  # never early by a rounding error: who waits again for the rest would wait forever
+                when += _TICK
+        return self.at(when, callback, *args, context=context)
 
     def at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None

@@ -14,6 +14,7 @@ from ictp2p.types import Address
 
 WORKER = Path(__file__).with_name("torchrun_worker.py")
 TOKEN = "0123456789abcdef0123456789abcdef"
+RENDEZVOUS = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
 ENVIRONMENT = {
     "TORCHELASTIC_RUN_ID": "My Job#7",
     "TORCHELASTIC_RESTART_COUNT": "2",
@@ -95,7 +96,7 @@ def test_ranks_meet_in_the_store_and_know_restarts_apart() -> None:
 @pytest.mark.real
 @pytest.mark.timeout(90)
 def test_two_workers_of_torchrun_form_one_cluster() -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *RENDEZVOUS]
     ran = subprocess.run([*command, str(WORKER)], capture_output=True, text=True, timeout=80, check=False)
     assert ran.returncode == 0, ran.stderr
     lines = sorted(line for line in ran.stdout.splitlines() if line.startswith("cluster"))

@@ -123,7 +123,9 @@ class Config:
         Raises:
             ConfigError: a name is unknown, a value is not valid, or one without a default is missing.
         """
-        values = torchrun.completed(functools.reduce(_merge, layers), os.environ)
+        values = torchrun.completed(
+            functools.reduce(_merge, layers), os.environ, cls.__dataclass_fields__["listen"].default
+        )
         for f in fields(cls):
             if f.name not in values and f.default is dataclasses.MISSING:
                 raise ConfigError(f"parameter {f.name!r} must be given")

@@ -20,7 +20,7 @@ class Settings(mesh.Mesh):
     """What can be set."""
 
     clusters: int = setting(4, "how many clusters", least=3)
-    workers: int = setting(2, "workers of each cluster", least=2)
+    workers: int = setting(2, "workers of each cluster that can be dialed; the others have one", least=2)
     hidden: int = setting(2, "how many of them cannot be dialed", least=1)
     rounds: int = setting(2, "committed rounds before and after the death", least=1)
 
@@ -31,7 +31,7 @@ def play(stage: Stage, settings: Settings) -> None:
     names = mesh.names(settings.clusters)
     hidden = names[-min(settings.hidden, settings.clusters - 1) :]
     for name in names:
-        mesh.cluster(stage, settings, name, nat=name in hidden)
+        mesh.cluster(stage, settings, name, nat=name in hidden, workers=1 if name in hidden else settings.workers)
     mesh.gather(stage)
     stage.say(f"{' and '.join(hidden)} cannot be dialed")
     stage.await_commits(settings.rounds, within=settings.rounds * settings.period + 60, having=tuple(names))

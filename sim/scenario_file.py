@@ -1,0 +1,315 @@
+"""A user's own scenario: clusters, links, shared trunks, a workload and a fault script in one TOML file.
+
+`docs/simulator.md` explains the format and has a complete example. JSON with the same tables does as well, which is
+what programs write. Everything is checked before anything runs: a value that cannot be is named with its place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ictp2p.errors import ConfigError
+from ictp2p.types import cluster_id
+from sim import mesh
+from sim.faults import FaultPlan, Join, SetBandwidth, to_dict
+from sim.fields import Fields
+from sim.scenario import Scenario
+from sim.settings import setting
+from sim.stage import Stage
+from sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `--set` can change; 0 or nothing: as the file has it."""
+
+    seconds: float = setting(0.0, "virtual seconds to run for", least=0)
+    compute: float = setting(0.0, "seconds of an inner phase, in all clusters", least=0)
+    profile: str = setting("", "the peers' timeouts", of=("", "local", "lan", "wan"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    name: str
+    options: Mapping[str, Any]
+    compute: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    a: str
+    b: str
+    one_way: bool
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Trunk:
+    name: str
+    bandwidth: float
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    version: int
+    after_faults: int
+    within: float
+    participants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file that was found to be right."""
+
+    about: str
+    seconds: float
+    profile: str
+    elements: int
+    elide: bool
+    everywhere: Mapping[str, float]
+    clusters: tuple[_Cluster, ...]
+    links: tuple[_Link, ...]
+    trunks: tuple[_Trunk, ...]
+    faults: FaultPlan
+    expected: _Expected
+
+
+def load(path: Path) -> Scenario:
+    """Read a scenario file.
+
+    Raises:
+        ConfigError: it cannot be read, or something in it cannot be.
+    """
+    try:
+        text = path.read_text()
+        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"scenario file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # bad TOML, JSON, or UTF-8
+        raise ConfigError(f"scenario file {path}: {error}") from error
+    try:
+        return read(document, path.stem)
+    except ConfigError as error:
+        raise ConfigError(f"scenario file {path}: {error}") from error
+
+
+def read(document: Mapping[str, Any], name: str) -> Scenario:
+    """Make a scenario of a document.
+
+    Raises:
+        ConfigError: something in it cannot be.
+    """
+    file = _read(Fields("", document))
+    return Scenario(name, file.about, Settings, lambda stage, settings: _play(stage, file, settings), document)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _read(top: Fields) -> _File:
+    about = top.text("about", "A scenario of a user's own.").strip()
+    if not about:
+        raise top.wrong("about", "must say something")
+    run = top.table("run")
+    default_compute = run.number("compute", 10.0, above=0)
+    clusters = tuple(_read_cluster(table, default_compute) for table in top.tables("cluster"))
+    names = [cluster.name for cluster in clusters]
+    if not names:
+        raise ConfigError("cluster is missing: a world needs at least one [[cluster]]")
+    for n, name in enumerate(names):
+        if name in names[:n]:
+            raise ConfigError(f"cluster[{n}].name = {name!r} is there already")
+    if clusters[0].options["at"] != 0.0:
+        raise ConfigError("cluster[0] founds the mesh: it must be there from the start")
+    file = _File(
+        about=about,
+        seconds=run.number("seconds", 120.0, above=0),
+        profile=run.text("profile", "wan", of=("local", "lan", "wan")),
+        elements=run.count("elements", 64, least=1),
+        elide=run.flag("elide", False),
+        everywhere=_read_link_values(top.table("links"), finish=True),
+        clusters=clusters,
+        links=tuple(_read_link(table, names) for table in top.tables("link")),
+        trunks=tuple(_read_trunk(table, names) for table in top.tables("trunk")),
+        faults=_read_faults(top.tables("fault"), clusters),
+        expected=_read_expected(top.table("expect"), names),
+    )
+    run.done()
+    top.done()
+    return file
+
+
+def _read_cluster(table: Fields, compute: float) -> _Cluster:
+    name = table.text("name")
+    try:
+        cluster_id(name)
+    except ConfigError as error:
+        raise table.wrong("name", f"cannot be: {error}") from error
+    joins_later = table.flag("waits", False)
+    if joins_later and table.has("at"):
+        raise table.wrong("at", "and waits cannot both be: a cluster that waits comes by a Join fault")
+    options = {
+        "workers": table.count("workers", 2, least=1),
+        "up": table.number("up", math.inf, above=0),
+        "down": table.number("down", math.inf, above=0),
+        "nat": table.flag("nat", False),
+        "train": table.flag("train", True),
+        "at": table.number("at", 0.0, least=0),
+    }
+    own_compute = table.number("compute", compute, above=0)
+    table.done()
+    return _Cluster(name, {**options, **({"at": None} if joins_later else {})}, own_compute)
+
+
+def _read_link(table: Fields, names: list[str]) -> _Link:
+    ends = [_cluster_of(table, key, table.text(key), names, any_=True) for key in ("a", "b")]
+    one_way = table.flag("one_way", False)
+    return _Link(ends[0], ends[1], one_way, _read_link_values(table, finish=True))
+
+
+def _read_link_values(table: Fields, *, finish: bool) -> dict[str, float]:
+    read = {
+        "delay": lambda: table.number("delay", least=0),
+        "jitter": lambda: table.number("jitter", least=0),
+        "bandwidth": lambda: table.number("bandwidth", above=0),
+        "loss": lambda: table.share("loss", 0.0),
+        "corrupt": lambda: table.share("corrupt", 0.0),
+    }
+    values = {key: get() for key, get in read.items() if table.has(key)}
+    if finish:
+        table.done()
+    return values
+
+
+def _read_trunk(table: Fields, names: list[str]) -> _Trunk:
+    name, bandwidth = table.text("name"), table.number("bandwidth", above=0)
+    pairs: list[tuple[str, str]] = []
+    for pair in table.items("pairs"):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(end, str) for end in pair):
+            raise table.wrong("pairs", f"has {pair!r}, which is no pair of clusters")
+        pairs.append((_cluster_of(table, "pairs", pair[0], names), _cluster_of(table, "pairs", pair[1], names)))
+    table.done()
+    if not pairs:
+        raise table.wrong("pairs", "must name who shares the trunk")
+    return _Trunk(name, bandwidth, tuple(pairs))
+
+
+def _read_expected(table: Fields, names: list[str]) -> _Expected:
+    expected = _Expected(
+        version=table.count("version", 2),
+        after_faults=table.count("after_faults", 1),
+        within=table.number("within", 120.0, above=0),
+        participants=tuple(_cluster_of(table, "participants", x, names) for x in table.texts("participants")),
+    )
+    table.done()
+    return expected
+
+
+def _cluster_of(table: Fields, key: str, name: str, names: list[str], *, any_: bool = False) -> str:
+    if name not in names and not (any_ and name == "*"):
+        raise table.wrong(key, f"names {name!r}, which is no cluster: use one of {', '.join(names)}")
+    return name
+
+
+def _read_faults(tables: list[Fields], clusters: tuple[_Cluster, ...]) -> FaultPlan:
+    steps = []
+    for n, table in enumerate(tables):
+        try:
+            plan = FaultPlan.from_list([table.raw()])
+        except ValueError as error:
+            raise ConfigError(f"fault[{n}]: {error}") from error
+        steps += list(plan)
+    plan = FaultPlan.of(steps)
+    workers = {cluster.name: cluster.options["workers"] for cluster in clusters}
+    for fault in (fault for _, fault in plan if isinstance(fault, Join) and fault.cluster in workers):
+        workers[fault.cluster] += fault.workers  # a bound: the first one may only wake those who wait
+    for at, fault in plan:
+        told = to_dict(fault)
+        for key, value in told.items():
+            for name in [value] if isinstance(value, str) else value if isinstance(value, list) else []:
+                _check_name(f"fault {told['fault']} at {at:g} s: {key}", key, name, workers, fault)
+    return plan
+
+
+def _check_name(where: str, key: str, name: str, workers: Mapping[str, int], fault: object) -> None:
+    """Whether a fault's field names somebody who is there."""
+    cluster, slash, number = name.partition("/")
+    is_host = bool(slash) and cluster in workers and number.isdecimal() and int(number) < workers[cluster]
+    is_cluster = name in workers
+    wanted = {
+        "host": is_host,
+        "hosts": is_host,
+        "cluster": is_cluster,
+        "name": is_host or is_cluster,
+        "side": is_host or is_cluster,
+        "a": is_host or is_cluster or name == "*",
+        "b": is_host or is_cluster or name == "*" or (isinstance(fault, SetBandwidth) and name in ("up", "down")),
+    }
+    if not wanted.get(key, True):
+        raise ConfigError(f"{where} = {name!r} is not there: the clusters are {', '.join(workers)}")
+
+
+# ---------------------------------------------------------------- playing
+
+
+def _play(stage: Stage, file: _File, settings: Settings) -> None:
+    world = _build(stage, file, settings)
+    first = file.faults.steps[0][0] if len(file.faults) else None
+    world.schedule(file.faults)
+    seconds = settings.seconds or file.seconds
+    if first is not None and 0 < first < seconds:
+        world.run_for(first - 1e-6)
+        stage.snapshot("before the first fault")
+    world.run_for(max(0.0, seconds - world.now))
+    _expect(stage, file)
+
+
+def _build(stage: Stage, file: _File, settings: Settings) -> World:
+    world = stage.open(profile=settings.profile or file.profile, elide=file.elide, state_bytes=4 * file.elements)
+    world.links(**file.everywhere)
+    for cluster in file.clusters:
+        compute = settings.compute or cluster.compute
+        world.cluster(cluster.name, compute=compute, elements=file.elements, **cluster.options)
+    for link in file.links:
+        world.link(link.a, link.b, one_way=link.one_way, **link.values)
+    for trunk in file.trunks:
+        world.trunk(trunk.name, trunk.pairs, trunk.bandwidth)
+    return world
+
+
+def _expect(stage: Stage, file: _File) -> None:
+    world, expected = stage.world, file.expected
+    trains = any(cluster.options["train"] for cluster in file.clusters)
+    last = world.history[-1][0] if world.history else 0.0
+    if not trains:
+        world.run_until(world.believes_all, within=expected.within, what="everybody knows everybody")
+        stage.check("everybody knows everybody", True)
+    else:
+        missing = expected.after_faults - len(stage.committed(last))
+        if missing > 0:
+            stage.await_commits(missing, within=expected.within)
+        if expected.participants:
+            world.run_until(
+                lambda: _last(stage) == sorted(expected.participants), within=expected.within, step=1.0,
+                what=f"a round with {', '.join(expected.participants)} and nobody else",
+            )  # fmt: skip
+            stage.check("the last round had the right clusters", True, seen=" ".join(_last(stage)))
+        mesh.settle(stage, within=expected.within)
+        done = len(stage.committed(last))
+        stage.check("rounds after the last fault", done >= expected.after_faults, seen=done, wanted=expected.after_faults)
+        version = world.version()
+        stage.check("version of the state", version >= expected.version, seen=version, wanted=expected.version)
+        mesh.check_counted(stage)
+    stage.snapshot("at the end")
+
+
+def _last(stage: Stage) -> list[str]:
+    """Who took part in the last round."""
+    return sorted(stage.committed()[-1].participants) if stage.committed() else []
