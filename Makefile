@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 TORCH_VERSION := 2.13.0
 TORCH ?=
 
-.PHONY: demo test setup clean
+.PHONY: demo test mutations setup clean
 
 demo: $(STAMP)
 	$(BIN)/python -m ictp2p demo $(DEMO_ARGS)
@@ -25,6 +25,10 @@ test: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest $(TEST_ARGS)
+
+# Breaks every safety rule in a copy of the source; see tests/mutations. make mutations MUTATIONS="no-fsync pin-ignored"
+mutations: $(STAMP)
+	$(BIN)/python -m tests.mutations.runner $(MUTATIONS)
 
 setup: $(STAMP)
 

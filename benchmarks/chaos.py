@@ -42,12 +42,16 @@ import ictp2p
 from ictp2p.demo.lines import encode
 from ictp2p.errors import IctError
 from ictp2p.sync.values import quorum
+from ictp2p.types import PeerId
 
 TOKEN = "chaos 0123456789abcdef"
 SLOTS = 16
 """Most clusters over a campaign: each owns a parameter."""
 SYNC_EVERY = 4
-HEARD = ("round_opened", "round_committed", "round_aborted", "state_fetched", "group", "group_failed", "outer", "warning")
+HEARD = (
+    *("round_opened", "reduce_progress", "round_committed", "round_aborted"),
+    *("state_fetched", "group", "group_failed", "outer", "warning"),
+)
 """The peer's own events that are passed on, beside the worker's."""
 
 
@@ -72,7 +76,7 @@ class Count:
     """What a cluster's training knows of itself; it is healed with the parameters, and so has to fit them."""
 
     def __init__(self) -> None:
-        self.opening = -1
+        self.opening: int | None = None
         self.steps = 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -120,8 +124,8 @@ class Ledger(ictp2p.LocalSGD):
     def adopted(self, verdict: str) -> None:
         """While we were away, our cluster went on without us: its steps are in the state, and we are not behind it."""
         have, held = (int(t[self.books.slot]) for t in (self.books.steps, self.global_parameters()["steps"]))
-        if verdict == "ADOPT" and have == held > self.count.opening + self.count.steps:
-            self.count.opening = have - self.count.steps
+        if verdict == "ADOPT" and have == held and self.count.opening is not None:
+            self.count.opening = max(self.count.opening, have - self.count.steps)
 
     def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
         self.count.steps += self.books.steps.grad is not None
@@ -132,7 +136,8 @@ class Ledger(ictp2p.LocalSGD):
         if self.version == self._reported:
             return
         self._reported = self.version
-        tip = self.recorder.peer._peer.core.m.rounds.tip
+        inside: Any = self.recorder.peer._peer
+        tip = inside.core.m.rounds.tip
         self.recorder.say(
             "version",
             version=self.version,
@@ -144,8 +149,8 @@ class Ledger(ictp2p.LocalSGD):
     def check(self) -> None:
         """The cluster's own parameter is what it began with plus every step since, committed or not."""
         have = int(self.books.steps[self.books.slot])
-        if self.count.opening < 0:
-            self.count.opening = have
+        if self.count.opening is None:
+            self.count.opening = have - self.count.steps
         want = self.count.opening + self.count.steps
         if have != want:
             self.recorder.say("books", have=have, want=want, version=self.version, step=self.progress.step)
@@ -202,8 +207,8 @@ def _train(options: dict[str, Any], peer: ictp2p.Peer, say: Any) -> None:
             policy.check()
             if time.monotonic() - said > 0.5:
                 said = time.monotonic()
-                threads = [t.name for t in threading.enumerate()]
-                say("alive", version=policy.version, descriptors=len(os.listdir("/dev/fd")), threads=len(threads))
+                descriptors = sum(1 for _ in Path("/dev/fd").iterdir())
+                say("alive", version=policy.version, descriptors=descriptors, threads=threading.active_count())
         say("drained", version=policy.version)
 
 
@@ -224,7 +229,7 @@ def fork(options: dict[str, Any], errors: Path) -> tuple[int, int]:
         os.dup2(log, 1)
         os.dup2(log, 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        faulthandler.register(signal.SIGUSR1, file=sys.__stderr__, all_threads=True)
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
         threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
         code = work(options, mouth)
     except BaseException:
@@ -275,7 +280,7 @@ class Worker:
 
 
 @dataclass
-class Books_:
+class Seen:
     """What was seen of versions."""
 
     digests: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -296,17 +301,17 @@ class Chaos:
         """The last process of each data folder whose process is dead and may come back."""
         self.addresses: dict[Path, str] = {}
         self.slots: dict[str, int] = {}
-        self.seen = Books_()
+        self.seen = Seen()
         self.problems: list[str] = []
         self.story: list[str] = []
         self.voters: list[str] = []
-        self.newest = 0
+        self.newest = self.committed = 0
         self.moved = self.began = time.monotonic()
         self.ends: list[tuple[str, str]] = []
-        self.trap: tuple[str, str | None, float] | None = None
+        self.trap = ""
+        """An event whose next teller is harmed."""
         self.number = 0
         self.waking: list[tuple[float, Worker]] = []
-        self.lost: set[str] = set()
         self.counts: dict[str, int] = {}
 
     # -- saying
@@ -358,11 +363,11 @@ class Chaos:
 
     def living(self, *, ready: bool = True) -> list[Worker]:
         """Workers that run."""
-        return [w for w in self.workers if w.running and not w.draining and (w.peer or not ready)]
+        return [w for w in self.workers if w.running and not w.doomed and (w.peer or not ready)]
 
     def spared(self, *doomed: Worker) -> bool:
         """Whether the newest state, which lives in memory alone, survives in two processes if these end."""
-        others = [w for w in self.living() if w not in doomed and w.version == self.newest]
+        others = [w for w in self.living() if w not in doomed and w.version >= self.committed]
         return len(others) >= 2
 
     def kill(self, worker: Worker, why: str) -> None:
@@ -436,6 +441,7 @@ class Chaos:
                 worker.leads = True
                 self.seen.gained.setdefault((event["slot"], event["base"]), set()).add(event["gained"])
             case "round_committed":
+                self.committed = max(self.committed, event["version"])
                 participants = set(event["participants"])
                 if self.seen.participants.setdefault(event["version"], participants) != participants:
                     self.problem(f"version {event['version']} lists two sets of participants")
@@ -448,7 +454,7 @@ class Chaos:
                 self.ends.append((worker.name, f"{event['error']}: {event['text']}"))
             case "drained":
                 worker.doomed = True
-        if self.trap is not None and self.trap[0] == kind and self.trap[1] in (None, worker.cluster):
+        if self.trap == kind:
             self.spring(worker)
 
     def version(self, worker: Worker, event: dict[str, Any]) -> None:
@@ -495,7 +501,7 @@ class Chaos:
     def quorum_runs(self) -> bool:
         """Whether a quorum of the newest known voters runs now."""
         running = {w.peer for w in self.workers if w.running and w.peer}
-        return bool(self.voters) and quorum(tuple(self.voters), running & set(self.voters))
+        return bool(self.voters) and quorum([PeerId(v) for v in self.voters], [PeerId(p) for p in running])
 
     def watch(self) -> None:
         """Silence and standstill are problems."""
@@ -507,10 +513,10 @@ class Chaos:
             self.dump()
             self.moved = now
         for worker in self.workers:
-            if worker.running and now - worker.heard > self.options.patience + 15 and not worker.dumped:
-                if self.quorum_runs() or worker.draining:
-                    self.problem(f"{worker.name} pid {worker.process} has been silent for {now - worker.heard:.0f} s")
-                    self.dump()
+            silent = worker.running and now - worker.heard > self.options.patience + 15 and not worker.dumped
+            if silent and (self.quorum_runs() or worker.draining):
+                self.problem(f"{worker.name} pid {worker.process} has been silent for {now - worker.heard:.0f} s")
+                self.dump()
 
     def dump(self) -> None:
         """Have every worker write down where its threads are."""
@@ -525,9 +531,7 @@ class Chaos:
 
     def spring(self, worker: Worker) -> None:
         """A trap that was set for an event."""
-        assert self.trap is not None
-        kind, victim = self.trap[0], worker
-        self.trap = None
+        kind, victim, self.trap = self.trap, worker, ""
         if self.rng.random() < 0.25:
             victim = self.rng.choice(self.living() or [worker])
         if victim.running:
@@ -572,7 +576,7 @@ class Chaos:
                         self.spawn(name, victim.data)
             case "trap":
                 kinds = ["round_opened", "reduce_progress", "round_committed", "group", "contribute", "version"]
-                self.trap = (self.rng.choice([*kinds, "state_fetched"]), None, 0.0)
+                self.trap = self.rng.choice([*kinds, "state_fetched"])
             case "stop":
                 self.stop(self.rng.choice(living), self.rng.uniform(0.5, 8.0))
             case "stop_leader":
@@ -640,7 +644,7 @@ class Chaos:
             while time.monotonic() < until and not (self.problems and self.options.stop_at_problem):
                 self.harm()
                 self.listen(self.rng.choice([0.0, 0.1, 0.5, 1.0, 2.0]) * self.rng.uniform(0.5, 1.5))
-            self.trap = None
+            self.trap = ""
             self.recover()
         finally:
             for worker in self.workers:
@@ -693,7 +697,8 @@ class Chaos:
             before = self.seen.books.get(number - 1)
             if before is None:
                 continue
-            gains = {slot: now - then for slot, (then, now) in enumerate(zip(before, books, strict=True)) if now != then}
+            changes = enumerate(now - then for then, now in zip(before, books, strict=True))
+            gains = {slot: gain for slot, gain in changes if gain}
             listed = self.seen.participants.get(number)
             if listed is not None and {names[slot] for slot in gains} != listed:
                 self.problem(f"version {number} holds {sorted(names[s] for s in gains)}, listed are {sorted(listed)}")

@@ -1,4 +1,6 @@
-"""The mean of a tensor over everybody. In two terminals, with the same ICTP2P_TOKEN in the environment:
+"""The mean of a tensor over everybody.
+
+In two terminals, with the same ICTP2P_TOKEN in the environment:
 
 python examples/all_reduce.py oslo  3.0 --listen 127.0.0.1:7001
 python examples/all_reduce.py tokyo 5.0 --join   127.0.0.1:7001

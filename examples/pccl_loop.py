@@ -1,4 +1,6 @@
-"""PCCL's synchronous DiLoCo loop, without a master node. Start it in several terminals, one cluster each:
+"""PCCL's synchronous DiLoCo loop, without a master node.
+
+Start it in several terminals, one cluster each:
 
     export ICTP2P_TOKEN=$(ictp2p token)
     python examples/pccl_loop.py --cluster oslo  --listen 127.0.0.1:7001
@@ -48,12 +50,14 @@ with ictp2p.Peer(ictp2p.Config.local(token=os.environ["ICTP2P_TOKEN"], **given))
                 loss.backward()
                 inner.step()
                 inner.zero_grad()
-            deltas = [tensor - parameter.detach() for tensor, parameter in zip(shared.values(), model.parameters())]
+            deltas = [
+                tensor - trained.detach() for tensor, trained in zip(shared.values(), model.parameters(), strict=True)
+            ]
             done = peer.all_reduce(deltas)  # the mean over all workers of all clusters
         except RoundError as error:  # the others went on without us, say: nothing was touched, so begin again
             print(f"again: {error}", flush=True)
             continue
-        for tensor, delta in zip(shared.values(), deltas):
+        for tensor, delta in zip(shared.values(), deltas, strict=True):
             tensor.grad = delta
         outer.step()  # outer step
         state["revision"] += 1

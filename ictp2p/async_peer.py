@@ -30,7 +30,7 @@ from ictp2p.core.stack import Core
 from ictp2p.credential import Mesh
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.driver import Driver
-from ictp2p.errors import HandshakeFailed, IctError, NetworkError, Unreachable, VersionMismatch
+from ictp2p.errors import HandshakeFailed, IctError, NetworkError, PeerClosed, Unreachable, VersionMismatch
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.health import Health
@@ -407,7 +407,7 @@ class AsyncPeer:
             return
         try:
             await self.bulk.probe(leader, wanted.bytes, timeout=self.config.global_timeouts.complete)
-        except NetworkError as error:
+        except (NetworkError, PeerClosed) as error:
             self.telemetry.event("warning", text=f"probe of {wanted.neighbour} failed: {error}")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

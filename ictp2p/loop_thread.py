@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from ictp2p.errors import PeerClosed
@@ -30,6 +30,8 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = _new_loop()
+        self._lock = threading.RLock()  # reentrant: a signal handler may ask while its thread is asking
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -39,16 +41,29 @@ class LoopThread:
         Raises:
             PeerClosed: the loop has been closed.
         """
-        if self._loop.is_closed():
-            work.close()
-            raise PeerClosed("the peer is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:  # what came in before the loop is told to stop is cancelled by it; nothing comes in after
+            if not self._closing:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise PeerClosed("the peer is closed")
+
+    def wait(self, future: Future[T], timeout: float | None = None) -> T:
+        """Wait for what `submit` gave.
+
+        Raises:
+            PeerClosed: the loop was closed meanwhile.
+            TimeoutError: it takes longer than `timeout` seconds.
+        """
+        try:
+            return future.result(timeout)
+        except CancelledError:
+            raise PeerClosed("the peer was closed") from None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for its result; an interrupt of the waiting thread cancels it."""
         future = self.submit(work)
         try:
-            return future.result()
+            return self.wait(future)
         except BaseException:
             future.cancel()
             raise
@@ -63,14 +78,17 @@ class LoopThread:
 
     def post(self, act: Callable[[], object]) -> None:
         """Call a function on the loop, soon; without effect once it is closed."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(act)
+        with self._lock:
+            if not self._closing:
+                self._loop.call_soon_threadsafe(act)
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread."""
-        if self._loop.is_closed():
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         _finish(self._loop)
 

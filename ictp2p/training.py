@@ -23,7 +23,7 @@ from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.rendezvous import RendezvousServer
 from ictp2p.core import commands
 from ictp2p.core.packets import Channel
-from ictp2p.errors import LocalGroupError, LocalProtocolError, PeerClosed, RoundMissed
+from ictp2p.errors import LocalGroupError, LocalProtocolError, PeerClosed, RoundAborted, RoundMissed
 from ictp2p.life import Life
 from ictp2p.loop_thread import LoopThread
 from ictp2p.machine import Effects, Notice
@@ -210,6 +210,10 @@ class TrainingMesh:
             if self._peer.cluster in self._peer.contributors.get(request.base.version + 1, ()):
                 return RoundResult(agreed, mine=True)
             raise
+        except RoundAborted as error:
+            # Another worker leads, and what was brought here may yet be committed: it must not grow before that is
+            # known, nor what was voted for be forgotten. The next group goes on with the same round.
+            raise LocalGroupError(str(error)) from error
         return RoundResult(
             outcome.state,
             mine=True,
@@ -290,7 +294,7 @@ class TrainingMesh:
         try:
             while True:
                 try:
-                    return future.result(_IDLE)
+                    return self._loop.wait(future, _IDLE)
                 except TimeoutError:
                     if future.done():
                         raise
@@ -304,8 +308,8 @@ def _with_witnesses(peer: AsyncPeer, ref: StateRef) -> StateRef:
     """Beside those who held the state when it was decided, whoever should have it by now; they say so if not."""
     cards = peer.core.directory.clusters
     alive = {*peer.core.m.mesh.alive(), peer.cluster}
-    workers = [w.peer for c in sorted(cards) if c in alive and cards[c].version >= ref.version for w in cards[c].workers]
-    others = [w for w in workers if w not in (*ref.providers, peer.id)]
+    able = [cards[c] for c in sorted(cards) if c in alive and cards[c].version >= ref.version]
+    others = [w.peer for card in able for w in card.workers if w.peer not in (*ref.providers, peer.id)]
     return msgspec.structs.replace(ref, providers=(*ref.providers, *others[:_WITNESSES]))
 
 
@@ -336,7 +340,7 @@ class _Conversation:
         try:
             while not future.done():
                 self._turn()
-            return future.result()
+            return self._loop.wait(future)
         except BaseException:
             future.cancel()
             self._over.wait(_LET_GO)

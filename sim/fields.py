@@ -1,8 +1,8 @@
 """Plain data (from TOML or JSON) read field by field, with errors that say where and what.
 
-    table = Fields("cluster[1]", data)
-    table.number("delay", 0.02, least=0)
-    table.done()                            # whatever was not asked for is not known
+table = Fields("cluster[1]", data)
+table.number("delay", 0.02, least=0)
+table.done()                            # whatever was not asked for is not known
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class Fields:
         self._data = data
         self._asked: dict[str, None] = {}
 
-    def number(self, key: str, default: float | None = None, *, least: float = -math.inf, above: float = -math.inf) -> float:
+    def number(
+        self, key: str, default: float | None = None, *, least: float = -math.inf, above: float = -math.inf
+    ) -> float:
         """A finite number, or infinity where it is written so."""
         value = self._take(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):

@@ -25,6 +25,8 @@ COALESCE = 0.001
 """Seconds in which several changes count as one."""
 TICK = 0.25
 """Seconds after which the part of a large message that has passed is delivered."""
+RESOLUTION = 1e-6
+"""Seconds between two looks at one flow, at least: a rounding error of a byte must not stop the clock."""
 SEGMENT = 1460
 """Bytes of a TCP segment."""
 INITIAL_WINDOW = 10 * SEGMENT
@@ -38,7 +40,10 @@ Resources = Sequence[tuple[Hashable, float]]
 
 
 def shares(
-    caps: npt.NDArray[np.float64], flow: npt.NDArray[np.intp], resource: npt.NDArray[np.intp], capacity: npt.NDArray[np.float64]
+    caps: npt.NDArray[np.float64],
+    flow: npt.NDArray[np.intp],
+    resource: npt.NDArray[np.intp],
+    capacity: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """Max-min fair rates.
 
@@ -209,7 +214,7 @@ class Fluid:
         self._disarm(flow)
         left = flow.head()
         if flow.rate > 0 and left > 0:
-            due = self._loop.now + min(TICK, left / flow.rate)
+            due = self._loop.now + min(TICK, max(RESOLUTION, left / flow.rate))
             flow.timer = self._loop.at(due, self._tick, flow, context=self._context)
 
     def _disarm(self, flow: Flow) -> None:

@@ -265,6 +265,7 @@ class Auditor:
         views: Iterable[tuple[str, tuple[int, int]]] = [
             (name, (member.record.incarnation, member.record.sequence))
             for name, member in core.m.members.members.items()
+            if not member.record.left  # a goodbye is the last record, made as its owner goes
         ]
         for name, seen in views:
             made = self._world.records.get(name)

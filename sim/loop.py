@@ -172,6 +172,8 @@ class SimLoop(asyncio.BaseEventLoop):
         if process is not None:
             if not process.alive and process not in self._dying:
                 return
+            if handle.cancelled():
+                return  # while it was held back
             if process.paused or process.busy:
                 process.held.append(handle)
                 return
@@ -188,6 +190,7 @@ class SimLoop(asyncio.BaseEventLoop):
         process.held.clear()
         self._dying.append(process)
         for task in list(process.tasks):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody will wait for the dead
             task.cancel()
 
     def pause(self, process: Process) -> None:

@@ -60,9 +60,7 @@ def names(count: int) -> list[str]:
 
 def world(stage: Stage, mesh: Mesh) -> World:
     """Open the world in which the clusters will be."""
-    opened = stage.open(
-        profile=mesh.profile, elide=mesh.megabytes > REAL, state_bytes=int(mesh.megabytes * 1e6)
-    )
+    opened = stage.open(profile=mesh.profile, elide=mesh.megabytes > REAL, state_bytes=int(mesh.megabytes * 1e6))
     opened.links(delay=mesh.delay)
     return opened
 
@@ -122,5 +120,3 @@ def check_lives(stage: Stage, restarted: Callable[[Host], bool] = lambda host: F
 
 def _workers(world: World) -> list[Worker]:
     return [host.worker for host in world.every_host() if host.worker is not None and not host.gone]
-
-

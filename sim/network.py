@@ -63,7 +63,13 @@ class Internet:
     """
 
     def __init__(
-        self, loop: SimLoop, chance: Chance, topology: Topology, delivered: Delivery | None = None, *, elide: bool = False
+        self,
+        loop: SimLoop,
+        chance: Chance,
+        topology: Topology,
+        delivered: Delivery | None = None,
+        *,
+        elide: bool = False,
     ) -> None:
         self.loop = loop
         self.chance = chance

@@ -107,7 +107,13 @@ def _cluster(world: World, name: str) -> dict[str, Any]:
     versions = world.versions()
     return {
         "cluster": name,
-        "state": "up" if up else "left" if any(h.gone for h in hosts) else "down" if any(h.lives for h in hosts) else "to come",
+        "state": "up"
+        if up
+        else "left"
+        if any(h.gone for h in hosts)
+        else "down"
+        if any(h.lives for h in hosts)
+        else "to come",
         "workers": f"{len(up)}/{len(hosts)}",
         "leader": world.leaders().get(name, "-"),
         "version": max((versions[host.name] for host in hosts if host.name in versions), default=0),

@@ -65,9 +65,7 @@ def found(name: str) -> Scenario:
     return shipped(name)
 
 
-def play(
-    scenario: Scenario, seed: int, given: Mapping[str, object], *, told: Told | None = None
-) -> Stage:
+def play(scenario: Scenario, seed: int, given: Mapping[str, object], *, told: Told | None = None) -> Stage:
     """Play a scenario.
 
     Args:

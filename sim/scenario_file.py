@@ -303,7 +303,9 @@ def _expect(stage: Stage, file: _File) -> None:
             stage.check("the last round had the right clusters", True, seen=" ".join(_last(stage)))
         mesh.settle(stage, within=expected.within)
         done = len(stage.committed(last))
-        stage.check("rounds after the last fault", done >= expected.after_faults, seen=done, wanted=expected.after_faults)
+        stage.check(
+            "rounds after the last fault", done >= expected.after_faults, seen=done, wanted=expected.after_faults
+        )
         version = world.version()
         stage.check("version of the state", version >= expected.version, seen=version, wanted=expected.version)
         mesh.check_counted(stage)

@@ -18,7 +18,9 @@ S = TypeVar("S")
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def setting(default: Any, meaning: str, *, least: float = -math.inf, above: float = -math.inf, of: tuple[str, ...] = ()) -> Any:
+def setting(
+    default: Any, meaning: str, *, least: float = -math.inf, above: float = -math.inf, of: tuple[str, ...] = ()
+) -> Any:
     """Declare a field.
 
     Args:
@@ -28,9 +30,7 @@ def setting(default: Any, meaning: str, *, least: float = -math.inf, above: floa
         above: number below all allowed ones.
         of: texts allowed, if not all.
     """
-    return dataclasses.field(
-        default=default, metadata={"meaning": meaning, "least": least, "above": above, "of": of}
-    )
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "least": least, "above": above, "of": of})
 
 
 def made(kind: type[S], given: Mapping[str, object], whose: str) -> S:

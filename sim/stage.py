@@ -230,7 +230,15 @@ def _clusters(world: World) -> list[dict[str, Any]]:
     for name, declared in world.clusters.items():
         hosts = world.of(name)
         up = [host for host in hosts if host.alive and not host.gone]
-        state = "up" if up else "left" if any(h.gone for h in hosts) else "down" if any(h.lives for h in hosts) else "to come"
+        state = (
+            "up"
+            if up
+            else "left"
+            if any(h.gone for h in hosts)
+            else "down"
+            if any(h.lives for h in hosts)
+            else "to come"
+        )
         site = world.topology.sites[name]
         rows.append({
             "cluster": name, "state": state, "workers": len(up), "leader": leaders.get(name, ""), "nat": declared.nat,

@@ -144,7 +144,10 @@ class Topology:
         """What a bulk flow from one host to another shares with others: names and bytes per second."""
         a, b = self.site_of[source], self.site_of[target]
         if a == b:
-            return [(("lan", source, "out"), self.sites[a].lan.bandwidth), (("lan", target, "in"), self.sites[a].lan.bandwidth)]
+            return [
+                (("lan", source, "out"), self.sites[a].lan.bandwidth),
+                (("lan", target, "in"), self.sites[a].lan.bandwidth),
+            ]
         shared: list[tuple[tuple[str, ...], float]] = [
             (("up", a), self.sites[a].up),
             (("down", b), self.sites[b].down),

@@ -180,13 +180,17 @@ class Worker:
         serial: numbers this host's units through all of its lives.
     """
 
-    def __init__(self, host: Host, peer: AsyncPeer, workload: Workload, ledger: Ledger, serial: Callable[[], int]) -> None:
+    def __init__(
+        self, host: Host, peer: AsyncPeer, workload: Workload, ledger: Ledger, serial: Callable[[], int]
+    ) -> None:
         self.host = host
         self.peer = peer
         self.workload = workload
         self.ledger = ledger
         self.pending: tuple[Unit, ...] = ()
         """Units that are not in the state yet, as far as this worker knows."""
+        self.due = False
+        """Whether an outer round is due: a heir repeats its predecessor's with the same contribution, as policies do."""
         self.phases = 0
         """Inner phases done in this life."""
         self._serial = serial
@@ -222,15 +226,19 @@ class Worker:
             self._led.clear()
 
     async def _lead(self) -> None:
+        self._heal()
         if self.state.version == 0:
             await self._begin()
-        await asyncio.sleep(self.workload.compute * self.host.slowness)
-        if not self.peer.core.leading:
-            return
-        self.pending += (Unit(self.host.cluster, self.host.name, self._serial()),)
-        self.phases += 1
-        self._share()
+        if not self.due:
+            await asyncio.sleep(self.workload.compute * self.host.slowness)
+            if not self.peer.core.leading:
+                return
+            self.pending += (Unit(self.host.cluster, self.host.name, self._serial()),)
+            self.phases += 1
+            self.due = True
+            self._share()
         await self._sync()
+        self.due = False
         self._share()
 
     async def _begin(self) -> None:
@@ -306,7 +314,14 @@ class Worker:
         """Fetch an agreed state; a newer one if nobody has this one any more."""
         while True:
             try:
-                await fetch_state(self.peer.bulk, ref, self.state, self.peer.telemetry, self.peer.clock)
+                await fetch_state(
+                    self.peer.bulk,
+                    ref,
+                    self.state,
+                    self.peer.telemetry,
+                    self.peer.clock,
+                    superseded=self._is_newer(ref),
+                )
                 break
             except StateError as error:
                 newer = self._agreed()
@@ -321,6 +336,9 @@ class Worker:
             self.ledger.kept(self.host.name, self.pending, ref.version)
         self._applied()
 
+    def _is_newer(self, ref: StateRef) -> Callable[[], bool]:
+        return lambda: self._agreed().version > ref.version
+
     def _drop(self, version: int) -> None:
         self.ledger.dropped(self.host.name, self.pending, version)
         self.pending = ()
@@ -332,10 +350,26 @@ class Worker:
 
     # ------------------------------------------------------------ inside the cluster
 
+    def _heal(self) -> None:
+        """A new leader takes over what the furthest of its mates holds, as `sync.heal` does after each new roster."""
+        mates = [mate.worker for mate in self.host.world.mates(self.host) if mate.worker is not None]
+        best = max(mates, key=lambda worker: worker.state.version, default=None)
+        if best is not None and best.state.version > self.state.version:
+            state = best.state
+            values = state.committed["weights"]
+            self.follow(state.version, state.digest, dict(state.counters), values, best.pending, best.due)
+
     def _share(self) -> None:
         """Have the mates hold what this worker holds, a moment later."""
         state, pending = self.state, self.pending
-        held = (state.version, state.digest, dict(state.counters), state.committed["weights"].clone(), pending)
+        held = (
+            state.version,
+            state.digest,
+            dict(state.counters),
+            state.committed["weights"].clone(),
+            pending,
+            self.due,
+        )
         for mate in self.host.world.mates(self.host):
             self.host.world.loop.at(
                 self.host.world.loop.now + FOLLOW, self._reach, mate, mate.worker, held, context=mate.context()
@@ -345,7 +379,7 @@ class Worker:
         self,
         mate: Host,
         worker: Worker | None,
-        held: tuple[int, bytes, dict[str, int], torch.Tensor, tuple[Unit, ...]],
+        held: tuple[int, bytes, dict[str, int], torch.Tensor, tuple[Unit, ...], bool],
     ) -> None:
         if worker is None or worker is not mate.worker or worker.peer.core.leading:
             return  # a leader believes itself
@@ -354,7 +388,13 @@ class Worker:
         worker.follow(*held)
 
     def follow(
-        self, version: int, digest: bytes, counters: dict[str, int], values: torch.Tensor, pending: tuple[Unit, ...]
+        self,
+        version: int,
+        digest: bytes,
+        counters: dict[str, int],
+        values: torch.Tensor,
+        pending: tuple[Unit, ...],
+        due: bool,
     ) -> None:
         """Hold what the leader holds."""
         if version < self.state.version:
@@ -365,7 +405,7 @@ class Worker:
             self.state.seal(counters)
             self.state.commit(version)
         self.state.confirm(version)
-        self.pending = pending
+        self.pending, self.due = pending, due
         if changed and version:
             self._applied()
         self.peer.set_training(True)

@@ -198,14 +198,24 @@ class World:
         elide: let large payloads travel as sizes only; with workloads that are elided too.
         audit: look at the invariants.
         encrypt: seal bulk bytes, as in the real world; costs processor time and changes no timing.
+        spare_state: do not crash the last worker that holds the newest version of the state. The state lives in
+            memory: when all who hold it are dead it is lost, and no mesh goes on from there.
     """
 
     def __init__(
-        self, seed: int = 0, *, profile: str = "local", elide: bool = False, audit: bool = True, encrypt: bool = False
+        self,
+        seed: int = 0,
+        *,
+        profile: str = "local",
+        elide: bool = False,
+        audit: bool = True,
+        encrypt: bool = False,
+        spare_state: bool = False,
     ) -> None:
         self.seed = seed
         self.profile = profile
         self.encrypt = encrypt
+        self.spare_state = spare_state
         self.loop = SimLoop()
         self.chance = Chance(seed)
         self.topology = Topology()
@@ -415,7 +425,7 @@ class World:
             target = self.hosts[host]
             if target.alive:
                 self._crash(target, "kept", power=False)
-            if not target.gone:
+            if not (target.gone or target.alive):
                 self._boot(target)
 
         self._act(act)
@@ -701,6 +711,9 @@ class World:
         process = host.process
         if process is None:
             return
+        if self.spare_state and not self._closed and self._is_last_holder(host):
+            self.trace.event(host.name, "spared")
+            return
         self.trace.event(host.name, "crash", disk=disk, power=power)
         host.process = host.peer = host.worker = None
         process.alive = False
@@ -709,6 +722,10 @@ class World:
         if disk == "lost":
             host.disk = Disk()
             self._owners = {peer: owner for peer, owner in self._owners.items() if owner is not host}
+
+    def _is_last_holder(self, host: Host) -> bool:
+        holders = [name for name, version in self.versions().items() if version == self.version()]
+        return holders == [host.name]
 
     async def _main(self, host: Host, process: Process) -> None:
         """What a supervisor does: start the peer until it starts, then train."""
@@ -786,5 +803,3 @@ class World:
     def _noticed(self, host: Host, process: Process, notice: Notice) -> None:
         if process.alive:
             self.auditor.notice(host, notice)
-
-

@@ -39,7 +39,7 @@ async def fetch(superseded: bool) -> None:
 
 async def test_whose_providers_fail_is_not_insisted_on_once_there_is_a_newer_state() -> None:
     async with asyncio.timeout(10):
-        with pytest.raises(StateError, match="successor, and [ab]: [ab] is gone"):
+        with pytest.raises(StateError, match=r"successor, and [ab]: [ab] is gone"):
             await fetch(superseded=True)
 
 

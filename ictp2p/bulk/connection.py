@@ -163,7 +163,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         """Let `user` send, and watch over what it expects."""
         self._users.append(user)
         if self._ticker is None and not self.closed:
-            self._watch = Watch(self._stall, self._clock())
+            self._watch = Watch(self._stall)
             self._written_at_tick = self.written
             self._ticker = asyncio.get_running_loop().call_later(self._watch.interval, self._tick)
         self.pump()
@@ -466,9 +466,7 @@ class BulkConnection(asyncio.BufferedProtocol):
             return
         expecting = any(user.expecting() for user in self._users)
         pending = self.transport.get_write_buffer_size() > 0
-        stalled = self._watch.check(
-            self.received, self.flushed, expecting=expecting, pending=pending, now=self._clock()
-        )
+        stalled = self._watch.check(self.received, self.flushed, expecting=expecting, pending=pending)
         if stalled:
             self.fail(ConnectionLost(stalled))
             return

@@ -70,28 +70,28 @@ class Meter:
 
 
 class Watch:
-    """Tells a stalled peer from a slow one: no byte moved for `stall` seconds although one was due.
+    """Tells a stalled peer from a slow one: no byte moved in `CHECKS` checks in a row although one was due.
 
-    A check that comes late itself proves that this process was held up, not the peer: it only starts a new period.
+    Checks are counted, not seconds: a process that is itself held up for long finds at its next check only that one
+    check has passed, reads what has arrived meanwhile, and blames nobody for its own delay.
     """
 
-    def __init__(self, stall: float, now: float) -> None:
-        self.stall = stall
-        self.interval = stall / 4
-        self._checked = now
-        self._read = self._wrote = -1
-        self._read_at = self._wrote_at = now
+    CHECKS = 4
 
-    def check(self, received: int, flushed: int, *, expecting: bool, pending: bool, now: float) -> str | None:
+    def __init__(self, stall: float) -> None:
+        self.stall = stall
+        self.interval = stall / self.CHECKS
+        """Seconds between checks; an idle side has to say something as often."""
+        self._read = self._wrote = -1
+        self._unread = self._unwritten = 0
+
+    def check(self, received: int, flushed: int, *, expecting: bool, pending: bool) -> str | None:
         """Compare the counters with the last ones; say which direction has stalled, or None."""
-        late = now - self._checked > 2 * self.interval
-        self._checked = now
-        if received != self._read or not expecting or late:
-            self._read, self._read_at = received, now
-        if flushed != self._wrote or not pending or late:
-            self._wrote, self._wrote_at = flushed, now
-        if now - self._read_at >= self.stall:
-            return f"sent nothing for {self.stall} s although more was due"
-        if now - self._wrote_at >= self.stall:
-            return f"took nothing for {self.stall} s although more was offered"
+        self._unread = self._unread + 1 if expecting and received == self._read else 0
+        self._unwritten = self._unwritten + 1 if pending and flushed == self._wrote else 0
+        self._read, self._wrote = received, flushed
+        if self._unread >= self.CHECKS:
+            return f"sent nothing for {self.stall:g} s although more was due"
+        if self._unwritten >= self.CHECKS:
+            return f"took nothing for {self.stall:g} s although more was offered"
         return None

@@ -214,9 +214,8 @@ class Runner:
         elif heads.teacher is not None:
             source = heads.teacher
             self._hand(group, source, self.lesson(), call, heads.taught, heads.newest)
-        if self._fresh or heads.lost:
-            self._number = heads.newest
         if heads.lost:
+            self._number = heads.newest
             raise RoundMissed(f"the other workers of this cluster went on without this one, to call {heads.newest}")
         return source is not None or bool(heads.behind)
 

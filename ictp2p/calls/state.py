@@ -39,7 +39,7 @@ from ictp2p.errors import (
     StateError,
 )
 from ictp2p.sync.heal import broadcast_bytes, share_state
-from ictp2p.sync.manifest import ITEM_BYTES, config_digest, describe
+from ictp2p.sync.manifest import CHUNK, ITEM_BYTES, config_digest, describe
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
@@ -62,6 +62,42 @@ class Synced(msgspec.Struct, frozen=True, array_like=True):
     """Whether this worker's tensors were changed."""
 
 
+class Mirror(GlobalState):
+    """A copy of the user's tensors that answers for its other half as well, as long as that is whole.
+
+    While the mesh votes on what we bring now, the agreed state is still the one before, and newcomers fetch it.
+    """
+
+    _before: tuple[bytes, bytes] = (b"", b"")
+    """Digest and manifest of the other half."""
+
+    def commit(self, version: int) -> None:
+        """Make the sealed half the committed one; the other is what was."""
+        was = (self.digest, self._manifest_bytes)
+        super().commit(version)
+        self._before = was
+
+    def forget(self) -> None:
+        """The other half is about to be written."""
+        self._before = (b"", b"")
+
+    def expect(self, encoded: bytes, digest: bytes) -> list[int]:
+        """Prepare to receive a state; see `GlobalState.expect`."""
+        self.forget()
+        return super().expect(encoded, digest)
+
+    def manifest(self, digest: bytes) -> bytes:
+        """The manifest of either half."""
+        before, manifest = self._before
+        return manifest if digest == before != b"" else super().manifest(digest)
+
+    def chunk(self, digest: bytes, index: int) -> bytes:
+        """A chunk of either half. One that is being overwritten fails its digest where it arrives."""
+        if digest == self._before[0] != b"":
+            return bytes(self.memory(committed=False)[index * CHUNK : (index + 1) * CHUNK])
+        return super().chunk(digest, index)
+
+
 class SharedState:
     """What this worker holds of the agreed state, from one call to the next.
 
@@ -72,13 +108,14 @@ class SharedState:
     def __init__(self, state: Mapping[str, Tensor]) -> None:
         entries = [entry(name, tensor) for name, tensor in sorted(state.items())]
         self.items = describe(entries, [("policy", _NAME)])
-        self.mirror = GlobalState(entries, [("policy", _NAME)])
+        self.mirror = Mirror(entries, [("policy", _NAME)])
         self.agreed: StateRef | None = None
         """What the mesh agreed on when we last looked, and the mirror holds."""
 
     @torch.no_grad()
     def take(self, state: Mapping[str, Tensor]) -> bytes:
         """Copy the user's tensors in; their digest."""
+        self.mirror.forget()
         for name, tensor in self.mirror.tentative.items():
             tensor.copy_(state[name].detach())
         digest = self.mirror.seal({})
@@ -147,6 +184,7 @@ class SyncState:
         mirror = self._shared.mirror
         if mirror.digest != digest:  # handed over by a worker of the cluster
             self._before = self._before or self._shared.take(self._tensors)
+            mirror.forget()
             mirror.memory(committed=False)[:] = answer.memory.numpy().data
             if mirror.seal({}) != digest:
                 raise StateError(f"state version {version} was handed over damaged")

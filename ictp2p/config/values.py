@@ -23,6 +23,8 @@ from ictp2p.config.checks import (
 from ictp2p.errors import ConfigError
 from ictp2p.types import Address, ClusterId, cluster_id
 
+_LISTEN = "0.0.0.0:7450"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
@@ -66,7 +68,7 @@ class Config:
         repr=False,
     )
     listen: str = parameter(
-        "host:port", "where to listen, for everything; port 0 lets the system choose", address, default="0.0.0.0:7450"
+        "host:port", "where to listen, for everything; port 0 lets the system choose", address, default=_LISTEN
     )
     advertise: str = parameter(
         "host:port",
@@ -123,9 +125,7 @@ class Config:
         Raises:
             ConfigError: a name is unknown, a value is not valid, or one without a default is missing.
         """
-        values = torchrun.completed(
-            functools.reduce(_merge, layers), os.environ, cls.__dataclass_fields__["listen"].default
-        )
+        values = torchrun.completed(functools.reduce(_merge, layers), os.environ, _LISTEN)
         for f in fields(cls):
             if f.name not in values and f.default is dataclasses.MISSING:
                 raise ConfigError(f"parameter {f.name!r} must be given")

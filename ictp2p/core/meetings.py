@@ -129,30 +129,50 @@ class Meetings:
         return MeshCopy(CODECS[Channel.MESH].encode(self._context.m.mesh.state()), _encoded(own))
 
     def _shown_mesh(self, sender: PeerId, copy: MeshCopy) -> None:
-        """A leader believes its own gossip; everybody else its leader, or whoever let it in."""
+        """A follower believes its leader, a newcomer whoever let it in; a leader weighs what it is shown as evidence."""
         context = self._context
-        if not context.leading and (sender == context.leader or not self.joined):
+        if context.leading or sender == context.leader or not self.joined:
             state = CODECS[Channel.MESH].decode(copy.state)
             if not isinstance(state, SwimState):
                 raise RemoteProtocolError(f"{sender} sent a {type(state).__name__} as its mesh view")
             context.run(Channel.MESH, context.m.mesh.absorb(state, context.now))
+            self._learn_addresses(state)
         if copy.cluster:
             self._told_of_cluster(sender, decode_cluster_card(copy.cluster))
         self.join()
+
+    def _learn_addresses(self, state: SwimState) -> None:
+        """Know whom to dial also where gossip has no news: our own cluster is in no copy, and of the dead it is silent."""
+        directory = self._context.directory
+        for sight in state.sights:
+            member = sight.record.member
+            if sight.record.left or (member != self._context.cluster and member in directory.clusters):
+                continue
+            card = decode_cluster_card(sight.record.payload)
+            if card.cluster == member != self._context.cluster:
+                directory.learn_cluster(card)
+            elif card.cluster == member:
+                for worker in card.workers:
+                    directory.learn_peer(worker)
 
     def _told_of_cluster(self, sender: PeerId, card: ClusterCard) -> None:
         """A peer says who leads its own cluster; of ours we believe our leader, and pass it on to those we let in."""
         context, directory = self._context, self._context.directory
         known = directory.clusters.get(card.cluster)
-        if directory.cluster_of(sender) != card.cluster or (known is not None and known.term > card.term):
+        if directory.cluster_of(sender) != card.cluster or _is_later(known, card):
             return
         if card.cluster == context.cluster and (context.leading or sender != context.leader):
             return
         directory.learn_cluster(card)
-        if card.cluster == context.cluster and (known is None or known.term < card.term):
+        if card.cluster == context.cluster and (known is None or _is_later(card, known)):
             for peer in sorted(self.greeted):
                 if directory.cluster_of(peer) != context.cluster:
                     self._show_mesh(peer)
+
+
+def _is_later(one: ClusterCard | None, other: ClusterCard) -> bool:
+    """Whether one claim to a cluster beats another: claims go by term, then by id."""
+    return one is not None and (one.term, one.leader) > (other.term, other.leader)
 
 
 def _encoded(card: ClusterCard | None) -> bytes:

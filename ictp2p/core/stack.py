@@ -419,9 +419,9 @@ class Core:
             own = self._own_card()
             self.directory.learn_cluster(own)
             self._run(Channel.MESH, self.m.mesh.start(encode_card(own), notice.term << 32, now))
-            self._meetings.greet_all()
         else:
             self.m.mesh.stop()
+        self._meetings.greet_all()  # a follower too: those it let in may know nobody else of this cluster
         self._run(Channel.ROSTER, self.m.rosters.leader(notice.leader, notice.term, now))
 
     # ------------------------------------------------------------ carrying changes through

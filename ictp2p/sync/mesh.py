@@ -162,7 +162,8 @@ class Mesh(Protocol):
         """Take part in a round, through as many attempts as it takes.
 
         Raises `RoundMissed` if the mesh committed rounds of which ours was no part and nothing was contributed,
-        `RoundAborted`, `RoundTimeout` or `NoQuorum` if nothing was decided in time, `PeerClosed`.
+        `RoundAborted`, `RoundTimeout` or `NoQuorum` if nothing was decided in time, `LocalGroupError` if another worker
+        leads this cluster by now and the next group has to find out what became of the round, `PeerClosed`.
         """
         ...
 

@@ -105,9 +105,7 @@ class OuterRound:
             except RoundMissed:
                 return self._catch_up(self._peer.decided_state(), False, publisher)
             except RoundAborted as error:
-                # Another worker leads, and what was brought here may yet be committed: it must not grow before that is
-                # known, nor what was voted for be forgotten. The next group goes on with the same round.
-                raise LocalGroupError(str(error)) from error
+                return Verdict(Kind.ABANDON, reason=str(error))
             except (NoQuorum, RoundTimeout) as error:
                 # Nothing was decided, and this contribution may yet be committed: to wait is to bring the same again.
                 if self._without_quorum == "stop":

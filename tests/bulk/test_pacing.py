@@ -47,25 +47,28 @@ def test_one_starved_frame_in_ten_is_let_pass() -> None:
     assert meter.sample() == (210, 21.0, True)
 
 
-def run_watch(steps: list[tuple[int, int, bool, bool]], interval: float = 0.25) -> list[str | None]:
-    watch = Watch(1.0, 0.0)
-    return [
-        watch.check(read, wrote, expecting=expecting, pending=pending, now=(n + 1) * interval)
-        for n, (read, wrote, expecting, pending) in enumerate(steps)
-    ]
+def run_watch(steps: list[tuple[int, int, bool, bool]]) -> list[str | None]:
+    watch = Watch(1.0)
+    return [watch.check(read, wrote, expecting=expecting, pending=pending) for read, wrote, expecting, pending in steps]
 
 
 def test_silence_is_a_fault_only_while_something_is_due() -> None:
-    assert "sent nothing" in (run_watch([(5, 0, True, False)] * 5)[-1] or "")
+    assert run_watch([(5, 0, True, False)] * 5)[-1] == "sent nothing for 1 s although more was due"
     assert not any(run_watch([(5, 0, True, False)] * 4))
     assert not any(run_watch([(5, 0, False, False)] * 20))
     assert not any(run_watch([(n, 0, True, False) for n in range(20)]))
 
 
+def test_one_byte_in_time_starts_the_count_anew() -> None:
+    assert not any(run_watch([*[(5, 0, True, False)] * 4, *[(6, 0, True, False)] * 4]))
+    assert not any(run_watch([*[(5, 0, True, False)] * 4, (5, 0, False, False), *[(5, 0, True, False)] * 3]))
+
+
 def test_a_peer_that_takes_nothing_is_a_fault_even_if_it_sends() -> None:
-    assert "took nothing" in (run_watch([(n, 7, True, True) for n in range(5)])[-1] or "")
+    assert run_watch([(n, 7, True, True) for n in range(5)])[-1] == "took nothing for 1 s although more was offered"
     assert not any(run_watch([(n, n, True, True) for n in range(20)]))
+    assert not any(run_watch([(n, 7, True, False) for n in range(20)]))
 
 
-def test_a_late_check_proves_our_own_delay_and_starts_anew() -> None:
-    assert not any(run_watch([(5, 5, True, True)] * 20, interval=0.6))
+def test_checks_are_as_many_to_a_stall_as_they_are_counted() -> None:
+    assert Watch(2.0).interval * Watch.CHECKS == 2.0

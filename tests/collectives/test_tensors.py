@@ -104,3 +104,14 @@ def test_sixteen_bit_sums_are_made_in_float32() -> None:
     one = bytearray(torch.ones(4, dtype=torch.bfloat16).view(torch.uint8).numpy().tobytes())
     (body,) = adder.partial(0, 4, {1: (memoryview(one), True)})
     assert np.frombuffer(body, np.float32).tolist() == [257.0] * 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_terms_are_added_in_the_order_of_participants(dtype: torch.dtype) -> None:
+    """Whatever came first: 1 + huge - huge is 0 in float32, in any other order that a set of terms may have it is 1."""
+    flat, outputs = Flat([torch.ones(4, dtype=dtype)]), Flat([torch.full((4,), 9.0, dtype=dtype)])
+    adder = Adder(flat, outputs, Weights([1, 1, 1], "sum", flat), 0, 4)
+    huge = torch.full((4,), 2.0**30, dtype=dtype)
+    plus, minus = (bytearray(t.view(torch.uint8).numpy().tobytes()) for t in (huge, -huge))
+    adder.finish(0, 4, {2: (memoryview(minus), True), 1: (memoryview(plus), True)})
+    assert outputs.tensors[0].tolist() == [0.0] * 4

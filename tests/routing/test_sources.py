@@ -20,6 +20,14 @@ def test_an_offer_is_feasible_if_it_beats_all_that_was_ever_advertised(told: lis
     assert table.feasible(KEY, offer) == ((-offer.seqno, offer.metric) < (-best.seqno, best.metric))
 
 
+def test_an_equal_distance_is_not_feasible() -> None:
+    table = SourceTable(180.0)
+    table.advertise(KEY, Distance(3, 7), 0.0)
+    assert not table.feasible(KEY, Distance(3, 7)), "with equals, two routers could choose each other"
+    assert table.feasible(KEY, Distance(3, 6))
+    assert table.feasible(KEY, Distance(4, 99))
+
+
 def test_what_was_never_advertised_binds_nobody() -> None:
     assert SourceTable(180.0).feasible(KEY, Distance(0, 10**6))
 

@@ -169,6 +169,22 @@ def test_the_leader_dies_in_an_outer_round_and_nothing_is_lost_or_doubled(
         assert policy.state.digest == world.digest
 
 
+@pytest.mark.parametrize("where", ["vote", "committed"])
+def test_a_leader_deposed_in_an_outer_round_neither_forgets_what_it_voted_for_nor_adds_to_it(
+    make_world: Any, where: str
+) -> None:
+    data = [rows(i, 8) for i in range(2)]
+    world = make_world(a=2)
+    world.faults["a/0", where, 0] = lambda: LocalGroupError("another peer leads cluster a now")
+    found = world.run(a_0=worker(data[0]), a_1=worker(data[1]))
+    expected = Golden().run(together(data))
+    for name in ("a_0", "a_1"):
+        trace, policy = found[name]
+        same(trace, expected)
+        assert policy.state.digest == world.digest
+        assert (policy.version, policy.progress.step) == (3, 8)
+
+
 def test_a_follower_that_dies_in_an_outer_round_does_not_hold_up_the_mesh(make_world: Any, killed: Any) -> None:
     data = [rows(i, 8) for i in range(3)]
     world = make_world(a=3)

@@ -23,6 +23,7 @@ from ictp2p.sync.notices import (
     StateAdvanced,
     StateStale,
 )
+from ictp2p.sync.participant import Part
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer, PlanRequest, Rounds
 from ictp2p.sync.sight import Sight
@@ -838,6 +839,22 @@ def test_the_newest_attempts_first_verdict_counts() -> None:
     box.put(A0, Failed(0, 3, 2, "second thoughts", (), True))
     assert box.on(opened) == {A0: Vote(0, 3, 2, b"this")}
     assert "1 of 2 voted" in box.count(opened, sight, RoundProfile.local(), 0.0, 0.0, 1.0).reason
+
+
+def test_a_vote_on_an_earlier_attempt_does_not_count() -> None:
+    box, sight, opened = box_and_sight(suspect=False)
+    for who in (A0, B0):
+        box.put(who, Vote(0, 3, 1, b"this"))
+    assert box.on(opened) == {}
+    assert box.count(opened, sight, RoundProfile.local(), 0.0, 0.0, 1.0).committed is None
+
+
+def test_an_attempt_of_another_term_is_not_served() -> None:
+    part = Part(A0, lambda plan, participants: None)
+    part.stand(Contribution(ClusterId("a"), A0, 2, 1.0, SYNC, StateRef(1, FIRST, ())), None)
+    opened = box_and_sight(suspect=False)[2]
+    assert not any(isinstance(notice, RoundOpened) for notice in part.decided(opened))
+    assert part.progress.startswith("failed (ready as a in term 2")
 
 
 def test_a_voter_that_no_view_ever_named_is_replaced_after_a_while() -> None:

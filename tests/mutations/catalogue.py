@@ -1,0 +1,546 @@
+"""The safety rules of ictp2p, each broken on purpose, with the tests that must notice.
+
+A test that passes proves little until it has been seen to fail. Each `Mutation` replaces one piece of text, which
+stands exactly once in its file, by code that breaks one rule and nothing else; the selection must then fail. The
+killers are chosen to be certain: tests with fixed inputs, or searches under a fixed seed whose target is dense.
+
+When code moves, its entry moves with it: text that is not found is an error, not a mutation that was survived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One way to break one rule."""
+
+    name: str
+    rule: str
+    """What the present code guarantees, in words."""
+    file: str
+    """Relative to the root of the source."""
+    old: str
+    new: str
+    killers: tuple[str, ...]
+    """Pytest node ids, relative to `tests`, of which at least one must fail."""
+
+
+_ROUTING: Final = (
+    Mutation(
+        "feasibility-not-strict",
+        "An offer is taken only if it is strictly better than all that was advertised: equals never choose each other.",
+        "ictp2p/routing/sources.py",
+        "return mine is None or offer.better_than(mine)",
+        "return mine is None or not mine.better_than(offer)",
+        ("routing/test_sources.py::test_an_equal_distance_is_not_feasible",),
+    ),
+    Mutation(
+        "feasibility-ignored",
+        "A route that may lead back through us is not used, however short it looks.",
+        "ictp2p/routing/table.py",
+        "                if self._sources.feasible(key, offer)\n            ),",
+        "            ),",
+        ("routing/test_babel.py::test_the_first_request_asks_few_and_its_repeat_asks_all",),
+    ),
+    Mutation(
+        "pure-widest-metric",
+        "Extending a path makes it strictly worse; the widest path's metric does not, and never settles.",
+        "ictp2p/routing/algebra.py",
+        "return min(INFINITY, metric + cost)",
+        "return max(metric, cost)",
+        ("routing/test_algebra.py::test_extending_a_path_makes_it_strictly_worse",),
+    ),
+    Mutation(
+        "no-seqno-retry",
+        "A request for a fresh sequence number is repeated until it is answered: the first may be lost.",
+        "ictp2p/routing/requests.py",
+        "need.due = now + self._profile.repeat_after(need.asked)",
+        "need.due = now + 1e9",
+        (
+            "routing/test_requests.py::test_a_need_is_repeated_for_as_long_as_it_lasts",
+            "routing/test_invariants.py::test_retry_finds_the_way_when_the_first_requests_are_lost",
+        ),
+    ),
+    Mutation(
+        "advertised-but-not-noted",
+        "What is told to a neighbour binds us: it is in the source table before it leaves.",
+        "ictp2p/routing/announcer.py",
+        "self._sources.advertise(line.key, distance, now)",
+        "pass",
+        ("routing/test_announcer.py::test_whatever_leaves_is_in_the_source_table_first",),
+    ),
+    Mutation(
+        "own-route-believed",
+        "Nobody else can tell a cluster where it is.",
+        "ictp2p/routing/babel.py",
+        "            if advert.destination != self.me:\n",
+        "            if advert.destination:\n",
+        ("routing/test_babel.py::test_our_own_route_is_never_believed",),
+    ),
+)
+
+_GOSSIP: Final = (
+    Mutation(
+        "helpers-drawn-at-random",
+        "Helpers are a shuffle of all who can help: the only one of a small group is never missed.",
+        "ictp2p/gossip/prober.py",
+        "return tuple(self._rng.sample(able, min(self._profile.helpers, len(able))))",
+        "drawn = {self._rng.choice(self._ledger.others()) for _ in range(self._profile.helpers)}\n"
+        "        return tuple(sorted(drawn.intersection(able)))",
+        ("gossip/test_swim.py::test_only_helper_of_three_is_always_asked",),
+    ),
+    Mutation(
+        "dead-merged-as-dead",
+        "A death that another view reports is a suspicion here: healed halves must not bury each other.",
+        "ictp2p/gossip/ledger.py",
+        "                effects += self.suspect(line.member, line.incarnation, self._me, now)\n",
+        "                act = self.bury if line.status is Status.DEAD else self.suspect\n"
+        "                effects += act(line.member, line.incarnation, self._me, now)\n",
+        ("gossip/test_swim.py::test_dead_merges_as_suspect_on_exchange",),
+    ),
+    Mutation(
+        "forged-record-believed",
+        "A record counts only under its owner's signature.",
+        "ictp2p/gossip/ledger.py",
+        "        if not self._verify(record):\n            return []\n        self._spread(record, now)\n",
+        "        self._spread(record, now)\n",
+        ("gossip/test_swim.py::test_forged_and_unsigned_records_are_ignored",),
+    ),
+    Mutation(
+        "suspicion-cleared-by-old-news",
+        "Only a greater incarnation clears a suspicion: a new payload may have left before the crash.",
+        "ictp2p/gossip/table.py",
+        "elif known is None or record.incarnation > known.record.incarnation:",
+        "elif known is None or record.version > known.record.version:",
+        ("gossip/test_swim.py::test_new_payload_in_the_accused_incarnation_clears_nothing",),
+    ),
+    Mutation(
+        "reset-is-death",
+        "The end of a connection is a suspicion and never a death.",
+        "ictp2p/gossip/swim.py",
+        "        if refused:\n            self._table.suspicions[member].settle(now)\n",
+        "        if not refused:\n"
+        "            effects += self._ledger.bury(member, known.record.incarnation, self._me, now)\n",
+        ("gossip/test_swim.py::test_broken_connection_is_a_suspicion_and_never_a_death",),
+    ),
+)
+
+_ELECTION: Final = (
+    Mutation(
+        "claim-before-its-term-is-on-disk",
+        "A claim is persisted before it is sent, or a restarted peer could claim one term twice.",
+        "ictp2p/gossip/election.py",
+        "return [*persist, LeaderChanged(self.me, self.term), *self._tell(self._alive)]",
+        "return [*self._tell(self._alive), LeaderChanged(self.me, self.term), *persist]",
+        ("gossip/test_election.py::TestOnePeer::test_the_term_is_on_disk_before_the_claim_leaves",),
+    ),
+    Mutation(
+        "tie-of-a-term-unbroken",
+        "Of two claims of one term the higher id wins at everybody.",
+        "ictp2p/gossip/election.py",
+        "if (term, leader) <= self._knowledge():",
+        "if term <= self.term:",
+        ("gossip/test_election.py::TestOnePeer::test_in_one_term_the_higher_id_wins",),
+    ),
+    Mutation(
+        "office-outlives-its-process",
+        "Who hears of its office of a former life claims anew: (term, leader) names one life.",
+        "ictp2p/gossip/election.py",
+        "            return [*persist, *self._claim(now)]\n        self._leader, self._attended",
+        "            persist = [*persist]\n        self._leader, self._attended",
+        ("gossip/test_election.py::TestOnePeer::test_an_office_does_not_outlive_its_process",),
+    ),
+    Mutation(
+        "suspicion-deposes",
+        "A leader that is only suspected keeps its office.",
+        "ictp2p/gossip/election.py",
+        "        attended = self._leader in alive\n",
+        "        attended = self._leader in alive and self._leader not in suspects\n",
+        ("gossip/test_election.py::TestOnePeer::test_a_suspected_leader_stays",),
+    ),
+)
+
+_AGREEMENT: Final = (
+    Mutation(
+        "quorum-over-gossip-view",
+        "A quorum is one of decided voters, never of those who are believed to be alive.",
+        "ictp2p/sync/agreement.py",
+        "        chosen = self._proposer.chosen\n",
+        "        chosen, campaign = self._proposer.chosen, self._proposer._campaign\n"
+        "        believed = [v for v in self._acceptor.voters if v not in self._suspects]\n"
+        "        if campaign is not None and campaign.value is not None and quorum(believed, campaign.acceptances):\n"
+        "            chosen = campaign.value\n",
+        ("sync/test_rounds.py::test_a_minority_waits_says_so_and_applies_nothing",),
+    ),
+    Mutation(
+        "promise-not-on-disk",
+        "A promise survives the process that made it.",
+        "ictp2p/sync/acceptor.py",
+        "        self.promised = ballot\n        return self.persist()\n",
+        "        forgetful = self.persist()\n        self.promised = ballot\n        return forgetful\n",
+        ("sync/test_agreement.py::test_a_promise_outlives_the_process",),
+    ),
+    Mutation(
+        "promise-told-before-it-is-on-disk",
+        "A promise is on disk before anybody hears of it.",
+        "ictp2p/sync/agreement.py",
+        "return [persist, Send(sender, answer)]",
+        "return [Send(sender, answer), persist]",
+        ("sync/test_agreement.py::test_a_promise_and_an_acceptance_are_on_disk_before_they_are_told",),
+    ),
+    Mutation(
+        "no-fsync",
+        "What `save` has returned from survives a power cut: data, rename and directory are synced.",
+        "ictp2p/disk.py",
+        "        os.fsync(file.fileno())\n",
+        "",
+        ("test_disk.py::test_a_value_is_synced_before_it_replaces_the_old_one_and_the_directory_after",),
+    ),
+    Mutation(
+        "accepted-value-ignored",
+        "A proposer that finds an accepted value proposes that one, for it may be decided already.",
+        "ictp2p/sync/proposer.py",
+        "return self._ask(bound.value if bound.accepted > NO_BALLOT else self.wish, now)",
+        "return self._ask(self.wish, now)",
+        ("sync/test_agreement.py::test_an_accepted_value_binds_later_proposers",),
+    ),
+    Mutation(
+        "ballot-one-for-everybody",
+        "Only the author of the last decision may skip the first phase.",
+        "ictp2p/sync/proposer.py",
+        "return ballot == (_OWNED, tip.author)",
+        "return ballot.number == _OWNED",
+        ("sync/test_agreement.py::test_ballot_one_belongs_to_the_author_alone",),
+    ),
+    Mutation(
+        "accepts-below-its-promise",
+        "An acceptor refuses every ballot below the one that it promised.",
+        "ictp2p/sync/acceptor.py",
+        "        if ballot < self.promised:\n            return None\n        self.promised = self.accepted = ballot\n",
+        "        self.promised = self.accepted = ballot\n",
+        ("sync/test_agreement.py::test_a_promise_outlives_the_process",),
+    ),
+    Mutation(
+        "half-is-a-quorum",
+        "Exactly half of the voters decide only with the first of them: any two quorums meet.",
+        "ictp2p/sync/values.py",
+        "(2 * present == len(voters) > 0 and voters[0] in ids)",
+        "(2 * present == len(voters) > 0)",
+        ("sync/test_values.py::test_any_two_quorums_intersect",),
+    ),
+    Mutation(
+        "answer-of-another-slot-counts",
+        "An acceptance counts for the slot that it is about and no other.",
+        "ictp2p/sync/agreement.py",
+        "return slot == self.slot + 1 and sender in self._acceptor.voters",
+        "return sender in self._acceptor.voters",
+        ("sync/test_agreement.py::test_an_answer_about_an_earlier_slot_does_not_count_for_this_one",),
+    ),
+)
+
+_ROUNDS: Final = (
+    Mutation(
+        "digests-outvoted",
+        "Two different digests abort the attempt; a majority does not make the other one right.",
+        "ictp2p/sync/ballot_box.py",
+        "if len(set(votes.values())) > 1:",
+        "if len(set(votes.values())) > len(opened.participants):",
+        ("sync/test_rounds.py::test_different_digests_abort_and_the_odd_one_out_is_barred_in_the_end",),
+    ),
+    Mutation(
+        "commit-without-majority",
+        "COMMIT needs the votes of more than half of the participants.",
+        "ictp2p/sync/ballot_box.py",
+        "if 2 * len(votes) > len(opened.participants):",
+        "if votes:",
+        ("sync/test_rounds.py::test_an_attempt_without_a_majority_ends_at_the_hard_deadline",),
+    ),
+    Mutation(
+        "vote-of-another-attempt-counts",
+        "A verdict counts for exactly the attempt that it is about.",
+        "ictp2p/sync/ballot_box.py",
+        "if v is not None and (v.round, v.attempt) == number}",
+        "if v is not None and v.round == opened.round}",
+        ("sync/test_rounds.py::test_a_vote_on_an_earlier_attempt_does_not_count",),
+    ),
+    Mutation(
+        "second-verdict-replaces-the-first",
+        "The first verdict on an attempt stays: a vote once given is not taken back.",
+        "ictp2p/sync/ballot_box.py",
+        "if known is None or (known.round, known.attempt) < (verdict.round, verdict.attempt):",
+        "if known is None or (known.round, known.attempt) <= (verdict.round, verdict.attempt):",
+        ("sync/test_rounds.py::test_the_newest_attempts_first_verdict_counts",),
+    ),
+    Mutation(
+        "abort-applied",
+        "Parameters change only after a decided COMMIT.",
+        "ictp2p/sync/participant.py",
+        "            if not value.committed:\n                return [RoundAborted(bound, value)]\n",
+        "",
+        ("sync/test_rounds.py::test_an_attempt_without_a_majority_ends_at_the_hard_deadline",),
+    ),
+    Mutation(
+        "applied-before-commit",
+        "A participant holds its result back until the decision, whatever it voted itself.",
+        "ictp2p/sync/outer_round.py",
+        "                weights.state.rollback()\n",
+        "                if weights.state.sealed:\n                    weights.commit(progress.version + 1)\n",
+        ("sync/test_policy.py::test_an_aborted_round_leaves_everything_as_it_was_to_the_bit",),
+    ),
+    Mutation(
+        "stale-base-takes-part",
+        "A contribution that starts from another state than the agreed one is not reduced with the others.",
+        "ictp2p/sync/coordinator.py",
+        "            and not _stale(ready, tip)\n",
+        "",
+        ("sync/test_rounds.py::test_a_stale_ready_on_the_wire_is_neither_used_nor_waited_for",),
+    ),
+    Mutation(
+        "bound-in-another-term",
+        "An attempt binds a leader in one term: elected anew, it does not serve the old one's round.",
+        "ictp2p/sync/participant.py",
+        "if (c.cluster, c.term, c.spec) != (part.cluster, part.term, opened.spec):",
+        "if (c.cluster, c.spec) != (part.cluster, opened.spec):",
+        ("sync/test_rounds.py::test_an_attempt_of_another_term_is_not_served",),
+    ),
+    Mutation(
+        "deposed-leader-obeyed",
+        "A process group that a deposed leader proposes is not joined.",
+        "ictp2p/sync/roster.py",
+        "if (roster.term, sender) < (self._office.term, self._office.leader):",
+        "if (roster.term, sender) < (0, self._office.leader):",
+        ("sync/test_roster.py::TestWorker::test_a_deposed_leaders_proposal_is_ignored",),
+    ),
+)
+
+_STATE: Final = (
+    Mutation(
+        "chunk-not-verified",
+        "A fetched chunk counts only if it matches the agreed digest.",
+        "ictp2p/sync/transfer.py",
+        "if digest_of(data) != self.manifest.chunk_digest(index):",
+        "if not data:",
+        ("sync/test_transfer.py::test_wrong_bytes_ban_their_provider_by_name_and_only_it",),
+    ),
+    Mutation(
+        "state-committed-unverified",
+        "A received state is committed only if every chunk of it is right.",
+        "ictp2p/sync/state.py",
+        '        if wrong is not None:\n            raise StateError(f"chunk {wrong} of state version',
+        '        if wrong is not None and version < 0:\n            raise StateError(f"chunk {wrong} of state version',
+        ("sync/test_state.py::test_another_peer_rebuilds_it_chunk_by_chunk_and_resumes",),
+    ),
+    Mutation(
+        "any-state-served",
+        "Who asks for a state by digest gets that one or an error, never another.",
+        "ictp2p/sync/state.py",
+        '        if digest != self.digest:\n            raise StateError(f"state',
+        '        if not digest:\n            raise StateError(f"state',
+        ("sync/test_state.py::test_only_the_committed_state_is_served",),
+    ),
+    Mutation(
+        "tentative-is-committed",
+        "The next state is computed beside the agreed one, which an abort leaves as it was to the bit.",
+        "ictp2p/sync/state.py",
+        "self._bytes = [torch.zeros(self._size, dtype=torch.uint8) for _ in range(2)]",
+        "self._bytes = [torch.zeros(self._size, dtype=torch.uint8)] * 2",
+        ("sync/test_state.py::test_rollback_leaves_the_committed_bytes_alone",),
+    ),
+    Mutation(
+        "heal-from-the-leader",
+        "All become like the worker that is furthest, so that no step that anybody completed is lost.",
+        "ictp2p/sync/heal.py",
+        "source = max(range(group.size), key=lambda rank: (found[rank].order, -rank))",
+        "source = 0",
+        ("sync/test_heal.py::test_all_become_like_the_one_that_is_furthest",),
+    ),
+    Mutation(
+        "heal-in-place",
+        "A worker is as it was or entirely healed: the source may die in the middle of the copy.",
+        "ictp2p/sync/heal.py",
+        "received = tensors if sending else allocate(skeleton, 2**62)",
+        "received = tensors",
+        ("sync/test_heal.py::test_a_source_that_dies_leaves_the_others_whole",),
+    ),
+)
+
+_FSM: Final = (
+    Mutation(
+        "unknown-trigger-ignored",
+        "A trigger that the state does not answer is an error, not silence.",
+        "ictp2p/fsm.py",
+        "        if not self.can(trigger):\n",
+        "        if not self.can(trigger):\n            return self.state\n        if not self.can(trigger):\n",
+        ("test_fsm.py::test_a_final_state_says_that_it_is_final",),
+    ),
+    Mutation(
+        "ambiguous-table",
+        "A state answers a trigger in one way.",
+        "ictp2p/fsm.py",
+        "if (row.source, row.trigger) in seen:",
+        "if (row.source, row.trigger, row.target) in seen:",
+        ("test_fsm.py::test_a_trigger_answered_twice_is_refused",),
+    ),
+)
+
+_EXECUTOR: Final = (
+    Mutation(
+        "own-sum-kept",
+        "Every participant takes the root's bytes, and none keeps a sum of its own. (No lossy codec exists yet; with"
+        " one, this is the owner that keeps its un-quantised sum.)",
+        "ictp2p/collectives/execute.py",
+        "return views[0] if len(views) == 1 else None",
+        "return memoryview(bytearray(size)) if len(views) == 1 else None",
+        ("collectives/test_execute.py::test_results_land_in_the_output_itself",),
+    ),
+    Mutation(
+        "attempt-not-in-the-tag",
+        "Frames of another attempt are never taken.",
+        "ictp2p/collectives/channel.py",
+        'numbers = self.round.to_bytes(8, "big") + self.attempt.to_bytes(4, "big")',
+        'numbers = self.round.to_bytes(8, "big")',
+        ("bulk/test_collective.py::test_frames_of_another_attempt_are_never_taken",),
+    ),
+    Mutation(
+        "tag-not-looked-at",
+        "A frame goes to the collective whose tag it bears.",
+        "ictp2p/bulk/hub.py",
+        "found, _ = self._users.get((connection.peer, header.tag), (None, None))",
+        "found = next((user for (peer, _), (user, _) in self._users.items() if peer == connection.peer), None)",
+        ("bulk/test_collective.py::test_two_collectives_run_side_by_side",),
+    ),
+    Mutation(
+        "contribution-overwritten",
+        "Inputs are never written, so a failed attempt can be repeated from them.",
+        "ictp2p/collectives/execute.py",
+        "    if source.overlaps(target):\n",
+        "    if source.overlaps(target) and not inputs:\n",
+        ("collectives/test_execute.py::test_an_output_may_not_share_memory_with_an_input",),
+    ),
+    Mutation(
+        "added-as-it-comes",
+        "Terms are added in the order of participants, so that a repeat gives the same bits.",
+        "ictp2p/collectives/tensors.py",
+        "for n in sorted(terms)])",
+        "for n in terms])",
+        ("collectives/test_tensors.py::test_terms_are_added_in_the_order_of_participants",),
+    ),
+    Mutation(
+        "widened-as-it-comes",
+        "Half-precision terms too are added in the order of participants.",
+        "ictp2p/collectives/tensors.py",
+        "for node in sorted([*staged, self._me]):",
+        "for node in [*staged, self._me]:",
+        ("collectives/test_tensors.py::test_terms_are_added_in_the_order_of_participants",),
+    ),
+    Mutation(
+        "chunk-counted-twice",
+        "A chunk is taken once, in its turn, from whom the plan names.",
+        "ictp2p/collectives/exchange.py",
+        "if wanted != piece.chunk or wanted >= lane.chunks:",
+        "if wanted is None or piece.chunk >= lane.chunks:",
+        ("collectives/test_exchange.py::test_what_a_participant_does_not_have_to_send_is_refused",),
+    ),
+    Mutation(
+        "sent-before-begun",
+        "Nothing is sent to a participant that has not begun this very attempt.",
+        "ictp2p/collectives/exchange.py",
+        "        if peer not in self._begun:\n            return None\n",
+        "",
+        ("collectives/test_exchange.py::test_nothing_is_sent_to_a_participant_that_has_not_begun",),
+    ),
+)
+
+_EDGE: Final = (
+    Mutation(
+        "send-overtakes-persist",
+        "Commands are carried out strictly in order: no `Send` leaves before the `Persist` that it relies on.",
+        "ictp2p/driver.py",
+        "        if self._executing:\n            return\n",
+        "        if self._executing:\n"
+        "            for _ in commands:\n"
+        "                self._carry_out(self._pending.pop())\n"
+        "            return\n",
+        ("test_driver.py::test_what_a_listener_asks_for_never_overtakes_a_persist",),
+    ),
+    Mutation(
+        "each-keeps-its-own-connection",
+        "Of two connections both sides keep the same one: that of the lower id.",
+        "ictp2p/driver.py",
+        "return new.dialed == (self.core.card.peer < new.peer_id)",
+        "return new.dialed",
+        ("test_driver.py::test_of_two_connections_both_sides_keep_the_one_that_the_lower_id_dialed",),
+    ),
+    Mutation(
+        "surplus-end-is-death",
+        "The end of a connection that was replaced says nothing about the peer.",
+        "ictp2p/driver.py",
+        "if self._connections.get(peer) is connection:",
+        "if peer in self._connections:",
+        ("test_driver.py::test_a_newer_connection_by_the_same_side_replaces_a_dead_one",),
+    ),
+    Mutation(
+        "fingerprint-ignored-by-the-acceptor",
+        "A dialer of another mesh is turned away before TLS.",
+        "ictp2p/preamble.py",
+        "    if mine.fingerprint != theirs.fingerprint:\n",
+        "    if len(mine.fingerprint) != len(theirs.fingerprint):\n",
+        ("test_preamble.py::test_each_mismatch_is_named",),
+    ),
+    Mutation(
+        "fingerprint-ignored-by-the-dialer",
+        "An acceptor that welcomes strangers is not one of ours.",
+        "ictp2p/preamble.py",
+        "if verdict == Verdict.WELCOME and theirs.fingerprint != mine.fingerprint:",
+        "if verdict == Verdict.WELCOME and not theirs.fingerprint:",
+        ("test_preamble.py::test_an_acceptor_that_welcomes_another_mesh_is_not_believed",),
+    ),
+    Mutation(
+        "pin-ignored",
+        "Who dials a known peer refuses anybody else.",
+        "ictp2p/control.py",
+        "if expected is not None and peer != expected:",
+        "if expected is not None and not peer:",
+        ("test_control.py::test_a_peer_other_than_the_expected_one_is_refused_and_both_sides_are_told",),
+    ),
+    Mutation(
+        "claimed-id-believed",
+        "A peer's id is that of its certificate, whatever it says.",
+        "ictp2p/control.py",
+        "if proven is not None and claimed != proven:",
+        "if proven is not None and not claimed:",
+        ("test_control.py::test_a_peer_cannot_claim_another_id_than_its_certificates",),
+    ),
+    Mutation(
+        "certificate-optional",
+        "Nobody comes in without a certificate of the mesh.",
+        "ictp2p/security.py",
+        "context.verify_mode = ssl.CERT_REQUIRED",
+        "context.verify_mode = ssl.CERT_REQUIRED if side == ssl.PROTOCOL_TLS_CLIENT else ssl.CERT_OPTIONAL",
+        ("test_security.py::test_a_dialer_without_a_certificate_is_refused",),
+    ),
+    Mutation(
+        "frames-replayable",
+        "A sealed frame opens once and in its turn.",
+        "ictp2p/bulk/seal.py",
+        "        self._count += 1\n",
+        "",
+        ("bulk/test_frames.py::test_frames_cannot_be_replayed_or_reordered",),
+    ),
+)
+
+CATALOGUE: Final = (
+    *_ROUTING,
+    *_GOSSIP,
+    *_ELECTION,
+    *_AGREEMENT,
+    *_ROUNDS,
+    *_STATE,
+    *_FSM,
+    *_EXECUTOR,
+    *_EDGE,
+)
+"""Every mutation, by floor."""
