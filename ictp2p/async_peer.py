@@ -45,13 +45,13 @@ from ictp2p.routing.babel import RouteChanged
 from ictp2p.security import Security, TlsSecurity
 from ictp2p.sync import notices
 from ictp2p.sync.agreement import Decided
+from ictp2p.sync.contributors import Contributors
 from ictp2p.sync.roster import RosterChanged, StoreWanted
-from ictp2p.sync.values import Close, Open, StateRef, Value, genesis
+from ictp2p.sync.values import StateRef, genesis
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
 
 _LIFE = "life"
-_REMEMBERED = 64  # versions of which the contributors are remembered
 _SEED_PAUSE = 0.2  # seconds between rounds through the seeds
 
 
@@ -102,14 +102,13 @@ class AsyncPeer:
         self._released = asyncio.Event()
         self.refusals: list[IctError] = []
         """Why strangers were turned away, newest last; bounded."""
-        self.contributors: dict[int, frozenset[ClusterId]] = {}
-        """Which clusters are in the newest versions of the global state; bounded."""
+        self.contributors = Contributors()
+        """Which clusters are in the newest versions of the global state."""
         self.life_state: Callable[[], str] = lambda: "INIT"
         """Where the worker is in its life; whoever trains with this peer knows."""
         self.health = Health()
         """How well the event loop keeps up, and how often it suspected wrongly."""
         self._config_digest = b""
-        self._opened: Open | None = None
         self._store: Any = None
 
     # ------------------------------------------------------------ life
@@ -451,7 +450,7 @@ class AsyncPeer:
                     traffic_class=notice.traffic_class,
                 )
             case Decided(value=value):
-                self._decided(value)
+                self.contributors.decided(value)
             case notices.RoundOpened():
                 self.core.m.links.round_started()
             case notices.RoundCommitted() | notices.RoundAborted():
@@ -465,18 +464,6 @@ class AsyncPeer:
 
     def _speaker(self, scope: str, member: str) -> str | None:
         return self.core.directory.leader_of(ClusterId(member)) if scope == "mesh" else member
-
-    def _decided(self, value: Value) -> None:
-        """Remember who is in each version of the state: a heir has to know whether its cluster's part is inside."""
-        if isinstance(value, Open):
-            self._opened = value
-            return
-        opened = self._opened
-        if not isinstance(value, Close) or not value.committed or opened is None:
-            return
-        if (opened.round, opened.attempt) == (value.round, value.attempt):
-            self.contributors[value.state.version] = frozenset(p.cluster for p in opened.participants)
-            self.contributors.pop(value.state.version - _REMEMBERED, None)
 
     def _leader_changed(self, leader: PeerId, term: int) -> None:
         self._led.set()

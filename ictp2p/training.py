@@ -207,9 +207,10 @@ class TrainingMesh:
             outcome = self.round(request)
         except RoundMissed:
             agreed = self.decided_state()
-            if self._peer.cluster in self._peer.contributors.get(request.base.version + 1, ()):
-                return RoundResult(agreed, mine=True)
-            raise
+            inside = self._peer.contributors.holds(request.base.version + 1, self._peer.cluster)
+            if inside is False or agreed.version <= request.base.version:
+                raise
+            return RoundResult(agreed, mine=True)
         except RoundAborted as error:
             # Another worker leads, and what was brought here may yet be committed: it must not grow before that is
             # known, nor what was voted for be forgotten. The next group goes on with the same round.

@@ -215,6 +215,8 @@ class Auditor:
         mine, theirs = core.m.routes.sources.distance(key), further.m.routes.sources.distance(key)
         if mine is None or theirs is None or onward.cluster == key[0] or mine.seqno != theirs.seqno:
             return
+        if at.id not in further.neighbours():
+            return  # the other end has begun anew, and has not met us: what it promised before is forgotten there
         if theirs.metric >= mine.metric:
             text = f"{at.name} goes to {key} by {onward.name}, whose feasibility distance {theirs} is not below {mine}"
             self.complain("R2", text)

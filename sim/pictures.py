@@ -19,6 +19,7 @@ _HOST_ROWS = 40  # with more hosts, a row stands for a cluster
 _STATES = {"up": "#dbe9f6", "down": "#f4c7c3", "left": "#e8e8e8", "to come": "#ffffff"}
 _BLUE, _ORANGE, _RED, _GREY = "#2b6cb0", "#dd6b20", "#c53030", "#b8c0c8"
 _PNG = ".png"
+_ARROWS = 16  # with more clusters, routes are lines
 Places = Mapping[str, tuple[float, float]]
 
 
@@ -52,8 +53,9 @@ def draw(told: Mapping[str, Any], path: Path) -> None:
         upper, lower = figure.subfigures(2, 1, height_ratios=(above, max(height, 2.5)))
         for axes, shot in zip(upper.subplots(1, len(shots), squeeze=False)[0], shots, strict=True):
             _draw_mesh(axes, shot)
+        upper.supxlabel(_legend(shots), fontsize=8, color="#4a5568")
     else:
-        lower = figure.subfigures(1, 1)
+        lower = figure.subfigures(1, 1, squeeze=False)[0, 0]
     _draw_timeline(lower.subplots(), told, rows)
     verdict = "all was seen that had to be" if told["ok"] else "FAILED"
     figure.suptitle(f"{told['scenario']}, seed {told['seed']}: {verdict}")
@@ -76,12 +78,11 @@ def _draw_mesh(axes: Axes, shot: Mapping[str, Any]) -> None:
     turn = 2 * math.pi / max(len(names), 1)
     places = {name: (math.sin(n * turn), math.cos(n * turn)) for n, name in enumerate(names)}
     _draw_links(axes, shot["links"], places)
-    relayed = _draw_routes(axes, shot["routes"], places)
+    _draw_routes(axes, shot["routes"], places)
     _draw_clusters(axes, shot["clusters"], places)
     axes.set_title(f"{shot['label']}, at {shot['at']:.0f} s", fontsize=11)
-    axes.text(0, -1.62, _legend(relayed, shot["links"]), ha="center", va="top", fontsize=8, color="#4a5568")
     axes.set_xlim(-1.6, 1.6)
-    axes.set_ylim(-1.8, 1.45)
+    axes.set_ylim(-1.5, 1.5)
     axes.set_aspect("equal")
     axes.axis("off")
 
@@ -94,10 +95,11 @@ def _draw_links(axes: Axes, links: list[dict[str, Any]], places: Places) -> None
         a, b = places[pair[0]], places[pair[1]]
         if pair in cut and (pair[::-1] not in cut or pair[0] < pair[1]):
             one_way = pair[::-1] not in cut
-            axes.annotate(
+            cut_line = axes.annotate(
                 "", xy=_short(b, a), xytext=_short(a, b), zorder=3,
                 arrowprops={"arrowstyle": "->" if one_way else "-", "color": _RED, "linestyle": ":", "linewidth": 1.1},
             )  # fmt: skip
+            cut_line.set_in_layout(False)
         elif pair in slow and pair[0] < pair[1]:
             axes.plot([a[0], b[0]], [a[1], b[1]], color=_ORANGE, linewidth=4, alpha=0.45, zorder=1)
 
@@ -109,27 +111,30 @@ def _slow(links: list[dict[str, Any]]) -> set[tuple[str, str]]:
     return {(row["from"], row["to"]) for row in links if row["bandwidth"] is not None and row["bandwidth"] < usual / 2}
 
 
-def _draw_routes(axes: Axes, routes: list[dict[str, Any]], places: Places) -> int:
-    """Draw which hops are taken; give how many routes go by somebody else."""
-    hops: dict[tuple[str, str], int] = {}
-    relayed = [row for row in routes if row["next_hop"] != row["to"]]
+def _draw_routes(axes: Axes, routes: list[dict[str, Any]], places: Places) -> None:
+    """Draw which hops are taken: direct ones in grey, in blue those that carry others' traffic too."""
+    carried: dict[tuple[str, str], int] = {}
     for row in routes:
         hop = (row["from"], row["next_hop"])
-        hops[hop] = hops.get(hop, 0) + (row["next_hop"] != row["to"])
-    crowded = len(places) > 16
-    for (a, b), others in sorted(hops.items()):
-        if a not in places or b not in places or (not others and (b, a) in hops and not hops[b, a] and a > b):
-            continue
-        both = not others and (b, a) in hops and not hops[b, a]
-        axes.annotate(
-            "", xy=_short(places[b], places[a]), xytext=_short(places[a], places[b]), zorder=2,
-            arrowprops={
-                "arrowstyle": "-" if both else "->", "color": _BLUE if others else _GREY,
-                "linewidth": min(1.0 + 0.7 * others, 5.0) if others else 0.5 if crowded else 1.0,
-                "connectionstyle": "arc3,rad=0.12" if others else "arc3", "alpha": 0.3 if crowded else 0.9,
-            },
-        )  # fmt: skip
-    return len(relayed)
+        carried[hop] = carried.get(hop, 0) + (row["next_hop"] != row["to"])
+    for (a, b), others in sorted(carried.items()):
+        if a in places and b in places:
+            _draw_hop(axes, places[a], places[b], others, crowded=len(places) > _ARROWS)
+
+
+def _draw_hop(axes: Axes, a: tuple[float, float], b: tuple[float, float], others: int, *, crowded: bool) -> None:
+    if crowded or not others:  # arrows are slow to draw, and nobody could see their heads
+        colour, width = (_BLUE, 1.0) if others else (_GREY, 0.4 if crowded else 1.0)
+        axes.plot([a[0], b[0]], [a[1], b[1]], color=colour, linewidth=width, alpha=0.3 if crowded else 0.9, zorder=1.5)
+        return
+    arrow = axes.annotate(
+        "", xy=_short(b, a), xytext=_short(a, b), zorder=2,
+        arrowprops={
+            "arrowstyle": "->", "color": _BLUE, "linewidth": min(0.8 + 0.5 * others, 4.0), "alpha": 0.9,
+            "connectionstyle": "arc3,rad=0.12",
+        },
+    )  # fmt: skip
+    arrow.set_in_layout(False)
 
 
 def _draw_clusters(axes: Axes, clusters: list[dict[str, Any]], places: Places) -> None:
@@ -148,13 +153,15 @@ def _draw_clusters(axes: Axes, clusters: list[dict[str, Any]], places: Places) -
             axes.text(1.3 * x, 1.27 * y, note, ha="center", va="center", fontsize=8, zorder=5)
 
 
-def _legend(relayed: int, links: list[dict[str, Any]]) -> str:
-    words = [f"number: workers; grey: direct routes; blue: hops that carry others' traffic ({relayed} relayed routes)"]
-    if any(row["cut"] for row in links):
+def _legend(shots: list[dict[str, Any]]) -> str:
+    words = ["number: workers", "grey: direct routes", "blue: hops that carry others' traffic"]
+    if any(row["cut"] for shot in shots for row in shot["links"]):
         words.append("red dots: cut")
-    if _slow(links):
+    if any(_slow(shot["links"]) for shot in shots):
         words.append("orange: slow link")
-    return "\n".join((words[0], "; ".join(words[1:])))
+    if any(row["nat"] for shot in shots for row in shot["clusters"]):
+        words.append("square: cannot be dialed")
+    return "; ".join(words)
 
 
 def _short(end: tuple[float, float], start: tuple[float, float]) -> tuple[float, float]:

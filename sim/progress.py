@@ -28,6 +28,7 @@ class Progress:
         self._began = self._shown = clock()
 
     def __call__(self, stage: Stage, text: str) -> None:
+        """Show a milestone, or that time has passed."""
         if text:
             self._line(f"{stage.world.now:9.1f} s  {text}")
         elif self._clock() - self._shown >= (TERMINAL if self._overwrites else PIPE):

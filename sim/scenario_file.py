@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,7 +175,7 @@ def _read_link(table: Fields, names: list[str]) -> _Link:
 
 
 def _read_link_values(table: Fields, *, finish: bool) -> dict[str, float]:
-    read = {
+    read: dict[str, Callable[[], float]] = {
         "delay": lambda: table.number("delay", least=0),
         "jitter": lambda: table.number("jitter", least=0),
         "bandwidth": lambda: table.number("bandwidth", above=0),
@@ -228,8 +228,8 @@ def _read_faults(tables: list[Fields], clusters: tuple[_Cluster, ...]) -> FaultP
         steps += list(plan)
     plan = FaultPlan.of(steps)
     workers = {cluster.name: cluster.options["workers"] for cluster in clusters}
-    for fault in (fault for _, fault in plan if isinstance(fault, Join) and fault.cluster in workers):
-        workers[fault.cluster] += fault.workers  # a bound: the first one may only wake those who wait
+    for join in [fault for _, fault in plan if isinstance(fault, Join) and fault.cluster in workers]:
+        workers[join.cluster] += join.workers  # a bound: the first one may only wake those who wait
     for at, fault in plan:
         told = to_dict(fault)
         for key, value in told.items():

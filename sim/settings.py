@@ -61,7 +61,7 @@ def told(settings: Any) -> dict[str, Any]:
 
 def _read(field: dataclasses.Field[Any], value: object, whose: str) -> object:
     """Text as a value of the type that the field's default has."""
-    kind = type(field.default)
+    kind: type[Any] = type(field.default)
     try:
         if kind is bool:
             return _TRUTHS[str(value).lower()]

@@ -110,7 +110,7 @@ class Attached:
         self._holds[peer].connection.pump()
 
     async def flushed(self) -> None:
-        """Wait until the transports hold none of the collective's memory."""
+        """Wait until the kernel has taken all that the neighbours need from us."""
         await asyncio.gather(*(hold.connection.drained() for hold in self._holds.values()))
 
     def detach(self) -> None:
@@ -128,11 +128,12 @@ class Attached:
         for hold in self._holds.values():
             hold.connection.send(Kind.ABORT, hold.tag, body=body)
         self.detach()
+        holding = [hold.connection for hold in self._holds.values() if hold.connection.holds_memory()]
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ABORT_SECONDS):
-                    await self.flushed()
+                    await asyncio.gather(*(connection.drained() for connection in holding))
         finally:
-            for hold in self._holds.values():
-                if not hold.connection.closed and hold.connection.holds_memory():
-                    hold.connection.fail(ConnectionLost("did not take the rest of an aborted collective"))
+            for connection in holding:
+                if connection.holds_memory():
+                    connection.fail(ConnectionLost("did not take the rest of an aborted collective"))

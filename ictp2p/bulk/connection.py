@@ -197,8 +197,8 @@ class BulkConnection(asyncio.BufferedProtocol):
         return not (self._seal_bodies or self.closed) and self.transport.get_write_buffer_size() > 0
 
     async def drained(self) -> None:
-        """Wait until `holds_memory` is false."""
-        if not self.holds_memory():
+        """Wait until the kernel has taken everything written so far."""
+        if self.closed or not self.transport.get_write_buffer_size():
             return
         self.transport.set_write_buffer_limits(high=0)
         self._drained = self._drained or asyncio.get_running_loop().create_future()

@@ -99,7 +99,7 @@ class Attachment(Protocol):
         ...
 
     async def flushed(self) -> None:
-        """Wait until no connection refers to the collective's memory any more."""
+        """Wait until the kernel has taken everything, so that no connection refers to the collective's memory."""
         ...
 
     def detach(self) -> None:

@@ -8,7 +8,8 @@ What a caller may rely on:
 - **Inputs are never written**, so a retry starts from them. Outputs hold garbage until the call returns.
 - **All or an exception.** A participant that dies, stalls, or gives up ends the call everywhere within the stall
   deadline: whoever notices tells its neighbours, and each passes it on once.
-- When the call ends, in either way, nothing refers to the caller's tensors any more.
+- When the call ends, in either way, nothing refers to the caller's tensors any more. When it returns, the kernel has
+  all that others need from us: they can finish even if this process does nothing but compute from then on.
 - Memory beside the tensors: at most `exchange.STAGING_BYTES` of partials, and per connection two chunks.
 
 Deadlock freedom is argued in `exchange`. Its only assumption on connections is that a reader always reads: `_Session`

@@ -147,7 +147,7 @@ class Config:
         return tuple(Address.parse(text) for text in self.join)
 
 
-_LOCAL_MACHINE = Timeouts(connect=2.0, stall=3.0, form=5.0, complete=60.0)
+_LOCAL_MACHINE = Timeouts(connect=2.0, stall=3.0, form=15.0, complete=60.0)
 _DATA_CENTRE = Timeouts(connect=3.0, stall=10.0, form=30.0, complete=120.0)
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {

@@ -17,7 +17,7 @@ from ictp2p.core.packets import Channel, Goodbye, Greeting, Introduction, MeshCo
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.messages import SwimState
 from ictp2p.machine import Message
-from ictp2p.types import PeerId
+from ictp2p.types import ClusterId, PeerId
 
 
 class Meetings:
@@ -29,6 +29,8 @@ class Meetings:
         """Peers with an open connection whose greeting has arrived."""
         self.departed: set[PeerId] = set()
         """Peers that said goodbye and have not been back."""
+        self._claims: dict[PeerId, tuple[int, PeerId]] = {}
+        """What each of them said last of its cluster's leader: (term, leader)."""
         self.joined = False
         """Whether this peer is in: it founded the mesh, or has been shown it."""
 
@@ -42,6 +44,12 @@ class Meetings:
         """Say it again to everybody: something in the greeting has changed."""
         for peer in sorted(self.greeted):
             self.greet(peer)
+
+    def recall_claims(self, cluster: ClusterId) -> None:
+        """The leader that we took for a cluster's has failed: another may have told us of itself while we did not."""
+        for peer in sorted(self.greeted):
+            if peer in self._claims and self._context.directory.cluster_of(peer) == cluster:
+                self._context.directory.learn_claim(cluster, *self._claims[peer])
 
     def part(self) -> None:
         """Say goodbye to everybody."""
@@ -97,6 +105,7 @@ class Meetings:
         if not card.cluster:
             return
         context.directory.learn_peer(card)
+        self._claims[peer] = (greeting.term, greeting.leader)
         context.directory.learn_claim(card.cluster, greeting.term, greeting.leader)
         if card.cluster == context.cluster:
             if greeting.leader:

@@ -370,6 +370,7 @@ class Core:
                 self._member_seen(channel, record)
             case MemberFailed(member=member) if channel is Channel.MESH:
                 self.directory.lapse(ClusterId(member))
+                self._meetings.recall_claims(ClusterId(member))
             case MemberLeft(member=member) if channel is Channel.MESH:
                 self.directory.forget_cluster(ClusterId(member))
             case Displaced(record=record) if channel is Channel.MESH:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ictp2p.collectives.plan import Plan
 from sim import mesh
 from sim.faults import SetBandwidth
 from sim.settings import setting
@@ -27,7 +26,9 @@ class Settings(mesh.Mesh):
     """What can be set."""
 
     clusters: int = setting(4, "how many clusters", least=3)
-    megabytes: float = setting(64.0, f"size of the state; above {mesh.REAL:g} only sizes travel, not numbers", least=0.0001)
+    megabytes: float = setting(
+        64.0, f"size of the state; above {mesh.REAL:g} only sizes travel, not numbers", least=0.0001
+    )
     bandwidth: float = setting(16e6, "bytes/s of each link before the change", above=0)
     factor: float = setting(0.1, "what it is multiplied with on one link", above=0)
     rounds: int = setting(6, "committed rounds before and after the change", least=4)
@@ -55,7 +56,9 @@ def play(stage: Stage, settings: Settings) -> None:
 
     last = [x for x in stage.committed() if x.opened <= changed][-1]
     after = [x for x in stage.committed(changed) if x.opened > changed]
-    number = next((n for n, x in enumerate(after, 1) if _loads(x.plan, a, b, x) < 0.5 * _loads(last.plan, a, b, last)), 99)
+    number = next(
+        (n for n, x in enumerate(after, 1) if _loads(x.plan, a, b, x) < 0.5 * _loads(last.plan, a, b, last)), 99
+    )
     shown = f"round {number} after the change" if number < 99 else f"not in {len(after)} rounds"
     wanted = f"round {settings.adapt + 1} at the latest"
     stage.check("a new plan spares the slow link", number <= settings.adapt + 1, seen=shown, wanted=wanted)
@@ -63,20 +66,22 @@ def play(stage: Stage, settings: Settings) -> None:
     planned = max(x.plan.seconds for x in settled if x.plan is not None)
     stage.within("a round by the new plan", max(x.seconds for x in settled), HEADER * planned + START)
     ratio = max(x.plan.seconds / x.plan.bound for x in settled if x.plan is not None)
-    stage.check("the plan is near the bound", ratio <= settings.bound, seen=f"{ratio:.2f} times", wanted=f"{settings.bound}")
+    stage.check(
+        "the plan is near the bound", ratio <= settings.bound, seen=f"{ratio:.2f} times", wanted=f"{settings.bound}"
+    )
     alone = [x.round for x in stage.committed(changed) if len(x.participants) < settings.clusters]
     stage.check("no round went on without a cluster", not alone, seen=" ".join(map(str, alone)) or "none")
     mesh.check_counted(stage)
     mesh.check_lives(stage)
 
 
-def _loads(plan: Plan | None, a: str, b: str, attempt: Attempt) -> int:
+def _loads(attempt: Attempt, a: str, b: str) -> int:
     """Elements that a plan sends over the link between two clusters, both ways."""
-    if plan is None:
+    if attempt.plan is None:
         return 0
     pair = {attempt.participants.index(a), attempt.participants.index(b)}
     total = 0
-    for share in plan.shares:
+    for share in attempt.plan.shares:
         for parents in (share.reduce_parents, share.broadcast_parents):
             edges = sum({child, parent} == pair for child, parent in enumerate(parents))
             total += edges * (share.stop - share.start)

@@ -38,9 +38,7 @@ def play(stage: Stage, settings: Settings) -> None:
     )
     stage.say(f"{new} is known to all")
     known = world.now
-    stage.await_commits(
-        settings.rounds, within=(settings.rounds + 2) * settings.period, having=tuple(world.clusters)
-    )
+    stage.await_commits(settings.rounds, within=(settings.rounds + 2) * settings.period, having=tuple(world.clusters))
     mesh.settle(stage, within=settings.period)
     stage.snapshot("after")
     stage.within("everybody knows the new cluster", joined, 20.0)

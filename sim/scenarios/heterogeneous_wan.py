@@ -43,9 +43,7 @@ def play(stage: Stage, settings: Settings) -> None:
     names = list(PLACES)[: settings.clusters]
     for name in names:
         _, workers, up, down = PLACES[name]
-        mesh.cluster(
-            stage, settings, name, workers=workers, up=up * settings.access, down=down * settings.access
-        )
+        mesh.cluster(stage, settings, name, workers=workers, up=up * settings.access, down=down * settings.access)
     _connect(world, names, settings)
     mesh.gather(stage)
     stage.snapshot("at the start")

@@ -57,7 +57,9 @@ def play(stage: Stage, settings: Settings) -> None:
     stage.snapshot("after")
     stage.within("everybody knows everybody after the heal", together, 60.0)
     behind = sum(number < whole for number in rounds)
-    stage.check("the smaller part is back within two rounds", behind <= 1, seen=f"{behind} without it", wanted="at most 1")
+    stage.check(
+        "the smaller part is back within two rounds", behind <= 1, seen=f"{behind} without it", wanted="at most 1"
+    )
     mesh.check_counted(stage)
     mesh.check_lives(stage)
 

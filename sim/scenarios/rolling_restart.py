@@ -44,5 +44,7 @@ def play(stage: Stage, settings: Settings) -> None:
     least = max(1, int((ended - began) / (4 * settings.period)))
     stage.check("rounds go on meanwhile", len(meanwhile) >= least, seen=len(meanwhile), wanted=f"at least {least}")
     lives = {host.lives for host in world.every_host()}
-    stage.check("everybody was restarted", min(lives) >= 2, seen=f"{min(lives)} to {max(lives)} lives", wanted="at least 2")
+    stage.check(
+        "everybody was restarted", min(lives) >= 2, seen=f"{min(lives)} to {max(lives)} lives", wanted="at least 2"
+    )
     mesh.check_counted(stage)

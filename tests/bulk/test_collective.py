@@ -342,6 +342,9 @@ async def test_the_caller_may_change_everything_as_soon_as_the_call_ends(mesh: M
     async def reduce_and_spoil(n: int) -> None:
         me = world.bulks[world.names[n]]
         await all_reduce(plan, n, inputs[n], outputs[n], me, tag(plan), op="sum", profile=PROFILE)
+        for peer in world.names:
+            for connection in me._pool.among(peer):
+                assert connection.transport.get_write_buffer_size() < 1000, "others wait for what is still here"
         results.append(outputs[n][0].clone())
         inputs[n][0].fill_(1e6)
         outputs[n][0].fill_(-1e6)
