@@ -23,6 +23,10 @@ from ictp2p.preamble import NO_TICKET, Kind, Preamble, Verdict, check, judge
 from ictp2p.security import Security
 from ictp2p.types import Address
 
+_ACCEPTING = 5
+"""Turns of the event loop in which a connection that it has accepted reaches its protocol. Those that are on their way
+when the port closes are turned away in these, and not left to the garbage collector."""
+
 OnControl = Callable[[ControlConnection], None]
 OnBulk = Callable[[asyncio.Transport, Preamble], None]
 OnRefused = Callable[[Address, IctError], None]
@@ -82,6 +86,7 @@ class Reception:
         self._clock = clock
         self._half_open: dict[asyncio.Task[None], Opening] = {}
         self._mine = Preamble(security.fingerprint)
+        self._closed = False
 
     @property
     def address(self) -> Address:
@@ -95,11 +100,17 @@ class Reception:
 
     async def close(self) -> None:
         """Stop listening and drop whoever is in the handshake. Established connections live on."""
+        self._closed = True
         self.listener.close()
-        tasks = list(self._half_open)
-        for task in tasks:
+        for _ in range(_ACCEPTING):
+            await asyncio.sleep(0)
+        half_open = dict(self._half_open)
+        for task in half_open:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*half_open, return_exceptions=True)
+        for task, opening in half_open.items():
+            if task.cancelled():
+                opening.transport.abort()  # a task that never began has closed nothing
 
     def __repr__(self) -> str:
         return f"<Reception {self.address} half_open={self.half_open}>"
@@ -109,6 +120,9 @@ class Reception:
         return Opening(self._accepted)
 
     def _accepted(self, opening: Opening) -> None:
+        if self._closed:  # it was in the backlog
+            opening.transport.abort()
+            return
         if self.half_open >= self._limits.half_open:
             self._turn_away(opening)
             return

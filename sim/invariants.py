@@ -18,7 +18,7 @@ Liveness is `world.heal()` and a deadline; see `World.run_until`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,11 +65,14 @@ class Auditor:
 
     Args:
         world: what to watch.
+        waive: rules that are noted only.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, waive: Collection[str] = ()) -> None:
         self._world = world
+        self._waive = frozenset(waive)
         self.findings: list[Finding] = []
+        self.waived: list[Finding] = []
         self.checks = 0
         """Inputs that were looked at."""
         self._decided: dict[tuple[bytes, int], Value] = {}
@@ -81,8 +84,12 @@ class Auditor:
         self._seqnos: dict[int, int] = {}
 
     def complain(self, rule: str, text: str) -> None:
-        """Report a breach and stop the world."""
-        self.findings.append(Finding(rule, self._world.now, text))
+        """Report a breach and, unless it is waived, stop the world."""
+        finding = Finding(rule, self._world.now, text)
+        if rule in self._waive:
+            self.waived.append(finding)
+            return
+        self.findings.append(finding)
         self._world.loop.stop()
 
     def notice(self, host: Host, notice: Notice) -> None:

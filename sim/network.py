@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ictp2p.errors import AddressInUse, Unreachable
-from ictp2p.network import Listener, Refused, translate
+from ictp2p.network import Listener, translate
 from ictp2p.preamble import Kind
 from ictp2p.types import Address
 from sim.chance import Chance
@@ -650,7 +650,7 @@ class Endpoint(asyncio.Transport):
         self._protocol.connection_lost(error)
         self._protocol = asyncio.Protocol()
         self._inbox.clear()
-        if self._gone or not self._queue and not self._withheld:
+        if self._gone or (not self._queue and not self._withheld):
             self._forget()
 
     def _forget(self) -> None:

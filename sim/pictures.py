@@ -50,7 +50,7 @@ def draw(told: Mapping[str, Any], path: Path) -> None:
     above = 5.0 if shots else 0.0
     figure = Figure(figsize=(14, above + max(height, 2.5) + 0.8), layout="constrained")
     if shots:
-        upper, lower = figure.subfigures(2, 1, height_ratios=(above, max(height, 2.5)))
+        upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=(above, max(height, 2.5)))[:, 0]
         for axes, shot in zip(upper.subplots(1, len(shots), squeeze=False)[0], shots, strict=True):
             _draw_mesh(axes, shot)
         upper.supxlabel(_legend(shots), fontsize=8, color="#4a5568")

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -200,6 +200,8 @@ class World:
         encrypt: seal bulk bytes, as in the real world; costs processor time and changes no timing.
         spare_state: do not crash the last worker that holds the newest version of the state. The state lives in
             memory: when all who hold it are dead it is lost, and no mesh goes on from there.
+        waive: rules whose breach is counted in `auditor.waived` and does not stop the world: for campaigns that look
+            for something else than what is known already.
     """
 
     def __init__(
@@ -211,6 +213,7 @@ class World:
         audit: bool = True,
         encrypt: bool = False,
         spare_state: bool = False,
+        waive: Collection[str] = (),
     ) -> None:
         self.seed = seed
         self.profile = profile
@@ -221,7 +224,7 @@ class World:
         self.topology = Topology()
         self.trace = Trace(lambda: self.loop.now)
         self.internet = Internet(self.loop, self.chance, self.topology, self.trace.delivery, elide=elide)
-        self.auditor = Auditor(self)
+        self.auditor = Auditor(self, waive)
         self.ledger = Ledger(self.auditor.complain, checked=not elide)
         self.records: dict[str, tuple[int, int]] = {}
         """Newest (incarnation, sequence) that each member of any gossip has made."""

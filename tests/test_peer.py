@@ -32,8 +32,18 @@ def model(width: int = 5) -> torch.nn.Module:
 class Worker:
     """One worker's training loop in a thread of the test."""
 
-    def __init__(self, peer: ictp2p.Peer, *, versions: int, rows: int = 0, width: int = 5, **policy: Any) -> None:
+    def __init__(
+        self,
+        peer: ictp2p.Peer,
+        *,
+        versions: int,
+        rows: int = 0,
+        width: int = 5,
+        together: threading.Barrier | None = None,
+        **policy: Any,
+    ) -> None:
         self.peer = peer
+        self._together = together
         self.digests: dict[int, str] = {}
         self.steps = 0
         self.ready = threading.Event()
@@ -48,6 +58,8 @@ class Worker:
         with ictp2p.DiLoCo(self.peer, net, inner, **self._policy) as policy:
             self._note(policy)
             self.ready.set()
+            if self._together is not None:
+                self._together.wait(20)
             for x in self.peer.steps(self._batches()):
                 net(x).square().mean().backward()
                 inner.step()
@@ -83,7 +95,8 @@ def finish(futures: list[Future[None]]) -> None:
 
 def test_two_clusters_hold_the_same_bits_at_every_version(pool: ThreadPoolExecutor) -> None:
     with ictp2p.Peer(config("a")) as a, ictp2p.Peer(config("b", str(a.address))) as b:
-        workers = [Worker(a, versions=4, rows=1), Worker(b, versions=4, rows=2)]
+        together = threading.Barrier(2)
+        workers = [Worker(peer, versions=8, rows=row, together=together) for row, peer in enumerate((a, b))]
         finish(start(pool, *workers))
         common = workers[0].digests.keys() & workers[1].digests.keys()
         assert len(common) >= 2

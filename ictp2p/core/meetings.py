@@ -138,7 +138,7 @@ class Meetings:
         return MeshCopy(CODECS[Channel.MESH].encode(self._context.m.mesh.state()), _encoded(own))
 
     def _shown_mesh(self, sender: PeerId, copy: MeshCopy) -> None:
-        """A follower believes its leader, a newcomer whoever let it in; a leader weighs what it is shown as evidence."""
+        """A follower believes its leader, a newcomer whoever let it in; to a leader it is evidence."""
         context = self._context
         if context.leading or sender == context.leader or not self.joined:
             state = CODECS[Channel.MESH].decode(copy.state)
@@ -151,7 +151,7 @@ class Meetings:
         self.join()
 
     def _learn_addresses(self, state: SwimState) -> None:
-        """Know whom to dial also where gossip has no news: our own cluster is in no copy, and of the dead it is silent."""
+        """Know whom to dial where gossip has no news: our own cluster is in no copy, of the dead it is silent."""
         directory = self._context.directory
         for sight in state.sights:
             member = sight.record.member

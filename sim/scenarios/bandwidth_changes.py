@@ -56,9 +56,8 @@ def play(stage: Stage, settings: Settings) -> None:
 
     last = [x for x in stage.committed() if x.opened <= changed][-1]
     after = [x for x in stage.committed(changed) if x.opened > changed]
-    number = next(
-        (n for n, x in enumerate(after, 1) if _loads(x.plan, a, b, x) < 0.5 * _loads(last.plan, a, b, last)), 99
-    )
+    most = _loads(last, a, b) / 2
+    number = next((n for n, x in enumerate(after, 1) if _loads(x, a, b) < most), 99)
     shown = f"round {number} after the change" if number < 99 else f"not in {len(after)} rounds"
     wanted = f"round {settings.adapt + 1} at the latest"
     stage.check("a new plan spares the slow link", number <= settings.adapt + 1, seen=shown, wanted=wanted)

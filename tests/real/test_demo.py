@@ -1,4 +1,4 @@
-"""The demo, run as a user runs it: real processes, one of which is killed in mid-reduce, one cluster joins, one leaves."""
+"""The demo, as a user runs it: real processes, one is killed in mid-reduce, one cluster joins, another leaves."""
 
 from __future__ import annotations
 

@@ -1,0 +1,128 @@
+"""`ictp2p sim` as people type it."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ictp2p.cli import main as cli
+from ictp2p.errors import ConfigError
+from sim.command import main
+from sim.scenarios import SCENARIOS
+
+TINY = ("--clusters", "3", "--set", "rounds=1", "--set", "compute=4", "--set", "megabytes=0.2")
+ALONE = '[run]\nseconds = 5\nprofile = "local"\ncompute = 1.0\n[[cluster]]\nname = "a"\nworkers = 1\n'
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    stream = io.StringIO()
+    return main(arguments, stream), stream.getvalue()
+
+
+def test_list_shows_all_and_explains_one() -> None:
+    status, shown = run("list")
+    assert status == 0
+    assert all(name in shown for name in SCENARIOS)
+    status, shown = run("list", "leader_dies")
+    assert "Demonstration 1.1b" in shown
+    assert "seconds of an inner phase" in shown
+
+
+def test_a_run_is_shown_written_down_and_replayed(tmp_path: Path) -> None:
+    report, trace = tmp_path / "deep" / "run.json", tmp_path / "trace.txt"
+    status, shown = run("run", "follower_dies", "--seed", "3", *TINY, "--report", str(report), "--trace", str(trace))
+    assert status == 0, shown
+    assert "s  Crash host=" in shown
+    assert "no work is lost or counted twice" in shown
+    told = json.loads(report.read_text())
+    assert told["ok"] is True
+    assert (told["seed"], told["settings"]["clusters"]) == (3, 3)
+    assert [row["fault"] for row in told["plan"]] == ["Crash"]
+    assert {row["outcome"] for row in told["rounds"]} <= {"committed", "open"}
+    assert told["trace"] in shown
+    assert trace.read_text().endswith(f"trace {told['trace']}\n")
+
+    status, shown = run("replay", str(report), "--quiet", "--exact")
+    assert status == 0
+    assert "The same course" in shown
+
+    report.write_text(json.dumps({**told, "trace": "00"}))
+    assert run("replay", str(report), "--quiet")[0] == 0
+    status, shown = run("replay", str(report), "--quiet", "--exact")
+    assert status == 1
+    assert "ANOTHER course" in shown
+
+
+def test_a_failed_run_says_how_to_see_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("alone.toml").write_text(f'{ALONE}[[fault]]\nat = 3.0\nfault = "Crash"\nhost = "a/0"\n[expect]\nwithin = 3\n')
+    status, shown = run("run", "alone.toml", "--seed", "9", "--quiet")
+    assert status == 1
+    assert "FAILED with seed 9" in shown
+    assert "did not come true within 3 s" in shown
+    assert "faults: 3.000 Crash host=a/0" in shown
+    left = Path("runs/sim-alone-9.json")
+    assert f"again:  ictp2p sim replay {left}" in shown
+    Path("alone.toml").unlink()  # the report has it all
+    status, shown = run("replay", str(left), "--quiet")
+    assert status == 1
+    assert "The same course" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "nothing"), "scenario 'nothing' is not known: use one of follower_dies"),
+        (("list", "nothing"), "scenario 'nothing' is not known"),
+        (("run", "leader_dies", "--set", "colour=red"), "leader_dies has no setting 'colour': it has clusters"),
+        (("run", "leader_dies", "--set", "compute"), "--set compute: give it as NAME=VALUE"),
+        (("run", "leader_dies", "--set", "=3"), "--set =3: give it as NAME=VALUE"),
+        (("run", "leader_dies", "--set", "compute=soon"), "leader_dies: compute=soon is not a number"),
+        (("run", "leader_dies", "--set", "compute=nan"), "leader_dies: compute=nan must be at least"),
+        (("run", "leader_dies", "--set", "compute=0"), "leader_dies: compute=0.0 must be above 0"),
+        (("run", "leader_dies", "--set", "power=maybe"), "leader_dies: power=maybe is not true or false"),
+        (("run", "leader_dies", "--set", "profile=moon"), "profile=moon is not one of local, lan, wan"),
+        (("run", "leader_dies", "--clusters", "1"), "leader_dies: clusters=1 must be at least 2"),
+        (("replay", "nowhere.json"), "nowhere.json is no report of a simulated run"),
+        (("run", "leader_dies", "--report", "/"), "/ cannot be written"),
+        (("run", "leader_dies", "--trace", "/dev/null/trace"), "/dev/null/trace cannot be written"),
+    ],
+)
+def test_what_cannot_be_is_named_before_anything_runs(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        run(*arguments)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [[], {}, {"format": 99, "scenario": "leader_dies"}, {"format": 1, "scenario": "leader_dies", "seed": "x"}],
+)
+def test_replay_takes_reports_only(tmp_path: Path, document: object) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match=r"report\.json"):
+        run("replay", str(path))
+
+
+def test_the_command_line_turns_errors_into_a_line_and_a_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["sim", "run", "nothing"]) == 2
+    assert capsys.readouterr().err.startswith("ictp2p: ConfigError: scenario 'nothing' is not known")
+    assert cli(["sim", "list"]) == 0
+    assert "leader_dies" in capsys.readouterr().out
+
+
+def test_other_commands_do_not_load_the_simulator() -> None:
+    program = "import sys; from ictp2p.cli import main; main(['token']);"
+    program += "print([m for m in ('sim', 'torch', 'matplotlib') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
+    assert ran.stdout.splitlines()[1] == "[]"
+
+
+def test_it_is_a_module_too() -> None:
+    program = [sys.executable, "-m", "sim", "list", "nat_relay"]
+    ran = subprocess.run(program, capture_output=True, text=True, check=True, timeout=50)
+    assert "address translators" in ran.stdout

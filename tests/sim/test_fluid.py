@@ -1,0 +1,69 @@
+"""Max-min shares, against what they must satisfy and against transfers in a world."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.fluid import Flow, Fluid, shares
+from sim.loop import SimLoop
+
+
+def test_a_bottleneck_is_shared_and_the_rest_taken() -> None:
+    flow, resource = np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1])
+    rates = shares(np.full(3, math.inf), flow, resource, np.array([10.0, 100.0]))
+    assert rates.tolist() == pytest.approx([5.0, 5.0, 95.0])
+
+
+def test_a_capped_flow_leaves_its_share_to_others() -> None:
+    flow, resource = np.array([0, 1]), np.array([0, 0])
+    assert shares(np.array([2.0, math.inf]), flow, resource, np.array([10.0])).tolist() == pytest.approx([2.0, 8.0])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_shares_fit_and_every_flow_is_held_back_by_something_full(data: st.DataObject) -> None:
+    flows, resources = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 5))
+    capacity = np.array([data.draw(st.floats(1.0, 1e6)) for _ in range(resources)])
+    caps = np.array([data.draw(st.one_of(st.just(math.inf), st.floats(0.5, 1e6))) for _ in range(flows)])
+    uses = [(f, r) for f in range(flows) for r in range(resources) if r == f % resources or data.draw(st.booleans())]
+    flow, resource = np.array([u[0] for u in uses]), np.array([u[1] for u in uses])
+    rates = shares(caps, flow, resource, capacity)
+    load = np.bincount(resource, weights=rates[flow], minlength=resources)
+    assert (load <= capacity * (1 + 1e-6)).all()
+    for f in range(flows):
+        through = [r for g, r in uses if g == f]
+        top = [
+            r
+            for r in through
+            if load[r] >= capacity[r] * (1 - 1e-6) and rates[f] >= rates[flow[resource == r]].max() * (1 - 1e-6)
+        ]
+        assert rates[f] == pytest.approx(caps[f]) or top
+
+
+def _transfer(size: float, capacity: float, round_trip: float, loss: float = 0.0) -> float:
+    loop, left, ended = SimLoop(), [size], []
+
+    def passed(amount: float) -> None:
+        left[0] -= amount
+        if left[0] <= 1e-3 and not ended:
+            ended.append(loop.now)
+
+    fluid = Fluid(loop)
+    fluid.start(Flow(lambda: [("x", capacity)], lambda: round_trip, lambda: loss, lambda: max(0.0, left[0]), passed))
+    loop.run_to(1000.0)
+    return ended[0]
+
+
+def test_a_long_transfer_takes_its_size_over_the_bandwidth_and_a_slow_start() -> None:
+    assert _transfer(10e6, 1e6, 0.0) == pytest.approx(10.0, rel=0.01)
+    slow = _transfer(10e6, 1e6, 0.1)
+    assert 10.0 < slow < 10.6
+
+
+def test_loss_caps_a_flow_as_mathis_found() -> None:
+    assert _transfer(1e6, 1e9, 0.05, loss=0.01) == pytest.approx(1e6 / (1.22 * 1460 / (0.05 * 0.1)), rel=0.1)

@@ -1,0 +1,111 @@
+"""Time, order, and what the loop does to processes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sim.loop import HOST, Deadlock, Livelock, Process, SimLoop
+
+
+def test_time_jumps_and_equal_times_keep_their_order() -> None:
+    loop, seen = SimLoop(), []
+    for name in "abc":
+        loop.at(5.0, seen.append, name)
+    loop.at(2.0, seen.append, "first")
+    loop.run_to(10.0)
+    assert seen == ["first", "a", "b", "c"]
+    assert loop.now == 10.0
+
+
+def test_a_task_that_waits_for_ever_is_a_deadlock_at_once() -> None:
+    loop = SimLoop()
+    with pytest.raises(Deadlock):
+        loop.run_until_complete(loop.create_future())
+
+
+def test_a_moment_that_never_ends_is_a_livelock() -> None:
+    loop = SimLoop()
+
+    def again() -> None:
+        loop.call_soon(again)
+
+    loop.call_soon(again)
+    with pytest.raises(Livelock):
+        loop.run_to(1.0)
+
+
+def test_an_executor_runs_here_and_now() -> None:
+    loop = SimLoop()
+
+    async def story() -> int:
+        return await loop.run_in_executor(None, lambda: 7)
+
+    assert loop.run_until_complete(story()) == 7
+
+
+def test_a_killed_process_runs_nothing_but_its_last_words_in_that_instant() -> None:
+    loop, process, seen = SimLoop(), Process("x"), []
+
+    async def life() -> None:
+        try:
+            while True:
+                await asyncio.sleep(1.0)
+                seen.append(loop.now)
+        finally:
+            seen.append("cancelled")
+
+    loop.create_task(life(), context=process.context)
+    loop.at(3.5, lambda: (setattr(process, "alive", False), loop.kill(process)))
+    loop.run_to(10.0)
+    assert [round(x, 6) if isinstance(x, float) else x for x in seen] == [1.0, 2.0, 3.0, "cancelled"]
+
+
+def test_a_paused_process_catches_up_when_it_goes_on() -> None:
+    loop, process, seen = SimLoop(), Process("x"), []
+    loop.at(1.0, lambda: seen.append(loop.now), context=process.context)
+    loop.pause(process)
+    loop.run_to(2.0)
+    assert seen == []
+    loop.at(3.0, loop.resume, process)
+    loop.run_to(4.0)
+    assert seen == [3.0]
+
+
+def test_a_cancelled_timer_stays_cancelled_while_it_is_held_back() -> None:
+    loop, process, seen = SimLoop(), Process("x"), []
+    timer = loop.at(1.0, seen.append, "no", context=process.context)
+    loop.pause(process)
+    loop.run_to(2.0)
+    timer.cancel()
+    loop.resume(process)
+    loop.run_to(3.0)
+    assert seen == []
+    assert loop.errors == []
+
+
+def test_a_slow_process_does_one_thing_at_a_time() -> None:
+    loop, process, seen = SimLoop(), Process("x"), []
+    process.cost = 0.5
+    for _ in range(3):
+        loop.at(1.0, lambda: seen.append(loop.now), context=process.context)
+    loop.run_to(5.0)
+    assert seen == [1.0, 1.5, 2.0]
+
+
+@pytest.mark.parametrize(("offset", "rate"), [(100.0, 1.0), (0.0, 1.1), (3.7, 0.9)])
+def test_a_skewed_clock_shows_and_waits_in_its_own_time_and_is_never_early(offset: float, rate: float) -> None:
+    loop, process, seen = SimLoop(), Process("x", offset, rate), []
+
+    async def life() -> None:
+        began = loop.time()
+        await asyncio.sleep(2.0)
+        seen.append((loop.time() - began, loop.now))
+
+    loop.create_task(life(), context=process.context)
+    loop.run_to(10.0)
+    (shown, true) = seen[0]
+    assert 2.0 <= shown < 2.0 + 1e-6
+    assert true == pytest.approx(2.0 / rate)
+    assert HOST.get() is None

@@ -1,0 +1,249 @@
+"""The transports keep asyncio's promises, and paths break as TCP's do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from ictp2p.errors import AddressInUse, Unreachable
+from ictp2p.network import Refused
+from ictp2p.types import Address
+from sim.chance import Chance
+from sim.loop import Process, SimLoop
+from sim.network import KEEPALIVE, USER_TIMEOUT, Internet, SimNetwork
+from sim.topology import Barrier, Topology
+
+A, B = Address("10.0.0.1", 7000), Address("10.0.0.2", 7000)
+
+
+class Caught(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.data = b""
+        self.lost: list[tuple[float, Exception | None]] = []
+        self.paused = 0
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.append((asyncio.get_running_loop().now, exc))  # type: ignore[attr-defined]
+
+    def pause_writing(self) -> None:
+        self.paused += 1
+
+    def resume_writing(self) -> None:
+        self.paused -= 1
+
+
+class Buffered(asyncio.BufferedProtocol):
+    def __init__(self, size: int) -> None:
+        self.buffer, self.data = bytearray(size), b""
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data += bytes(self.buffer[:nbytes])
+
+
+class Pair:
+    """Two hosts and one connection from a to b."""
+
+    def __init__(self, **link: float) -> None:
+        self.loop = SimLoop()
+        self.topology = Topology()
+        for name, value in link.items():
+            setattr(self.topology.default, name, value)
+        self.net = Internet(self.loop, Chance(1), self.topology)
+        self.processes = {}
+        for name, address in (("a", A), ("b", B)):
+            self.net.host(name, name, address.host)
+            self.processes[name] = Process(name)
+            self.net.boot(name, self.processes[name])
+        self.dialer, self.acceptor = Caught(), Caught()
+
+    def as_(self, host: str, story: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(self.loop.create_task(story, context=self.processes[host].context))
+
+    def network(self, host: str) -> SimNetwork:
+        return SimNetwork(self.net, self.processes[host])
+
+    def connect(self) -> Pair:
+        self.as_("b", self.network("b").serve(lambda: self.acceptor, B))
+        self.as_("a", self.network("a").connect(lambda: self.dialer, B, 5))
+        self.loop.run_to(self.loop.now + 1)
+        return self
+
+    def kill(self, host: str, *, power: bool) -> None:
+        process = self.processes[host]
+        process.alive = False
+        self.net.stopped(process, power=power)
+        self.loop.kill(process)
+
+
+def test_a_dial_takes_a_round_trip_and_both_ends_show_the_same_addresses() -> None:
+    pair = Pair(delay=0.05)
+    pair.as_("b", pair.network("b").serve(lambda: pair.acceptor, B))
+    pair.as_("a", pair.network("a").connect(lambda: pair.dialer, B, 5))
+    assert pair.loop.now == pytest.approx(0.1)
+    pair.loop.run_to(1)
+    here, there = pair.dialer.transport, pair.acceptor.transport
+    assert here.get_extra_info("sockname") == there.get_extra_info("peername")
+    assert here.get_extra_info("peername") == tuple(B)
+
+
+def test_bytes_keep_their_order_whatever_the_jitter() -> None:
+    pair = Pair(delay=0.01, jitter=0.05, loss=0.2).connect()
+    for n in range(50):
+        pair.dialer.transport.write(bytes([n]))
+    pair.loop.run_to(60)
+    assert pair.acceptor.data == bytes(range(50))
+
+
+def test_nobody_listens_nobody_answers_no_way() -> None:
+    pair = Pair()
+    with pytest.raises(Refused):
+        pair.as_("a", pair.network("a").connect(Caught, B, 2))
+    pair.topology.cut(Barrier("a", "b"))
+    with pytest.raises(Unreachable, match="did not answer"):
+        pair.as_("a", pair.network("a").connect(Caught, B, 2))
+    pair.topology.mend_all()
+    pair.topology.cut(Barrier("a", "b", how="reset"))
+    began = pair.loop.now
+    with pytest.raises(Unreachable):
+        pair.as_("a", pair.network("a").connect(Caught, B, 2))
+    assert pair.loop.now - began < 1
+
+
+def test_a_nat_lets_nobody_in_but_lets_out() -> None:
+    pair = Pair()
+    pair.topology.sites["b"].nat = True
+    pair.as_("b", pair.network("b").serve(lambda: pair.acceptor, B))
+    with pytest.raises(Unreachable):
+        pair.as_("a", pair.network("a").connect(Caught, B, 2))
+    pair.as_("a", pair.network("a").serve(Caught, A))
+    pair.as_("b", pair.network("b").connect(Caught, A, 2))
+
+
+def test_a_port_is_taken_once() -> None:
+    pair = Pair().connect()
+    with pytest.raises(AddressInUse):
+        pair.as_("b", pair.network("b").serve(Caught, B))
+    with pytest.raises(AddressInUse):
+        pair.as_("b", pair.network("b").serve(Caught, A))
+
+
+def test_close_delivers_all_and_ends_both_without_an_error() -> None:
+    pair = Pair().connect()
+    pair.dialer.transport.write(b"x" * 100_000)
+    pair.dialer.transport.close()
+    pair.loop.run_to(10)
+    assert len(pair.acceptor.data) == 100_000
+    assert [e for _, e in pair.acceptor.lost] == [e for _, e in pair.dialer.lost] == [None]
+    assert not pair.net.endpoints
+
+
+def test_abort_resets_the_other_side() -> None:
+    pair = Pair().connect()
+    pair.dialer.transport.abort()
+    pair.loop.run_to(10)
+    assert isinstance(pair.acceptor.lost[0][1], ConnectionResetError)
+    assert not pair.net.endpoints
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_a_buffered_protocol_gets_every_byte_in_pieces_of_its_own_size(size: int) -> None:
+    pair = Pair(bandwidth=1e6).connect()
+    taker = Buffered(size)
+    pair.acceptor.transport.set_protocol(taker)
+    sent = bytes(range(256)) * (1 if size < 100 else 400)
+    pair.dialer.transport.write(sent)
+    pair.loop.run_to(20)
+    assert taker.data == sent
+
+
+def test_a_reader_that_stops_makes_the_writer_pause_and_go_on() -> None:
+    pair = Pair(bandwidth=1e7).connect()
+    pair.acceptor.transport.pause_reading()
+    for _ in range(20):
+        pair.dialer.transport.write(bytes(100_000))
+    pair.loop.run_to(10)
+    assert pair.dialer.paused == 1
+    pair.acceptor.transport.resume_reading()
+    pair.loop.run_to(20)
+    assert pair.dialer.paused == 0
+    assert len(pair.acceptor.data) == 2_000_000
+    assert pair.dialer.transport.get_write_buffer_size() == 0
+
+
+def test_a_silent_path_is_given_up_sooner_if_something_is_unacknowledged() -> None:
+    pair = Pair().connect()
+    pair.topology.cut(Barrier("a", "b"))
+    pair.net.changed()
+    began = pair.loop.now
+    pair.dialer.transport.write(b"hello?")
+    pair.loop.run_to(began + 60)
+    assert pair.dialer.lost[0][0] - began == pytest.approx(USER_TIMEOUT)
+    assert pair.acceptor.lost[0][0] - began == pytest.approx(KEEPALIVE)
+    assert pair.acceptor.data == b""
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_what_was_sent_into_a_short_cut_arrives_in_order_once_it_heals(one_way: bool) -> None:
+    pair = Pair().connect()
+    barrier = Barrier("a", "b", one_way=one_way)
+    pair.topology.cut(barrier)
+    pair.net.changed()
+    for n in range(5):
+        pair.dialer.transport.write(bytes([n]))
+    pair.loop.run_to(pair.loop.now + 5)
+    assert pair.acceptor.data == b""
+    pair.topology.mend(barrier)
+    pair.net.changed()
+    pair.loop.run_to(pair.loop.now + 10)
+    assert pair.acceptor.data == bytes(range(5))
+    assert not pair.dialer.lost
+
+
+def test_a_killed_process_is_told_of_by_its_kernel_and_a_dark_host_is_not() -> None:
+    pair = Pair().connect()
+    began = pair.loop.now
+    pair.loop.perform(lambda: pair.kill("b", power=False))
+    pair.loop.run_to(began + 1)
+    assert pair.dialer.lost
+    dark = Pair().connect()
+    began = dark.loop.now
+    dark.loop.perform(lambda: dark.kill("b", power=True))
+    dark.loop.run_to(began + 10)
+    assert not dark.dialer.lost
+    dark.processes["b"] = Process("b")
+    dark.loop.perform(lambda: dark.net.boot("b", dark.processes["b"]))
+    dark.dialer.transport.write(b"still there?")
+    dark.loop.run_to(began + 12)
+    assert isinstance(dark.dialer.lost[0][1], ConnectionResetError)
+
+
+def test_bulk_shares_a_link_and_trickles_in() -> None:
+    pair = Pair(bandwidth=1e6, delay=0.0005).connect()
+    began = pair.loop.now
+    pair.dialer.transport.write(bytes(2_000_000))
+    pair.loop.run_to(began + 1)
+    assert 0.7e6 < len(pair.acceptor.data) < 1.01e6
+    pair.loop.run_to(began + 2.1)
+    assert len(pair.acceptor.data) == 2_000_000
+
+
+def test_a_flipped_bit_ends_a_control_connection() -> None:
+    pair = Pair(corrupt=0.999).connect()
+    pair.dialer.transport.write(b"\x1c\x7bhello")
+    pair.loop.run_to(10)
+    assert pair.acceptor.data == b""
+    assert pair.acceptor.lost
+    assert pair.dialer.lost
