@@ -306,7 +306,7 @@ class Worker:
         agreed = self._agreed()
         if agreed.digest == self.state.digest:
             return
-        mine = self.host.cluster in self.peer.contributors.get(base.version + 1, ())
+        mine = self.peer.contributors.holds(base.version + 1, self.peer.cluster) is not False
         self.host.note("round_missed", version=agreed.version, mine=mine, reason=reason)
         await self._adopt(agreed, mine=mine)
 

@@ -72,7 +72,7 @@ def linkage(width: Matrix) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Merge the two groups joined by the widest link, again and again; give every partition of two groups or more."""
     size = len(width)
     both = width + width.T
-    group = {node: (node,) for node in range(size)}
+    group: dict[int, tuple[int, ...]] = {node: (node,) for node in range(size)}
     yield tuple((node,) for node in range(size))
     first, second = np.triu_indices(size, 1)
     for index in np.argsort(-both[first, second], kind="stable"):

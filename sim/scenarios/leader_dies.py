@@ -40,6 +40,8 @@ def play(stage: Stage, settings: Settings) -> None:
     world.run_for(settings.when * (attempt.plan.seconds if attempt.plan is not None else 0.0))
     dead = world.leaders()[cluster]
     stage.say(f"{dead} leads {cluster} and is in round {attempt.round}")
+    inside = cluster in attempt.participants and not any(a is attempt for a in stage.committed())
+    stage.check("the leader dies in the middle of a round", inside and attempt.ended is None)
     died = stage.fault(KillLeader(cluster, power=settings.power))
 
     led = world.run_until(

@@ -51,7 +51,7 @@ def test_settings_override_the_file_and_missed_expectations_fail() -> None:
         assert stage.world.now < 20
         assert stage.world.version() > 2
         assert not stage.ok
-        assert ["version of the state"] == [check.what for check in stage.checks if not check.ok]
+        assert [check.what for check in stage.checks if not check.ok] == ["version of the state"]
 
 
 def test_without_training_everybody_must_know_everybody() -> None:

@@ -14,7 +14,7 @@ from sim.stage import Stage
 QUICK = {"megabytes": 0.2, "compute": 4}
 SMALL: dict[str, dict[str, Any]] = {
     "follower_dies": {**QUICK, "clusters": 3, "rounds": 1},
-    "leader_dies": {**QUICK, "clusters": 4, "rounds": 1, "access": 4e5},
+    "leader_dies": {"compute": 4, "clusters": 4, "rounds": 1, "megabytes": 1},
     "cluster_joins": {**QUICK, "clusters": 4, "rounds": 2},
     "bandwidth_changes": {"clusters": 3, "rounds": 7, "compute": 4, "adapt": 5},
     "partition_and_heal": {**QUICK, "clusters": 5, "minority": 2, "rounds": 1},
