@@ -190,7 +190,7 @@ class Worker:
         self.pending: tuple[Unit, ...] = ()
         """Units that are not in the state yet, as far as this worker knows."""
         self.due = False
-        """Whether an outer round is due: a heir repeats its predecessor's with the same contribution, as policies do."""
+        """Whether an outer round is due: an heir repeats its predecessor's, as policies do."""
         self.phases = 0
         """Inner phases done in this life."""
         self._serial = serial

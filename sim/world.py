@@ -665,7 +665,8 @@ class World:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<World seed={self.seed} t={self.now:.3f} hosts={len(self.running())}/{len(self.hosts)} version={self.version()}>"
+        up = f"{len(self.running())}/{len(self.hosts)}"
+        return f"<World seed={self.seed} t={self.now:.3f} hosts={up} version={self.version()}>"
 
     # ------------------------------------------------------------ inside
 
@@ -791,7 +792,8 @@ class World:
 
     async def _leave(self, host: Host) -> None:
         peer, process = host.peer, host.process
-        assert peer is not None and process is not None
+        assert peer is not None
+        assert process is not None
         self.trace.event(host.name, "leaving")
         if host.worker is not None:
             peer.set_training(False, draining=True)

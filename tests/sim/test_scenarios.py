@@ -76,6 +76,17 @@ def test_a_scenario_whose_cluster_dies_entirely_fails() -> None:
         assert '"fault": "Crash"' in stage.breach
 
 
+def test_waiting_for_rounds_with_somebody_needs_them_in_it() -> None:
+    def waits(stage: Stage, settings: Settings) -> None:
+        built(stage, settings)
+        stage.await_commits(1, within=30)
+        stage.await_commits(1, within=30, having=("atlantis",))
+
+    with play(Scenario("waits", "It waits.", Settings, waits), 1, {**QUICK, "clusters": 2}) as stage:
+        assert len(stage.committed()) >= 1
+        assert "1 more committed rounds with atlantis did not come true" in str(stage.breach)
+
+
 def test_a_check_that_is_not_met_fails_the_scenario_and_does_not_stop_it() -> None:
     def hopes(stage: Stage, settings: Settings) -> None:
         stage.open(profile="local").cluster("a", workers=1)
