@@ -249,34 +249,24 @@ class Auditor:
     # ------------------------------------------------------------ gossip
 
     def _records(self) -> None:
-        """Nobody holds a newer record than its owner made."""
+        """Nobody holds a newer record than its owner made. Of who is not running nobody knows what it made last."""
         made: dict[str, tuple[int, int]] = {}
-        for host in self._world.every_host():
+        for host in self._world.running():
             core = host.core
-            if core is None or host.id is None:
-                continue
-            own = core.m.members.members.get(host.id)
-            if own is not None:
-                made[host.id] = max(made.get(host.id, (0, 0)), (own.record.incarnation, own.record.sequence))
-            if core.leading and (mesh := core.m.mesh.members.get(host.cluster)) is not None:
-                newest = (mesh.record.incarnation, mesh.record.sequence)
-                made[host.cluster] = max(made.get(host.cluster, (0, 0)), newest)
-        self._remember(made)
+            own = core.m.members.record if core is not None else None
+            if host.id is not None and own is not None:
+                made[host.id] = (own.incarnation, own.sequence)
         for host in self._world.running():
             if host.core is not None:
-                self._compare(host, host.core)
+                self._compare(host, host.core, made)
 
-    def _remember(self, made: dict[str, tuple[int, int]]) -> None:
-        for member, newest in made.items():
-            self._world.records[member] = max(self._world.records.get(member, (0, 0)), newest)
-
-    def _compare(self, host: Host, core: Core) -> None:
+    def _compare(self, host: Host, core: Core, all_made: dict[str, tuple[int, int]]) -> None:
         views: Iterable[tuple[str, tuple[int, int]]] = [
             (name, (member.record.incarnation, member.record.sequence))
             for name, member in core.m.members.members.items()
             if not member.record.left  # a goodbye is the last record, made as its owner goes
         ]
         for name, seen in views:
-            made = self._world.records.get(name)
+            made = all_made.get(name)
             if made is not None and seen > made:
                 self.complain("G3", f"{host.name} holds record {seen} of {name}, which has made {made}")

@@ -187,7 +187,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def kill(self, process: Process) -> None:
         """End a process at once. Its tasks are cancelled within this instant; nothing they do reaches anybody."""
         process.alive = process.paused = process.busy = False
-        process.held.clear()
+        self._release(process)  # a task must have begun to be cancelled
         self._dying.append(process)
         for task in list(process.tasks):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody will wait for the dead

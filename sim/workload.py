@@ -94,6 +94,8 @@ class Ledger:
     versions: dict[int, Committed] = field(default_factory=dict)
     included: dict[Unit, int] = field(default_factory=dict)
     """In which version each unit came in."""
+    lost: list[Unit] = field(default_factory=list)
+    """Units that their workers gave up without knowing what became of them."""
     _standing: dict[PeerId, tuple[str, tuple[Unit, ...]]] = field(default_factory=dict)
     _bound: dict[tuple[int, int, PeerId], tuple[str, tuple[Unit, ...]]] = field(default_factory=dict)
     checked: bool = True
@@ -154,10 +156,15 @@ class Ledger:
             text = f"{host} version {version}: element {wrong} is {values[wrong]}, should be {known.values[wrong]}"
             self.complain("A4", text)
 
-    def dropped(self, host: str, units: Sequence[Unit], version: int) -> None:
-        """A worker takes these units for included in `version` or before."""
+    def dropped(self, host: str, units: Sequence[Unit], version: int, *, seen: bool) -> None:
+        """A worker takes these units for included in `version` or before; `seen`: it took part in that round itself.
+
+        A worker that did not see its round decided must assume so: work may then be lost, and is listed, but never
+        be counted twice. One that did see it may lose nothing.
+        """
         lost = [u for u in units if self.included.get(u, version + 1) > version]
-        if lost:
+        self.lost += lost
+        if lost and seen:
             self.complain("A10", f"{host} dropped {len(lost)} units that are in no version up to {version}: {lost[0]}")
 
     def kept(self, host: str, units: Sequence[Unit], version: int) -> None:
@@ -273,7 +280,7 @@ class Worker:
             return
         if outcome.state.digest == self._sealed:
             self.state.commit(outcome.state.version)
-            self._drop(outcome.state.version)
+            self._drop(outcome.state.version, seen=True)
             self._applied()
         else:
             await self._adopt(outcome.state, mine=True)
@@ -326,12 +333,15 @@ class Worker:
             except StateError as error:
                 newer = self._agreed()
                 self.host.note("fetch_failed", version=ref.version, error=str(error))
+                self._heal()  # a mate that holds it may be back
+                if self.state.version >= self._agreed().version:
+                    return
                 if newer.version <= ref.version:
                     await asyncio.sleep(0.5)
                 ref = self._agreed()
         self.state.confirm(ref.version)
         if mine:
-            self._drop(ref.version)
+            self._drop(ref.version, seen=False)
         else:
             self.ledger.kept(self.host.name, self.pending, ref.version)
         self._applied()
@@ -339,8 +349,8 @@ class Worker:
     def _is_newer(self, ref: StateRef) -> Callable[[], bool]:
         return lambda: self._agreed().version > ref.version
 
-    def _drop(self, version: int) -> None:
-        self.ledger.dropped(self.host.name, self.pending, version)
+    def _drop(self, version: int, *, seen: bool) -> None:
+        self.ledger.dropped(self.host.name, self.pending, version, seen=seen)
         self.pending = ()
 
     def _applied(self) -> None:

@@ -226,8 +226,6 @@ class World:
         self.internet = Internet(self.loop, self.chance, self.topology, self.trace.delivery, elide=elide)
         self.auditor = Auditor(self, waive)
         self.ledger = Ledger(self.auditor.complain, checked=not elide)
-        self.records: dict[str, tuple[int, int]] = {}
-        """Newest (incarnation, sequence) that each member of any gossip has made."""
         self.hosts: dict[str, Host] = {}
         """Every host there ever was, by name, in the order in which they came."""
         self.clusters: dict[str, Cluster] = {}

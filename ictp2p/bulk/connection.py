@@ -405,7 +405,9 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     def _write(self, frame: Frame, *, sealed: bool = False) -> None:
         size = sum(map(len, frame.views))
-        header = Header(frame.kind, frame.tag, frame.first, frame.second, size, self._starved).pack()
+        # A pause while the transport still had bytes to send was none for the link.
+        starved = self._starved and self.transport.get_write_buffer_size() == 0
+        header = Header(frame.kind, frame.tag, frame.first, frame.second, size, starved).pack()
         self._starved = False
         if sealed or self._seal_bodies:
             self._write_sealed(header, frame, size)

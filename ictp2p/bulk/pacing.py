@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+_BUSY_FRAMES = 2
+"""Fewest gaps that make a sample."""
+
+
 class Bucket:
     """Paces a connection at a rate. It may run into debt by one frame, so frames need not be cut to the bucket.
 
@@ -39,17 +43,23 @@ class Bucket:
 
 @dataclass(slots=True)
 class Meter:
-    """Measures goodput at the receiver, between the first frame and the last; the first starts the clock only.
+    """Measures goodput at the receiver, over the gaps between frames that were the link's.
 
-    A frame that the sender marks as starved says that the gap before it was not the link's: such samples may only
-    raise an estimate (draft-cheng-iccrg-delivery-rate-estimation). One such frame in ten is let pass.
+    A frame that the sender marks as starved was not yet there to be sent when the one before it had left: the gap
+    before it says nothing about the link, and is left out with its frame. What remains is a sample of the link however
+    often a collective's windows paused the flow. Only where too few gaps remain is the whole taken, and marked as
+    limited by its application: such a sample may only raise an estimate (draft-cheng-iccrg-delivery-rate-estimation).
     """
 
     size: int = 0
+    """Bytes after the first frame."""
     first: float = 0.0
     last: float = 0.0
     frames: int = 0
-    starved: int = 0
+    busy_size: int = 0
+    """Bytes of frames that followed the one before without a pause of the sender."""
+    busy_seconds: float = 0.0
+    busy_frames: int = 0
 
     def add(self, size: int, starved: bool, now: float) -> None:
         """Note a whole frame of `size` bytes."""
@@ -57,16 +67,19 @@ class Meter:
             self.first = now
         else:
             self.size += size
-            self.starved += starved
+            if not starved:
+                self.busy_size += size
+                self.busy_seconds += now - self.last
+                self.busy_frames += 1
         self.frames += 1
         self.last = now
 
     def sample(self) -> tuple[int, float, bool] | None:
         """Give (bytes, seconds, app-limited), or None if there were too few frames to tell."""
+        if self.busy_frames >= _BUSY_FRAMES and self.busy_seconds > 0:
+            return self.busy_size, self.busy_seconds, False
         seconds = self.last - self.first
-        if self.frames < 3 or seconds <= 0:
-            return None
-        return self.size, seconds, self.starved * 10 > self.frames
+        return (self.size, seconds, True) if self.frames > _BUSY_FRAMES and seconds > 0 else None
 
 
 class Watch:

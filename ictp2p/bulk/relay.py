@@ -86,25 +86,34 @@ class Relay:
         self._joined.append(ends)
 
     async def _onward(self, hello: Hello) -> asyncio.Transport:
-        failures = []
-        for hop in [hello.target, *(relay for relay in self._relays(hello.target) if relay != hello.source)]:
+        """Reach the target itself, by either side's dialing, before another relay: those would pass it round."""
+        failures: list[str] = []
+        for way in (self._dialed, self._asked):
             try:
-                transport = await self._dial(hop, self._profile.handshake)
+                return await way(hello.target)
             except NetworkError as error:
                 failures.append(str(error))
-            else:
-                transport.pause_reading()
-                return transport
-        if self._ask_dial is None:
-            raise Unreachable("; ".join(failures))
-        return await self._asked(hello.target, self._ask_dial)
+        for hop in self._relays(hello.target):
+            if hop not in (hello.source, hello.target):
+                try:
+                    return await self._dialed(hop)
+                except NetworkError as error:
+                    failures.append(str(error))
+        raise Unreachable("; ".join(failures))
 
-    async def _asked(self, target: PeerId, ask_dial: Callable[[PeerId, bytes], None]) -> asyncio.Transport:
+    async def _dialed(self, hop: PeerId) -> asyncio.Transport:
+        transport = await self._dial(hop, self._profile.handshake)
+        transport.pause_reading()
+        return transport
+
+    async def _asked(self, target: PeerId) -> asyncio.Transport:
+        if self._ask_dial is None:
+            raise Unreachable(f"{target} cannot be asked to dial")
         ticket = self._random_bytes(16)
         arrived: asyncio.Future[asyncio.Transport] = asyncio.get_running_loop().create_future()
         self._tickets[ticket] = arrived
         try:
-            ask_dial(target, ticket)
+            self._ask_dial(target, ticket)
             async with asyncio.timeout(self._profile.handshake):
                 return await arrived
         except TimeoutError:

@@ -257,6 +257,7 @@ class _Session:
         if not self.ended.done() and self.exchange.involves(self._index(peer)):
             known = [name for name in self.plan.participants if name in suspects]
             self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", [PeerId(name) for name in known] or [peer]))
+            self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
 
     def owing(self) -> list[PeerId]:
         """Name whom we wait for: those that have not begun, or else those that owe chunks."""

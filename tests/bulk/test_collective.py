@@ -246,6 +246,30 @@ async def test_frames_of_another_attempt_are_never_taken(mesh: Meshes) -> None:
     assert not any(out.any() for (out,) in outputs)
 
 
+@pytest.mark.parametrize("sealed", [True, False])
+async def test_chunks_of_an_attempt_that_is_over_are_dropped(mesh: Meshes, sealed: bool) -> None:
+    world = mesh(2, profile=BulkProfile(sealed=sealed))
+    inputs = [[torch.full((300,), float(n + 1))] for n in range(2)]
+    outputs = [[torch.zeros(300)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 300, 50)
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 1)
+    waiting = asyncio.ensure_future(
+        all_reduce(plan, 1, inputs[1], outputs[1], world.bulks[b], tag(plan, 1), op="sum", profile=PROFILE)
+    )
+    while not world.bulks[b]._users:
+        await asyncio.sleep(0)
+    old = torch.full((50,), 1e6).numpy().tobytes()
+    connection.send(Kind.PARTIAL, tag(plan, 0).wire(), 1, 0, old)
+    connection.send(Kind.RESULT, tag(plan, 0).wire(), 0, 0, old)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not outputs[1][0].any()
+    await all_reduce(plan, 0, inputs[0], outputs[0], world.bulks[a], tag(plan, 1), op="sum", profile=PROFILE)
+    await waiting
+    assert all(bool((out == 3).all()) for (out,) in outputs)
+
+
 async def test_who_comes_late_finds_the_others_waiting(mesh: Meshes) -> None:
     world = mesh(3)
     inputs = [[torch.full((3000,), float(n + 1))] for n in range(3)]

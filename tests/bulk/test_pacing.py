@@ -29,22 +29,38 @@ def test_a_bucket_saves_up_little_while_idle_and_nothing_is_paced_without_a_rate
     assert bucket.delay(100.0) == 0
 
 
-def test_a_meter_leaves_the_first_frame_out_and_needs_three() -> None:
+def test_a_meter_needs_more_than_the_first_frames() -> None:
     meter = Meter()
     for now, size in ((1.0, 500), (1.5, 100)):
         meter.add(size, True, now)
     assert meter.sample() is None
-    meter.add(100, False, 2.0)
-    assert meter.sample() == (200, 1.0, True)
+    meter.add(100, True, 2.0)
+    assert meter.sample() == (200, 1.0, True), "all gaps were the sender's: this can only raise an estimate"
 
 
-def test_one_starved_frame_in_ten_is_let_pass() -> None:
+def test_pauses_of_the_sender_are_left_out_of_what_the_link_took() -> None:
     meter = Meter()
-    for number in range(21):
-        meter.add(10, number in (0, 5, 6), float(number))
-    assert meter.sample() == (200, 20.0, False)
-    meter.add(10, True, 21.0)
-    assert meter.sample() == (210, 21.0, True)
+    now = 0.0
+    for number in range(30):
+        paused = number % 3 == 0
+        now += 5.0 if paused else 0.1
+        meter.add(1000, paused, now)
+    size, seconds, app_limited = meter.sample() or (0, 0.0, True)
+    assert not app_limited
+    assert size / seconds == pytest.approx(10_000)
+
+
+@given(rate=st.floats(1e3, 1e9), pauses=st.lists(st.floats(0, 10), min_size=3, max_size=50))
+def test_whatever_the_pauses_the_links_own_rate_is_found(rate: float, pauses: list[float]) -> None:
+    meter = Meter()
+    now = 0.0
+    for pause in pauses:
+        for starved in (True, False):
+            now += (pause if starved else 0.0) + 1000 / rate
+            meter.add(1000, starved, now)
+    size, seconds, app_limited = meter.sample() or (0, 1.0, True)
+    assert not app_limited
+    assert size / seconds == pytest.approx(rate, rel=0.05)
 
 
 def run_watch(steps: list[tuple[int, int, bool, bool]]) -> list[str | None]:

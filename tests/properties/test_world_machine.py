@@ -3,9 +3,6 @@
 The rules draw faults; the auditor looks at every event (see `sim.invariants`). At the end all faults end, and within
 `PATIENCE` seconds all clusters must agree on who is who and be in a new version of the state. A failure prints the
 seed and the plan that replay it.
-
-A10 (no work is lost or counted twice) is waived here, not because it may be broken but because it is: see the open
-finding on `AsyncPeer.contributors`, which a restarted heir does not have. Take the waiver out with that.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ class Worlds(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
-        self.world = World(seed, spare_state=True, waive=("A10",))
+        self.world = World(seed, spare_state=True)
         for name in CLUSTERS:
             self.world.cluster(name)
         self.world.run_until(self.world.settled, within=30, what="formation")

@@ -88,7 +88,9 @@ def test_work_that_is_counted_twice_or_lost_is_seen() -> None:
     complaints: list[str] = []
     ledger = Ledger(lambda rule, text: complaints.append(rule))
     unit = Unit("a", "a/0", 1)
-    ledger.dropped("a/0", [unit], 3)
+    ledger.dropped("a/0", [unit], 3, seen=False)
+    assert (complaints, ledger.lost) == ([], [unit])
+    ledger.dropped("a/0", [unit], 3, seen=True)
     assert complaints == ["A10"]
     ledger.included[unit] = 2
     ledger.kept("a/0", [unit], 3)
