@@ -94,6 +94,8 @@ class Driver:
 
     def execute(self, commands: list[Command]) -> None:
         """Carry out what an input of the stack returned, then re-arm the timer."""
+        if self._closed:
+            return
         self._pending.extend(commands)
         if self._executing:
             return

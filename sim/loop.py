@@ -214,7 +214,12 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _idle(self, process: Process) -> None:
         process.busy = False
-        if process.held and not process.paused:
+        if process.paused or not process.held:
+            return
+        if not process.cost:  # it is fast again: all that waited goes on, in its order
+            self._release(process)
+            return
+        while process.held and not process.busy:  # cancelled ones take no time
             self._dispatch(process.held.popleft())
 
     # ------------------------------------------------------------ asyncio's side

@@ -210,3 +210,11 @@ async def test_time_passes_once_it_is_due_and_not_after_the_end() -> None:
     count = len(bed.core.inputs)
     bed.connection(HIGH, dialed=False)
     assert len(bed.core.inputs) == count
+
+
+async def test_nothing_is_dialed_or_sent_after_the_end() -> None:
+    bed = Bed()
+    await bed.driver.close()
+    bed.driver.execute([Dial(HIGH, WHERE), Persist("promise", b""), Told()])
+    assert bed.log == []
+    assert len(asyncio.all_tasks()) == 1

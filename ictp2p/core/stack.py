@@ -72,6 +72,10 @@ from ictp2p.types import Address, ClusterId, PeerId
 _PASSES = 32
 """Most passes of `_finish`: each carries a change one machine further, and the stack is not that tall."""
 
+_MEASUREMENTS_PAUSE = 2.0
+"""Seconds between two publications of which only link measurements are new: with N clusters each is N - 1 messages of
+N links, and there are N publishers. The planner loses nothing: rounds are further apart."""
+
 _STATUS: dict[type[Notice], str] = {
     MemberJoined: "alive",
     MemberCleared: "alive",
@@ -106,6 +110,9 @@ class Core:
         self._open: set[PeerId] = set()
         self._inbox: deque[Packet] = deque()
         self._told: dict[str, object] = {}
+        self._published: ClusterCard | None = None
+        self._published_at = 0.0
+        self._publish_at: float | None = None
 
     # ------------------------------------------------------------ inputs from the driver
 
@@ -180,11 +187,14 @@ class Core:
             due = machine.next_timeout()
             if due is not None and due <= now:
                 self._run(channel, machine.handle_timeout(now))
+        if self._publish_at is not None and self._publish_at <= now:
+            self._context.dirty = True
         return self._finish()
 
     def next_timeout(self) -> float | None:
         """When something becomes due."""
-        return earliest([*(self._machine(c).next_timeout() for c in self._machines), self.dialer.next_timeout()])
+        machines = (self._machine(channel).next_timeout() for channel in self._machines)
+        return earliest([*machines, self.dialer.next_timeout(), self._publish_at])
 
     # ------------------------------------------------------------ inputs from the training side
 
@@ -417,7 +427,8 @@ class Core:
         self._neighbourhood.forsake()
         if self.leading:
             self.m.routes = self.m.new_routes(notice.term)
-            own = self._own_card()
+            own = self._published = self._own_card()
+            self._published_at = now
             self.directory.learn_cluster(own)
             self._run(Channel.MESH, self.m.mesh.start(encode_card(own), notice.term << 32, now))
         else:
@@ -459,15 +470,28 @@ class Core:
 
     def _settle_mesh(self) -> None:
         now = self._context.now
-        if self.m.mesh.active and self._is_news("card", own := self._own_card()):
-            self.directory.learn_cluster(own)
-            self._run(Channel.MESH, self.m.mesh.publish(encode_card(own), now))
+        self._publish_at = None
+        if self.m.mesh.active:
+            self._publish(self._own_card())
         view = views.cluster_views(self.directory, self.m.mesh, self.own_view())
         suspects = views.suspected_peers(self.directory, self.m.mesh, self.m.members)
         if self._is_news("view", (view, suspects)):
             self._run(Channel.ROUNDS, self.m.rounds.view(view, now))
             self._run(Channel.ROUNDS, self.m.rounds.suspects(suspects, now))
             self._meetings.show_mesh_to_mates()
+
+    def _publish(self, own: ClusterCard) -> None:
+        """Tell the mesh what changed here; mere measurements wait, for each would be news to every cluster."""
+        now, told = self._context.now, self._published
+        if own == told:
+            return
+        measured_only = told is not None and msgspec.structs.replace(own, links=told.links) == told
+        if measured_only and now < self._published_at + _MEASUREMENTS_PAUSE:
+            self._publish_at = self._published_at + _MEASUREMENTS_PAUSE
+            return
+        self._published, self._published_at = own, now
+        self.directory.learn_cluster(own)
+        self._run(Channel.MESH, self.m.mesh.publish(encode_card(own), now))
 
     def _is_news(self, what: str, value: object) -> bool:
         """Whether a value differs from the one that was last told under this name."""

@@ -94,6 +94,16 @@ def test_a_slow_process_does_one_thing_at_a_time() -> None:
     assert seen == [1.0, 1.5, 2.0]
 
 
+def test_a_slow_process_that_is_fast_again_forgets_nothing() -> None:
+    loop, process, seen = SimLoop(), Process("x"), []
+    process.cost = 0.5
+    for n in range(4):
+        loop.at(1.0, seen.append, n, context=process.context)
+    loop.at(1.2, lambda: setattr(process, "cost", 0.0))
+    loop.run_to(5.0)
+    assert seen == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize(("offset", "rate"), [(100.0, 1.0), (0.0, 1.1), (3.7, 0.9)])
 def test_a_skewed_clock_shows_and_waits_in_its_own_time_and_is_never_early(offset: float, rate: float) -> None:
     loop, process, seen = SimLoop(), Process("x", offset, rate), []
