@@ -370,7 +370,7 @@ class Endpoint(asyncio.Transport):
         if not self.kind:
             self._sniff(bytes(data[:8]))
         self._net.bytes_sent[self.local] = self._net.bytes_sent.get(self.local, 0) + size
-        if self._net.elide and size > BULK:
+        if self._net.elide and size > BULK and self.kind == Kind.BULK:  # a mesh view is large too, and is read
             self.dispatch(_DATA, (bytes(data[:_ELIDED]), size), size)
         else:
             self.dispatch(_DATA, bytes(data), size)
