@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 _BUSY_FRAMES = 2
 """Fewest gaps that make a sample."""
 

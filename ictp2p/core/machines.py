@@ -106,22 +106,16 @@ class Machines:
         validate: Validate,
     ) -> None:
         me = identity.peer_id
-        self._cluster = cluster
-        self._settings = settings
         self._rng = rng
         members, mesh = Notary(identity, MEMBERS_SCOPE), Notary(identity, MESH_SCOPE)
         self.members = Swim(me, settings.members, self._random(), seal=members.seal, verify=members.verify)
         self.mesh = Swim(cluster, settings.mesh, self._random(), seal=mesh.seal, verify=mesh.verify)
         self.links = Links(cluster, settings.links)
         self.election = Election(me, decode_term(disk.load(TERM_KEY)), settings.election)
-        self.routes = self.new_routes(0)
+        self.routes = Babel(cluster, 0, settings.routing, self._random())
         self.rosters = Rosters(me, life, settings.roster)
         agreement = Agreement(me, disk.load(acceptor.KEY), self._random(), settings.rounds)
         self.rounds = Rounds(me, agreement, settings.rounds, self._random(), planner, validate)
-
-    def new_routes(self, term: int) -> Babel:
-        """A router for a new term of office: its sequence numbers are above those of all former ones."""
-        return Babel(self._cluster, term << 32, self._settings.routing, self._random())
 
     def _random(self) -> random.Random:
         return random.Random(self._rng.getrandbits(64))

@@ -1,9 +1,9 @@
 """Neighbours in the mesh: clusters whose leader is at the other end of a connection, while we lead ours.
 
 Links and routes are between clusters and spoken by leaders, so an adjacency is a pair of *leaders in office*. When
-either office or the connection ends, so does the adjacency, and everything learnt over it is void: another term is
-another router. That order is also what keeps routes free of loops across a change of leaders, since whoever meets the
-new one has dropped all routes through the old one first.
+either office or the connection ends, so does the adjacency, and all routes over it are dropped, on both sides. That is
+also what keeps routes free of loops across a change of leaders: whoever meets the new one, which knows of no feasible
+distances yet, has dropped all routes through the old one first.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class Neighbourhood:
     def forsake(self) -> None:
         """This peer's own office changed: it has no neighbours until `settle` finds them anew."""
         for cluster in self.clusters():
-            self._run(Channel.LINKS, self._context.m.links.disconnected(cluster, self._context.now))
-        self._leaders.clear()
+            self._end(cluster)
 
     def link_changed(self, cluster: ClusterId) -> None:
         """A link was measured: probe timeouts and route costs follow it."""

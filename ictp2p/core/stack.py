@@ -106,7 +106,7 @@ class Core:
         self._context = Context(card, self.directory, machines, run=self._run, send=self._send)
         self._meetings = Meetings(self._context)
         self._neighbourhood = Neighbourhood(self._context)
-        self._machines = _machines(machines)
+        self._machines = _by_channel(machines)
         self._open: set[PeerId] = set()
         self._inbox: deque[Packet] = deque()
         self._told: dict[str, object] = {}
@@ -426,7 +426,9 @@ class Core:
         self.directory.learn_claim(self.card.cluster, notice.term, notice.leader)
         self._neighbourhood.forsake()
         if self.leading:
-            self.m.routes = self.m.new_routes(notice.term)
+            # The same router goes on: what it knows of feasible distances is what keeps routes free of loops. Only its
+            # sequence number must exceed all that this cluster used before, whoever led it.
+            self.m.routes.seqno = max(self.m.routes.seqno, notice.term << 32)
             own = self._published = self._own_card()
             self._published_at = now
             self.directory.learn_cluster(own)
@@ -529,17 +531,16 @@ class Core:
         return views.dialable(self.directory, [peer for peer in wanted if peer not in self._meetings.departed])
 
     def _machine(self, channel: Channel) -> Any:
-        return self._machines[channel]()
+        return self._machines[channel]
 
 
-def _machines(m: Machines) -> dict[Channel, Any]:
-    """The machine on each channel; asked for anew each time, because a new term has a new router."""
+def _by_channel(m: Machines) -> dict[Channel, Any]:
     return {
-        Channel.MEMBERS: lambda: m.members,
-        Channel.MESH: lambda: m.mesh,
-        Channel.LINKS: lambda: m.links,
-        Channel.ROUTES: lambda: m.routes,
-        Channel.ELECTION: lambda: m.election,
-        Channel.ROSTER: lambda: m.rosters,
-        Channel.ROUNDS: lambda: m.rounds,
+        Channel.MEMBERS: m.members,
+        Channel.MESH: m.mesh,
+        Channel.LINKS: m.links,
+        Channel.ROUTES: m.routes,
+        Channel.ELECTION: m.election,
+        Channel.ROSTER: m.rosters,
+        Channel.ROUNDS: m.rounds,
     }

@@ -432,3 +432,19 @@ def test_a_stack_that_has_left_stays_silent_whatever_still_happens() -> None:
     world.do(leaving, leaving.core.readdress("10.0.0.9:1", world.now))
     world.run(1.0)
     assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT
+
+
+def test_a_leader_that_takes_office_again_remembers_what_keeps_its_routes_free_of_loops() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    core = hosts["b"][0].core
+    distances = {key: core.m.routes.sources.distance(key) for key in (("a", 0), ("c", 0))}
+    assert all(d is not None for d in distances.values())
+    before = core.m.routes.seqno
+    world.do(hosts["b"][0], core.call(Channel.ELECTION, core.m.election.seen(7, core.card.peer, world.now), world.now))
+    assert core.m.election.term > 7
+    assert core.m.routes.seqno >= 8 << 32 > before
+    assert {key: core.m.routes.sources.distance(key) for key in distances} == distances
+    world.run(2.0)
+    assert core.m.routes.next_hop("a") == "a"
+    assert hosts["a"][0].core.m.routes.next_hop("b") == "b"
