@@ -9,6 +9,7 @@ comes in through four seams, each a keyword with a real default (`network`, `clo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -52,6 +53,8 @@ from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
 
 _LIFE = "life"
+_BOOK = "addresses"
+_ACQUAINTANCES = 256  # addresses that are remembered: any one of them leads back to all
 _SEED_PAUSE = 0.2  # seconds between rounds through the seeds
 
 
@@ -157,6 +160,9 @@ class AsyncPeer:
         config, identity = self.config, self._identity
         self._life = int.from_bytes(self._disk.load(_LIFE) or b"", "big") + 1
         self._disk.save(_LIFE, self._life.to_bytes(8, "big"))
+        self._book = tuple((self._disk.load(_BOOK) or b"").decode().split())
+        self._acquaintances = tuple(Address.parse(text) for text in self._book)
+        """Whom we knew in a former life."""
         card = PeerCard(
             identity.peer_id,
             config.cluster_id,
@@ -213,6 +219,25 @@ class AsyncPeer:
             lineage = self._rng.getrandbits(64).to_bytes(8, "big")
             self.call(Channel.ROUNDS, lambda now: self.core.m.rounds.bootstrap(genesis(lineage, self.id), now))
         self._execute(self.core.joined(now))
+        if self._acquaintances:
+            self._spawn(self._look_for_acquaintances())
+
+    async def _look_for_acquaintances(self) -> None:
+        """Dial those whom we knew before a restart, until somebody greets us: nobody has to remember a founder."""
+        while not self.core.connected():
+            for address in self._acquaintances:
+                with contextlib.suppress(IctError):
+                    self._adopt(await self._dial_seed(address))
+                    break
+            await asyncio.sleep(self.config.global_timeouts.connect)
+
+    def _remember_acquaintances(self) -> None:
+        """Keep on disk where the others can be dialed: after a restart it is all that leads back to them."""
+        cards = (card for peer, card in sorted(self.core.directory.peers.items()) if peer != self.id)
+        book = tuple(dict.fromkeys(card.address for card in cards if card.address))[:_ACQUAINTANCES]
+        if book and book != self._book:
+            self._book = book
+            self._disk.save(_BOOK, "\n".join(book).encode())
 
     async def _join(self) -> None:
         """Dial the seeds in turn until one of them has shown us the mesh."""
@@ -231,13 +256,7 @@ class AsyncPeer:
     async def _try_seeds(self, failures: dict[Address, IctError]) -> None:
         for seed in self.config.seeds:
             try:
-                connection = await open_control(
-                    self._network,
-                    seed,
-                    self.security,
-                    timeout=self.config.global_timeouts.connect,
-                    clock=self.clock,
-                )
+                connection = await self._dial_seed(seed)
             except IctError as error:
                 failures[seed] = error
                 continue
@@ -248,6 +267,10 @@ class AsyncPeer:
         hopeless = (HandshakeFailed, VersionMismatch)
         if all(isinstance(failures.get(s), hopeless) and not isinstance(failures[s], SelfConnection) for s in failures):
             raise failures[next(iter(failures))]
+
+    async def _dial_seed(self, seed: Address) -> ControlConnection:
+        timeout = self.config.global_timeouts.connect
+        return await open_control(self._network, seed, self.security, timeout=timeout, clock=self.clock)
 
     async def _settled(self, seconds: float) -> None:
         """Wait until we are in, but no longer than `seconds`."""
@@ -428,6 +451,7 @@ class AsyncPeer:
                 self._leader_changed(leader, term)
             case commands.MemberChanged(scope=scope, member=member, status=status):
                 self.telemetry.event("member", scope=scope, member=member, status=status)
+                self._remember_acquaintances()
                 self.health.judged(scope, member, status, self._speaker(scope, member))
             case commands.StatusAsked(observer=observer):
                 document = json.dumps(self.status()).encode()

@@ -219,6 +219,27 @@ async def test_a_peer_that_restarts_with_its_disk_is_the_same_peer_in_the_same_m
             await again.close()
 
 
+async def test_a_founder_that_restarts_finds_back_to_those_whom_it_knew(tmp_path: Path) -> None:
+    founder = AsyncPeer(config("a", data_dir=str(tmp_path)))
+    await founder.start()
+    other = AsyncPeer(config("b", founder))
+    again: AsyncPeer | None = None
+    try:
+        await other.start()
+        await until(lambda: knows(founder, {"b"}))
+        who = founder.id
+        await founder.close()
+        await until(lambda: other.core.m.mesh.members["a"].status.name == "DEAD")
+        again = AsyncPeer(config("a", data_dir=str(tmp_path)))  # another port, and nobody is told of it
+        await again.start()
+        assert again.id == who
+        await until(lambda: again is not None and knows(again, {"b"}) and knows(other, {"a"}))
+    finally:
+        for peer in (other, again):
+            if peer is not None:
+                await peer.close()
+
+
 async def test_the_status_says_who_is_there_and_costs_nobody_anything() -> None:
     async with mesh("a", "b") as peers:
         status = await fetch_status(str(peers[0].address), TOKEN, 5.0)
