@@ -36,14 +36,15 @@ class Relay:
         self._profile = profile
         self._random_bytes = random_bytes
         self._tickets: dict[bytes, asyncio.Future[asyncio.Transport]] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], asyncio.Transport] = {}
         self._joined: list[tuple[Splice, Splice]] = []
 
     def join(self, connection: BulkConnection, hello: Hello) -> None:
         """Join a connection that began with `hello` to one that leads to the hello's target."""
         connection.transport.pause_reading()
-        task = asyncio.get_running_loop().create_task(self._join(connection.release(), hello))
-        self._tasks[task] = None
+        incoming = connection.release()
+        task = asyncio.get_running_loop().create_task(self._join(incoming, hello))
+        self._tasks[task] = incoming
         task.add_done_callback(self._tasks.pop)
 
     def take(self, connection: BulkConnection, ticket: bytes) -> bool:
@@ -57,9 +58,13 @@ class Relay:
 
     async def close(self) -> None:
         """End all relaying."""
-        for task in tuple(self._tasks):
+        joining = dict(self._tasks)
+        for task in joining:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*joining, return_exceptions=True)
+        for task, incoming in joining.items():
+            if task.cancelled():
+                incoming.abort()  # a task that never began has closed nothing
         for one, two in tuple(self._joined):
             one.transport.abort()
             two.transport.abort()
