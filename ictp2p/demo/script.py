@@ -55,6 +55,7 @@ class Script:
         self._total = 3 * rounds + 5
         self._struck: dict[str, Any] | None = None
         self._guilty: list[tuple[str, float, float]] = []
+        self._ended_at = float("inf")
 
     def play(self) -> set[str]:
         """All acts, in order; the names of the workers that stayed to the end.
@@ -72,11 +73,12 @@ class Script:
         return self._finish()
 
     def false_suspicions(self) -> list[dict[str, Any]]:
-        """Suspicions of a peer or cluster that had no fault at the time."""
+        """Suspicions, while the run lasted, of a peer or cluster that had no fault at the time."""
         return [
             suspicion
             for suspicion in self._record.suspicions
-            if not any(suspicion["member"] == who and t0 <= suspicion["time"] <= t1 for who, t0, t1 in self._guilty)
+            if suspicion["time"] < self._ended_at
+            and not any(suspicion["member"] == who and t0 <= suspicion["time"] <= t1 for who, t0, t1 in self._guilty)
         ]
 
     def _gather(self) -> None:
@@ -210,6 +212,7 @@ class Script:
                 worker.tell(do="stop", version=target)
             what = f"every worker at version {target}"
             self._stage.until(lambda: names <= self._record.finals.keys(), what, ROUND_SECONDS)
+        self._ended_at = time.time()  # from here on everybody is going, and may be missed by who goes later
         for worker in staying:
             worker.may_end = True
             worker.tell(do="exit")
