@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from ictp2p.peer import Peer
     from ictp2p.sync.diloco import DiLoCo
     from ictp2p.sync.local_sgd import LocalSGD
+    from ictp2p.sync.mirror import MirrorDescent
 
-__all__ = ["AVG", "SUM", "AsyncPeer", "Config", "DiLoCo", "LocalSGD", "Peer", "Work"]
+__all__ = ["AVG", "SUM", "AsyncPeer", "Config", "DiLoCo", "LocalSGD", "MirrorDescent", "Peer", "Work"]
 
 _HOMES = {
     "AVG": "ictp2p.collective_calls",
@@ -29,6 +30,7 @@ _HOMES = {
     "Config": "ictp2p.config",
     "DiLoCo": "ictp2p.sync.diloco",
     "LocalSGD": "ictp2p.sync.local_sgd",
+    "MirrorDescent": "ictp2p.sync.mirror",
     "Peer": "ictp2p.peer",
     "SUM": "ictp2p.collective_calls",
     "Work": "ictp2p.collective_calls",

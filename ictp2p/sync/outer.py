@@ -177,7 +177,8 @@ def _state_entries(name: str, param: Tensor, kind: type[Optimizer], settings: di
 
 
 def _probe(kind: type[Optimizer], settings: dict[str, Any], like: Tensor, state: dict[str, Tensor]) -> Optimizer:
-    param = torch.nn.Parameter(torch.ones(like.shape, dtype=like.dtype))
+    # Rows that are distributions, since a mirror map may accept nothing else.
+    param = torch.nn.Parameter(torch.full(like.shape, 1.0 / max(1, *like.shape[-1:]), dtype=like.dtype))
     optimizer = kind([param], **settings)
     if state:
         optimizer.state[param] = state
