@@ -7,13 +7,16 @@ as they were, without undo and without a copy at the moment of the commit.
 Each of the two is one flat allocation that the tensors are views of: a chunk of it is hashed, served, received and
 verified where it lies. Both are allocated once and stay warm. Reading chunks for other peers is safe from any thread:
 it names the digest it wants, and is refused once that is no longer the committed one.
+
+A round that touches a fragment of the model costs what the fragment costs: the state remembers which chunks may differ
+between the two halves, copies only these when the next state begins, and hashes only these when it is sealed.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -49,6 +52,11 @@ class GlobalState:
         self._tensors = [_views(self.entries, held) for held in self._bytes]
         self._manifest = self._next = Manifest(self.entries, self.settings, (), b"")
         self._manifest_bytes = b""
+        self._spans = {
+            item.name: range(start // CHUNK, -(-(start + item.nbytes) // CHUNK))
+            for item, start in zip(self.entries, offsets(self.entries), strict=True)
+        }
+        self._differing = self._everywhere()
 
     def __repr__(self) -> str:
         return f"<GlobalState version {self.version} {self.digest.hex()[:16] or 'unsealed'} {self._size} bytes>"
@@ -60,18 +68,34 @@ class GlobalState:
 
     @property
     def tentative(self) -> Mapping[str, Tensor]:
-        """The tensors of what may be agreed next."""
+        """The tensors of what may be agreed next, all of them to be written to."""
+        self._differing = self._everywhere()
         return self._tensors[1]
 
-    def begin(self) -> Mapping[str, Tensor]:
-        """Start the next state as a copy of the committed one."""
+    @property
+    def former(self) -> Mapping[str, Tensor]:
+        """After a state was received or committed: the tensors of the one before it. Do not write to them."""
+        return self._tensors[1]
+
+    def begin(self, names: Collection[str] | None = None) -> Mapping[str, Tensor]:
+        """Start the next state as a copy of the committed one.
+
+        Args:
+            names: the only tensors that will be written to; None for all.
+        """
         self.sealed = b""
-        self._bytes[1].copy_(self._bytes[0])
-        return self.tentative
+        ours, theirs = self._bytes[1], self._bytes[0]
+        for start, stop in _runs(self._differing):
+            ours[start * CHUNK : stop * CHUNK].copy_(theirs[start * CHUNK : stop * CHUNK])
+        spans = self._spans.values() if names is None else [self._spans[name] for name in names]
+        self._differing = {index for span in spans for index in span}
+        return self._tensors[1]
 
     def seal(self, counters: Mapping[str, int]) -> bytes:
         """Fix the tentative state and give its digest; write to it no more."""
-        chunks = b"".join(_digests(self.memory(committed=False), range(math.ceil(self._size / CHUNK))))
+        touched = sorted(self._differing)
+        found = dict(zip(touched, _digests(self.memory(committed=False), touched), strict=True))
+        chunks = b"".join(found.get(i) or self._manifest.chunk_digest(i) for i in range(self._count))
         self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), chunks)
         self.sealed = digest_of(self._next.encode())
         return self.sealed
@@ -82,6 +106,7 @@ class GlobalState:
         with self._lock:
             self._bytes.reverse()
             self._tensors.reverse()
+            self._differing = self._changes(self._manifest, self._next)
             self._manifest, self._manifest_bytes = self._next, encoded
             self.version, self.digest, self.counters = version, digest_of(encoded), dict(self._next.counters)
             self.sealed = b""
@@ -145,6 +170,7 @@ class GlobalState:
         if wrong is not None:
             raise MeshMismatch(f"the mesh trains something else than this peer: {wrong}")
         self._next, self.sealed = manifest, b""
+        self._differing = self._everywhere()
         found = _digests(self.memory(committed=False), range(manifest.count))
         return [i for i, digest in enumerate(found) if digest != manifest.chunk_digest(i)]
 
@@ -165,6 +191,17 @@ class GlobalState:
             raise StateError(f"chunk {wrong} of state version {version} does not match its digest")
         self.commit(version)
 
+    @property
+    def _count(self) -> int:
+        return math.ceil(self._size / CHUNK)
+
+    def _everywhere(self) -> set[int]:
+        return set(range(self._count))
+
+    def _changes(self, before: Manifest, after: Manifest) -> set[int]:
+        """The chunks in which two states differ; all of them where the one before had no content."""
+        return {i for i in range(self._count) if before.chunk_digest(i) != after.chunk_digest(i)}
+
     def _check(self, digest: bytes) -> None:
         if digest != self.digest:
             raise StateError(f"state {digest.hex()[:16]} is gone; version {self.version} is {self.digest.hex()[:16]}")
@@ -183,7 +220,20 @@ def _views(entries: Sequence[Entry], held: Tensor) -> dict[str, Tensor]:
     return views
 
 
-def _digests(memory: memoryview, indices: range) -> list[bytes]:
+def _runs(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Consecutive indices as ranges `[start, stop)`."""
+    start = stop = -1
+    for index in sorted(indices):
+        if index != stop:
+            if stop > start:
+                yield start, stop
+            start = index
+        stop = index + 1
+    if stop > start:
+        yield start, stop
+
+
+def _digests(memory: memoryview, indices: Sequence[int]) -> list[bytes]:
     pieces = [memory[i * CHUNK : (i + 1) * CHUNK] for i in indices]
     if len(pieces) < _PARALLEL:
         return [digest_of(piece) for piece in pieces]

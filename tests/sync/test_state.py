@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ictp2p.errors import MeshMismatch, StateError
-from ictp2p.sync.manifest import CHUNK, Entry
+from ictp2p.sync.manifest import CHUNK, Entry, extent
 from ictp2p.sync.state import GlobalState
 
 ENTRIES = [Entry("w", "float32", (700, 500)), Entry("step", "float32", ()), Entry("h", "bfloat16", (3,))]
 SETTINGS = [("policy", "diloco"), ("sync_every", "100")]
+WIDE = [Entry(name, "float32", (CHUNK // 4 + 3,)) for name in "abcd"]
+"""Each a little over a chunk, so that neighbours share one."""
 
 
 def filled(seed: int, entries: list[Entry] | None = None, settings: list[tuple[str, str]] | None = None) -> GlobalState:
@@ -153,3 +157,68 @@ def test_a_seal_holds_until_somebody_writes() -> None:
     state.seal({"round": 1})
     state.commit(2)
     assert state.sealed == b"", "the other half is the state before"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sets(st.sampled_from([e.name for e in WIDE]), min_size=1),
+            st.sampled_from(["commit", "rollback", "receive", "break", "leave"]),
+        ),
+        max_size=8,
+    )
+)
+def test_a_state_that_touched_fragments_is_the_one_that_was_hashed_whole(
+    rounds: list[tuple[set[str], str]],
+) -> None:
+    state = GlobalState(WIDE)
+    state.tentative["a"].fill_(1.0)
+    state.seal({})
+    state.commit(0)
+    expected = {name: tensor.clone() for name, tensor in state.committed.items()}
+    for number, (names, end) in enumerate(rounds, 1):
+        wanted = {name: t + number if name in names else t for name, t in expected.items()}
+        if end in ("receive", "break"):
+            receive(state, wanted, number if end == "receive" else None)
+        else:
+            tentative = state.begin(names)
+            for name in names:
+                tentative[name].add_(number)
+            if end != "leave":
+                state.seal({})
+            if end == "commit":
+                state.commit(number)
+            if end == "rollback":
+                state.rollback()
+        if end in ("commit", "receive"):
+            expected = wanted
+        assert all(torch.equal(state.committed[name], tensor) for name, tensor in expected.items())
+        assert state.digest == whole(expected).digest
+
+
+def whole(tensors: dict[str, torch.Tensor]) -> GlobalState:
+    state = GlobalState(WIDE)
+    for name, tensor in state.tentative.items():
+        tensor.copy_(tensors[name])
+    state.seal({})
+    state.commit(1)
+    return state
+
+
+def receive(state: GlobalState, tensors: dict[str, torch.Tensor], version: int | None) -> None:
+    """Receive a state, as that version; without one, break off before it is verified."""
+    source = whole(tensors)
+    for index in state.expect(source.manifest(source.digest), source.digest):
+        state.destination(index)[:] = source.chunk(source.digest, index)
+    if version is not None:
+        state.verified(version)
+
+
+def test_a_fragment_is_all_that_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = whole({e.name: torch.ones(e.shape) for e in WIDE})
+    hashed: list[int] = []
+    monkeypatch.setattr("ictp2p.sync.state.digest_of", lambda data: hashed.append(len(data)) or bytes(32))
+    state.begin({"a"})
+    state.seal({})
+    assert sum(hashed[:-1]) < 3 * CHUNK < extent(WIDE), "the last one is the manifest"
