@@ -6,8 +6,9 @@ See `sim.world` for how to build and run one, `sim.faults` for what can go wrong
 checked. `sim` imports `ictp2p`, never the reverse, and patches nothing of it.
 """
 
-from sim.faults import FaultPlan
+from sim.host import Host
 from sim.invariants import Breach
-from sim.world import Host, World
+from sim.plan import FaultPlan
+from sim.world import World
 
 __all__ = ["Breach", "FaultPlan", "Host", "World"]

@@ -18,7 +18,6 @@ from sim.faults import (
     CrashOnSave,
     Cut,
     Fault,
-    FaultPlan,
     Heal,
     KillLeader,
     Leave,
@@ -34,6 +33,7 @@ from sim.faults import (
     SlowNode,
     SwizzleClog,
 )
+from sim.plan import FaultPlan
 from sim.topology import How
 
 Draw = Callable[["_Dice"], Fault]

@@ -37,7 +37,8 @@ from ictp2p.sync.values import Close, Open, Value, follows, quorum
 from ictp2p.types import PeerId
 
 if TYPE_CHECKING:
-    from sim.world import Host, World
+    from sim.host import Host
+    from sim.world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sim.host import Host
 from sim.settings import setting
 from sim.stage import Stage
 from sim.workload import Worker
-from sim.world import Host, World
+from sim.world import World
 
 REAL = 16.0
 """Megabytes of state up to which it is really added up."""

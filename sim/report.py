@@ -13,10 +13,10 @@ from typing import Any
 
 from ictp2p.errors import ConfigError
 from ictp2p.tables import Table
-from sim.faults import FaultPlan
+from sim.host import Host
 from sim.scenario import Scenario
 from sim.stage import Attempt, Check, Stage, describe
-from sim.world import Host, World
+from sim.world import World
 
 FORMAT = 1
 """Of the document."""
@@ -88,7 +88,7 @@ def _course(stage: Stage) -> dict[str, Any]:
         "hosts": [_host(world, host) for host in world.every_host()],
         "rounds": [_round(attempt) for attempt in stage.attempts.values()],
         "faults": [{"at": at, "what": describe(fault)} for at, fault in world.history],
-        "plan": FaultPlan.of(world.history).to_list(),
+        "plan": world.plan().to_list(),
         "notes": [{"at": at, "text": text} for at, text in stage.notes],
         "snapshots": [
             {"label": s.label, "at": s.at, "clusters": s.clusters, "links": s.links, "routes": s.routes}

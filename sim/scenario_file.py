@@ -17,8 +17,9 @@ from typing import Any
 from ictp2p.errors import ConfigError
 from ictp2p.types import cluster_id
 from sim import mesh
-from sim.faults import FaultPlan, Join, SetBandwidth, to_dict
+from sim.faults import Join, SetBandwidth
 from sim.fields import Fields
+from sim.plan import FaultPlan, to_dict
 from sim.scenario import Scenario
 from sim.settings import setting
 from sim.stage import Stage

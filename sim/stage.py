@@ -14,7 +14,8 @@ from typing import Any, Self
 
 from ictp2p.collectives import plan as plans
 from ictp2p.sync.values import Open
-from sim.faults import Fault, FaultPlan, to_dict
+from sim.faults import Fault
+from sim.plan import FaultPlan, to_dict
 from sim.trace import Entry
 from sim.world import World
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sim import FaultPlan, World
 from sim.chance import Chance
 from sim.chaos import chaos
-from sim.faults import FAULTS, ClockSkew, CrashOnSave, Cut, Heal, Leave, Pause, Resume, SlowNode, from_dict, to_dict
+from sim.faults import FAULTS, ClockSkew, CrashOnSave, Cut, Heal, Leave, LinkFlap, Pause, Resume, SlowNode, SwizzleClog
+from sim.plan import from_dict, to_dict
 
 
 @settings(deadline=None, max_examples=50)
@@ -94,3 +95,13 @@ def test_who_leaves_is_not_taken_for_dead() -> None:
         world.run_until(lambda: world.members("a/0").get("b") == "LEFT", within=10)
         version = world.version()
         world.run_until(lambda: world.version() > version, within=30)
+
+
+def test_a_fault_of_several_steps_is_in_the_plan_once() -> None:
+    with _two() as world:
+        faults = [LinkFlap("a", "b", times=2, down=0.1, up=0.1), SwizzleClog(("a/0", "b/0"), step=0.1, hold=0.1)]
+        for fault in faults:
+            world.inject(fault)
+        world.run_for(1.0)
+        assert [fault for _, fault in world.plan()] == faults
+        assert sum(entry.kind == "fault" for entry in world.trace.entries) == 2 + 4 + 4, "its steps are in the trace"

@@ -12,7 +12,7 @@ from ictp2p.sync.acceptor import Acceptor
 from ictp2p.sync.agreement import Decided
 from ictp2p.types import PeerId
 from sim import Breach, World
-from sim.workload import Ledger, Unit
+from sim.ledger import Ledger, Unit
 
 
 @pytest.fixture

@@ -1,0 +1,120 @@
+"""Building a world: clusters, their hosts, and what lies between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from sim.host import Cluster, Host
+from sim.topology import Site
+from sim.view import View
+from sim.workload import Workload
+
+
+class Building(View):
+    """Clusters and links; both may change while the world runs."""
+
+    def cluster(
+        self,
+        name: str,
+        workers: int = 2,
+        *,
+        up: float = math.inf,
+        down: float = math.inf,
+        nat: bool = False,
+        compute: float = 1.0,
+        elements: int = 64,
+        train: bool = True,
+        at: float | None = 0.0,
+        profile: str | None = None,
+        rounds: int | None = None,
+    ) -> list[Host]:
+        """Declare a cluster.
+
+        Args:
+            name: a cluster name.
+            workers: how many.
+            up: what all of them together may send to other clusters, bytes/s.
+            down: what they may receive from them, bytes/s.
+            nat: whether others cannot dial them.
+            compute: seconds of an inner phase.
+            elements: float32 elements of the state; the same in all clusters.
+            train: whether it takes part in rounds at all; else it is control plane only.
+            at: when it joins, in seconds from now; None: only by `join`.
+            profile: kind of network between clusters; None: the world's.
+            rounds: stop training at this version of the state.
+
+        Returns:
+            its hosts.
+        """
+        if name in self.clusters:
+            raise ValueError(f"cluster {name!r} is there already")
+        self.topology.sites[name] = Site(name, up, down, nat)
+        load = Workload(compute=compute, elements=elements, elide=self.internet.elide, rounds=rounds) if train else None
+        self.ledger.elements = elements
+        self.clusters[name] = Cluster(name, 0, profile or self.profile, load, nat)
+        hosts = [self.host(name, at=None) for _ in range(workers)]
+        if at is not None:
+            for host in hosts:
+                self.at(at, lambda host=host: self.supervisor.boot(host))  # type: ignore[misc]
+        return hosts
+
+    def host(self, cluster: str, *, at: float | None = 0.0, rank: int = 0) -> Host:
+        """Add a worker to a cluster; it joins in `at` seconds (None: only by `restart`)."""
+        declared = self.clusters[cluster]
+        host = Host(self, cluster, declared.workers, rank)
+        site = list(self.topology.sites).index(cluster) + 1
+        self.internet.host(host.name, cluster, f"10.{site >> 8}.{site & 255}.{declared.workers + 1}")
+        declared.workers += 1
+        self.hosts[host.name] = host
+        if at is not None:
+            self.at(at, lambda: self.supervisor.boot(host))
+        return host
+
+    def link(
+        self,
+        a: str,
+        b: str,
+        *,
+        bandwidth: float | None = None,
+        delay: float | None = None,
+        jitter: float | None = None,
+        loss: float | None = None,
+        corrupt: float | None = None,
+        one_way: bool = False,
+    ) -> None:
+        """Set what is given of the link between two clusters (`a` = `b`: the network inside one; "*": all others)."""
+        given = {"bandwidth": bandwidth, "delay": delay, "jitter": jitter, "loss": loss, "corrupt": corrupt}
+        changes = {name: value for name, value in given.items() if value is not None}
+        for one, other in self._pairs(a, b, one_way=one_way):
+            link = self.topology.link(one, other)
+            for name, value in changes.items():
+                setattr(link, name, float(value))
+            link.__post_init__()
+        self.loop.perform(self.internet.changed)
+
+    def links(self, **values: float) -> None:
+        """Set the link between every two clusters that have none of their own yet; call it before the others."""
+        for name, value in values.items():
+            setattr(self.topology.default, name, float(value))
+
+    def trunk(self, name: str, pairs: Iterable[tuple[str, str]], bandwidth: float) -> None:
+        """Have directed pairs of clusters share one more resource."""
+        self.topology.trunk_bandwidth[name] = float(bandwidth)
+        for pair in pairs:
+            self.topology.trunks.setdefault(pair, []).append(name)
+        self.loop.perform(self.internet.changed)
+
+    def access(self, cluster: str, *, up: float | None = None, down: float | None = None) -> None:
+        """Change a cluster's access link."""
+        site = self.topology.sites[cluster]
+        site.up, site.down = up or site.up, down or site.down
+        self.loop.perform(self.internet.changed)
+
+    def _pairs(self, a: str, b: str, *, one_way: bool) -> list[tuple[str, str]]:
+        ones = list(self.clusters) if a == "*" else [a]
+        others = list(self.clusters) if b == "*" else [b]
+        pairs = [(x, y) for x in ones for y in others if x != y or a == b]
+        if not one_way:
+            pairs += [(y, x) for x, y in pairs]
+        return list(dict.fromkeys(pairs))

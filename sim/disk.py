@@ -1,0 +1,50 @@
+"""The disk of a simulated host, and how a process sees it.
+
+A disk outlives the processes that write to it, and a crash may come at any write: `before` is called while the value
+is not durable yet, `after` once it is. Every save is durable when it returns, as those of `ictp2p.disk.FileDisk` are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sim.loop import Process
+
+
+class Disk:
+    """What one host keeps."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.saves = 0
+        self.before: Callable[[], None] | None = None
+        """Called before a value is written; may end the process."""
+        self.after: Callable[[], None] | None = None
+        """Called once it is durable."""
+
+    def load(self, key: str) -> bytes | None:
+        """Return the value, or None."""
+        return self.values.get(key)
+
+
+class Mounted:
+    """A disk as one process sees it (`ictp2p.disk.Disk`): once that is dead, it writes no more."""
+
+    def __init__(self, disk: Disk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+
+    def load(self, key: str) -> bytes | None:
+        """Return the value, or None."""
+        return self._disk.load(key)
+
+    def save(self, key: str, value: bytes) -> None:
+        """Write a value, if the process lives to see it."""
+        disk = self._disk
+        if self._process.alive and disk.before is not None:
+            disk.before()
+        if self._process.alive:
+            disk.values[key] = bytes(value)
+            disk.saves += 1
+            if disk.after is not None:
+                disk.after()

@@ -1,0 +1,183 @@
+"""The lives of simulated processes: started and restarted as a supervisor does, ended as an operating system does.
+
+Each life is one `AsyncPeer`, unmodified, with the simulator's network, clock, chance and disk, and beside it the
+training that `sim.workload` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ictp2p.async_peer import AsyncPeer
+from ictp2p.config import Config
+from ictp2p.config.values import PRESETS
+from ictp2p.errors import IctError
+from ictp2p.machine import Notice
+from ictp2p.security import PlainSecurity
+from ictp2p.sync import acceptor
+from ictp2p.telemetry import Event
+from ictp2p.types import PeerId
+from sim.disk import Disk, Mounted
+from sim.host import Host
+from sim.loop import Process
+from sim.network import SimNetwork
+from sim.workload import Worker
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+PORT = 7450
+"""Where every simulated peer listens."""
+FINGERPRINT = b"simulate"
+SEEDS = 3
+"""Addresses that a joining host is given, at most."""
+RESTART_PAUSE = 1.0
+"""Seconds after which a peer that could not start is started again."""
+_TOKEN = "simulated-mesh-token"
+
+
+class Supervisor:
+    """Starts and ends the processes of one world.
+
+    Args:
+        world: where.
+        encrypt: whether peers seal bulk bytes.
+        spare_state: do not crash the last worker that holds the newest version of the state.
+    """
+
+    def __init__(self, world: World, *, encrypt: bool, spare_state: bool) -> None:
+        self._world = world
+        self._encrypt = encrypt
+        self._spare_state = spare_state
+        self._owners: dict[PeerId, Host] = {}
+        self._closed = False
+
+    def owner(self, peer: PeerId) -> Host | None:
+        """The host that holds a peer's identity, running or not."""
+        return self._owners.get(peer)
+
+    def boot(self, host: Host) -> None:
+        """Start a host's peer, and its training."""
+        if self._closed:
+            return
+        world = self._world
+        host.lives += 1
+        host.process = process = Process(host.name, *host.skew, now=world.now)
+        world.internet.boot(host.name, process)
+        world.trace.event(host.name, "boot", life=host.lives)
+        world.loop.create_task(self._main(host, process), context=process.context)
+
+    def crash(self, host: Host, disk: str = "kept", *, power: bool = False) -> None:
+        """End a host's process, if it has one, at once; "lost" makes its next one another peer."""
+        if host.process is None:
+            return
+        if self._spare_state and self._is_last_holder(host):
+            self._world.trace.event(host.name, "spared")
+            return
+        self._world.trace.event(host.name, "crash", disk=disk, power=power)
+        self._kill(host, host.process, power=power)
+        if disk == "lost":
+            host.disk = Disk()
+            self._owners = {peer: owner for peer, owner in self._owners.items() if owner is not host}
+
+    def leave(self, host: Host) -> None:
+        """Have a running peer leave politely, for good."""
+        if host.process is not None and not host.gone:
+            host.gone = True
+            self._world.loop.create_task(self._leave(host, host.process), context=host.process.context)
+
+    def close(self) -> None:
+        """Kill everything, and start nothing any more."""
+        self._closed = True
+        for host in self._world.every_host():
+            if host.process is not None:
+                self._kill(host, host.process, power=True)
+
+    def _kill(self, host: Host, process: Process, *, power: bool) -> None:
+        host.process = host.peer = host.worker = None
+        process.alive = False
+        self._world.internet.stopped(process, power=power)
+        self._world.loop.kill(process)
+
+    def _is_last_holder(self, host: Host) -> bool:
+        newest = self._world.version()
+        return [name for name, version in self._world.versions().items() if version == newest] == [host.name]
+
+    async def _leave(self, host: Host, process: Process) -> None:
+        peer = host.peer
+        assert peer is not None
+        self._world.trace.event(host.name, "leaving")
+        if host.worker is not None:
+            peer.set_training(False, draining=True)
+        await peer.leave()
+        if host.process is process:
+            self._world.at(0.0, lambda: self.crash(host))
+
+    async def _main(self, host: Host, process: Process) -> None:
+        """What a supervisor does: start the peer until it starts, then train."""
+        cluster = self._world.clusters[host.cluster]
+        while True:
+            peer = host.peer = self._make_peer(host, process)
+            self._owners[peer.id] = host
+            peer.telemetry.subscribe(lambda event: self._told(host, event))
+            peer.subscribe(lambda notice: self._noticed(host, process, notice))
+            try:
+                await peer.start()
+                break
+            except IctError as error:
+                host.note("start_failed", error=f"{type(error).__name__}: {error}")
+                host.lives += 1
+                await asyncio.sleep(RESTART_PAUSE)
+        host.note("joined", cluster=host.cluster)
+        if cluster.workload is not None:
+            host.worker = Worker(host, peer, cluster.workload, self._world.ledger, host.serial)
+            await host.worker.run()
+
+    def _make_peer(self, host: Host, process: Process) -> AsyncPeer:
+        world, cluster = self._world, self._world.clusters[host.cluster]
+        rng = world.chance.generator("peer", host.name, str(host.lives))
+        secrets = world.chance.generator("secrets", host.name, str(host.lives))
+        config = Config.made(
+            PRESETS[cluster.profile],
+            {
+                "cluster": host.cluster,
+                "token": _TOKEN,
+                "listen": f"{world.internet.addresses[host.name]}:{PORT}",
+                "advertise": "none" if cluster.nat else "",
+                "join": self._seeds(host),
+                "data_dir": "simulated",
+                "rank": host.rank,
+                "encrypt": self._encrypt,
+            },
+        )
+        return AsyncPeer(
+            config,
+            network=SimNetwork(world.internet, process),
+            clock=world.loop.time,
+            rng=rng,
+            random_bytes=secrets.randbytes,
+            disk=Mounted(host.disk, process),
+            security=lambda identity: PlainSecurity(identity.peer_id, FINGERPRINT),
+        )
+
+    def _seeds(self, host: Host) -> tuple[str, ...]:
+        """Whom to ask for the way in: hosts that were there before, those that run and can be dialed first.
+
+        The world's first host founds the mesh, and is configured for that for as long as it has its disk.
+        """
+        world = self._world
+        if host is world.founder and (host.lives == 1 or host.disk.values.get(acceptor.KEY) is not None):
+            return ()
+        others = [h for h in world.every_host() if h is not host and h.lives > 0 and not h.gone]
+        open_ = [h for h in others if not world.clusters[h.cluster].nat or h.cluster == host.cluster]
+        ranked = sorted(open_, key=lambda h: not h.alive)
+        return tuple(f"{world.internet.addresses[h.name]}:{PORT}" for h in ranked[:SEEDS])
+
+    def _told(self, host: Host, event: Event) -> None:
+        if event.kind != "reduce_progress":
+            host.note(event.kind, **event.fields)
+
+    def _noticed(self, host: Host, process: Process, notice: Notice) -> None:
+        if process.alive:
+            self._world.auditor.notice(host, notice)
