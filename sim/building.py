@@ -28,6 +28,7 @@ class Building(View):
         at: float | None = 0.0,
         profile: str | None = None,
         rounds: int | None = None,
+        resume: bool = True,
     ) -> list[Host]:
         """Declare a cluster.
 
@@ -43,6 +44,7 @@ class Building(View):
             at: when it joins, in seconds from now; None: only by `join`.
             profile: kind of network between clusters; None: the world's.
             rounds: stop training at this version of the state.
+            resume: whether its workers offer what they begin with, where the mesh has lost its state.
 
         Returns:
             its hosts.
@@ -50,7 +52,11 @@ class Building(View):
         if name in self.clusters:
             raise ValueError(f"cluster {name!r} is there already")
         self.topology.sites[name] = Site(name, up, down, nat)
-        load = Workload(compute=compute, elements=elements, elide=self.internet.elide, rounds=rounds) if train else None
+        load = (
+            Workload(compute=compute, elements=elements, elide=self.internet.elide, rounds=rounds, resume=resume)
+            if train
+            else None
+        )
         self.ledger.elements = elements
         self.clusters[name] = Cluster(name, 0, profile or self.profile, load, nat)
         hosts = [self.host(name, at=None) for _ in range(workers)]

@@ -19,6 +19,7 @@ from sim.faults import (
     Cut,
     Fault,
     Heal,
+    Join,
     KillLeader,
     Leave,
     LinkFlap,
@@ -96,6 +97,7 @@ KINDS: dict[str, tuple[float, Draw]] = {
     "corrupt": (0.7, lambda d: Corrupt(*d.pair(), probability=d.between(0, 0.02))),
     "skew": (1, lambda d: ClockSkew(d.host(), offset=d.between(0, 100), rate=d.between(0.9, 1.1))),
     "slow": (1, lambda d: SlowNode(d.host(), cost=d.between(0, 0.01), factor=d.between(1, 4))),
+    "join": (0.3, lambda d: Join(d.cluster())),
     "leave": (0.2, lambda d: Leave(d.host())),
 }
 """Weight and recipe of each kind."""

@@ -126,7 +126,7 @@ def _prepare(options: argparse.Namespace) -> None:
     if options.plot is not None:
         from sim import pictures
 
-        pictures.require()
+        pictures.require(options.plot)
     for path in (options.report, options.trace, options.plot):
         if path is not None:
             _make_room(path)
@@ -135,10 +135,12 @@ def _prepare(options: argparse.Namespace) -> None:
 def _make_room(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a directory")
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error}") from error
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _write_trace(stage: Stage, path: Path | None) -> None:
@@ -190,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     running.set_defaults(run=_run)
     add = running.add_argument
     add("scenario", metavar="NAME|FILE.toml", help="a scenario of `ictp2p sim list`, or a scenario file")
-    add("--seed", type=int, default=0, metavar="N", help="of everything; one seed, one course (default: 0)")
+    add("--seed", type=_seed, default=0, metavar="N", help="of everything; one seed, one course (default: 0)")
     add("--clusters", type=int, metavar="N", help="how many clusters; the same as --set clusters=N")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting; may be repeated")
     _add_outputs(running)
@@ -200,6 +202,12 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--exact", action="store_true", help="fail if the world takes another course than recorded")
     _add_outputs(again)
     return parser
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
+    return int(text)
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,9 @@ class Disk:
         self.before: Callable[[], None] | None = None
         """Called before a value is written; may end the process."""
         self.after: Callable[[], None] | None = None
-        """Called once it is durable."""
+        """Called once it is durable; may end the process."""
+        self.saved: Callable[[str, bytes], None] | None = None
+        """Told what is durable from now on."""
 
     def load(self, key: str) -> bytes | None:
         """Return the value, or None."""
@@ -46,5 +48,7 @@ class Mounted:
         if self._process.alive:
             disk.values[key] = bytes(value)
             disk.saves += 1
+            if disk.saved is not None:
+                disk.saved(key, value)
             if disk.after is not None:
                 disk.after()

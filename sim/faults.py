@@ -279,11 +279,19 @@ class SwizzleClog(Fault):
             world.then(end + n * self.step, Heal(host, "*"))
 
 
+@dataclass(frozen=True, slots=True)
+class Calm(Fault):
+    """Every fault ends: cuts, losses and corruption are mended, processes go on, who crashed is started again."""
+
+    def apply(self, world: World) -> None:
+        world.calm()
+
+
 FAULTS: Mapping[str, type[Fault]] = {
     kind.__name__: kind
     for kind in (
         Crash, CrashOnSave, Restart, Pause, Resume, Cut, Partition, Heal, SetBandwidth, SetDelay, Loss, Corrupt,
-        ResetConnections, ClockSkew, SlowNode, Join, Leave, KillLeader, LinkFlap, SwizzleClog,
+        ResetConnections, ClockSkew, SlowNode, Join, Leave, KillLeader, LinkFlap, SwizzleClog, Calm,
     )
 }  # fmt: skip
 """Every fault by name."""

@@ -35,6 +35,8 @@ IDLE = 1.0
 """Seconds without sending after which a connection starts slowly again (RFC 5681, section 4.1)."""
 NEAR = 0.002
 """Round trip in seconds below which slow start is over before it is worth a thought."""
+_STEPS = 8
+"""Windows grow at multiples of this part of the round trip, so that those of many flows grow at the same time."""
 
 Resources = Sequence[tuple[Hashable, float]]
 
@@ -161,23 +163,25 @@ class Fluid:
         self.solved += 1
         now = self._loop.now
         for flow in list(self._flows):
-            self._settle(flow)
             if flow.head() <= 0:
                 flow.rate, flow.stopped = 0.0, now
                 del self._flows[flow]
                 self._disarm(flow)
-        self._share()
         again = math.inf
-        for flow in self._flows:
+        for flow, rate in self._share():
+            if rate != flow.rate or flow.timer is None:  # of all others what was arranged still holds
+                self._settle(flow)
+                flow.rate = rate
+                self._arm(flow)
             again = min(again, self._grow(flow, now))
-            self._arm(flow)
         if again < math.inf and self._pending is None:
             self._pending = self._loop.at(max(again, now + COALESCE), self._solve, context=self._context)
 
-    def _share(self) -> None:
+    def _share(self) -> list[tuple[Flow, float]]:
+        """Every flow's fair rate."""
         flows = list(self._flows)
         if not flows:
-            return
+            return []
         index: dict[Hashable, int] = {}
         capacity: list[float] = []
         uses: list[tuple[int, int]] = []
@@ -189,8 +193,7 @@ class Fluid:
                 uses.append((number, index[name]))
         pairs = np.array(uses, dtype=np.intp).reshape(-1, 2)
         rates = shares(np.array([f.cap() for f in flows]), pairs[:, 0], pairs[:, 1], np.array(capacity))
-        for flow, rate in zip(flows, rates.tolist(), strict=True):
-            flow.rate = min(rate, 1e12)
+        return [(flow, min(rate, 1e12)) for flow, rate in zip(flows, rates.tolist(), strict=True)]
 
     def _grow(self, flow: Flow, now: float) -> float:
         """Open the window of a flow that fills it; give when to look again."""
@@ -201,7 +204,8 @@ class Fluid:
             flow.window *= 2
             flow.grown = now
             return now
-        return flow.grown + round_trip
+        step = round_trip / _STEPS
+        return math.ceil((flow.grown + round_trip) / step) * step
 
     def _settle(self, flow: Flow) -> None:
         """Account for what has passed since the last look."""

@@ -31,19 +31,21 @@ class Ground:
         seed: of everything.
         profile: kind of network between clusters, for clusters that name none.
         elide: let large payloads travel as sizes only.
+        audit: look at the invariants.
     """
 
     auditor: Auditor
     supervisor: Supervisor
 
-    def __init__(self, seed: int, profile: str, *, elide: bool) -> None:
+    def __init__(self, seed: int, profile: str, *, elide: bool, audit: bool) -> None:
         self.seed = seed
         self.profile = profile
+        self.audit = audit
         self.loop = SimLoop()
         self.chance = Chance(seed)
         self.topology = Topology()
         self.trace = Trace(lambda: self.loop.now)
-        self.internet = Internet(self.loop, self.chance, self.topology, self.trace.delivery, elide=elide)
+        self.internet = Internet(self.loop, self.chance, self.topology, self._delivering, elide=elide)
         self.ledger = Ledger(lambda rule, text: self.auditor.complain(rule, text), checked=not elide)
         self.hosts: dict[str, Host] = {}
         """Every host there ever was, by name, in the order in which they came."""
@@ -59,3 +61,9 @@ class Ground:
     def at(self, seconds: float, act: Callable[[], object]) -> None:
         """Call `act` in so many seconds from now."""
         self.loop.at(self.now + seconds, act, context=self._context)
+
+    def _delivering(self, source: str, target: str, size: int) -> None:
+        """A process is about to handle a message."""
+        self.trace.delivery(source, target, size)
+        if self.audit:
+            self.auditor.delivering(self.hosts[target])

@@ -85,6 +85,11 @@ class Host:
         """Whether it believes to lead its cluster."""
         return self.core is not None and self.core.leading
 
+    def collectives(self) -> list[tuple[PeerId, bytes]]:
+        """From whom, and under which tags, frames reach a collective of the running peer."""
+        bulk = getattr(self.peer, "bulk", None) if self.process is not None else None
+        return bulk.collectives() if bulk is not None else []
+
     def serial(self) -> int:
         """Number the next unit of work; numbers go on through crashes."""
         self._units += 1

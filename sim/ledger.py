@@ -109,6 +109,18 @@ class Ledger:
                 total += vector(unit.cluster, self.elements)
             entry.values = total
 
+    def restored(self, version: int, source: int, digest: bytes, at: float) -> None:
+        """The mesh went back to an older version: what later ones held is lost, and is nobody's fault."""
+        if version in self.versions:
+            return
+        known = self.versions.get(source)
+        first = torch.zeros(self.elements) if self.checked else None  # what workers begin with
+        values = first if known is None else known.values
+        self.versions[version] = Committed(version, digest, 0, 0, (), at, values)
+        for unit in [unit for unit, where in self.included.items() if source < where < version]:
+            del self.included[unit]
+            self.lost.append(unit)
+
     def applied(self, host: str, version: int, digest: bytes, values: torch.Tensor) -> None:
         """A worker holds a version from now on."""
         known = self.versions.get(version)

@@ -18,6 +18,7 @@ import asyncio
 import contextvars
 import errno
 import itertools
+import math
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ from ictp2p.network import Listener, translate
 from ictp2p.preamble import Kind
 from ictp2p.types import Address
 from sim.chance import Chance
+from sim.elided import KEPT, is_empty
 from sim.fluid import Flow, Fluid
 from sim.loop import Process, SimLoop
 from sim.topology import Topology
@@ -46,7 +48,8 @@ KEEPALIVE = 25.0
 """Seconds after which an idle connection over a dead path is noticed."""
 RTO = 0.2
 """Seconds after which a lost segment is sent again, at least."""
-_ELIDED = 64  # bytes of a large message that are really carried where payloads are elided
+_TRICKLE = 0.2
+"""Seconds between two parts of one large message that are handed over before all of it has passed."""
 
 Delivery = Callable[[str, str, int], None]
 
@@ -59,7 +62,7 @@ class Internet:
         chance: draws.
         topology: who is where, and what lies between.
         delivered: told (from, to, bytes) of every message that a process gets.
-        elide: carry only the size of large messages, not their bytes.
+        elide: carry only the size of large messages of zeros, not their bytes.
     """
 
     def __init__(
@@ -320,6 +323,7 @@ class Endpoint(asyncio.Transport):
         self._withheld: deque[tuple[str, Any, int]] = deque()  # what was sent into nowhere
         self._withheld_size = 0
         self._arrives = 0.0
+        self._trickled = -math.inf
         self._dark_since: float | None = None
         self._unacknowledged_since: float | None = None
         self._mourning: asyncio.TimerHandle | None = None
@@ -370,8 +374,8 @@ class Endpoint(asyncio.Transport):
         if not self.kind:
             self._sniff(bytes(data[:8]))
         self._net.bytes_sent[self.local] = self._net.bytes_sent.get(self.local, 0) + size
-        if self._net.elide and size > BULK and self.kind == Kind.BULK:  # a mesh view is large too, and is read
-            self.dispatch(_DATA, (bytes(data[:_ELIDED]), size), size)
+        if self._net.elide and size > BULK and is_empty(data):
+            self.dispatch(_DATA, (bytes(data[:KEPT]), size), size)
         else:
             self.dispatch(_DATA, bytes(data), size)
         self._pause_if_full()
@@ -498,8 +502,9 @@ class Endpoint(asyncio.Transport):
         """Hand over what has passed of a large message, so that the other side sees it trickle in."""
         what, data, size, left = item
         through = size - int(left + 0.999999)
-        if what != _DATA or through < BULK:
+        if what != _DATA or through < BULK or self._loop.now < self._trickled + _TRICKLE:
             return
+        self._trickled = self._loop.now
         if isinstance(data, tuple):
             first, rest = (data[0], through), (b"", size - through)
         else:
@@ -628,6 +633,8 @@ class Endpoint(asyncio.Transport):
             count = min(view.nbytes, size - done)
             real = data[done : done + count]
             view[: len(real)] = real
+            if len(real) < count:
+                view[len(real) : count] = bytes(count - len(real))
             protocol.buffer_updated(count)
             done += count
 

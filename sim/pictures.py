@@ -23,16 +23,23 @@ _ARROWS = 16  # with more clusters, routes are lines
 Places = Mapping[str, tuple[float, float]]
 
 
-def require() -> None:
-    """Make sure that pictures can be drawn.
+def require(path: Path) -> None:
+    """Make sure that a picture can be drawn, of the kind that a file's name asks for.
 
     Raises:
-        ConfigError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed, or does not know this kind of file.
     """
     try:
-        import matplotlib.figure  # noqa: F401
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ConfigError("pictures need matplotlib: pip install 'ictp2p[demo]', or leave --plot out") from error
+    kinds = sorted(Figure().canvas.get_supported_filetypes())
+    if _kind(path) not in kinds:
+        raise ConfigError(f"--plot {path}: {_kind(path)!r} is not supported: use one of {', '.join(kinds)}")
+
+
+def _kind(path: Path) -> str:
+    return (path.suffix or _PNG)[1:].lower()
 
 
 def draw(told: Mapping[str, Any], path: Path) -> None:
@@ -41,7 +48,7 @@ def draw(told: Mapping[str, Any], path: Path) -> None:
     Raises:
         ConfigError: matplotlib is not installed, or does not know this kind of file.
     """
-    require()
+    require(path)
     from matplotlib.figure import Figure
 
     shots = _chosen(told.get("snapshots", []))
@@ -59,10 +66,7 @@ def draw(told: Mapping[str, Any], path: Path) -> None:
     _draw_timeline(lower.subplots(), told, rows)
     verdict = "all was seen that had to be" if told["ok"] else "FAILED"
     figure.suptitle(f"{told['scenario']}, seed {told['seed']}: {verdict}")
-    try:
-        figure.savefig(path, dpi=110, format=(path.suffix or _PNG)[1:])
-    except ValueError as error:
-        raise ConfigError(f"--plot {path}: {error}") from error
+    figure.savefig(path, dpi=110, format=_kind(path))
 
 
 # ---------------------------------------------------------------- the mesh

@@ -6,6 +6,7 @@ seen. `play` gives a finished `Stage`, whether the scenario ended, a check faile
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import time
@@ -47,7 +48,9 @@ def shipped(name: str) -> Scenario:
         ConfigError: there is none.
     """
     if name not in SCENARIOS:
-        raise ConfigError(f"scenario {name!r} is not known: use one of {', '.join(SCENARIOS)}, or a .toml file")
+        near = difflib.get_close_matches(name, SCENARIOS, 1)
+        hint = f"did you mean {near[0]}? There are" if near else "use one of"
+        raise ConfigError(f"scenario {name!r} is not known: {hint} {', '.join(SCENARIOS)}, or a .toml file")
     module = importlib.import_module(f"sim.scenarios.{name}")
     return Scenario(name, inspect.getdoc(module) or "", module.Settings, module.play)
 

@@ -17,8 +17,9 @@ from typing import Any
 from ictp2p.errors import ConfigError
 from ictp2p.types import cluster_id
 from sim import mesh
-from sim.faults import Join, SetBandwidth
+from sim.faults import Corrupt, Join, SetBandwidth
 from sim.fields import Fields
+from sim.invariants.recovery import Recovery
 from sim.plan import FaultPlan, to_dict
 from sim.scenario import Scenario
 from sim.settings import setting
@@ -63,6 +64,7 @@ class _Expected:
     after_faults: int
     within: float
     participants: tuple[str, ...]
+    recovery: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class _File:
     profile: str
     elements: int
     elide: bool
+    spare: bool
     everywhere: Mapping[str, float]
     clusters: tuple[_Cluster, ...]
     links: tuple[_Link, ...]
@@ -135,6 +138,7 @@ def _read(top: Fields) -> _File:
         profile=run.text("profile", "wan", of=("local", "lan", "wan")),
         elements=run.count("elements", 64, least=1),
         elide=run.flag("elide", False),
+        spare=run.flag("spare", False),
         everywhere=_read_link_values(top.table("links"), finish=True),
         clusters=clusters,
         links=tuple(_read_link(table, names) for table in top.tables("link")),
@@ -208,6 +212,7 @@ def _read_expected(table: Fields, names: list[str]) -> _Expected:
         after_faults=table.count("after_faults", 1),
         within=table.number("within", 120.0, above=0),
         participants=tuple(_cluster_of(table, "participants", x, names) for x in table.texts("participants")),
+        recovery=table.flag("recovery", False),
     )
     table.done()
     return expected
@@ -262,18 +267,36 @@ def _check_name(where: str, key: str, name: str, workers: Mapping[str, int], fau
 
 def _play(stage: Stage, file: _File, settings: Settings) -> None:
     world = _build(stage, file, settings)
-    first = file.faults.steps[0][0] if len(file.faults) else None
-    world.schedule(file.faults)
     seconds = settings.seconds or file.seconds
-    if first is not None and 0 < first < seconds:
-        world.run_for(first - 1e-6)
-        stage.snapshot("before the first fault")
-    world.run_for(max(0.0, seconds - world.now))
+    for at, fault in file.faults:
+        if at > seconds:
+            world.after(at - world.now, fault)
+            continue
+        world.run_to(at)
+        if at > 0 and not world.history:
+            stage.snapshot("before the first fault")
+        world.inject(fault)
+    world.run_to(seconds)
     _expect(stage, file)
 
 
+def opened(document: Mapping[str, Any], stage: Stage) -> World:
+    """Build the world of a document and let nothing happen in it yet.
+
+    Raises:
+        ConfigError: something in the document cannot be.
+    """
+    return _build(stage, _read(Fields("", document)), Settings())
+
+
 def _build(stage: Stage, file: _File, settings: Settings) -> World:
-    world = stage.open(profile=settings.profile or file.profile, elide=file.elide, state_bytes=4 * file.elements)
+    world = stage.open(
+        profile=settings.profile or file.profile,
+        elide=file.elide,
+        spare_quorum=file.spare,
+        encrypt=_garbles(file),
+        state_bytes=4 * file.elements,
+    )
     world.links(**file.everywhere)
     for cluster in file.clusters:
         compute = settings.compute or cluster.compute
@@ -285,8 +308,21 @@ def _build(stage: Stage, file: _File, settings: Settings) -> World:
     return world
 
 
+def _garbles(file: _File) -> bool:
+    """Whether bits may flip on the way: then bulk bytes are sealed, for nothing else notices."""
+    links = [file.everywhere, *(link.values for link in file.links)]
+    return any("corrupt" in values for values in links) or any(isinstance(fault, Corrupt) for _, fault in file.faults)
+
+
 def _expect(stage: Stage, file: _File) -> None:
     world, expected = stage.world, file.expected
+    if expected.recovery:
+        recovery = Recovery(world)
+        recovery.run()
+        for rule, taken in recovery.seconds.items():
+            stage.check(f"{rule} after the last fault", True, seen=f"{taken:.1f} s")
+        stage.snapshot("at the end")
+        return
     trains = any(cluster.options["train"] for cluster in file.clusters)
     last = world.history[-1][0] if world.history else 0.0
     if not trains:

@@ -19,7 +19,13 @@ _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 
 
 def setting(
-    default: Any, meaning: str, *, least: float = -math.inf, above: float = -math.inf, of: tuple[str, ...] = ()
+    default: Any,
+    meaning: str,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    most: float = math.inf,
+    of: tuple[str, ...] = (),
 ) -> Any:
     """Declare a field.
 
@@ -28,9 +34,11 @@ def setting(
         meaning: one line, with the unit.
         least: smallest number allowed.
         above: number below all allowed ones.
+        most: largest number allowed.
         of: texts allowed, if not all.
     """
-    return dataclasses.field(default=default, metadata={"meaning": meaning, "least": least, "above": above, "of": of})
+    limits = {"least": least, "above": above, "most": most, "of": of}
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})
 
 
 def made(kind: type[S], given: Mapping[str, object], whose: str) -> S:
@@ -81,6 +89,8 @@ def _checked(field: dataclasses.Field[Any], value: Any, whose: str) -> object:
             raise ConfigError(f"{whose}: {field.name}={value} must be at least {limits['least']:g}")
         if value <= limits["above"]:
             raise ConfigError(f"{whose}: {field.name}={value} must be above {limits['above']:g}")
+        if value > limits["most"]:
+            raise ConfigError(f"{whose}: {field.name}={value} must be at most {limits['most']:g}")
     return value
 
 

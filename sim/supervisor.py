@@ -16,6 +16,8 @@ from ictp2p.errors import IctError
 from ictp2p.machine import Notice
 from ictp2p.security import PlainSecurity
 from ictp2p.sync import acceptor
+from ictp2p.sync.acceptor import Acceptor
+from ictp2p.sync.values import quorum
 from ictp2p.telemetry import Event
 from ictp2p.types import PeerId
 from sim.disk import Disk, Mounted
@@ -44,12 +46,14 @@ class Supervisor:
         world: where.
         encrypt: whether peers seal bulk bytes.
         spare_state: do not crash the last worker that holds the newest version of the state.
+        spare_quorum: do not lose a disk without which no quorum of the voters is left.
     """
 
-    def __init__(self, world: World, *, encrypt: bool, spare_state: bool) -> None:
+    def __init__(self, world: World, *, encrypt: bool, spare_state: bool, spare_quorum: bool) -> None:
         self._world = world
         self._encrypt = encrypt
         self._spare_state = spare_state
+        self._spare_quorum = spare_quorum
         self._owners: dict[PeerId, Host] = {}
         self._closed = False
 
@@ -58,13 +62,15 @@ class Supervisor:
         return self._owners.get(peer)
 
     def boot(self, host: Host) -> None:
-        """Start a host's peer, and its training."""
-        if self._closed:
+        """Start a host's peer, and its training, unless it runs."""
+        if self._closed or host.alive:
             return
         world = self._world
         host.lives += 1
         host.process = process = Process(host.name, *host.skew, now=world.now)
         world.internet.boot(host.name, process)
+        if world.audit:
+            host.disk.saved = lambda key, value: world.auditor.saved(host, key, value)
         world.trace.event(host.name, "boot", life=host.lives)
         world.loop.create_task(self._main(host, process), context=process.context)
 
@@ -72,7 +78,7 @@ class Supervisor:
         """End a host's process, if it has one, at once; "lost" makes its next one another peer."""
         if host.process is None:
             return
-        if self._spare_state and self._is_last_holder(host):
+        if (self._spare_state and self._is_last_holder(host)) or (disk == "lost" and self._is_needed(host)):
             self._world.trace.event(host.name, "spared")
             return
         self._world.trace.event(host.name, "crash", disk=disk, power=power)
@@ -95,6 +101,8 @@ class Supervisor:
                 self._kill(host, host.process, power=True)
 
     def _kill(self, host: Host, process: Process, *, power: bool) -> None:
+        if self._world.audit:
+            self._world.auditor.ending(host)
         host.process = host.peer = host.worker = None
         process.alive = False
         self._world.internet.stopped(process, power=power)
@@ -104,6 +112,15 @@ class Supervisor:
         newest = self._world.version()
         return [name for name, version in self._world.versions().items() if version == newest] == [host.name]
 
+    def _is_needed(self, host: Host) -> bool:
+        """Whether those who are left would be no quorum for what they need to know and decide, without this disk."""
+        if not self._spare_quorum:
+            return False
+        left = {peer: owner for peer, owner in self._owners.items() if owner is not host and not owner.gone}
+        known = [Acceptor(peer, owner.disk.load(acceptor.KEY)).slot for peer, owner in left.items()]
+        electorates = self._world.auditor.agreement.electorates(max(known, default=0))
+        return not all(quorum(voters, left) for voters in electorates)
+
     async def _leave(self, host: Host, process: Process) -> None:
         peer = host.peer
         assert peer is not None
@@ -112,6 +129,9 @@ class Supervisor:
             peer.set_training(False, draining=True)
         await peer.leave()
         if host.process is process:
+            # Who left because nobody answered, and is needed after all, is started again when the world is calm.
+            newest = self._world.auditor.agreement.newest
+            host.gone = newest is None or peer.id not in newest[1].voters
             self._world.at(0.0, lambda: self.crash(host))
 
     async def _main(self, host: Host, process: Process) -> None:
@@ -164,10 +184,11 @@ class Supervisor:
     def _seeds(self, host: Host) -> tuple[str, ...]:
         """Whom to ask for the way in: hosts that were there before, those that run and can be dialed first.
 
-        The world's first host founds the mesh, and is configured for that for as long as it has its disk.
+        The world's first host founds the mesh; once it has, it is configured as all others are.
         """
         world = self._world
-        if host is world.founder and (host.lives == 1 or host.disk.values.get(acceptor.KEY) is not None):
+        founded = any(acceptor.KEY in other.disk.values for other in world.every_host())
+        if host is world.founder and not founded and (host.lives == 1 or not world.version()):
             return ()
         others = [h for h in world.every_host() if h is not host and h.lives > 0 and not h.gone]
         open_ = [h for h in others if not world.clusters[h.cluster].nat or h.cluster == host.cluster]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from ictp2p.types import PeerId
@@ -13,8 +14,8 @@ from sim.ledger import Committed
 class View(Ground):
     """Questions that change nothing."""
 
-    def __init__(self, seed: int, profile: str, *, elide: bool) -> None:
-        super().__init__(seed, profile, elide=elide)
+    def __init__(self, seed: int, profile: str, *, elide: bool, audit: bool) -> None:
+        super().__init__(seed, profile, elide=elide, audit=audit)
         self._blank: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     @property
@@ -107,4 +108,7 @@ class View(Ground):
 
     def blank(self, elements: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Input and output buffers that all elided contributions share."""
-        return self._blank.setdefault(elements, (torch.zeros(elements), torch.zeros(elements)))
+        if elements not in self._blank:
+            ours, theirs = (np.zeros(elements, np.float32) for _ in range(2))  # no memory until it is written to
+            self._blank[elements] = torch.from_numpy(ours), torch.from_numpy(theirs)
+        return self._blank[elements]

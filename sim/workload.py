@@ -23,10 +23,10 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.core.packets import Channel
 from ictp2p.errors import RoundAborted, RoundMissed, StateError
 from ictp2p.participation import Reduction
-from ictp2p.state_exchange import fetch_state, serve_state
 from ictp2p.sync.manifest import Entry
 from ictp2p.sync.state import GlobalState
 from ictp2p.sync.values import Spec, StateRef
+from sim.elided import SizeOnly
 from sim.ledger import Ledger, Unit, vector
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ class Workload:
     elements: int = 64
     """Elements of the state; the same for all clusters that train together."""
     elide: bool = False
-    """Stand for a large state: all workers share the same buffers, whose content means nothing. The sizes, plans,
-    connections and timing are real; sums and state transfers are not checked."""
+    """Stand for a large state, of zeros: see `sim.elided`. Sums are not checked, all else is as it would be."""
+    resume: bool = True
+    """Whether a worker offers what it begins with, where the mesh has lost its state: as from a checkpoint."""
     rounds: int | None = None
     """Versions of the state after which to stop; None: never."""
 
@@ -79,18 +80,19 @@ class Worker:
         self._serial = serial
         self._led = asyncio.Event()
         self._sealed = b""
+        self._busy = False
         self._vector = vector(host.cluster, workload.elements) if not workload.elide else torch.zeros(0)
-        entries = [Entry("weights", "float32", (1 if workload.elide else workload.elements,))]
-        self.state = GlobalState(entries, [("policy", "simulated")])
+        self.state = _state(workload)
         self.state.seal({"round": 0})
         self.state.commit(0)
+        self.state.brought = workload.resume
         self.spec = Spec("sync", "simulated", "float32", workload.elements, "sum", "none", CONFIG)
 
     # ------------------------------------------------------------ life
 
     async def run(self) -> None:
         """Train until the process ends: as leader by rounds, else by following."""
-        serve_state(self.peer.bulk, self.state)
+        self.peer.serve_state(self.state)
         self.peer.subscribe(lambda _: self._look())
         self.peer.set_training(False, CONFIG)
         self._look()
@@ -100,6 +102,8 @@ class Worker:
                 await self._lead()
             except RoundAborted:
                 self._look()
+            finally:
+                self._busy = False
 
     def _look(self) -> None:
         """Whether this worker leads may have changed."""
@@ -120,8 +124,9 @@ class Worker:
             self.phases += 1
             self.due = True
             self._share()
+        before, self._busy = self.state.version, True
         await self._sync()
-        self.due = False
+        self.due = bool(self.pending) and self.state.version > before  # carried over: brought to the very next round
         self._share()
 
     async def _begin(self) -> None:
@@ -187,9 +192,9 @@ class Worker:
     async def _missed(self, base: StateRef, reason: str) -> None:
         """A round was decided without us, or without our seeing that we are in it."""
         agreed = self._agreed()
-        if agreed.digest == self.state.digest:
+        if self._went_back_to_ours(agreed):
             return
-        mine = self.peer.contributors.holds(base.version + 1, self.peer.cluster) is not False
+        mine = self._holds(base.version)
         self.host.note("round_missed", version=agreed.version, mine=mine, reason=reason)
         await self._adopt(agreed, mine=mine)
 
@@ -197,23 +202,20 @@ class Worker:
         """Fetch an agreed state; a newer one if nobody has this one any more."""
         while True:
             try:
-                await fetch_state(
-                    self.peer.bulk,
-                    ref,
-                    self.state,
-                    self.peer.telemetry,
-                    self.peer.clock,
-                    superseded=self._is_newer(ref),
-                )
+                await self.peer.fetch_state(ref, self.state)
                 break
             except StateError as error:
-                newer = self._agreed()
+                newer, before = self._agreed(), self.state.version
                 self.host.note("fetch_failed", version=ref.version, error=str(error))
                 self._heal()  # a mate that holds it may be back
                 if self.state.version >= self._agreed().version:
                     return
                 if newer.version <= ref.version:
                     await asyncio.sleep(0.5)
+                if self._went_back_to_ours(self._agreed()):
+                    return
+                # What is pending now may be a mate's, who brought it from another version than we did.
+                mine = (mine or self.state.version > before) and self._holds(self.state.version)
                 ref = self._agreed()
         self.state.confirm(ref.version)
         if mine:
@@ -222,8 +224,19 @@ class Worker:
             self.ledger.kept(self.host.name, self.pending, ref.version)
         self._applied()
 
-    def _is_newer(self, ref: StateRef) -> Callable[[], bool]:
-        return lambda: self._agreed().version > ref.version
+    def _went_back_to_ours(self, agreed: StateRef) -> bool:
+        """Whether what is here is agreed (again): then what is pending is in no version."""
+        if agreed.digest != self.state.digest:
+            return False
+        if agreed.version != self.state.version:
+            self.state.confirm(agreed.version)
+            self.ledger.kept(self.host.name, self.pending, agreed.version)
+            self._applied()
+        return True
+
+    def _holds(self, base: int) -> bool:
+        """Whether what was brought from a version must be taken for included."""
+        return self.peer.contributors.holds(base + 1, self.peer.cluster) is not False
 
     def _drop(self, version: int, *, seen: bool) -> None:
         self.ledger.dropped(self.host.name, self.pending, version, seen=seen)
@@ -269,6 +282,8 @@ class Worker:
     ) -> None:
         if worker is None or worker is not mate.worker or worker.peer.core.leading:
             return  # a leader believes itself
+        if worker._busy:
+            return  # one that led has to learn first what became of its round: its thread is not in the group
         if worker.peer.core.leader != self.peer.id:
             return  # and a follower only its own leader
         worker.follow(*held)
@@ -295,3 +310,10 @@ class Worker:
         if changed and version:
             self._applied()
         self.peer.set_training(True)
+
+
+def _state(workload: Workload) -> GlobalState:
+    settings = [("policy", "simulated")]
+    if workload.elide:
+        return SizeOnly(workload.elements, settings)
+    return GlobalState([Entry("weights", "float32", (workload.elements,))], settings)

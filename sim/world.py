@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 SWEEP = 0.5
 """Seconds between two looks at what no notice announces."""
 _TOLD = 40  # events in the message of a breach
+_ENDING = 8  # rounds of the loop in which tasks that were cancelled end: each awaits a few things on its way out
 
 
 class World(Harm):
@@ -49,6 +50,7 @@ class World(Harm):
         encrypt: seal bulk bytes, as in the real world; costs processor time and changes no timing.
         spare_state: do not crash the last worker that holds the newest version of the state. The state lives in
             memory: when all who hold it are dead it is lost, and no mesh goes on from there.
+        spare_quorum: do not lose a disk without which no quorum of the voters is left: no mesh goes on from there.
         waive: rules whose breach is counted in `auditor.waived` and does not stop the world: for campaigns that look
             for something else than what is known already.
     """
@@ -62,14 +64,14 @@ class World(Harm):
         audit: bool = True,
         encrypt: bool = False,
         spare_state: bool = False,
+        spare_quorum: bool = False,
         waive: Collection[str] = (),
     ) -> None:
-        super().__init__(seed, profile, elide=elide)
+        super().__init__(seed, profile, elide=elide, audit=audit)
         self.auditor = Auditor(self, waive)
-        self.supervisor = Supervisor(self, encrypt=encrypt, spare_state=spare_state)
+        self.supervisor = Supervisor(self, encrypt=encrypt, spare_state=spare_state, spare_quorum=spare_quorum)
         self.history: list[tuple[float, Fault]] = []
         """Faults that happened, and when."""
-        self._audit = audit
         self._closed = False
 
     # ------------------------------------------------------------ time
@@ -80,12 +82,30 @@ class World(Harm):
         Raises:
             Breach: an invariant does not hold, or a peer raised what nobody caught.
         """
-        end = self.now + seconds
-        while self.now < end:
-            self._advance(min(end, self.now + SWEEP))
+        self.run_to(self.now + seconds)
 
-    def run_until(self, condition: Callable[[], object], within: float, *, step: float = 0.05, what: str = "") -> float:
+    def run_to(self, when: float) -> None:
+        """Let time pass until exactly `when`; raises as `run_for`."""
+        while self.now < when:
+            self._advance(min(when, self.now + SWEEP))
+
+    def run_until(
+        self,
+        condition: Callable[[], object],
+        within: float,
+        *,
+        step: float = 0.05,
+        what: str = "",
+        rule: str = "liveness",
+    ) -> float:
         """Let time pass until `condition()` is true, looking every `step` seconds; give the seconds it took.
+
+        Args:
+            condition: called between two steps.
+            within: seconds that it may take.
+            step: seconds between two looks.
+            what: the condition in words, for whoever reads that it did not come true.
+            rule: what is broken then.
 
         Raises:
             Breach: an invariant does not hold, or the condition did not come true `within` so many seconds.
@@ -94,7 +114,7 @@ class World(Harm):
         while not condition():
             if self.now >= began + within:
                 text = what or getattr(condition, "__name__", "the condition")
-                self._raise(Finding("liveness", self.now, f"{text} did not come true within {within:g} s"))
+                self._raise(Finding(rule, self.now, f"{text} did not come true within {within:g} s"))
             self._advance(min(began + within, self.now + step), sweep=self.now - swept >= SWEEP)
             if self.now - swept >= SWEEP:
                 swept = self.now
@@ -132,7 +152,8 @@ class World(Harm):
             return
         self._closed = True
         self.loop.perform(self.supervisor.close)
-        self.loop.run_to(self.loop.now)
+        for _ in range(_ENDING):
+            self.loop.run_to(self.loop.now)
         self.loop.close()
 
     def __enter__(self) -> Self:
@@ -159,9 +180,9 @@ class World(Harm):
             self.loop.run_to(when)
             if self.loop.errors:
                 self._raise(Finding("unhandled", self.now, self.loop.errors[0]))
-            if sweep and self._audit:
+            if sweep and self.audit:
                 self.auditor.sweep()
-            if self.auditor.findings and self._audit:
+            if self.auditor.findings and self.audit:
                 self._raise(self.auditor.findings[0])
             if self.now >= when:
                 return

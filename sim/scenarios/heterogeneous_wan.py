@@ -31,7 +31,7 @@ DELAYS = {("america", "europe"): 0.045, ("asia", "europe"): 0.11, ("america", "a
 class Settings(mesh.Mesh):
     """What can be set."""
 
-    clusters: int = setting(6, f"how many clusters, of {', '.join(PLACES)}", least=2)
+    clusters: int = setting(6, f"how many clusters, of {', '.join(PLACES)}", least=2, most=len(PLACES))
     cable: float = setting(3e6, "bytes/s that all pairs between two continents share, each way", above=0)
     loss: float = setting(0.001, "share of the segments that links between continents lose", least=0)
     rounds: int = setting(5, "rounds to be committed", least=3)

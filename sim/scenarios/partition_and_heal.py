@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ictp2p.errors import ConfigError
 from sim import mesh
 from sim.faults import Heal, Partition
 from sim.settings import setting
@@ -28,6 +29,8 @@ class Settings(mesh.Mesh):
 
 def play(stage: Stage, settings: Settings) -> None:
     """Let it happen."""
+    if 2 * settings.minority >= settings.clusters:
+        raise ConfigError(f"minority={settings.minority} must be less than half of clusters={settings.clusters}")
     world = mesh.built(stage, settings)
     stage.await_commits(2, within=2 * settings.period)
     clusters = list(world.clusters)

@@ -77,6 +77,10 @@ def test_a_failed_run_says_how_to_see_it_again(tmp_path: Path, monkeypatch: pyte
     [
         (("run", "nothing"), "scenario 'nothing' is not known: use one of follower_dies"),
         (("list", "nothing"), "scenario 'nothing' is not known"),
+        (("run", "leader_die"), "scenario 'leader_die' is not known: did you mean leader_dies?"),
+        (("run", "heterogeneous_wan", "--clusters", "7"), "heterogeneous_wan: clusters=7 must be at most 6"),
+        (("run", "partition_and_heal", "--set", "minority=4"), "minority=4 must be less than half of clusters=8"),
+        (("run", "leader_dies", "--plot", "run.doc"), "--plot run.doc: 'doc' is not supported"),
         (("run", "leader_dies", "--set", "colour=red"), "leader_dies has no setting 'colour': it has clusters"),
         (("run", "leader_dies", "--set", "compute"), "--set compute: give it as NAME=VALUE"),
         (("run", "leader_dies", "--set", "=3"), "--set =3: give it as NAME=VALUE"),
@@ -95,6 +99,14 @@ def test_what_cannot_be_is_named_before_anything_runs(arguments: tuple[str, ...]
     with pytest.raises(ConfigError) as raised:
         run(*arguments)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("seed", ["-1", "1.5", "one", ""])
+def test_a_seed_is_a_whole_number_from_zero_on(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        run("run", "leader_dies", f"--seed={seed}")
+    assert raised.value.code == 2
+    assert f"argument --seed: {seed} is not a whole number from 0 on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

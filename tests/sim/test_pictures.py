@@ -65,7 +65,7 @@ def test_a_run_that_came_to_nothing_can_be_drawn(tmp_path: Path) -> None:
 
 def test_a_kind_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    with pytest.raises(ConfigError, match=r"run\.doc: Format 'doc' is not supported"):
+    with pytest.raises(ConfigError, match=r"run\.doc: 'doc' is not supported: use one of .*png"):
         pictures.draw(report(), tmp_path / "run.doc")
 
 

@@ -43,3 +43,32 @@ def test_clusters_that_start_at_once_meet(seed: int) -> None:
             world.cluster(name)
         world.run_for(0.2)
         world.run_until(world.believes_all, within=5)
+
+
+def test_a_cluster_s_terms_go_on_though_whoever_knew_the_last_one_is_dead() -> None:
+    """Regression: the one that came back knew an older term, claimed one that was taken, and bound terms fell."""
+    with World(1) as world:
+        world.cluster("a")
+        world.cluster("b", workers=1)
+        world.run_until(world.settled, within=30)
+        first = world.leaders()["a"]
+        world.crash(first)
+        world.run_until(lambda: world.leaders().get("a") not in (None, first) and world.settled(), within=30)
+        world.crash(world.leaders()["a"])
+        world.run_for(5)
+        world.restart(first)
+        world.run_until(lambda: world.leaders().get("a") == first, within=30)
+        assert world.hosts[first].term == 3
+        world.run_until(world.settled, within=60)
+
+
+def test_who_is_there_already_is_not_started_again() -> None:
+    """Regression: a host that a fault started before its time ran twice from then on."""
+    with World(1) as world:
+        world.cluster("a", workers=1)
+        world.cluster("b", workers=1, at=3.0)
+        world.run_for(1)
+        world.restart("b/0")
+        world.run_for(4)
+        assert [entry.host for entry in world.trace.of("boot")] == ["a/0", "b/0"]
+        world.run_until(world.settled, within=30)

@@ -1,0 +1,115 @@
+"""Worlds and faults drawn at random, one after the other: `python -m sim.campaign 0 300`, or `make campaign`.
+
+Each seed gives a document in the format of scenario files: some clusters, links between them, half a minute of chaos,
+then calm, and the expectation that the mesh recovers (`sim.invariants.recovery`). So a seed that fails leaves a report
+that `ictp2p sim replay` plays again, without this module and whatever it may draw by then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sim import report
+from sim.chance import Chance
+from sim.chaos import chaos
+from sim.faults import Calm, Join
+from sim.plan import FaultPlan
+from sim.scenario import play
+from sim.scenario_file import read
+from sim.stage import Stage
+
+CHAOS = 30.0
+"""Virtual seconds of faults."""
+SETTLED = 5.0
+"""Virtual seconds before them."""
+NAMES = "abcde"
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """Draw a world and its faults, as a document."""
+    chance = Chance(seed)
+    names = NAMES[: 2 + int(chance.uniform("campaign", "clusters") * 4)]
+    clusters = [_cluster(chance, name, first=name == "a") for name in names]
+    hosts = [f"{cluster['name']}/{n}" for cluster in clusters for n in range(cluster["workers"])]
+    faults = chaos(chance, list(names), hosts, seconds=CHAOS, every=0.5 + chance.uniform("campaign", "pace"))
+    alone = [Join(cluster["name"]) for cluster in clusters if cluster["nat"]]
+    steps = [(SETTLED + at, fault) for at, fault in faults if fault not in alone]
+    return {
+        "about": f"Campaign seed {seed}.",
+        "run": {"seconds": SETTLED + CHAOS + 10.0, "profile": "local", "compute": 1.0, "spare": True},
+        "links": {"delay": 0.02},
+        "cluster": clusters,
+        "link": [_link(chance, a, b) for a, b in itertools.combinations(names, 2) if chance.happens(0.3, "campaign")],
+        "fault": FaultPlan.of([*steps, (SETTLED + CHAOS + 10.0, Calm())]).to_list(),
+        "expect": {"recovery": True},
+    }
+
+
+def _cluster(chance: Chance, name: str, *, first: bool) -> dict[str, Any]:
+    """A cluster; the first one founds the mesh and is there from the start, and can be dialed.
+
+    Behind NAT there is one worker: two that lose each other have no address to find each other by.
+    """
+    nat = not first and chance.happens(0.2, "campaign", "nat")
+    workers = 1 if nat else 1 + int(chance.uniform("campaign", "workers") * 3)
+    late = not first and chance.happens(0.2, "campaign", "late")
+    at = 20.0 * chance.uniform("campaign", "at") if late else 0.0
+    return {"name": name, "workers": workers, "nat": nat, "compute": 0.5 + chance.uniform("campaign", "pace"), "at": at}
+
+
+def _link(chance: Chance, a: str, b: str) -> dict[str, Any]:
+    """A link of its own, slower or lossier than the others."""
+    return {
+        "a": a,
+        "b": b,
+        "delay": 0.2 * chance.uniform("campaign", "delay"),
+        "loss": 0.02 * chance.uniform("campaign", "loss"),
+        "bandwidth": 1e5 + 1e7 * chance.uniform("campaign", "bandwidth"),
+    }
+
+
+def tried(seed: int) -> tuple[Stage, dict[str, Any]]:
+    """Play the world of a seed; its stage, and the report."""
+    scenario = read(drawn(seed), f"campaign-{seed}")
+    stage = play(scenario, seed, {})
+    return stage, report.document(scenario, stage, {})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try seeds; 0 if none failed."""
+    parser = argparse.ArgumentParser(prog="python -m sim.campaign", description="Try worlds and faults at random.")
+    parser.add_argument("first", type=int, help="seed")
+    parser.add_argument("end", type=int, help="seed before which to stop")
+    parser.add_argument("--left", type=Path, default=Path("runs"), help="where reports of failed seeds are left")
+    options = parser.parse_args(arguments)
+    began, failed, virtual, slowest = time.monotonic(), 0, 0.0, dict[str, float]()
+    for seed in range(options.first, options.end):
+        stage, told = tried(seed)
+        with stage:
+            virtual += stage.world.now
+            for check in stage.checks:
+                slowest[check.what] = max(slowest.get(check.what, 0.0), float(check.seen.removesuffix(" s")))
+        if not told["ok"]:
+            failed += 1
+            _leave(told, options.left)
+    sys.stdout.write(f"{options.end - options.first} seeds, {failed} failed, {virtual / 3600:.1f} virtual hours")
+    sys.stdout.write(f" in {time.monotonic() - began:.0f} s\nlongest: {slowest}\n")
+    return 1 if failed else 0
+
+
+def _leave(told: dict[str, Any], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"sim-{told['scenario']}.json"
+    report.save(told, path)
+    sys.stdout.write(f"{told['scenario']}: {str(told['breach']).splitlines()[0]}\n    ictp2p sim replay {path}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Each rule of leadership is seen to be broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from ictp2p.gossip.election import LeaderChanged
+from ictp2p.sync.values import Open, Participant
+from ictp2p.types import PeerId
+from sim import World
+
+Broken = Callable[[], list[str]]
+
+
+def test_e1_an_office_that_is_taken_in_another_life(world: World, broken: Broken) -> None:
+    host = world.hosts["a/0"]
+    office = LeaderChanged(host.id, host.term)
+    world.auditor.notice(host, office)
+    assert broken() == [], "in one life it may be told twice"
+    host.lives += 1
+    world.auditor.notice(host, office)
+    assert broken() == ["E1"]
+
+
+def _binding(world: World, *parts: tuple[str, int]) -> Open:
+    world.run_for(5)
+    opened = [value for value in world.auditor.agreement.values.values() if isinstance(value, Open)][-1]
+    participants = tuple(Participant("a", PeerId(leader * 32), term, 1.0) for leader, term in parts)
+    return msgspec.structs.replace(opened, participants=participants)
+
+
+def test_e2_an_attempt_that_binds_a_cluster_twice(world: World, broken: Broken) -> None:
+    world.auditor.leadership.bound(900, _binding(world, ("7", 8), ("8", 8)))
+    assert broken() == ["E2"]
+
+
+@pytest.mark.parametrize(("leader", "term", "rule"), [("9", 8, []), ("1", 9, []), ("f", 7, ["E3"]), ("7", 8, ["E3"])])
+def test_e3_claims_that_fall(
+    world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch, leader: str, term: int, rule: list[str]
+) -> None:
+    host = world.hosts["a/0"]
+    monkeypatch.setattr(world, "host_of", lambda peer: host if peer[0] == "8" else None)
+    world.auditor.leadership.bound(900, _binding(world, ("8", 8)))
+    world.auditor.leadership.bound(901, _binding(world, (leader, term)))
+    assert broken() == rule
+
+
+def test_e3_is_not_owed_once_the_disk_is_lost_that_knew(world: World, broken: Broken) -> None:
+    world.auditor.leadership.bound(900, _binding(world, ("8", 8)))
+    world.auditor.leadership.bound(901, _binding(world, ("1", 1)))
+    assert broken() == []

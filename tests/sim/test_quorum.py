@@ -1,0 +1,42 @@
+"""Without a quorum: who does not want to wait is told, and who is told learns of its return."""
+
+from __future__ import annotations
+
+import pytest
+
+from ictp2p.errors import NoQuorum
+from ictp2p.participation import Outcome, Reduction
+from ictp2p.sync.values import Spec
+from sim import World
+
+BARRIER = Reduction(Spec("barrier", "there", "", 0, "sum", "none"), (), (), patient=False)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_reduction_that_is_not_patient_ends_where_nothing_can_be_decided(late: bool) -> None:
+    with World(1) as world:
+        for name in ("a", "b", "c"):
+            world.cluster(name, workers=1, train=False)
+        host = world.hosts["a/0"]
+
+        def voters() -> int:
+            tip = host.core.m.rounds.tip if host.core else None
+            return len(tip[1].voters) if tip else 0
+
+        world.run_until(lambda: world.believes_all() and voters() == 3, within=30)
+        world.partition(["a"])
+        if late:
+            world.run_until(lambda: list(world.trace.of("quorum_lost", host="a/0")), within=60)
+
+        async def barrier() -> Outcome:
+            assert host.peer is not None
+            return await host.peer.reduce(BARRIER)
+
+        task = world.loop.create_task(barrier(), context=host.context())
+        world.run_until(task.done, within=60)
+        assert isinstance(task.exception(), NoQuorum)
+        world.heal()
+        world.run_until(lambda: list(world.trace.of("quorum_regained", host="a/0")), within=60)
+        again = world.loop.create_task(barrier(), context=host.context())
+        world.run_until(again.done, within=60)
+        assert again.result().participants

@@ -1,0 +1,159 @@
+"""What survives when many die: the chain by its voters' disks, the state by whoever still holds a version of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sim import World
+from sim.supervisor import PORT
+
+QUIET = 60.0
+
+
+def events(world: World, kind: str) -> list[Any]:
+    return list(world.trace.of(kind))
+
+
+def trained(seed: int, **options: Any) -> World:
+    world = World(seed)
+    for name in ("a", "b", "c"):
+        world.cluster(name, **options)
+    world.run_until(lambda: world.version() >= 4 and world.settled(), within=60)
+    return world
+
+
+def lineages(world: World) -> set[bytes]:
+    return {h.core.m.rounds.tip[1].lineage for h in world.running() if h.core and h.core.m.rounds.tip}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_mesh_that_was_stopped_whole_resumes_its_chain(seed: int) -> None:
+    with trained(seed) as world:
+        before, (lineage,) = world.version(), lineages(world)
+        for host in world.running():
+            world.crash(host.name)
+        world.run_for(1.0)
+        for host in world.every_host():
+            world.restart(host.name)
+        world.run_until(lambda: world.version() >= before + 3 and world.settled(), within=QUIET)
+        assert lineages(world) == {lineage}
+
+
+def test_a_quorum_of_the_last_voters_is_enough_to_resume_and_less_is_not() -> None:
+    with trained(1) as world:
+        before = world.version()
+        voters = world.running()[0].core.m.rounds.tip[1].voters  # type: ignore[union-attr,index]
+        hosts = [world.host_of(voter) for voter in voters]
+        names = [host.name for host in hosts if host is not None]
+        assert len(names) == 6
+        for name in names:
+            world.crash(name)
+        world.run_for(1.0)
+        for name in names[3:]:
+            world.restart(name)
+        world.run_for(40.0)
+        assert world.version() == before, "half of them, without the first, is no quorum"
+        world.restart(names[2])
+        world.run_until(lambda: world.version() >= before + 3, within=QUIET)
+
+
+def test_islands_of_a_mesh_that_restarts_in_pieces_meet() -> None:
+    with trained(2) as world:
+        before = world.version()
+        for host in world.running():
+            world.crash(host.name)
+        world.partition(["a", "b/0"])
+        for host in world.every_host():
+            world.restart(host.name)
+        world.run_for(8.0)
+        assert world.version() == before
+        world.heal()
+        world.run_until(lambda: world.version() >= before + 3 and world.settled(), within=QUIET)
+
+
+def test_nothing_begins_anew_unless_a_worker_brings_a_state() -> None:
+    with trained(3, resume=False) as world:
+        before = world.version()
+        for host in world.running():
+            world.crash(host.name)
+        for host in world.every_host():
+            world.restart(host.name)
+        world.run_for(30.0)
+        assert world.version() == before
+        assert {entry.fields["source"] for entry in events(world, "state_lost")} == {None}
+        worker = world.hosts["b/0"].worker
+        assert worker is not None
+        worker.state.brought = True
+        world.run_until(lambda: world.version() >= before + 3 and world.settled(), within=QUIET)
+
+
+def test_the_newest_version_that_somebody_holds_takes_the_place_of_one_that_died() -> None:
+    with World(4) as world:
+        world.cluster("a", workers=4)
+        world.cluster("b", workers=1)
+        world.cluster("c", workers=1)
+        world.run_until(lambda: world.version() >= 3 and world.settled(), within=60)
+        world.partition(["a"])
+        held = world.version()
+        world.run_until(lambda: world.version() >= held + 2, within=60)
+        lost = world.version()
+        for host in world.of("a"):
+            world.crash(host.name)
+        world.heal()
+        for host in world.of("a"):
+            world.restart(host.name)
+        world.run_until(lambda: world.version() >= lost + 3 and world.settled(), within=QUIET)
+        told = events(world, "state_restored")[0].fields
+        assert held <= told["source"] < lost
+        assert told["version"] == told["lost"] + 1 > lost
+        alone = {unit.cluster for unit in world.ledger.lost}
+        assert alone == {"a"}, "what the others had brought was still in their hands"
+
+
+def test_a_holder_that_was_only_cut_off_finds_its_version_superseded_and_goes_on() -> None:
+    with World(5) as world:
+        world.cluster("a", workers=1)
+        world.cluster("b", workers=2, rounds=3)
+        world.cluster("c", workers=2, train=False)
+        world.run_until(lambda: world.version() >= 6, within=60)
+        lost = world.version()
+        world.partition(["a"])
+        world.run_until(lambda: world.version() > lost, within=QUIET)
+        assert events(world, "state_restored")[0].fields["source"] == 3
+        world.heal()
+        newest = world.version()
+        world.run_until(lambda: world.version() >= newest + 2, within=QUIET)
+        assert world.versions()["a/0"] > newest
+
+
+def test_a_holder_that_is_back_in_time_loses_nothing() -> None:
+    with World(6) as world:
+        world.cluster("a", workers=1)
+        world.cluster("b", workers=2, rounds=3)
+        world.cluster("c", workers=2, train=False)
+        world.run_until(lambda: world.version() >= 6, within=60)
+        world.partition(["a"])
+        world.run_for(12.0)
+        world.heal()
+        newest = world.version()
+        world.run_until(lambda: world.version() >= newest + 3, within=QUIET)
+        assert not events(world, "state_restored")
+        assert not world.ledger.lost
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_clusters_that_cannot_be_dialed_find_the_heir_of_the_only_leader_that_they_knew(power: bool) -> None:
+    with World(7) as world:
+        world.cluster("public", workers=3)
+        world.run_for(3.0)
+        leader = world.leaders()["public"]
+        door = f"{world.internet.addresses[leader]}:{PORT}"
+        world.supervisor._seeds = lambda host: (door,)  # type: ignore[method-assign]
+        for name in ("hidden", "veiled"):
+            world.cluster(name, workers=1, nat=True)
+        world.run_until(lambda: len(world.leaders()) == 3 and world.settled(), within=QUIET)
+        world.crash(leader, power=power)
+        before = world.version()
+        world.run_until(lambda: world.version() > before and world.settled(), within=QUIET)
