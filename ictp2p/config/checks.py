@@ -46,6 +46,18 @@ def positive(value: float | None) -> None:
         raise ConfigError(f"{value!r} is not valid: it must be above 0 and finite")
 
 
+def at_least_two(value: int) -> None:
+    """Check a number of things that only matter together."""
+    if value < 2:
+        raise ConfigError(f"{value!r} is not valid: it must be at least 2")
+
+
+def patience(value: float) -> None:
+    """Check a duration that may be infinite."""
+    if not value > 0:
+        raise ConfigError(f"{value!r} is not valid: it must be above 0; inf waits for ever")
+
+
 def not_empty(value: str) -> None:
     """Check that something was given."""
     if not value:

@@ -14,8 +14,10 @@ from ictp2p.config.checks import (
     address,
     addresses,
     advertised,
+    at_least_two,
     not_empty,
     parameter,
+    patience,
     positive,
     profile,
     validate,
@@ -86,14 +88,25 @@ class Config:
         default=None,
     )
     rank: int = parameter("", "preference for leadership of the cluster; the lowest leads", default=0)
-    device: str = parameter(
-        "", "device type as torch names it; decides the collectives inside the cluster", not_empty, default="cpu"
-    )
     bulk_rate: float | None = parameter(
         "bytes/s", "limit on tensor bytes sent; not limited if not given", positive, default=None
     )
     encrypt: bool = parameter(
         "", "seal tensor bytes (AES-GCM, about 0.2 CPU seconds per GB); control traffic always is", default=True
+    )
+    full_mesh: int = parameter(
+        "clusters",
+        "up to which every two leaders keep a control connection; in a larger mesh each keeps about 4 + 2 log2 "
+        "clusters, and reaches the others over those; higher saves hops and costs connections",
+        at_least_two,
+        default=32,
+    )
+    restore_after: float = parameter(
+        "s",
+        "for which nobody who is alive may hold the agreed state before the mesh goes back to the newest version that "
+        "somebody holds; higher loses no work to holders who are only cut off, lower halts the mesh for less long when "
+        "they are dead; inf: always wait for a holder",
+        patience,
     )
     local_profile: str = parameter("", "kind of network inside the cluster: local, lan or wan", profile)
     global_profile: str = parameter("", "kind of network between clusters: local, lan or wan", profile)
@@ -153,18 +166,21 @@ _DATA_CENTRE = Timeouts(connect=3.0, stall=10.0, form=30.0, complete=120.0)
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "local": {
         "listen": "127.0.0.1:0",
+        "restore_after": 20.0,
         "local_profile": "local",
         "global_profile": "local",
         "local_timeouts": _LOCAL_MACHINE,
         "global_timeouts": _LOCAL_MACHINE,
     },
     "lan": {
+        "restore_after": 120.0,
         "local_profile": "lan",
         "global_profile": "lan",
         "local_timeouts": _DATA_CENTRE,
         "global_timeouts": Timeouts(connect=3.0, stall=10.0, form=30.0, complete=600.0),
     },
     "wan": {
+        "restore_after": 600.0,
         "local_profile": "lan",
         "global_profile": "wan",
         "local_timeouts": _DATA_CENTRE,

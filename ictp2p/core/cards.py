@@ -7,12 +7,14 @@ the mesh can name, reach and agree keys with every other without asking anybody.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TypeVar
 
 import msgspec
 
 from ictp2p.errors import RemoteProtocolError
+from ictp2p.sync.devices import HOST, Device
 from ictp2p.types import Address, ClusterId, PeerId
 from ictp2p.wire import MALFORMED
 
@@ -30,14 +32,14 @@ class PeerCard(msgspec.Struct, frozen=True, array_like=True):
     durable: bool = True
     """Whether its promises survive a crash. One whose do not may vote too, since its id dies with its memory, but a
     mesh that stops whole can only be started again by those with a disk: they are preferred."""
-    device: str = "cpu"
-    """Device type as torch names it, which decides the collective library inside the cluster."""
+    device: Device = HOST
+    """What its training thread computes on, which decides the collective library inside the cluster."""
     rank: int = 0
     """Order of preference for leadership; the lowest wins, then the lowest id."""
 
     def endpoint(self) -> Address | None:
         """Where to dial this worker, or None if it only dials out."""
-        return Address.parse(self.address) if self.address else None
+        return _parsed(self.address) if self.address else None
 
 
 class LinkCard(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +81,8 @@ class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
 _peer_decoder = msgspec.msgpack.Decoder(PeerCard)
 _cluster_decoder = msgspec.msgpack.Decoder(ClusterCard)
 _MAX_WORKERS = 4096
+_REMEMBERED = 2048
+"""Cards and addresses that are kept as read: the same few are asked for again and again, and cards are immutable."""
 
 _Card = TypeVar("_Card", PeerCard, ClusterCard)
 
@@ -88,6 +92,7 @@ def encode_card(card: PeerCard | ClusterCard) -> bytes:
     return msgspec.msgpack.encode(card)
 
 
+@functools.lru_cache(_REMEMBERED)
 def decode_peer_card(payload: bytes) -> PeerCard:
     """Read a worker's payload.
 
@@ -97,6 +102,7 @@ def decode_peer_card(payload: bytes) -> PeerCard:
     return _checked_peer(_decode(_peer_decoder, payload))
 
 
+@functools.lru_cache(_REMEMBERED)
 def decode_cluster_card(payload: bytes) -> ClusterCard:
     """Read a cluster's payload.
 
@@ -124,12 +130,15 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Card], payload: bytes) -> _Card:
         raise RemoteProtocolError(f"malformed card: {error}") from error
 
 
+_parsed = functools.lru_cache(_REMEMBERED)(Address.parse)
+
+
 def _checked_peer(card: PeerCard) -> PeerCard:
     if len(card.bulk_public) != 32:
         raise RemoteProtocolError(f"card of {card.peer!r} has a bulk key of {len(card.bulk_public)} bytes, not 32")
     if card.address:
         try:
-            Address.parse(card.address)
+            _parsed(card.address)
         except ValueError as error:
             raise RemoteProtocolError(f"card of {card.peer!r}: {error}") from error
     return card

@@ -20,11 +20,14 @@ class Directory:
         self.clusters: dict[ClusterId, ClusterCard] = {}
         self._claims: dict[ClusterId, tuple[int, PeerId]] = {}
         self._lapsed: set[ClusterId] = set()
+        self.revision = 0
+        """Grows with every change but of what clusters measure and which state they hold: those concern plans alone."""
 
     def learn_peer(self, card: PeerCard) -> None:
         """Remember a worker's card; observers belong to no cluster and are not remembered."""
-        if card.cluster and card.peer != self.me.peer:
+        if card.cluster and card.peer != self.me.peer and self.peers.get(card.peer) != card:
             self.peers[card.peer] = card
+            self.revision += 1
 
     def learn_claim(self, cluster: ClusterId, term: int, leader: PeerId) -> None:
         """Somebody leads a cluster, by its own word or another's; the highest (term, id) holds."""
@@ -33,6 +36,7 @@ class Directory:
         held = self._claims.get(cluster, (0, PeerId("")))
         if (term, leader) > held or (cluster in self._lapsed and leader != held[1]):
             self._claims[cluster] = (term, leader)
+            self.revision += 1
             self._lapsed.discard(cluster)
 
     def lapse(self, cluster: ClusterId) -> None:
@@ -41,13 +45,16 @@ class Directory:
 
     def learn_cluster(self, card: ClusterCard) -> None:
         """Remember a cluster's card and its workers'."""
+        known = self.clusters.get(card.cluster)
         self.clusters[card.cluster] = card
+        self.revision += known is None or _standing(known) != _standing(card)
         self.learn_claim(card.cluster, card.term, card.leader)
         for worker in card.workers:
             self.learn_peer(worker)
 
     def forget_cluster(self, cluster: ClusterId) -> None:
         """A cluster left."""
+        self.revision += 1
         self._lapsed.discard(cluster)
         self.clusters.pop(cluster, None)
         self._claims.pop(cluster, None)
@@ -66,3 +73,8 @@ class Directory:
         """The known workers of this peer's own cluster, itself excluded, by id."""
         mates = (c for c in self.peers.values() if c.cluster == self.me.cluster and c.peer != self.me.peer)
         return sorted(mates, key=lambda card: card.peer)
+
+
+def _standing(card: ClusterCard) -> tuple[object, ...]:
+    """What others act upon in a cluster's card."""
+    return (card.leader, card.term, card.workers, card.training, card.draining, card.config)

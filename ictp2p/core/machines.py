@@ -7,7 +7,8 @@ says which messages each channel carries.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ictp2p.core.packets import (
     BulkInvitation,
@@ -16,13 +17,15 @@ from ictp2p.core.packets import (
     Greeting,
     Introduction,
     MeshCopy,
+    Need,
+    Parting,
     StatusReply,
     StatusRequest,
 )
 from ictp2p.core.records import MEMBERS_SCOPE, MESH_SCOPE, Notary
 from ictp2p.disk import Disk
 from ictp2p.gossip import messages as gossip
-from ictp2p.gossip.election import TERM_KEY, Claim, Election, ElectionProfile, decode_term
+from ictp2p.gossip.election import TERM_KEY, Claim, Election, ElectionProfile, Past
 from ictp2p.gossip.links import Hello, LinkProfile, Links
 from ictp2p.gossip.swim import Swim, SwimProfile
 from ictp2p.identity import Identity
@@ -33,13 +36,15 @@ from ictp2p.sync import acceptor, messages
 from ictp2p.sync.agreement import Agreement
 from ictp2p.sync.opening import Planner, Validate
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.roster import RosterFailed, RosterProfile, RosterProposal, RosterReady, Rosters
+from ictp2p.sync.restore import NOTHING, Held
+from ictp2p.sync.roster import RosterFailed, RosterProposal, RosterReady
+from ictp2p.sync.rosters import RosterProfile, Rosters
 from ictp2p.sync.rounds import Rounds
 from ictp2p.types import ClusterId
 from ictp2p.wire import Codec
 
 CODECS: dict[Channel, Codec] = {
-    Channel.HELLO: Codec(Greeting, Introduction, MeshCopy, Goodbye, StatusRequest, StatusReply),
+    Channel.HELLO: Codec(Greeting, Introduction, MeshCopy, Goodbye, StatusRequest, StatusReply, Need, Parting),
     Channel.MEMBERS: Codec(*gossip.SwimMessage.__args__),
     Channel.MESH: Codec(*gossip.SwimMessage.__args__),
     Channel.LINKS: Codec(Hello),
@@ -67,8 +72,11 @@ class Settings:
     rounds: RoundProfile
 
     @classmethod
-    def named(cls, inside: str, between: str) -> Settings:
-        """The rooms' presets by name ("local", "lan" or "wan"), inside the cluster and between clusters."""
+    def named(cls, inside: str, between: str, restore_after: float) -> Settings:
+        """The rooms' presets by name ("local", "lan" or "wan"), inside the cluster and between clusters.
+
+        `restore_after` is a number that users set: see `RoundProfile`.
+        """
         return cls(
             members=getattr(SwimProfile, inside)(),
             mesh=getattr(SwimProfile, between)(),
@@ -76,7 +84,7 @@ class Settings:
             election=getattr(ElectionProfile, inside)(),
             routing=getattr(RoutingProfile, between)(),
             roster=getattr(RosterProfile, inside)(),
-            rounds=getattr(RoundProfile, between)(),
+            rounds=replace(getattr(RoundProfile, between)(), restore_after=restore_after),
         )
 
 
@@ -92,6 +100,7 @@ class Machines:
         rng: seeds every machine's own generator, so that one machine's draws never shift another's.
         planner: makes plans when this peer coordinates a round.
         validate: checks plans.
+        held: says which global state this peer holds.
     """
 
     def __init__(
@@ -104,6 +113,7 @@ class Machines:
         rng: random.Random,
         planner: Planner,
         validate: Validate,
+        held: Callable[[], Held] = lambda: NOTHING,
     ) -> None:
         me = identity.peer_id
         self._rng = rng
@@ -111,11 +121,11 @@ class Machines:
         self.members = Swim(me, settings.members, self._random(), seal=members.seal, verify=members.verify)
         self.mesh = Swim(cluster, settings.mesh, self._random(), seal=mesh.seal, verify=mesh.verify)
         self.links = Links(cluster, settings.links)
-        self.election = Election(me, decode_term(disk.load(TERM_KEY)), settings.election)
+        self.election = Election(me, Past.decode(disk.load(TERM_KEY)), settings.election)
         self.routes = Babel(cluster, 0, settings.routing, self._random())
         self.rosters = Rosters(me, life, settings.roster)
         agreement = Agreement(me, disk.load(acceptor.KEY), self._random(), settings.rounds)
-        self.rounds = Rounds(me, agreement, settings.rounds, self._random(), planner, validate)
+        self.rounds = Rounds(me, agreement, settings.rounds, self._random(), planner, validate, held)
 
     def _random(self) -> random.Random:
         return random.Random(self._rng.getrandbits(64))

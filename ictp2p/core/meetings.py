@@ -13,9 +13,10 @@ from ictp2p.core.cards import ClusterCard, PeerCard, decode_cluster_card, encode
 from ictp2p.core.commands import MeshLearned, StatusAsked
 from ictp2p.core.context import Context
 from ictp2p.core.machines import CODECS
-from ictp2p.core.packets import Channel, Goodbye, Greeting, Introduction, MeshCopy, StatusRequest
+from ictp2p.core.packets import Channel, Goodbye, Greeting, Introduction, MeshCopy, Need, Parting, StatusRequest
+from ictp2p.core.thrift import Thrift
 from ictp2p.errors import RemoteProtocolError
-from ictp2p.gossip.messages import SwimState
+from ictp2p.gossip.messages import Record, SwimState
 from ictp2p.machine import Message
 from ictp2p.types import ClusterId, PeerId
 
@@ -23,8 +24,9 @@ from ictp2p.types import ClusterId, PeerId
 class Meetings:
     """Greetings, introductions and goodbyes of one peer."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, thrift: Thrift) -> None:
         self._context = context
+        self._thrift = thrift
         self.greeted: set[PeerId] = set()
         """Peers with an open connection whose greeting has arrived."""
         self.departed: set[PeerId] = set()
@@ -90,6 +92,8 @@ class Meetings:
             case Goodbye():
                 self.greeted.discard(sender)
                 self.departed.add(sender)
+            case Need() | Parting():
+                self._thrift.receive(sender, message)
             case StatusRequest():
                 self._context.out.append(StatusAsked(sender))
             case _:
@@ -155,14 +159,27 @@ class Meetings:
         directory = self._context.directory
         for sight in state.sights:
             member = sight.record.member
-            if sight.record.left or (member != self._context.cluster and member in directory.clusters):
-                continue
-            card = decode_cluster_card(sight.record.payload)
-            if card.cluster == member != self._context.cluster:
-                directory.learn_cluster(card)
-            elif card.cluster == member:
-                for worker in card.workers:
-                    directory.learn_peer(worker)
+            if member == self._context.cluster:
+                self._recall_own(sight.record)
+            elif not sight.record.left and member not in directory.clusters:
+                card = decode_cluster_card(sight.record.payload)
+                if card.cluster == member:
+                    directory.learn_cluster(card)
+
+    def _recall_own(self, record: Record) -> None:
+        """What the mesh remembers of our own cluster: its workers, and the term that its next leader has to exceed.
+
+        Whoever held that term may be dead or gone, with the only disk that knew of it.
+        """
+        card = decode_cluster_card(record.payload) if record.payload else None
+        if card is None or card.cluster != self._context.cluster:
+            return
+        if not record.left:
+            for worker in card.workers:
+                self._context.directory.learn_peer(worker)
+        if not self._context.leading:  # a leader is told of rivals by the membership
+            election = self._context.m.election
+            self._context.run(Channel.ELECTION, election.seen(card.term, card.leader, self._context.now))
 
     def _told_of_cluster(self, sender: PeerId, card: ClusterCard) -> None:
         """A peer says who leads its own cluster; of ours we believe our leader, and pass it on to those we let in."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ictp2p.core import views
+from ictp2p.core.cards import LinkCard
 from ictp2p.core.context import Context
 from ictp2p.core.packets import Channel
+from ictp2p.gossip.links import LinkMeasurement
 from ictp2p.machine import Effects
 from ictp2p.types import ClusterId, PeerId
 
@@ -24,6 +26,8 @@ class Neighbourhood:
         self._context = context
         self._leaders: dict[ClusterId, PeerId] = {}
         self._silent: set[ClusterId] = set()
+        self._cards: dict[ClusterId, LinkCard] = {}
+        self._settled_on: tuple[object, ...] = ()
 
     def leader(self, cluster: ClusterId) -> PeerId | None:
         """The leader of a neighbouring cluster."""
@@ -37,8 +41,17 @@ class Neighbourhood:
         """Their leaders, in the order of the clusters."""
         return [self._leaders[cluster] for cluster in self.clusters()]
 
+    def link_cards(self) -> tuple[LinkCard, ...]:
+        """What the links measure, as of their last notices; sorted."""
+        blank = LinkMeasurement()
+        return tuple(self._cards.get(c) or views.link_card(c, blank) for c in self.clusters())
+
     def settle(self, greeted: Iterable[PeerId]) -> None:
         """Compare with who is connected and in office now, and tell links, routes and gossip of the difference."""
+        basis = (frozenset(greeted), self._context.leading, self._context.directory.revision)
+        if basis == self._settled_on:
+            return
+        self._settled_on = basis
         present = self._present(greeted)
         for cluster in self.clusters():
             if present.get(cluster) != self._leaders[cluster]:
@@ -48,6 +61,7 @@ class Neighbourhood:
 
     def forsake(self) -> None:
         """This peer's own office changed: it has no neighbours until `settle` finds them anew."""
+        self._settled_on = ()
         for cluster in self.clusters():
             self._end(cluster)
 
@@ -57,6 +71,7 @@ class Neighbourhood:
         measured = machines.links.measurement(cluster, now)
         if measured.srtt is None or cluster not in self._leaders:
             return
+        self._cards[cluster] = views.link_card(cluster, measured)
         machines.mesh.measured(cluster, measured.srtt, measured.rttvar or 0.0)
         changed = machines.routes.link_up if cluster in self._silent else machines.routes.link_changed
         self._silent.discard(cluster)
@@ -87,6 +102,7 @@ class Neighbourhood:
     def _end(self, cluster: ClusterId) -> None:
         machines, now = self._context.m, self._context.now
         del self._leaders[cluster]
+        self._cards.pop(cluster, None)
         self._run(Channel.LINKS, machines.links.disconnected(cluster, now))
         self._run(Channel.ROUTES, machines.routes.link_down(cluster, now))
 

@@ -21,7 +21,7 @@ from ictp2p.types import ClusterId, PeerId
 from ictp2p.wire import MALFORMED
 
 MAX_HOPS = 16
-"""More than any loop-free path among 64 clusters needs: worker, leader, relays, leader, worker."""
+"""Far more than a path needs: worker, leader, relays, leader, worker, and the overlay is a few hops wide."""
 
 
 class Channel(enum.IntEnum):
@@ -93,6 +93,16 @@ class StatusReply(Message, tag=6, frozen=True, array_like=True):
     """The status, as a JSON document."""
 
     document: bytes
+
+
+class Need(Message, tag=7, frozen=True, array_like=True):
+    """Whether the sender has a use for this connection. Before anything is said, it has."""
+
+    wanted: bool
+
+
+class Parting(Message, tag=8, frozen=True, array_like=True):
+    """Neither side has a use for this connection: please close it. Its end is no failure, and no goodbye either."""
 
 
 class BulkInvitation(Message, tag=1, frozen=True, array_like=True):

@@ -2,19 +2,22 @@
 
 Only the coordinator plans, and the plan's bytes are agreed, so its view of the links may be old or wrong at the
 price of speed alone. A pair of clusters that has no connection of its own gets a virtual edge over the best relay;
-the bulk room finds the way there by itself. An edge on which an earlier attempt failed is avoided if the others
-suffice (a blocked pair must not stop a mesh that is otherwise connected).
+the bulk room finds the way there by itself. In a mesh that is not complete (`overlay`) the lack of a connection means
+nothing: such a pair is planned as one of which nothing is known yet, if either of the two can be dialed. An edge on
+which an earlier attempt failed is avoided if the others suffice (a blocked pair must not stop a mesh that is otherwise
+connected).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from ictp2p.collectives import halves, planner
 from ictp2p.collectives import plan as plans
-from ictp2p.collectives import planner
 from ictp2p.collectives.planner import LinkEstimate
 from ictp2p.core.cards import ClusterCard, LinkCard
 from ictp2p.core.directory import Directory
+from ictp2p.core.overlay import COMPLETE
 from ictp2p.errors import NoRoute, RemoteProtocolError
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
 from ictp2p.sync.values import Participant, Spec
@@ -33,17 +36,28 @@ ITEM_SIZES: Mapping[str, int] = {
 }
 """Bytes per element of each type that can be reduced."""
 
+_UNKNOWN_DELAY = 0.1
+"""Seconds one way between two clusters of which nothing is known."""
+
+_ENCODED = frozenset({"float32", "bfloat16", "float16"})
+"""Types that codecs know; others travel as they are, whatever was asked for."""
+
 Edges = dict[tuple[PeerId, PeerId], LinkEstimate]
 
 
-def make_plan(directory: Directory, request: PlanRequest) -> PlanAnswer:
+def make_plan(directory: Directory, request: PlanRequest, complete: int = COMPLETE) -> PlanAnswer:
     """Plan an attempt on the links that gossip knows.
+
+    Args:
+        directory: the cards.
+        request: what to plan.
+        complete: clusters up to which every two leaders stay connected.
 
     Raises:
         NoRoute: some participant cannot be reached from the others.
     """
     leaders = {p.cluster: p.leader for p in request.participants}
-    edges = _edges(directory, leaders)
+    edges = _edges(directory, leaders, complete)
     failed = {frozenset(pair) for pair in request.failures}
     up = _limits(directory, leaders)
     healthy = {pair: edge for pair, edge in edges.items() if frozenset(pair) not in failed}
@@ -70,19 +84,32 @@ def _decide(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> p
         itemsize=ITEM_SIZES.get(request.spec.dtype, 4),
         links=edges,
         up=up,
+        codec=request.spec.codec if request.spec.dtype in _ENCODED else "none",
     )
-    root = broadcast_root(request.spec)
-    if root is None:
-        return planner.plan(asked)
+    match request.spec.kind:
+        case "broadcast":
+            return planner.plan_broadcast(asked, _root(request))
+        case "collect":
+            return halves.plan_collect(asked, _root(request))
+        case "gather":
+            return halves.plan_gather(asked)
+        case "scatter":
+            return halves.plan_scatter(asked)
+    return planner.plan(asked)
+
+
+def _root(request: PlanRequest) -> PeerId:
+    """Who speaks for the cluster that a broadcast copies from, or a sum is collected at."""
+    root = named_cluster(request.spec)
     speaker = next((p.leader for p in request.participants if p.cluster == root), None)
     if speaker is None:
-        raise NoRoute(f"cluster {root!r}, whose tensors are to be broadcast, takes no part")
-    return planner.plan_broadcast(asked, speaker)
+        raise NoRoute(f"cluster {root!r}, without which there is no {request.spec.kind}, takes no part")
+    return speaker
 
 
-def broadcast_root(spec: Spec) -> ClusterId | None:
-    """The cluster whose tensors a broadcast copies: the name of its spec ends with `@cluster`."""
-    return ClusterId(spec.name.rpartition("@")[2]) if spec.kind == "broadcast" else None
+def named_cluster(spec: Spec) -> ClusterId:
+    """The cluster that a specification is about: its name ends with `@cluster`."""
+    return ClusterId(spec.name.rpartition("@")[2])
 
 
 def _limits(directory: Directory, leaders: Mapping[ClusterId, PeerId]) -> dict[PeerId, float]:
@@ -91,39 +118,61 @@ def _limits(directory: Directory, leaders: Mapping[ClusterId, PeerId]) -> dict[P
     return {leader: card.up for card, leader in cards if card is not None and card.up > 0}
 
 
-def _edges(directory: Directory, leaders: Mapping[ClusterId, PeerId]) -> Edges:
-    direct = {(c.cluster, link.neighbour): (c, link) for c in directory.clusters.values() for link in c.links}
+def _edges(directory: Directory, leaders: Mapping[ClusterId, PeerId], complete: int) -> Edges:
+    known = _measured(directory.clusters.values())
+    beside: dict[ClusterId, list[ClusterId]] = {}
+    for a, b in known:
+        beside.setdefault(a, []).append(b)
+    sparse = len(directory.clusters) > complete
     edges: Edges = {}
     for a, source in leaders.items():
         for b, target in leaders.items():
-            if a != b and (estimate := _direct(direct, a, b) or _relayed(direct, directory.clusters, a, b)):
+            if a == b:
+                continue
+            estimate = known.get((a, b)) or _relayed(known, beside, a, b)
+            if (a, b) not in known and sparse and _can_dial(directory, source, target):
+                estimate = LinkEstimate(None, estimate.delay if estimate is not None else _UNKNOWN_DELAY)
+            if estimate is not None:
                 edges[source, target] = estimate
     return edges
 
 
-Direct = Mapping[tuple[ClusterId, ClusterId], tuple[ClusterCard, LinkCard]]
+Measured = Mapping[tuple[ClusterId, ClusterId], LinkEstimate]
 
 
-def _direct(direct: Direct, a: ClusterId, b: ClusterId) -> LinkEstimate | None:
-    """What either end says of the link from `a` to `b`."""
-    outward, inward = direct.get((a, b)), direct.get((b, a))
-    if outward is None and inward is None:
-        return None
-    figures = [outward[1].bandwidth_out if outward else 0.0, inward[1].bandwidth_in if inward else 0.0]
+def _measured(cards: Iterable[ClusterCard]) -> Measured:
+    """What either end says of each link, in both of its directions; sorted."""
+    ends = {(card.cluster, link.neighbour): link for card in cards for link in card.links}
+    pairs = sorted({*ends, *((b, a) for a, b in ends)})
+    return {(a, b): _both(ends.get((a, b)), ends.get((b, a))) for a, b in pairs}
+
+
+def _both(outward: LinkCard | None, inward: LinkCard | None) -> LinkEstimate:
+    """The link from the one that says `outward` to the one that says `inward`; not both are missing."""
+    figures = [outward.bandwidth_out if outward else 0.0, inward.bandwidth_in if inward else 0.0]
     known = [x for x in figures if x > 0]
-    rtts = [end[1].srtt for end in (outward, inward) if end and end[1].srtt > 0]
+    rtts = [end.srtt for end in (outward, inward) if end and end.srtt > 0]
     return LinkEstimate(min(known) if known else None, min(rtts, default=0.0) / 2)
 
 
-def _relayed(direct: Direct, relays: Iterable[ClusterId], a: ClusterId, b: ClusterId) -> LinkEstimate | None:
+def _relayed(
+    known: Measured, beside: Mapping[ClusterId, Sequence[ClusterId]], a: ClusterId, b: ClusterId
+) -> LinkEstimate | None:
     """The best way over one relay, each of whose links it takes a share of."""
     best: LinkEstimate | None = None
-    for relay in sorted(relays):
-        first, second = _direct(direct, a, relay), _direct(direct, relay, b)
-        if relay in (a, b) or first is None or second is None:
+    for relay in beside.get(a, ()):
+        second = known.get((relay, b))
+        if relay == b or second is None:
             continue
+        first = known[a, relay]
         bandwidths = [x.bandwidth for x in (first, second) if x.bandwidth]
         via = LinkEstimate(min(bandwidths) / 2 if bandwidths else None, first.delay + second.delay)
         if best is None or (via.bandwidth or 0.0) > (best.bandwidth or 0.0):
             best = via
     return best
+
+
+def _can_dial(directory: Directory, source: PeerId, target: PeerId) -> bool:
+    """Whether one of two peers can dial the other, as far as their cards say."""
+    cards = (directory.peers.get(source), directory.peers.get(target))
+    return any(card is not None and card.address for card in cards)

@@ -7,6 +7,8 @@ honest, not to be unerring: the checks stop mix-ups and stale impostors, not a t
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 
 from ictp2p.core.cards import decode_cluster_card, decode_peer_card
@@ -24,7 +26,6 @@ class Notary:
     def __init__(self, identity: Identity, scope: str) -> None:
         self._identity = identity
         self._scope = scope
-        self._judge = _speaks_for_peer if scope == MEMBERS_SCOPE else _speaks_for_cluster
 
     def seal(self, record: Record) -> Record:
         """Sign a record as this peer."""
@@ -33,11 +34,21 @@ class Notary:
 
     def verify(self, record: Record) -> bool:
         """Say whether a record is whole and its signer may speak for its member."""
-        try:
-            entitled = self._judge(record)
-        except RemoteProtocolError:
-            return False
-        return entitled and verify(record.key, record.statement(self._scope), record.signature)
+        return _genuine(self._scope, record)
+
+
+@functools.lru_cache(2048)
+def _genuine(scope: str, record: Record) -> bool:
+    """The judgement of a record depends on nothing but the record: a copy that comes another way is not checked anew.
+
+    The whole record is the key, its signature included, so what was changed on the way is never taken for the original.
+    """
+    judge = _speaks_for_peer if scope == MEMBERS_SCOPE else _speaks_for_cluster
+    try:
+        entitled = judge(record)
+    except RemoteProtocolError:
+        return False
+    return entitled and verify(record.key, record.statement(scope), record.signature)
 
 
 def _speaks_for_peer(record: Record) -> bool:

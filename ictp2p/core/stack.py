@@ -41,6 +41,7 @@ from ictp2p.core.directory import Directory
 from ictp2p.core.machines import CODECS, Machines
 from ictp2p.core.meetings import Meetings
 from ictp2p.core.neighbourhood import Neighbourhood
+from ictp2p.core.overlay import COMPLETE, Overlay
 from ictp2p.core.packets import (
     BETWEEN_CLUSTERS,
     MAX_HOPS,
@@ -52,6 +53,8 @@ from ictp2p.core.packets import (
     decode_packet,
     encode_packet,
 )
+from ictp2p.core.thrift import Thrift
+from ictp2p.core.timetable import Timetable
 from ictp2p.errors import ProtocolError, RemoteProtocolError
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import LinkChanged, LinkLost
@@ -67,14 +70,18 @@ from ictp2p.gossip.messages import (
     Status,
 )
 from ictp2p.machine import Effects, Message, Notice, Persist, Send, earliest
+from ictp2p.sync.devices import Device
 from ictp2p.types import Address, ClusterId, PeerId
 
 _PASSES = 32
 """Most passes of `_finish`: each carries a change one machine further, and the stack is not that tall."""
 
-_MEASUREMENTS_PAUSE = 2.0
-"""Seconds between two publications of which only link measurements are new: with N clusters each is N - 1 messages of
-N links, and there are N publishers. The planner loses nothing: rounds are further apart."""
+_MEASUREMENTS_RATE = 4.0
+"""Publications per second, in all of the mesh, of which only link measurements are new: each reaches every cluster
+several times, and there are as many publishers as clusters. The planner loses nothing: rounds are further apart."""
+
+_QUIET = frozenset({Channel.LINKS, Channel.ROUTES})
+"""Channels whose notices change nothing that the others are told, but for the measurements in this cluster's card."""
 
 _STATUS: dict[type[Notice], str] = {
     MemberJoined: "alive",
@@ -93,9 +100,12 @@ class Core:
         card: what this peer says about itself.
         rng: jitter.
         up: bytes/s that this peer may send in all; 0 if that is not limited.
+        complete: clusters up to which every two leaders stay connected; see `overlay`.
     """
 
-    def __init__(self, machines: Machines, card: PeerCard, rng: random.Random, up: float = 0.0) -> None:
+    def __init__(
+        self, machines: Machines, card: PeerCard, rng: random.Random, up: float = 0.0, complete: int = COMPLETE
+    ) -> None:
         self.m = machines
         self.directory = Directory(card)
         self.dialer = Dialer(rng)
@@ -104,15 +114,20 @@ class Core:
         self.config = b""
         self._up = up
         self._context = Context(card, self.directory, machines, run=self._run, send=self._send)
-        self._meetings = Meetings(self._context)
+        self._overlay = Overlay(card.cluster, complete)
+        self._thrift = Thrift(self._context)
+        self._meetings = Meetings(self._context, self._thrift)
         self._neighbourhood = Neighbourhood(self._context)
         self._machines = _by_channel(machines)
+        self._timetable = Timetable(self._machines)
         self._open: set[PeerId] = set()
         self._inbox: deque[Packet] = deque()
         self._told: dict[str, object] = {}
+        self._based: dict[str, object] = {}
         self._published: ClusterCard | None = None
         self._published_at = 0.0
         self._publish_at: float | None = None
+        self._picks: frozenset[PeerId] = frozenset()
 
     # ------------------------------------------------------------ inputs from the driver
 
@@ -135,6 +150,8 @@ class Core:
         self._open.add(peer)
         self._meetings.departed.discard(peer)
         self.dialer.opened(peer)
+        self._thrift.forget(peer)
+        self._thrift.changed()
         self._meetings.greet(peer)
         return self._finish()
 
@@ -143,9 +160,12 @@ class Core:
         self._context.now = now
         self._open.discard(peer)
         self.dialer.lost(peer, now)
+        agreed = peer in self._thrift.parted
+        self._thrift.forget(peer)
         if peer in self._meetings.greeted:
             self._meetings.greeted.discard(peer)
-            self._broken(peer, refused=False)
+            if not agreed:
+                self._broken(peer, refused=False)
         return self._finish()
 
     def dial_failed(self, peer: PeerId, refused: bool, now: float) -> list[Command]:
@@ -182,19 +202,18 @@ class Core:
     def handle_timeout(self, now: float) -> list[Command]:
         """Do what has become due."""
         self._context.now = now
-        for channel in self._machines:
-            machine = self._machine(channel)
-            due = machine.next_timeout()
-            if due is not None and due <= now:
-                self._run(channel, machine.handle_timeout(now))
+        for channel in self._timetable.due(now):
+            self._run(channel, self._machine(channel).handle_timeout(now))
         if self._publish_at is not None and self._publish_at <= now:
             self._context.dirty = True
+        self._thrift.review(self._meetings.greeted, self._picks, self._can_be_spared)
         return self._finish()
 
     def next_timeout(self) -> float | None:
         """When something becomes due."""
-        machines = (self._machine(channel).next_timeout() for channel in self._machines)
-        return earliest([*machines, self.dialer.next_timeout(), self._publish_at])
+        return earliest(
+            [self._timetable.soonest(), self.dialer.next_timeout(), self._publish_at, self._thrift.next_timeout()]
+        )
 
     # ------------------------------------------------------------ inputs from the training side
 
@@ -209,13 +228,20 @@ class Core:
         """Carry out what an input of one machine asked for, as in `core.call(ROUNDS, machines.rounds.ready(...))`."""
         self._context.now = now
         self._run(channel, effects)
-        self._context.dirty = True
+        self._context.dirty |= channel not in _QUIET
         return self._finish()
 
     def readdress(self, address: str, now: float) -> list[Command]:
         """This peer learnt where it can be dialed: tell everybody."""
+        return self._recard(msgspec.structs.replace(self.card, address=address), now)
+
+    def equip(self, device: Device, now: float) -> list[Command]:
+        """This peer's training thread computes on `device`: tell everybody."""
+        return self._recard(msgspec.structs.replace(self.card, device=device), now)
+
+    def _recard(self, card: PeerCard, now: float) -> list[Command]:
         self._context.now = now
-        card = self._context.card = msgspec.structs.replace(self.card, address=address)
+        self._context.card = card
         self.directory.me = self.directory.peers[card.peer] = card
         if self.m.members.active:
             self._run(Channel.MEMBERS, self.m.members.publish(encode_card(card), now))
@@ -264,6 +290,10 @@ class Core:
     def connected(self) -> list[PeerId]:
         """Peers with an open connection whose greeting has arrived."""
         return sorted(self._meetings.greeted)
+
+    def linked(self) -> list[PeerId]:
+        """Peers with an open connection, greeted or not."""
+        return sorted(self._open)
 
     def neighbours(self) -> list[PeerId]:
         """The leaders of neighbouring clusters, or a follower's own leader."""
@@ -327,6 +357,7 @@ class Core:
 
     def _deliver(self, packet: Packet) -> None:
         channel = Channel(packet.channel)
+        self._timetable.touch(channel)  # here already: a machine may refuse the second half of a message
         message = CODECS[channel].decode(packet.body)
         if channel is Channel.HELLO:
             self._meetings.receive(packet.source, message)
@@ -364,6 +395,7 @@ class Core:
     # ------------------------------------------------------------ effects and notices
 
     def _run(self, channel: Channel, effects: Effects) -> None:
+        self._timetable.touch(channel)
         for effect in effects:
             match effect:
                 case Send(to=to, message=message):
@@ -371,7 +403,7 @@ class Core:
                 case Persist():
                     self._context.out.append(effect)
                 case Notice():
-                    self._context.dirty = True
+                    self._context.dirty |= channel not in _QUIET
                     self._notice(channel, effect)
 
     def _notice(self, channel: Channel, notice: Notice) -> None:
@@ -389,8 +421,10 @@ class Core:
                 self._leader_changed(notice)
             case LinkChanged(neighbour=neighbour):
                 self._neighbourhood.link_changed(neighbour)
+                self._publish_later()
             case LinkLost(neighbour=neighbour):
                 self._neighbourhood.link_lost(neighbour)
+                self._publish_later()
             case _:
                 pass
         status = _STATUS.get(type(notice))
@@ -416,6 +450,7 @@ class Core:
         self._claimed_elsewhere(card)
         if self.leading:  # of two claims of one term ours holds: the other's record must not remain the newest
             self.m.mesh.outbid(record, self._context.now)
+            self._timetable.touch(Channel.MESH)
 
     def _claimed_elsewhere(self, card: ClusterCard) -> None:
         """The mesh names a leader of this cluster: the election has to hear of it."""
@@ -435,6 +470,7 @@ class Core:
             self._run(Channel.MESH, self.m.mesh.start(encode_card(own), notice.term << 32, now))
         else:
             self.m.mesh.stop()
+            self._timetable.touch(Channel.MESH)
         self._meetings.greet_all()  # a follower too: those it let in may know nobody else of this cluster
         self._run(Channel.ROSTER, self.m.rosters.leader(notice.leader, notice.term, now))
 
@@ -457,10 +493,14 @@ class Core:
         self._settle_cluster()
         self._neighbourhood.settle(self._meetings.greeted)
         self._settle_mesh()
-        self.dialer.want(self._wanted(), self._context.now)
+        if self._is_new_basis("wanted", (self.leading, frozenset(self._meetings.departed))):
+            wanted = self._wanted()
+            self._picks = frozenset(wanted)
+            self.dialer.want(wanted, self._context.now)
+            self._thrift.changed()
 
     def _settle_cluster(self) -> None:
-        if not self._meetings.joined:
+        if not self._meetings.joined or not self._is_new_basis("members", ()):
             return
         alive = tuple(PeerId(p) for p in self.m.members.alive())
         suspects = frozenset(PeerId(p) for p in self.m.members.suspects())
@@ -475,12 +515,24 @@ class Core:
         self._publish_at = None
         if self.m.mesh.active:
             self._publish(self._own_card())
-        view = views.cluster_views(self.directory, self.m.mesh, self.own_view())
+        own = self.own_view()
+        if not self._is_new_basis("view", own and msgspec.structs.replace(own, version=0, links=())):
+            return
+        view = views.cluster_views(self.directory, self.m.mesh, own)
         suspects = views.suspected_peers(self.directory, self.m.mesh, self.m.members)
         if self._is_news("view", (view, suspects)):
             self._run(Channel.ROUNDS, self.m.rounds.view(view, now))
             self._run(Channel.ROUNDS, self.m.rounds.suspects(suspects, now))
             self._meetings.show_mesh_to_mates()
+
+    def _publish_later(self) -> None:
+        """Only measurements are new: they wait until the last publication is old enough."""
+        if self.m.mesh.active and self._publish_at is None:
+            self._publish_at = max(self._context.now, self._published_at + self._pause())
+
+    def _pause(self) -> float:
+        """Seconds between two publications of measurements alone."""
+        return len(self.m.mesh.alive()) / _MEASUREMENTS_RATE
 
     def _publish(self, own: ClusterCard) -> None:
         """Tell the mesh what changed here; mere measurements wait, for each would be news to every cluster."""
@@ -488,12 +540,20 @@ class Core:
         if own == told:
             return
         measured_only = told is not None and msgspec.structs.replace(own, links=told.links) == told
-        if measured_only and now < self._published_at + _MEASUREMENTS_PAUSE:
-            self._publish_at = self._published_at + _MEASUREMENTS_PAUSE
+        if measured_only and now < self._published_at + self._pause():
+            self._publish_at = self._published_at + self._pause()
             return
         self._published, self._published_at = own, now
         self.directory.learn_cluster(own)
         self._run(Channel.MESH, self.m.mesh.publish(encode_card(own), now))
+
+    def _is_new_basis(self, what: str, *parts: object) -> bool:
+        """Whether anything differs of what a computation rests on, who is there and what they say included."""
+        basis = (self.directory.revision, self.m.members.revision, self.m.mesh.revision, *parts)
+        if self._based.get(what) == basis:
+            return False
+        self._based[what] = basis
+        return True
 
     def _is_news(self, what: str, value: object) -> bool:
         """Whether a value differs from the one that was last told under this name."""
@@ -504,9 +564,8 @@ class Core:
 
     def _own_card(self) -> ClusterCard:
         """This cluster as its leader describes it."""
-        now, known = self._context.now, self.directory.peers
+        known = self.directory.peers
         tip = self.m.rounds.tip
-        links = ((c, self.m.links.measurement(c, now)) for c in self._neighbourhood.clusters())
         return ClusterCard(
             cluster=self.card.cluster,
             leader=self.card.peer,
@@ -516,19 +575,40 @@ class Core:
             draining=self.draining,
             version=tip[1].state.version if tip else 0,
             config=self.config,
-            links=tuple(views.link_card(cluster, measured) for cluster, measured in links),
+            links=self._neighbourhood.link_cards(),
             up=self._up,
         )
 
     def _wanted(self) -> dict[PeerId, Address]:
-        """Whom to be connected to: mates, and, for a leader, the other leaders. The dead too: partitions heal."""
+        """Whom to be connected to: mates, and, for a leader, some other leaders. The dead too: partitions heal."""
         gone = {name for name, member in self.m.members.members.items() if member.status is Status.LEFT}
-        wanted = [mate.peer for mate in self.directory.mates() if mate.peer not in gone]
+        departed = self._meetings.departed
+        wanted = [mate.peer for mate in self.directory.mates() if mate.peer not in gone and mate.peer not in departed]
+        leaders = self._leaders()
+        members = self.m.mesh.members
+        present = [name for name in leaders if name in members and members[name].status.present]
+        absent = [name for name in leaders if name not in members or not members[name].status.present]
+        picks = self._overlay.picks(present, absent)
         if self.leading:
-            left = {name for name, member in self.m.mesh.members.items() if member.status is Status.LEFT}
-            leaders = (self.directory.leader_of(c) for c in sorted(self.directory.clusters) if c not in left)
-            wanted += [leader for leader in leaders if leader is not None and leader != self.card.peer]
-        return views.dialable(self.directory, [peer for peer in wanted if peer not in self._meetings.departed])
+            wanted += [leaders[name] for name in sorted(picks)]
+        return views.dialable(self.directory, wanted)
+
+    def _leaders(self) -> dict[ClusterId, PeerId]:
+        """The leaders of other clusters that can be dialed, were they alive; of those that left, none."""
+        members, gone = self.m.mesh.members, self._meetings.departed
+        found: dict[ClusterId, PeerId] = {}
+        for name in sorted(self.directory.clusters):
+            leader, known = self.directory.leader_of(name), members.get(name)
+            if leader is None or name == self.card.cluster or leader in gone:
+                continue
+            if (known is None or known.status is not Status.LEFT) and views.dialable(self.directory, [leader]):
+                found[name] = leader
+        return found
+
+    def _can_be_spared(self, peer: PeerId) -> bool:
+        """Connections to other clusters, in a mesh that is not complete; an observer is none's business."""
+        cluster = self.directory.cluster_of(peer)
+        return self._overlay.sparse and cluster not in (None, self.card.cluster)
 
     def _machine(self, channel: Channel) -> Any:
         return self._machines[channel]

@@ -32,6 +32,7 @@ def cluster_views(directory: Directory, mesh: Swim, own: ClusterCard | None) -> 
 
 
 def _view(card: ClusterCard, *, alive: bool, suspect: bool) -> ClusterView:
+    workers = tuple(w.peer for w in card.workers)
     durable = tuple(w.peer for w in card.workers if w.durable)
     return ClusterView(
         leader=card.leader,
@@ -39,7 +40,8 @@ def _view(card: ClusterCard, *, alive: bool, suspect: bool) -> ClusterView:
         alive=alive,
         suspect=suspect,
         training=card.training and not card.draining,
-        candidates=durable or tuple(w.peer for w in card.workers),
+        candidates=durable or workers,
+        workers=workers,
     )
 
 

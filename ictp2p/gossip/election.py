@@ -16,7 +16,9 @@ wins, and within a term the higher id. Everybody keeps the highest it has heard.
    that only the mesh remembers) the view has to hold still for `settle` seconds first, or else each of the
    workers that start together would crown itself.
 3. A claim is on disk before it is sent, and an office ends with the process that held it: who hears that it leads
-   by a claim of its former life claims anew. So a pair (term, leader) names one life of one peer, once, ever.
+   by a claim of its former life claims anew, and so does who hears that a lower id leads in that term: others
+   remember the higher claim, and only a higher term can change their minds. So a pair (term, leader) names one life
+   of one peer, once, ever.
 4. Every `repeat` seconds a leader tells all members; so does a peer that has no leader in view; and a content
    follower tells its leader what it believes. Whoever is told less than it knows answers with what it knows.
    This is what makes agreement inevitable once messages get through: following the beliefs from peer to peer the
@@ -37,7 +39,7 @@ from ictp2p.machine import Effects, Message, Notice, Persist, Send, earliest
 from ictp2p.types import PeerId
 
 TERM_KEY = "term"
-"""The key under which the highest term is persisted."""
+"""The key under which the highest term is persisted, and whether this peer has claimed it."""
 
 _HIGHEST = 2**62
 
@@ -85,31 +87,43 @@ class LeaderChanged(Notice):
     term: int
 
 
-def encode_term(term: int) -> bytes:
-    """A term as it is persisted."""
-    return term.to_bytes(8, "big")
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a peer remembers of its former lives."""
 
+    term: int = 0
+    """The highest term that it has seen."""
+    held: bool = False
+    """Whether it has claimed that term itself."""
 
-def decode_term(stored: bytes | None) -> int:
-    """Read a persisted term; a peer that has never stored one begins at 0.
+    def encode(self) -> bytes:
+        """As it is persisted."""
+        return bytes([self.held]) + self.term.to_bytes(8, "big")
 
-    Raises:
-        StateError: the bytes are not a term.
-    """
-    if stored is None:
-        return 0
-    if len(stored) != 8 or (term := int.from_bytes(stored, "big")) >= _HIGHEST:
-        raise StateError(f"stored term {stored!r} is not 8 bytes that hold a number below 2**62")
-    return term
+    @classmethod
+    def decode(cls, stored: bytes | None) -> Past:
+        """Read what was persisted; a peer that has never stored anything begins at 0.
+
+        Raises:
+            StateError: the bytes are something else.
+        """
+        if stored is None:
+            return cls()
+        term = int.from_bytes(stored[1:], "big")
+        if len(stored) != 9 or stored[0] > 1 or term >= _HIGHEST:
+            raise StateError(f"stored term {stored!r} is not a flag and 8 bytes that hold a number below 2**62")
+        return cls(term, bool(stored[0]))
 
 
 class Election:
     """One peer's part in the election of its cluster's leader."""
 
-    def __init__(self, me: PeerId, term: int, profile: ElectionProfile) -> None:
+    def __init__(self, me: PeerId, past: Past, profile: ElectionProfile) -> None:
         self.me = me
-        self.term = term
+        self.term = past.term
         """The highest term seen, in this life or a former one."""
+        self._held = past.term if past.held else None
+        """The term in which a former life of this peer led."""
         self._profile = profile
         self._leader = ""
         """Never this peer's own name but by a claim of this life: an office is of one life, a term is not."""
@@ -211,7 +225,7 @@ class Election:
         if not leader:
             return self._outdated(term, now)
         persist = self._persist(term)
-        if leader == self.me:
+        if leader == self.me or (term == self._held and leader < self.me):
             return [*persist, *self._claim(now)]
         self._leader, self._attended, self._orphaned = leader, leader in self._alive, False
         self._still_since = now
@@ -225,16 +239,16 @@ class Election:
         return []
 
     def _claim(self, now: float) -> Effects:
-        persist = self._persist(self.term + 1)
+        persist = self._persist(self.term + 1, held=True)
         self._leader, self._attended, self._orphaned = self.me, True, False
         self._repeat_at = now + self._profile.repeat
         return [*persist, LeaderChanged(self.me, self.term), *self._tell(self._alive)]
 
-    def _persist(self, term: int) -> Effects:
+    def _persist(self, term: int, *, held: bool = False) -> Effects:
         if term == self.term:
             return []
         self.term = term
-        return [Persist(TERM_KEY, encode_term(term))]
+        return [Persist(TERM_KEY, Past(term, held).encode())]
 
     def _knowledge(self) -> tuple[int, str]:
         return (self.term, self._leader)

@@ -89,7 +89,7 @@ class Ledger:
     def end(self) -> None:
         """Fall silent, and keep what is known of others."""
         self._remember_own()
-        self.table.members.pop(self._me, None)
+        self.table.drop(self._me)
         self.table.suspicions.clear()
         self.queue.clear()
         self.own = None

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import floor
+from math import floor, inf
 from typing import Annotated, Literal
 
 import msgspec
@@ -185,6 +185,8 @@ class Links:
         self._profile = profile
         self._links: dict[ClusterId, _Link] = {}
         self._in_round = False
+        self._wake = inf
+        """Until when no link wants anything; one may turn out to want it later."""
         self._budget = float(profile.probe_credit)
         self._probing: tuple[ClusterId, float] | None = None
         """Whom, and until when it is waited for."""
@@ -197,7 +199,7 @@ class Links:
         link = self._links.setdefault(neighbour, _Link(self._profile))
         lost = self._lose(neighbour, link)
         link.talk = _Talk(self._profile, now)
-        return [*lost, *self._hello(neighbour, link.talk, now)]
+        return [*lost, *self._hello(neighbour, link, now)]
 
     def disconnected(self, neighbour: ClusterId, now: float) -> Effects:
         """The connection is gone. What it carried is remembered for as long as samples are."""
@@ -209,6 +211,7 @@ class Links:
         if self._probing and self._probing[0] == neighbour:
             self._probing = None
         self._links = {n: a for n, a in self._links.items() if a.talk or not a.forgotten(now)}
+        self._wake = min((a.due() for a in self._links.values()), default=inf)
         return effects
 
     def transferred(
@@ -276,28 +279,27 @@ class Links:
         if (trip := link.talk.take(message, now)) is not None:
             self.round_trips.append(trip)
         # A neighbour that has heard nothing of us yet cannot measure: answer it now and not in an interval.
-        answer = self._hello(neighbour, link.talk, now) if message.origin is None else []
-        return [*answer, *self._announce(neighbour, link, now), *self._probe(now)]
+        answer = self._hello(neighbour, link, now) if message.origin is None else []
+        news = self._announce(neighbour, link, now)
+        return [*answer, *news, *self._probe(now)] if news else answer
 
     def handle_timeout(self, now: float) -> Effects:
         """Send the Hellos that are due, notice who fell silent, refresh, and probe."""
         effects: Effects = []
+        self._wake = inf
         for neighbour, link, talk in self._connected():
-            if talk.silent_from <= now:
-                effects += self._lose(neighbour, link)
-            if talk.hello_at <= now:
-                effects += self._hello(neighbour, talk, now)
-            effects += self._announce(neighbour, link, now)
+            if link.due() <= now:
+                if talk.silent_from <= now:
+                    effects += self._lose(neighbour, link)
+                if talk.hello_at <= now:
+                    effects += self._hello(neighbour, link, now)
+                effects += self._announce(neighbour, link, now)
+            self._wake = min(self._wake, link.due())
         return [*effects, *self._probe(now)]
 
     def next_timeout(self) -> float | None:
         """When a Hello, a silence, a refreshment or a probe is due."""
-        times: list[float | None] = [self._probing[1] if self._probing else None]
-        for _, link, talk in self._connected():
-            times.append(talk.hello_at)
-            if link.told is not None:
-                times += [talk.silent_from, link.told_at + self._profile.refresh]
-        return earliest(times)
+        return earliest([self._probing[1] if self._probing else None, None if self._wake == inf else self._wake])
 
     def __repr__(self) -> str:
         known = ", ".join(f"{name} {'up' if link.told else 'down'}" for name, link in sorted(self._links.items()))
@@ -308,8 +310,11 @@ class Links:
             if link.talk is not None:
                 yield neighbour, link, link.talk
 
-    def _hello(self, neighbour: ClusterId, talk: _Talk, now: float) -> Effects:
-        return [Send(neighbour, talk.speak(now))]
+    def _hello(self, neighbour: ClusterId, link: _Link, now: float) -> Effects:
+        assert link.talk is not None
+        hello = link.talk.speak(now)
+        self._wake = min(self._wake, link.due())
+        return [Send(neighbour, hello)]
 
     def _announce(self, neighbour: ClusterId, link: _Link, now: float) -> Effects:
         if link.talk is None or link.talk.srtt is None or link.talk.silent_from <= now:
@@ -319,6 +324,7 @@ class Links:
         if not due and not (link.told and _differ(link.told, fresh, self._profile)):
             return []
         link.told, link.told_at = fresh, now
+        self._wake = min(self._wake, link.due())
         return [LinkChanged(neighbour, fresh)]
 
     def _lose(self, neighbour: ClusterId, link: _Link) -> Effects:
@@ -352,20 +358,29 @@ class _Link:
         self.told_at = 0.0
         self.probed_at = float("-inf")
 
+    def due(self) -> float:
+        """When it wants something, if nothing comes until then; never, without a connection."""
+        talk = self.talk
+        if talk is None:
+            return inf
+        if self.told is None:
+            return talk.hello_at
+        return min(talk.hello_at, talk.silent_from, self.told_at + self._profile.refresh)
+
     def wants_probe(self, now: float) -> bool:
         return now >= self.probed_at + self._profile.probe_retry and not self.windows["out"].fresh(now)
 
     def forgotten(self, now: float) -> bool:
-        return not any(window.rates(now) for window in self.windows.values())
+        return not any(window.ascending(now) for window in self.windows.values())
 
     def measurement(self, now: float) -> LinkMeasurement:
-        out, into = (sorted(self.windows[direction].rates(now)) for direction in ("out", "in"))
-        newest = max((window.newest for window in self.windows.values() if window.rates(now)), default=None)
+        out, into = self.windows["out"], self.windows["in"]
+        newest = max((window.newest for window in (out, into) if window.ascending(now)), default=None)
         return LinkMeasurement(
-            bandwidth_out=_quantile(out, 0.5),
-            bandwidth_out_low=_quantile(out, 0.1),
-            bandwidth_in=_quantile(into, 0.5),
-            bandwidth_in_low=_quantile(into, 0.1),
+            bandwidth_out=_quantile(out.ascending(now), 0.5),
+            bandwidth_out_low=_quantile(out.ascending(now), 0.1),
+            bandwidth_in=_quantile(into.ascending(now), 0.5),
+            bandwidth_in_low=_quantile(into.ascending(now), 0.1),
             srtt=self.talk.srtt if self.talk else None,
             rttvar=self.talk.rttvar if self.talk else None,
             min_rtt=self.talk.min_rtt(now) if self.talk else None,
@@ -478,10 +493,18 @@ class _Window:
         self._full_at = float("-inf")
         """When a sample last came from a sender that waited for nothing but the link."""
         self.newest = float("-inf")
+        self._sorted: tuple[float, list[float]] = (float("-inf"), [])
+        """Until when they hold, and the rates."""
 
-    def rates(self, now: float) -> list[float]:
-        """What counts now, oldest first."""
-        return [sample.rate for sample in self._samples if self._counts(sample, now)]
+    def ascending(self, now: float) -> list[float]:
+        """The rates that count now, sorted."""
+        until, rates = self._sorted
+        if now >= until:
+            counting = [sample for sample in self._samples if self._counts(sample, now)]
+            until = min((sample.at for sample in counting), default=inf) + self._profile.horizon
+            rates = sorted(sample.rate for sample in counting)
+            self._sorted = (until, rates)
+        return rates
 
     def fresh(self, now: float) -> bool:
         """Whether what is known is more than a lower bound, and recent."""
@@ -490,13 +513,15 @@ class _Window:
     def add(self, rate: float, app_limited: bool, now: float) -> None:
         """Take a sample, bytes/s, if it says anything new."""
         self._samples = [sample for sample in self._samples if self._counts(sample, now)]
-        known = _quantile(sorted(self.rates(now)), 0.5)
+        self._sorted = (float("-inf"), [])
+        known = _quantile(self.ascending(now), 0.5)
         if app_limited and known is not None and rate <= known:
             return
         if len(self._samples) >= self._profile.samples:
             # The lowest makes room for a lower bound: dropping a higher one could lower the estimate.
             self._samples.remove(min(self._samples, key=lambda s: s.rate) if app_limited else self._samples[0])
         self._samples.append(_Sample(rate, now))
+        self._sorted = (float("-inf"), [])
         self.newest = now
         self._full_at = self._full_at if app_limited else now
         if self._shifted():

@@ -123,7 +123,12 @@ class Swim:
 
     def alive(self) -> tuple[str, ...]:
         """Return who is there, suspects included, and this member too while it is active; sorted."""
-        return tuple(self._table.present())
+        return self._table.present()
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever somebody comes, goes, or is thought of differently; not for a new payload."""
+        return self._table.revision
 
     def suspects(self) -> frozenset[str]:
         """Return the members under suspicion."""

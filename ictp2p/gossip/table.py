@@ -45,11 +45,22 @@ class Table:
     def __init__(self, profile: SwimProfile) -> None:
         self.members: dict[str, Member] = {}
         self.suspicions: dict[str, Suspicion] = {}
+        self.revision = 0
+        """Grows whenever somebody comes, goes, or is thought of differently; not for a new payload."""
         self._profile = profile
+        self._present: tuple[int, tuple[str, ...]] = (-1, ())
 
-    def present(self) -> list[str]:
+    def present(self) -> tuple[str, ...]:
         """Return the members that are alive or only suspected, sorted."""
-        return sorted(name for name, member in self.members.items() if member.status.present)
+        if self._present[0] != self.revision:
+            names = sorted(name for name, member in self.members.items() if member.status.present)
+            self._present = (self.revision, tuple(names))
+        return self._present[1]
+
+    def drop(self, member: str) -> None:
+        """Know nothing of a member any more."""
+        if self.members.pop(member, None) is not None:
+            self.revision += 1
 
     def is_newer(self, record: Record) -> bool:
         """Whether `record` is news: its member is unknown, or known by an older record."""
@@ -88,7 +99,11 @@ class Table:
     def put(self, record: Record, status: Status, now: float) -> Effects:
         """Set a member's state as it is, and tell what changed for the floor above."""
         known = self.members.get(record.member)
-        since = known.since if known is not None and known.status is status else now
+        since = now
+        if known is not None and known.status is status:
+            since = known.since
+        else:
+            self.revision += 1
         self.members[record.member] = Member(record, status, since)
         if status is not Status.SUSPECT:
             self.suspicions.pop(record.member, None)
@@ -102,7 +117,7 @@ class Table:
         """Drop those who died or left long ago."""
         horizon = now - self._profile.forget_after
         for name in [n for n, m in self.members.items() if not m.status.present and m.since < horizon]:
-            del self.members[name]
+            self.drop(name)
 
 
 def _notices(known: Member | None, record: Record, status: Status) -> Effects:

@@ -6,7 +6,7 @@ retraction, if it ever heard of the route, and the old one gets the route, which
 
 Urgency follows from what a late message would cost. A lost route sends packets into the void: told at once. A
 found one, a new next hop or a metric that moved a lot: told soon, together with whatever else comes up. A
-metric that moved a little: told with the next dump.
+metric that moved a little: told with the next periodic update, which is all that this one has to say.
 
 Before any finite distance leaves, it is entered in the source table. There is no other way out of this module.
 """
@@ -68,38 +68,51 @@ class Announcer:
         self._significance = significance
         self._told: dict[Key, Told] = {}
         self._dirty: set[Key] = set()
-        self._whispered: set[Key] = set()  # told to somebody, not yet to all: to be retracted all the same
+        self._drifted: set[Key] = set()  # moved a little from what was told
+        self._whispered: set[Key] = set()  # somebody was told something else than all: to be set right, or retracted
+        self._numbers: dict[str, int] = {}
 
     def note(self, key: Key) -> Urgency:
         """A route may have changed: say how soon `changes` should be sent because of it."""
-        urgency = self._urgency(key, self._told.get(key), self._current(key))
+        told, current = self._told.get(key), self._current(key)
+        urgency = self._urgency(key, told, current)
+        self._dirty.discard(key)
+        self._drifted.discard(key)
         if urgency:
             self._dirty.add(key)
-        else:
-            self._dirty.discard(key)
+        elif told != current:
+            self._drifted.add(key)
         return urgency
 
     def changes(self, neighbours: Sequence[str], now: float) -> list[Send]:
         """Tell every neighbour what changed."""
-        lines = [self._change(key) for key in sorted(self._dirty)]
+        lines = [self._change(key, now) for key in sorted(self._dirty)]
         self._dirty.clear()
-        return self._send(lines, neighbours, now, full=False)
+        return self._send(lines, neighbours, now)
 
-    def dump(self, routes: Iterable[Key], neighbours: Sequence[str], now: float) -> list[Send]:
-        """Tell every neighbour everything."""
-        current = ((key, self._current(key)) for key in routes)
-        self._told = {key: told for key, told in current if told is not None}
+    def refresh(self, neighbours: Sequence[str], now: float) -> list[Send]:
+        """Tell every neighbour whatever differs from what it was told, however little; if nothing does, just that."""
+        lines = [self._change(key, now, exactly=True) for key in sorted(self._dirty | self._drifted | self._whispered)]
         self._dirty.clear()
-        self._whispered.clear()
-        return self._send(self._lines(self._told), neighbours, now, full=True)
+        self._drifted.clear()
+        return self._send(lines, neighbours, now, even_nothing=True)
+
+    def stands(self, key: Key) -> bool:
+        """Whether somebody was told of a route, and not of its end."""
+        return key in self._told or key in self._whispered
+
+    def forget(self, neighbour: str) -> None:
+        """Nobody is told anything there any more."""
+        self._numbers.pop(neighbour, None)
 
     def greet(self, neighbour: str, routes: Iterable[Key], now: float) -> list[Send]:
         """Tell one neighbour everything."""
-        return self._send(self._whisper(routes), [neighbour], now, full=True)
+        self._numbers[neighbour] = -1
+        return self._send(self._whisper(routes), [neighbour], now, even_nothing=True)
 
     def answer(self, neighbour: str, routes: Iterable[Key], now: float) -> list[Send]:
         """Tell one neighbour some routes that it asked for."""
-        return self._send(self._whisper(routes), [neighbour], now, full=False)
+        return self._send(self._whisper(routes), [neighbour], now)
 
     def _urgency(self, key: Key, told: Told | None, current: Told | None) -> Urgency:
         if current is None:
@@ -109,24 +122,29 @@ class Announcer:
         moved = significant(told.distance.metric, current.distance.metric, self._significance)
         return Urgency.SOON if moved else Urgency.LATER
 
-    def _change(self, key: Key) -> _Line:
-        """One dirty route's news, entered as told."""
+    def _change(self, key: Key, now: float, *, exactly: bool = False) -> _Line:
+        """One dirty route's news, entered as told; `exactly`: also a little one."""
         told, current = self._told.get(key), self._current(key)
         self._whispered.discard(key)
         if current is None:
             self._told.pop(key, None)
+            self._sources.retract(key, now)
             return _Line(key, _RETRACTION, {} if told is None or told.next_hop is None else {told.next_hop: None})
-        if told is None or significant(told.distance.metric, current.distance.metric, self._significance):
+        if told is None or exactly or significant(told.distance.metric, current.distance.metric, self._significance):
             self._told[key] = current
             everyone: Distance | None = current.distance
         else:
             self._told[key] = Told(told.distance, current.next_hop)
+            self._whispered.add(key)  # to the next hop of before
             everyone = None
         return _Line(key, everyone, _exceptions(told, current))
 
     def _whisper(self, routes: Iterable[Key]) -> list[_Line]:
         lines = self._lines(routes)
-        self._whispered.update(line.key for line in lines if line.key not in self._told)
+        for line in lines:
+            told = self._told.get(line.key)
+            if told is None or told.distance != line.everyone:
+                self._whispered.add(line.key)
         return lines
 
     def _lines(self, routes: Iterable[Key]) -> list[_Line]:
@@ -137,17 +155,24 @@ class Announcer:
             if told is not None
         ]
 
-    def _send(self, lines: list[_Line], neighbours: Sequence[str], now: float, *, full: bool) -> list[Send]:
+    def _send(
+        self, lines: list[_Line], neighbours: Sequence[str], now: float, *, even_nothing: bool = False
+    ) -> list[Send]:
         for line in lines:
             for distance in (line.everyone, *line.exceptions.values()):
                 if distance is not None and distance.metric < INFINITY:
                     self._sources.advertise(line.key, distance, now)
-        blocks = [_block(list(group)) for _, group in groupby(lines, key=lambda line: line.key[0])]
+        few = len(neighbours) == 1
+        blocks = [] if few else [_block(list(group)) for _, group in groupby(lines, key=lambda line: line.key[0])]
         sends = []
         for neighbour in neighbours:
-            adverts = [advert for b in blocks for advert in b.exceptions.get(neighbour, b.everyone)]
-            if adverts or full:
-                sends.append(Send(neighbour, Update(tuple(adverts), full)))
+            if few:
+                adverts = _adverts((line.key, line.exceptions.get(neighbour, line.everyone)) for line in lines)
+            else:
+                adverts = [advert for b in blocks for advert in b.exceptions.get(neighbour, b.everyone)]
+            if adverts or even_nothing:
+                number = self._numbers[neighbour] = self._numbers[neighbour] + 1
+                sends.append(Send(neighbour, Update(tuple(adverts), number == 0, number)))
         return sends
 
 

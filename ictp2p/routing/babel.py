@@ -8,10 +8,12 @@ their timers are `neighbours`. This one joins them.
 What differs from the RFC, and why:
 
 - Neighbours speak over a connection that is reliable and in order, and whose end is an input (`link_down`). So
-  there are no Hellos here (`gossip.links` has them), no acknowledgments, and retractions are sent once; what is
-  lost together with a connection is repaired by the dump that begins the next.
-- A dump replaces everything that the neighbour said before, and a route expires with its neighbour's dumps,
-  so one timer per neighbour does for all its routes.
+  there are no Hellos here (`gossip.links` has them) and no acknowledgments, a neighbour is told everything once
+  and then what changes, and retractions are sent once. What is lost together with a connection is repaired by the
+  dump that begins the next; what its writer dropped shows as a gap in the numbers of the updates, and is asked for.
+- A dump replaces everything that the neighbour said before, and a route expires when its neighbour's updates, empty
+  ones included, stay away: one timer per neighbour does for all its routes. As a neighbour may so hold for hours
+  what it was told once, a feasibility distance is kept for as long as the route was not taken back.
 - The router-id is the destination, and a sequence number has 64 bits, of which the high half counts
   incarnations: a restarted cluster is believed at once.
 
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from math import inf
 
 from ictp2p.errors import LocalProtocolError
 from ictp2p.machine import Effects, Message, Notice, Send, earliest
@@ -82,7 +85,9 @@ class Babel:
         self._neighbours: dict[str, Neighbour] = {}
         self._strangers: set[str] = set()
         self._flush_at: float | None = None
-        self._dump_at: float | None = None
+        self._refresh_at: float | None = None
+        self._watch_at = inf
+        """Until when no neighbour's timer is due; one may turn out to be later."""
         self._answers: dict[str, dict[Key, None]] = {}
         self._effects: Effects = []
 
@@ -99,8 +104,9 @@ class Babel:
         if neighbour in self._strangers:  # it greeted before our side of the link was up
             self._strangers.discard(neighbour)
             self._effects.append(Send(neighbour, RouteRequest()))
-        if self._dump_at is None:
-            self._dump_at = self._next_dump(now)
+        if self._refresh_at is None:
+            self._refresh_at = self._next_refresh(now)
+        self._watch_at = min(self._watch_at, state.next_timeout() or inf)
         return self._finish(now)
 
     def link_changed(self, neighbour: str, link: Link, now: float) -> Effects:
@@ -139,20 +145,23 @@ class Babel:
 
     def handle_timeout(self, now: float) -> Effects:
         """Do whatever has become due."""
-        for neighbour in self._others():
-            self._watch(neighbour, now)
+        if self._watch_at <= now:
+            for neighbour in self._others():
+                self._watch(neighbour, now)
+            self._watch_at = min((n.next_timeout() or inf for n in self._neighbours.values()), default=inf)
         for key in self.table.challenged(now):
             self._settle(key, now)
-        if self._dump_at is not None and self._dump_at <= now:
-            self._dump(now)
+        if self._refresh_at is not None and self._refresh_at <= now:
+            self._refresh(now)
         elif self._flush_at is not None and self._flush_at <= now:
             self._flush(now)
         return self._finish(now)
 
     def next_timeout(self) -> float | None:
         """When something will become due."""
-        own = [self._flush_at, self._dump_at, self.table.next_challenge(), self._requests.next_timeout()]
-        return earliest([*own, *(neighbour.next_timeout() for neighbour in self._neighbours.values())])
+        watch = None if self._watch_at == inf else self._watch_at
+        others = (self.table.next_challenge(), self._requests.next_timeout())
+        return earliest([self._flush_at, self._refresh_at, watch, *others])
 
     # Answers
 
@@ -185,16 +194,22 @@ class Babel:
 
     def _take_update(self, sender: str, update: Update, now: float) -> None:
         """Enter what the neighbour told; a full update also takes back what it does not mention."""
-        told: dict[Key, Distance] = {}
+        state = self._neighbours[sender]
+        if not state.told(update.number, update.full, now):
+            self._watch_at = min(self._watch_at, state.next_timeout() or inf)
+        before = self.table.offered_by(sender) if update.full else []
+        told: set[Key] = set()
         for advert in update.adverts:
-            if advert.destination != self.me:
-                told |= dict.fromkeys(keys(advert, self._profile.classes), Distance(advert.seqno, advert.metric))
-        if update.full:
-            gone = [key for key in self.table.offered_by(sender) if key not in told]
-            told |= dict.fromkeys(gone, Distance(0, INFINITY))
-            self._neighbours[sender].dumped(now)
-        for key, offer in told.items():
-            if self.table.learn(key, sender, offer):
+            if advert.destination == self.me:
+                continue
+            offer = Distance(advert.seqno, advert.metric)
+            for key in keys(advert, self._profile.classes):
+                if update.full:
+                    told.add(key)
+                if self.table.learn(key, sender, offer):
+                    self._reconsider(key, sender, now)
+        for key in before:
+            if key not in told and self.table.learn(key, sender, Distance(0, INFINITY)):
                 self._reconsider(key, sender, now)
 
     def _take_request(self, sender: str, request: SeqnoRequest, now: float) -> None:
@@ -217,11 +232,13 @@ class Babel:
     def _forget(self, neighbour: str, now: float) -> None:
         if self._neighbours.pop(neighbour, None) is not None:
             self._requests.gone(neighbour)
+            self._announcer.forget(neighbour)
             self._answers.pop(neighbour, None)
             self._unlearn(neighbour, now)
             del self.table.costs[neighbour]
         if not self._neighbours:
-            self._dump_at = None
+            self._refresh_at = None
+            self._watch_at = inf
 
     def _unlearn(self, neighbour: str, now: float) -> None:
         for key in self.table.offered_by(neighbour):
@@ -268,12 +285,12 @@ class Babel:
         self._flush_at = None
         self._effects += self._announcer.changes(self._others(), now)
 
-    def _dump(self, now: float) -> None:
-        """Tell everybody everything, and do the housekeeping that needs no timer of its own."""
-        self._flush_at, self._dump_at = None, self._next_dump(now)
-        self.sources.expire(now)
+    def _refresh(self, now: float) -> None:
+        """Tell everybody that nothing was missed, and do the housekeeping that needs no timer of its own."""
+        self._flush_at, self._refresh_at = None, self._next_refresh(now)
+        self.sources.expire(now, self._announcer.stands)
         self._requests.expire(now)
-        self._effects += self._announcer.dump(self._routes(), self._others(), now)
+        self._effects += self._announcer.refresh(self._others(), now)
 
     def _watch(self, neighbour: str, now: float) -> None:
         """Forget what a silent neighbour taught, and ask for a dump where one is missing."""
@@ -295,5 +312,5 @@ class Babel:
     def _others(self) -> list[str]:
         return sorted(self._neighbours)
 
-    def _next_dump(self, now: float) -> float:
+    def _next_refresh(self, now: float) -> float:
         return now + self._profile.update_interval * self._rng.uniform(0.75, 1.0)

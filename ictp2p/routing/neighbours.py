@@ -1,15 +1,22 @@
-"""The neighbour table: what each link costs in each class, and how long its far end may stay silent."""
+"""The neighbour table: what each link costs in each class, how long its far end may stay silent, and what we missed.
+
+Updates to one neighbour are numbered. The connection loses none, but its writer drops frames for a neighbour that does
+not read; the number of whatever comes next then shows a gap, and everything is asked for again.
+"""
 
 from __future__ import annotations
 
 from ictp2p.machine import earliest
-from ictp2p.routing.algebra import INFINITY, Link, link_cost
+from ictp2p.routing.algebra import INFINITY, Link, link_cost, significant
 from ictp2p.routing.classes import Membership
 from ictp2p.routing.profile import RoutingProfile
 
+_NOISE = 0.03
+"""Relative change of a cost that is none: each would be news of every destination to every neighbour."""
+
 
 class Neighbour:
-    """One neighbour: its link, and the timers of its dumps."""
+    """One neighbour: its link, and the timers of its updates."""
 
     def __init__(self, link: Link, profile: RoutingProfile, now: float) -> None:
         self._profile = profile
@@ -19,6 +26,8 @@ class Neighbour:
         self._expires: float | None = None
         self._ask_at: float | None = now + profile.retries[0]
         self._asked = 0
+        self._number: int | None = None
+        """Of its last update, if there was a full one and none was missed since."""
 
     @property
     def costs(self) -> list[int]:
@@ -26,19 +35,34 @@ class Neighbour:
         return [self._cost if k <= self._membership.top else INFINITY for k in range(self._profile.classes)]
 
     def measured(self, link: Link) -> None:
-        """Take a new measurement: the classes change with hysteresis, the cost at once."""
+        """Take a new measurement: the classes change with hysteresis, the cost at once, if by more than noise."""
         self._membership.sample(link.bandwidth)
-        self._cost = link_cost(link)
+        cost = link_cost(link)
+        if significant(self._cost, cost, _NOISE):
+            self._cost = cost
 
-    def dumped(self, now: float) -> None:
-        """It told us everything: its routes are good for a hold time."""
+    def told(self, number: int, full: bool, now: float) -> bool:
+        """Take the number of its newest update; say whether we know all that it has told.
+
+        If so, its routes are good for a hold time. If not, and that is news, it is to be asked at once.
+        """
+        if full:
+            self._number = number
+        elif self._number is not None:
+            if number == self._number + 1:
+                self._number = number
+            else:
+                self._number, self._ask_at = None, now
+        if self._number is None:
+            return False
         self._expires, self._ask_at, self._asked = now + self._profile.hold, None, 0
+        return True
 
     def expired(self, now: float) -> bool:
         """Say, once, whether it was silent for too long."""
         if self._expires is None or now < self._expires:
             return False
-        self._expires, self._ask_at = None, now
+        self._expires, self._ask_at, self._number = None, now, None
         return True
 
     def must_ask(self, now: float) -> bool:

@@ -2,8 +2,9 @@
 
 Babel leaves its timers to the implementer (RFC 8966, appendix B, tells what each costs). Ours differ from its
 wireless defaults for one reason: neighbours here speak over TCP, so a message is lost only together with its
-connection, whose end is an input of its own. Periodic dumps are therefore insurance, not the way news travels,
-and can be rare; news travels by triggered updates, and bad news does not wait for those either.
+connection, whose end is an input of its own, or because its writer dropped it, which the numbers of the updates
+show. So a neighbour is told everything once, when it becomes one, and then only what changes; the periodic update
+tells the changes that were too small to be told at once, and that nothing was missed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ class RoutingProfile:
     """Timers and thresholds of `Babel`. The defaults suit clusters that are continents apart."""
 
     update_interval: float = 16.0
-    """Seconds between full dumps to a neighbour (RFC 8966 §3.7.1: 16 s). A dump is jittered down by up to a
-    quarter, never up. Lower repairs a lost message sooner and costs one message per neighbour each time."""
+    """Seconds between two updates to a neighbour (RFC 8966 §3.7.1: 16 s), empty if nothing changed. Jittered down by
+    up to a quarter, never up. Lower repairs a dropped message sooner and costs a few bytes per neighbour each time."""
 
     hold_factor: float = 3.5
-    """Dumps that a neighbour may miss, in intervals, before what it taught is forgotten (RFC 8966, appendix B)."""
+    """Updates that a neighbour may miss, in intervals, before what it taught is forgotten (RFC 8966, appendix B)."""
 
     trigger_delay: float = 0.2
     """Longest wait in seconds before a route that was found, or changed for good, is told (RFC 8966 §3.7.2). The
@@ -38,11 +39,11 @@ class RoutingProfile:
 
     significance: float = 0.25
     """Relative change of a metric that is worth a triggered update, or an immediate switch. Smaller changes wait
-    for the next dump, so that jitter of a few milliseconds does not ripple through the mesh."""
+    for the next periodic update, so that jitter of a few milliseconds does not ripple through the mesh."""
 
     source_lifetime: float = 180.0
-    """Seconds for which a feasibility distance is kept after the route was last advertised (RFC 8966 §3.7.3: 3
-    minutes). Safe only while longer than any neighbour can still hold that advertisement."""
+    """Seconds for which a feasibility distance is kept after the route was taken back (RFC 8966 §3.7.3: 3 minutes).
+    Safe only while longer than any neighbour can still hold the advertisement."""
 
     hop_limit: int = 64
     """Hops that a sequence number request may travel (RFC 8966 §3.8.2.1): at least the mesh's diameter."""
@@ -79,7 +80,7 @@ class RoutingProfile:
 
     @property
     def hold(self) -> float:
-        """Seconds after a neighbour's last dump at which its routes expire."""
+        """Seconds after a neighbour's last update at which its routes expire."""
         return self.hold_factor * self.update_interval
 
     def repeat_after(self, asked: int) -> float:

@@ -13,6 +13,8 @@ incarnation in the high half of a sequence number a cluster that restarts is alw
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ictp2p.routing.algebra import INFINITY, Distance
 from ictp2p.routing.messages import Key
 
@@ -43,7 +45,19 @@ class SourceTable:
             self._distances[key] = told
         self._advertised[key] = now
 
-    def expire(self, now: float) -> None:
-        """Forget what was not advertised for a lifetime: no neighbour can still be using it."""
+    def retract(self, key: Key, now: float) -> None:
+        """Note that a route is being taken back: from here on its advertisement is only a memory of others'."""
+        if key in self._advertised:
+            self._advertised[key] = now
+
+    def expire(self, now: float, stands: Callable[[Key], bool]) -> None:
+        """Forget what was taken back a lifetime ago: no neighbour can still be using it.
+
+        Args:
+            now: seconds.
+            stands: whether what was told of a route was never taken back. Neighbours then may hold it for as long as
+                they are neighbours, though it was told once and long ago, and so must we.
+        """
         for key in [key for key, told in self._advertised.items() if now - told >= self._lifetime]:
-            del self._distances[key], self._advertised[key]
+            if not stands(key):
+                del self._distances[key], self._advertised[key]

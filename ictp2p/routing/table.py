@@ -127,15 +127,17 @@ class RouteTable:
 
     def _best(self, key: Key) -> Choice | None:
         """The feasible offer of least metric; the alphabet breaks ties, so that every run agrees."""
-        best = min(
-            (
-                (self._metric(key, neighbour), neighbour, offer)
-                for neighbour, offer in self._offers.get(key, {}).items()
-                if self._sources.feasible(key, offer)
-            ),
-            default=(INFINITY, "", Distance(0, INFINITY)),
-        )
-        return None if best[0] >= INFINITY else Choice(neighbour=best[1], offer=best[2], metric=best[0])
+        best, by = INFINITY, ""
+        offers = self._offers.get(key, {})
+        for neighbour, offer in offers.items():
+            costs = self.costs.get(neighbour)
+            if costs is None:
+                continue
+            metric = offer.metric + costs[key[1]]
+            closer = metric < best or (metric == best < INFINITY and neighbour < by)
+            if closer and self._sources.feasible(key, offer):
+                best, by = metric, neighbour
+        return Choice(neighbour=by, offer=offers[by], metric=best) if by else None
 
     def _kept(self, key: Key) -> Choice | None:
         """The choice in force with today's numbers, if it can still stand."""

@@ -7,7 +7,7 @@ import pytest
 from ictp2p.collectives import plan as plans
 from ictp2p.core.cards import ClusterCard, LinkCard, PeerCard
 from ictp2p.core.directory import Directory
-from ictp2p.core.planning import broadcast_root, check_plan, make_plan
+from ictp2p.core.planning import check_plan, make_plan, named_cluster
 from ictp2p.errors import NoRoute
 from ictp2p.sync.opening import PlanRequest
 from ictp2p.sync.values import Participant, Spec
@@ -93,8 +93,17 @@ def test_a_limited_sender_slows_the_prediction() -> None:
 
 def test_a_broadcast_has_one_root_and_it_takes_part() -> None:
     asked = request("a", "b", "c", kind="broadcast", name="broadcast@b")
-    assert broadcast_root(asked.spec) == "b"
+    assert named_cluster(asked.spec) == "b"
     plan = plans.decode(make_plan(directory(ALL), asked).plan)
     assert {plan.participants[share.root] for share in plan.shares} == {"B"}
     with pytest.raises(NoRoute, match="'b'"):
         make_plan(directory(ALL), request("a", "c", kind="broadcast", name="broadcast@b"))
+
+
+def test_in_a_mesh_that_is_not_complete_a_pair_without_a_connection_is_planned_as_unknown() -> None:
+    known = directory({("a", "c"): 4e6, ("c", "b"): 4e6})
+    relayed = make_plan(known, request("a", "b"))
+    assert make_plan(known, request("a", "b"), complete=2) == relayed, "neither can be dialed"
+    known.learn_peer(PeerCard(PeerId("A"), ClusterId("a"), "10.0.0.1:7450", bytes(32)))
+    assert make_plan(known, request("a", "b"), complete=3) == relayed, "in a complete mesh they would be connected"
+    assert make_plan(known, request("a", "b"), complete=2).seconds != relayed.seconds

@@ -25,7 +25,7 @@ from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.messages import Status
 from ictp2p.identity import Identity
-from ictp2p.machine import Notice, Persist
+from ictp2p.machine import Machine, Notice, Persist
 from ictp2p.sync import notices
 from ictp2p.sync.participant import Contribution
 from ictp2p.sync.values import Spec, genesis
@@ -33,6 +33,11 @@ from ictp2p.types import Address, ClusterId, PeerId
 
 DELAY = 0.002
 BARRIER = Spec("barrier", "test", "float32", 0, "sum", "none")
+
+
+def machines_of(core: Core) -> list[Machine]:
+    m = core.m
+    return [m.members, m.mesh, m.links, m.routes, m.election, m.rosters, m.rounds]
 
 
 @dataclass
@@ -51,7 +56,8 @@ class Host:
 class World:
     """Hosts, links and time."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, complete: int = 32) -> None:
+        self.complete = complete
         self.rng = random.Random(seed)
         self.now = 0.0
         self.hosts: dict[PeerId, Host] = {}
@@ -68,14 +74,14 @@ class World:
         machines = Machines(
             identity,
             ClusterId(cluster),
-            Settings.named("local", "local"),
+            Settings.named("local", "local", restore_after=20.0),
             disk,
             1,
             random.Random(self.rng.getrandbits(32)),
             planner=lambda request: planning.make_plan(host.core.directory, request),
             validate=planning.check_plan,
         )
-        host = Host(Core(machines, card, random.Random(1)), disk, address, dialable=dialable)
+        host = Host(Core(machines, card, random.Random(1), complete=self.complete), disk, address, dialable=dialable)
         self.hosts[identity.peer_id] = host
         self.do(host, host.core.start(1 << 32, self.now))
         if founder:
@@ -108,6 +114,9 @@ class World:
         due = host.core.next_timeout()
         if due is not None:
             self._timers[me] = due
+        # The stack remembers what its machines want, and asks again only those that got an input: none may be late.
+        wanted = [machine.next_timeout() for machine in machines_of(host.core)]
+        assert all(time is None or (due is not None and due <= time) for time in wanted)
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
@@ -275,6 +284,46 @@ def test_a_round_survives_the_death_of_a_participant_that_is_voter_and_coordinat
     for host in survivors:
         committed = [n for n in host.seen if isinstance(n, notices.RoundCommitted)]
         assert [(n.open.round, n.open.attempt, n.holding) for n in committed] == [(1, 2, True)]
+
+
+def sparse_mesh(seed: int) -> tuple[World, list[Host]]:
+    """More one-worker clusters than are all connected to each other, settled."""
+    world = World(seed, complete=8)
+    hosts = mesh(world, *(f"c{i:02}" for i in range(24)), workers=1)
+    world.run(20.0)
+    return world, [group[0] for group in hosts.values()]
+
+
+def test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody() -> None:
+    world, hosts = sparse_mesh(1)
+    degrees = [len(host.open) for host in hosts]
+    assert max(degrees) <= 4 + 2 * 5 + 2, "the first one let everybody in, and has let go of them"
+    assert sum(degrees) < 14 * len(hosts)
+    for host in hosts:
+        others = {other.core.card.cluster for other in hosts} - {host.core.card.cluster}
+        assert set(host.core.m.mesh.alive()) >= others
+        assert {r.destination for r in host.core.m.routes.routes() if r.traffic_class == 0} == others
+        assert all(host.core.next_hop(world.id(other)) is not None for other in hosts if other is not host)
+        suspicions = [n for n in host.seen if isinstance(n, commands.MemberChanged) and n.status == "suspect"]
+        assert not suspicions, "to part is no failure"
+
+
+def test_a_sparse_mesh_closes_over_the_dead_and_takes_them_back() -> None:
+    world, hosts = sparse_mesh(2)
+    dead, living = hosts[3:7], hosts[:3] + hosts[7:]
+    for host in dead:
+        for other in living:
+            world.sever(host, other)
+    world.run(30.0)
+    names = {host.core.card.cluster for host in living}
+    for host in living:
+        assert set(host.core.m.mesh.alive()) == names
+        assert {host.core.card.cluster, *(r.destination for r in host.core.m.routes.routes())} == names
+    world.cut.clear()
+    world.run(30.0)
+    for host in hosts:
+        assert len(host.core.m.mesh.alive()) == len(hosts)
+        assert max(len(host.open) for host in hosts) <= 16
 
 
 def test_clusters_that_cannot_dial_each_other_talk_over_a_third() -> None:

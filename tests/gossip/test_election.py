@@ -16,8 +16,7 @@ from ictp2p.gossip.election import (
     Election,
     ElectionProfile,
     LeaderChanged,
-    decode_term,
-    encode_term,
+    Past,
 )
 from ictp2p.machine import Message, Persist, Send
 from ictp2p.types import PeerId
@@ -32,7 +31,7 @@ def notices(effects):
 
 def settled(me, members=(A, B, C), term=0):
     """An election whose peer is content with A, leader by claim of term 1."""
-    election = Election(me, term, PROFILE)
+    election = Election(me, Past(term), PROFILE)
     election.view(members, frozenset(), 0.0)
     election.receive(A, Claim(1, A), 0.1)
     return election
@@ -40,7 +39,7 @@ def settled(me, members=(A, B, C), term=0):
 
 class TestOnePeer:
     def test_a_lone_fresh_worker_claims_only_after_a_still_view(self):
-        election = Election(A, 0, PROFILE)
+        election = Election(A, Past(0), PROFILE)
         assert election.next_timeout() is None
         assert election.handle_timeout(0.0) == []
         assert notices(election.view((A,), frozenset(), 0.0)) == []
@@ -51,20 +50,20 @@ class TestOnePeer:
         assert election.in_office
 
     def test_who_is_not_the_best_waits_and_asks(self):
-        election = Election(B, 0, PROFILE)
+        election = Election(B, Past(0), PROFILE)
         assert election.view((A, B, C), frozenset(), 0.0) == [Send(A, Claim(0, "")), Send(C, Claim(0, ""))]
         assert notices(election.handle_timeout(100.0)) == []
 
     def test_rank_comes_before_id(self):
-        election = Election(C, 0, PROFILE)
+        election = Election(C, Past(0), PROFILE)
         election.view((A, B, C), frozenset(), 0.0, {A: 1, B: 1, C: 0})
         assert notices(election.handle_timeout(3.0)) == [LeaderChanged(C, 1)]
 
     def test_the_term_is_on_disk_before_the_claim_leaves(self):
-        election = Election(A, 6, PROFILE)
+        election = Election(A, Past(6), PROFILE)
         election.view((A, B), frozenset(), 0.0)
         effects = election.handle_timeout(3.0)
-        assert effects == [Persist(TERM_KEY, encode_term(7)), LeaderChanged(A, 7), Send(B, Claim(7, A))]
+        assert effects == [Persist(TERM_KEY, Past(7, held=True).encode()), LeaderChanged(A, 7), Send(B, Claim(7, A))]
 
     def test_a_leader_that_goes_is_followed_at_once(self):
         election = settled(B)
@@ -96,19 +95,32 @@ class TestOnePeer:
         assert notices(election.handle_timeout(100.0)) == []
 
     def test_a_leader_that_only_the_mesh_remembers_is_waited_for(self):
-        election = Election(A, 0, PROFILE)
+        election = Election(A, Past(0), PROFILE)
         election.view((A, B), frozenset(), 0.0)
         assert notices(election.seen(9, D, 1.0)) == [LeaderChanged(D, 9)]
         assert notices(election.handle_timeout(3.9)) == []
         assert notices(election.handle_timeout(4.0)) == [LeaderChanged(A, 10)]
 
     def test_an_office_does_not_outlive_its_process(self):
-        election = Election(C, 5, PROFILE)
+        election = Election(C, Past(5), PROFILE)
         election.view((A, B, C), frozenset(), 0.0)
         assert notices(election.receive(A, Claim(5, C), 0.1)) == [LeaderChanged(C, 6)]
 
+    def test_who_held_a_term_in_a_former_life_claims_above_a_lower_claim_to_it(self):
+        """Regression: the mesh remembered (5, C), C and the others followed (5, A), and routed around each other."""
+        election = Election(C, Past(5, held=True), PROFILE)
+        election.view((A, C, D), frozenset(), 0.0)
+        assert notices(election.receive(A, Claim(5, A), 0.1)) == [LeaderChanged(C, 6)]
+        for past in (Past(5, held=False), Past(4, held=True)):
+            election = Election(C, past, PROFILE)
+            election.view((A, C, D), frozenset(), 0.0)
+            assert notices(election.receive(A, Claim(5, A), 0.1)) == [LeaderChanged(A, 5)]
+        election = Election(C, Past(5, held=True), PROFILE)
+        election.view((A, C, D), frozenset(), 0.0)
+        assert notices(election.receive(D, Claim(5, D), 0.1)) == [LeaderChanged(D, 5)]
+
     def test_who_is_believed_in_by_an_older_claim_takes_the_office_if_there_is_no_other(self):
-        election = Election(C, 9, PROFILE)
+        election = Election(C, Past(9), PROFILE)
         election.view((A, B, C), frozenset(), 0.0)
         assert notices(election.receive(A, Claim(5, C), 0.1)) == [LeaderChanged(C, 10)]
 
@@ -144,16 +156,16 @@ class TestOnePeer:
             election.seen(2**62, A, 1.0)
 
 
-@given(st.integers(0, 2**62 - 1))
-def test_terms_survive_the_disk(term):
-    assert decode_term(encode_term(term)) == term
+@given(st.builds(Past, st.integers(0, 2**62 - 1), st.booleans()))
+def test_the_past_survives_the_disk(past):
+    assert Past.decode(past.encode()) == past
 
 
 def test_a_first_start_has_no_term_and_garbage_is_named():
-    assert decode_term(None) == 0
-    for garbage in (b"", b"1234567", b"\xff" * 8):
+    assert Past.decode(None) == Past(0, held=False)
+    for garbage in (b"", b"1234567", b"\0" + b"\xff" * 8, b"\2" + b"\0" * 8, b"\0" * 10):
         with pytest.raises(StateError, match="stored term"):
-            decode_term(garbage)
+            Past.decode(garbage)
 
 
 @pytest.mark.parametrize("fields", [(-1, A), (2**62, A), (1, "x" * 65), (1.5, A), (1, None)])
@@ -202,7 +214,7 @@ class World:
         if peer in self.elections:
             return
         self.lives[peer] += 1
-        self.elections[peer] = Election(peer, decode_term(self.disks[peer].get(TERM_KEY)), PROFILE)
+        self.elections[peer] = Election(peer, Past.decode(self.disks[peer].get(TERM_KEY)), PROFILE)
         self.views[peer] = None
         self.look(peer)
 
@@ -224,8 +236,8 @@ class World:
         for effect in effects:
             match effect:
                 case Persist(key, value):
-                    before = decode_term(self.disks[peer].get(key))
-                    assert decode_term(value) > before, "a term fell"
+                    before = Past.decode(self.disks[peer].get(key)).term
+                    assert Past.decode(value).term > before, "a term fell"
                     self.disks[peer][key] = value
                 case LeaderChanged(leader, term):
                     self.changes.append((self.now, peer, leader, term))
@@ -235,9 +247,11 @@ class World:
                 case Send(to, message):
                     assert to != peer
                     if message.leader == peer:
-                        assert decode_term(self.disks[peer].get(TERM_KEY)) >= message.term, "sent before it was on disk"
+                        assert Past.decode(self.disks[peer].get(TERM_KEY)).term >= message.term, (
+                            "sent before it was on disk"
+                        )
                     self.send(peer, to, message)
-        assert election.term >= decode_term(self.disks[peer].get(TERM_KEY))
+        assert election.term >= Past.decode(self.disks[peer].get(TERM_KEY)).term
 
     def send(self, source, to, message):
         dice = self.chance(source, to, self.count)
@@ -352,7 +366,7 @@ def test_a_dead_leader_is_followed_within_the_detection_and_one_message(size, se
     )
 )
 def test_whatever_arrives_knowledge_only_grows_and_a_claim_never_repeats_a_term(inputs):
-    election, now, best, claimed = Election(C, 0, PROFILE), 0.0, (0, ""), []
+    election, now, best, claimed = Election(C, Past(0), PROFILE), 0.0, (0, ""), []
     for kind, first, second in inputs:
         match kind:
             case "claim":

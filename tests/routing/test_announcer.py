@@ -19,6 +19,8 @@ class Routes:
         self.now: dict[Key, Told] = {}
         self.sources = SourceTable(180.0)
         self.announcer = Announcer(self.now.get, self.sources, 0.25)
+        for neighbour in ("m", "n", "o"):
+            self.announcer.greet(neighbour, [], 0.0)
 
     def changes(self) -> dict[str, list[int]]:
         return metrics(self.announcer.changes(["m", "n", "o"], 0.0))
@@ -79,9 +81,67 @@ def test_whatever_leaves_is_in_the_source_table_first() -> None:
     routes.announcer.greet("n", [KEY], 0.0)
     assert routes.sources.distance(KEY) == Distance(1, 80)
     routes.now[KEY] = Told(Distance(1, 70), "m")
-    routes.announcer.dump([KEY], ["n"], 0.0)
+    routes.announcer.refresh(["n"], 0.0)
     assert routes.sources.distance(KEY) == Distance(1, 70)
     routes.now[KEY] = Told(Distance(1, 10), "m")
     routes.announcer.note(KEY)
     routes.changes()
     assert routes.sources.distance(KEY) == Distance(1, 10)
+
+
+def numbers(sends: Iterable[Send]) -> dict[str, tuple[int, bool]]:
+    updates = {send.to: send.message for send in sends}
+    return {to: (u.number, u.full) for to, u in updates.items() if isinstance(u, Update)}
+
+
+def test_updates_are_numbered_for_each_neighbour_from_the_last_that_was_full() -> None:
+    routes = Routes()
+    routes.now[KEY] = HERE
+    assert numbers(routes.announcer.greet("n", [KEY], 0.0)) == {"n": (0, True)}
+    routes.announcer.note(KEY)
+    assert numbers(routes.announcer.changes(["m", "n", "o"], 0.0)) == {"n": (1, False), "o": (1, False)}
+    assert numbers(routes.announcer.refresh(["m", "n", "o"], 0.0)) == {
+        "m": (1, False),
+        "n": (2, False),
+        "o": (2, False),
+    }
+    assert numbers(routes.announcer.answer("n", [KEY], 0.0)) == {"n": (3, False)}
+    assert numbers(routes.announcer.greet("n", [KEY], 0.0)) == {"n": (0, True)}
+
+
+def test_a_refresh_tells_what_was_too_little_to_tell_and_else_nothing() -> None:
+    routes = Routes()
+    routes.now[KEY] = HERE
+    routes.announcer.note(KEY)
+    routes.changes()
+    routes.now[KEY] = Told(Distance(1, 101), "m")
+    assert routes.announcer.note(KEY) is Urgency.LATER
+    assert metrics(routes.announcer.refresh(["m", "n"], 0.0)) == {"m": [], "n": [101]}
+    assert metrics(routes.announcer.refresh(["m", "n"], 0.0)) == {"m": [], "n": []}
+
+
+def test_who_alone_was_told_something_else_is_set_right() -> None:
+    routes = Routes()
+    routes.now[KEY] = HERE
+    routes.announcer.note(KEY)
+    routes.changes()
+    routes.now[KEY] = Told(Distance(1, 110), "m")
+    routes.announcer.note(KEY)
+    assert metrics(routes.announcer.answer("n", [KEY], 0.0)) == {"n": [110]}
+    routes.now[KEY] = HERE  # as all but one were told
+    routes.announcer.note(KEY)
+    assert metrics(routes.announcer.refresh(["n", "o"], 0.0)) == {"n": [100], "o": [100]}
+
+
+def test_what_somebody_was_told_and_not_of_its_end_stands() -> None:
+    routes = Routes()
+    assert not routes.announcer.stands(KEY)
+    routes.now[KEY] = HERE
+    routes.announcer.answer("n", [KEY], 0.0)
+    assert routes.announcer.stands(KEY)
+    routes.announcer.refresh(["n", "o"], 0.0)
+    assert routes.announcer.stands(KEY)
+    del routes.now[KEY]
+    routes.announcer.note(KEY)
+    routes.changes()
+    assert not routes.announcer.stands(KEY)

@@ -36,10 +36,34 @@ def test_one_who_says_nothing_is_asked_more_and_more_rarely() -> None:
 
 def test_one_who_told_everything_is_trusted_for_a_hold_time_and_then_asked() -> None:
     neighbour = Neighbour(SLOW, PROFILE, 0.0)
-    neighbour.dumped(5.0)
+    assert not neighbour.told(7, False, 1.0), "there was more before it"
+    assert neighbour.told(0, True, 5.0)
     assert neighbour.next_timeout() == 5.0 + PROFILE.hold
     assert not neighbour.must_ask(30.0)
     assert not neighbour.expired(60.9)
     assert neighbour.expired(61.0)
     assert not neighbour.expired(61.0), "once"
     assert neighbour.must_ask(61.0)
+
+
+def test_who_goes_on_counting_is_trusted_longer_and_a_gap_is_asked_about_at_once() -> None:
+    neighbour = Neighbour(SLOW, PROFILE, 0.0)
+    assert neighbour.told(0, True, 1.0)
+    assert neighbour.told(1, False, 10.0)
+    assert neighbour.next_timeout() == 10.0 + PROFILE.hold
+    assert not neighbour.told(3, False, 20.0)
+    assert neighbour.must_ask(20.0)
+    assert not neighbour.told(4, False, 20.5), "what was missed is still missing"
+    assert not neighbour.told(1, False, 20.6)
+    assert neighbour.told(0, True, 21.0)
+    assert not neighbour.must_ask(22.0)
+    assert neighbour.told(1, False, 22.0)
+    assert not neighbour.told(1, False, 23.0), "twice the same is no progress"
+
+
+def test_who_was_silent_must_tell_everything_again() -> None:
+    neighbour = Neighbour(SLOW, PROFILE, 0.0)
+    neighbour.told(0, True, 0.0)
+    assert neighbour.expired(PROFILE.hold)
+    assert not neighbour.told(1, False, PROFILE.hold + 1.0)
+    assert neighbour.must_ask(PROFILE.hold + 1.0)

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.routing.algebra import INFINITY, Distance
+from ictp2p.routing.messages import Key
 from ictp2p.routing.sources import SourceTable
 
 KEY = ("d", 0)
@@ -38,11 +39,16 @@ def test_a_retraction_is_always_feasible() -> None:
     assert table.feasible(KEY, Distance(0, INFINITY))
 
 
-def test_a_distance_lives_as_long_as_it_is_advertised_and_a_lifetime_more() -> None:
+def test_a_distance_lives_until_it_is_taken_back_and_a_lifetime_more() -> None:
     table = SourceTable(180.0)
     table.advertise(KEY, Distance(1, 1), 0.0)
     table.advertise(KEY, Distance(1, 9), 100.0)
-    table.expire(279.0)
+    table.expire(10_000.0, {KEY}.__contains__)
+    assert table.distance(KEY) == Distance(1, 1), "a neighbour may still hold it: it was never taken back"
+    table.retract(KEY, 10_000.0)
+    table.expire(10_179.0, set[Key]().__contains__)
     assert table.distance(KEY) == Distance(1, 1)
-    table.expire(280.0)
+    table.expire(10_180.0, set[Key]().__contains__)
+    assert table.distance(KEY) is None
+    table.retract(KEY, 10_181.0)
     assert table.distance(KEY) is None
