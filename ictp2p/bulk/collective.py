@@ -57,10 +57,20 @@ class Hold:
         self._receiver = receiver
         self._clock = clock
 
-    def begun(self, connection: BulkConnection) -> None:
-        """The peer takes part, and sends on `connection`."""
+    def begun(self, connection: BulkConnection, *, again: bool = False) -> None:
+        """The peer takes part, and sends on `connection`; it wants what we sent early `again` if it had to drop it."""
         self.inbound = connection
-        self._receiver.begun(self.peer)
+        self._receiver.begun(self.peer, again)
+
+    def catch_up(self, header: Header, body: bytes) -> None:
+        """Take a chunk that came before we had begun."""
+        try:
+            place = self.place(header)
+            if place is not None:
+                place[:] = body
+            self.take(header, memoryview(body) if place is None else place)
+        except IctError as error:
+            self.connection.fail(error)
 
     def next_frame(self) -> Frame | None:
         """Pull the next chunk."""
@@ -108,6 +118,10 @@ class Attached:
     def kick(self, peer: PeerId) -> None:
         """Let the connection to `peer` pull."""
         self._holds[peer].connection.pump()
+
+    def ahead(self, peer: PeerId) -> int | None:
+        """Say how much on the way to `peer` keeps the link busy."""
+        return self._holds[peer].connection.ahead()
 
     async def flushed(self) -> None:
         """Wait until the kernel has taken all that the neighbours need from us."""

@@ -19,9 +19,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
+import msgspec
+
+from ictp2p.bulk import tuning
 from ictp2p.bulk.frames import (
     HEADER_BYTES,
     HELLO_BYTES,
@@ -30,6 +32,7 @@ from ictp2p.bulk.frames import (
     Header,
     Hello,
     Kind,
+    Purpose,
     read_header,
     read_hello,
 )
@@ -41,12 +44,15 @@ if TYPE_CHECKING:
     from ictp2p.types import PeerId
 
 CLOSE_SECONDS = 1.0
+AHEAD = 2 * 1024 * 1024
+"""Bytes on their way that keep a link without delay busy. More only falls out of the caches before it is used."""
+AHEAD_RATE = 10e9
+"""Bytes on their way per second of round trip: eight hops at 10 Gbit/s, so that only short round trips are limited."""
 _COALESCE_BYTES = 64 * 1024
 """Frames up to this size are joined to one write; larger ones are not copied."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """What a user has to send."""
 
     kind: Kind
@@ -125,6 +131,8 @@ class BulkConnection(asyncio.BufferedProtocol):
         self.written = 0
         """Bytes given to the transport so far."""
         self.closed = False
+        self.relayed = hello is not None and hello.purpose is Purpose.RELAY
+        """Our kernel sees only the way to the relay."""
         self.transport: asyncio.Transport
         self._owner = owner
         self._clock = clock
@@ -144,7 +152,9 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._wakeup: asyncio.TimerHandle | None = None
         self._watch: Watch | None = None
         self._ticker: asyncio.TimerHandle | None = None
+        self._wakeups: tuning.Wakeups
         self._written_at_tick = 0
+        self._received_at_tick = 0
         self._in_flight: deque[tuple[int, bytearray]] = deque()
         self._fixed = bytearray(max(HELLO_BYTES, HEADER_BYTES))
         self._buffer = bytearray()
@@ -172,6 +182,8 @@ class BulkConnection(asyncio.BufferedProtocol):
         """Forget `user`; whatever arrives under `tag` touches its memory no more, not even a body half read."""
         if user in self._users:
             self._users.remove(user)
+        if self._user is user:
+            self._user = None
         if self._header is not None and self._header.tag == tag and self._target is not None:
             size = len(self._view)
             self._target = None
@@ -186,6 +198,11 @@ class BulkConnection(asyncio.BufferedProtocol):
         """Send at most `rate` bytes/s from now on; None: as fast as it goes."""
         self._bucket.set(rate, self._clock())
         self.pump()
+
+    def ahead(self) -> int | None:
+        """Give the bytes on their way that keep this connection busy; None: not known, as much as may be."""
+        seconds = None if self.relayed or self.closed else tuning.round_trip(self.transport)
+        return None if seconds is None else AHEAD + int(AHEAD_RATE * seconds)
 
     @property
     def flushed(self) -> int:
@@ -275,11 +292,14 @@ class BulkConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin on `transport`."""
         self.transport = cast("asyncio.Transport", transport)
+        self._wakeups = tuning.Wakeups(self.transport)
         self._limit()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Say where the next bytes go."""
-        return self._view[self._filled :] if not self.closed else memoryview(self._fixed)
+        if self.closed:
+            return memoryview(self._fixed)
+        return self._view[self._filled :] if self._filled else self._view
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take bytes that were read."""
@@ -288,6 +308,8 @@ class BulkConnection(asyncio.BufferedProtocol):
         self.received += nbytes
         self._filled += nbytes
         if self._filled < len(self._view):
+            if self._header is not None:
+                self._wakeups.expect(len(self._view) - self._filled)
             return
         try:
             self._advance()
@@ -333,6 +355,7 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     def _expect_header(self) -> None:
         self._header = self._target = None
+        self._wakeups.relax()
         self._view = memoryview(self._fixed)[:HEADER_BYTES]
         self._filled = 0
 
@@ -352,13 +375,14 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     def _take_body(self, header: Header) -> None:
         """Hand a whole body over. Who left, or came, while it was being read does not get it."""
-        packed, view = bytes(memoryview(self._fixed)[:HEADER_BYTES]), self._view
-        self._expect_header()
+        view, user, self._user = self._view, self._user, None
         if not self._sealed(header):
-            user = self._owner.user(self, header)
-            if user is not None and user is self._user:
+            self._expect_header()
+            if user is not None:
                 user.take(header, view[: header.length])
             return
+        packed = bytes(memoryview(self._fixed)[:HEADER_BYTES])
+        self._expect_header()
         user = self._owner.user(self, header) if self._confirmed else None
         body = self._open(packed, header, view, user)
         if header.kind is Kind.CONFIRM:
@@ -411,8 +435,11 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._starved = False
         if sealed or self._seal_bodies:
             self._write_sealed(header, frame, size)
-        elif size <= _COALESCE_BYTES or not frame.stable:
+        elif size <= _COALESCE_BYTES:
             self._put(b"".join((header, *frame.views)))
+        elif not frame.stable:
+            buffer = self._reusable(HEADER_BYTES + size)
+            self._put_kept(buffer, _gathered((header, *frame.views), memoryview(buffer)[: HEADER_BYTES + size]))
         else:
             self._put(header)
             for view in frame.views:
@@ -422,11 +449,15 @@ class BulkConnection(asyncio.BufferedProtocol):
     def _write_sealed(self, header: bytes, frame: Frame, size: int) -> None:
         assert self._outbound is not None
         total = HEADER_BYTES + size + SEAL_BYTES
-        body = frame.views[0] if len(frame.views) == 1 else b"".join(frame.views)
         buffer = self._reusable(total)
         view = memoryview(buffer)[:total]
         view[:HEADER_BYTES] = header
+        body = frame.views[0] if len(frame.views) == 1 else _gathered(frame.views, view[HEADER_BYTES:-SEAL_BYTES])
         self._outbound.seal(header, body, view[HEADER_BYTES:])
+        self._put_kept(buffer, view)
+
+    def _put_kept(self, buffer: bytearray, view: memoryview) -> None:
+        """Write what stands in a buffer of our own, and keep that from being used again before it has left."""
         self._put(view)
         self._in_flight.append((self.written, buffer))
 
@@ -444,6 +475,8 @@ class BulkConnection(asyncio.BufferedProtocol):
 
     def _held_back(self) -> bool:
         """Wait for the pacing bucket, if it is in debt."""
+        if not self._bucket.limited:
+            return False
         delay = self._bucket.delay(self._clock())
         if not delay:
             return False
@@ -472,6 +505,9 @@ class BulkConnection(asyncio.BufferedProtocol):
         if stalled:
             self.fail(ConnectionLost(stalled))
             return
+        if self.received == self._received_at_tick:
+            self._wakeups.relax()
+        self._received_at_tick = self.received
         if self.written == self._written_at_tick:
             self.send(Kind.ALIVE)
         self._written_at_tick = self.written
@@ -489,3 +525,12 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._users.clear()
         self._in_flight.clear()
         self._owner.closed(self, error)
+
+
+def _gathered(views: Sequence[bytes | memoryview], room: memoryview) -> memoryview:
+    """Copy views one behind the other into `room`, where they are then sealed in place."""
+    start = 0
+    for view in views:
+        room[start : start + len(view)] = view
+        start += len(view)
+    return room

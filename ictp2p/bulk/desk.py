@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ictp2p.bulk.collective import Aborted, read_aborted
 from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind, read_measured
 from ictp2p.bulk.pacing import Meter
 from ictp2p.bulk.streams import Handler, Serving, read_request
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from ictp2p.bulk.hub import Bulk
 
 KINDS = frozenset({Kind.BEGIN, Kind.ABORT, Kind.REQUEST, Kind.CANCEL, Kind.PROBE, Kind.MEASURED})
-_REMEMBERED = 64
+CHUNKS = frozenset({Kind.PARTIAL, Kind.RESULT})
+_REMEMBERED = 4096
+"""How far a peer may be ahead of us in collectives that it has begun and we have not: 16 bytes each, no more."""
 _FAILED = 1
 _T = TypeVar("_T")
 
@@ -34,6 +37,7 @@ class Desk:
         self._handlers = handlers
         self._clock = clock
         self._begun: OrderedDict[bytes, None] = OrderedDict()
+        self.early = EarlyChunks(_REMEMBERED)
         self._aborted: OrderedDict[bytes, Aborted] = OrderedDict()
         self._probes: dict[bytes, Meter] = {}
         self._serving: dict[bytes, asyncio.Task[None]] = {}
@@ -68,11 +72,13 @@ class Desk:
         match header.kind:
             case Kind.BEGIN:
                 _remember(self._begun, header.tag, None)
-                self._bulk.begun(self._connection, header.tag)
+                self._bulk.begun(self._connection, header.tag, again=bool(header.first))
             case Kind.ABORT:
                 why = read_aborted(body)
                 _remember(self._aborted, header.tag, why)
                 self._bulk.aborted(self._connection, header.tag, why)
+            case Kind.PARTIAL | Kind.RESULT:
+                self.early.keep(header, body)
             case Kind.REQUEST:
                 self._serve(header.tag, body)
             case Kind.CANCEL if header.tag in self._serving:

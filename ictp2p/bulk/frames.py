@@ -14,6 +14,8 @@ import hashlib
 import struct
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from ictp2p.errors import RemoteProtocolError, VersionMismatch
 from ictp2p.types import PeerId
 
@@ -54,8 +56,7 @@ _MAGIC = b"Bk"
 HEADER_BYTES = _HEADER.size
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True, gc=False):
     """The fixed part of a frame."""
 
     kind: Kind
@@ -82,15 +83,15 @@ def read_header(data: bytes | bytearray | memoryview) -> Header:
         RemoteProtocolError: not a header, an unknown kind, or a body that is too long.
     """
     magic, version, kind, starved, first, second, length, tag = _HEADER.unpack(data)
+    if magic == _MAGIC and version == VERSION and kind in _KINDS and length <= MAX_BODY:
+        return Header(_KINDS[kind], tag, first, second, length, bool(starved))
     if magic != _MAGIC:
         raise RemoteProtocolError(f"bulk frame begins with {magic!r}")
     if version != VERSION:
         raise VersionMismatch(f"bulk frame of version {version}, this is version {VERSION}")
     if kind not in _KINDS:
         raise RemoteProtocolError(f"bulk frame of unknown kind {kind}")
-    if length > MAX_BODY:
-        raise RemoteProtocolError(f"bulk frame of {length} bytes exceeds {MAX_BODY}")
-    return Header(_KINDS[kind], tag, first, second, length, bool(starved))
+    raise RemoteProtocolError(f"bulk frame of {length} bytes exceeds {MAX_BODY}")
 
 
 class Purpose(enum.IntEnum):

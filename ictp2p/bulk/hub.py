@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from ictp2p.bulk.collective import Aborted, Attached, Hold
 from ictp2p.bulk.connection import BulkConnection, User
-from ictp2p.bulk.desk import KINDS, Desk
+from ictp2p.bulk.desk import CHUNKS, KINDS, Desk
 from ictp2p.bulk.frames import Header, Kind, pack_measured
 from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.streams import MAX_PROBE, MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
-from ictp2p.collectives.channel import Attachment, ParticipantLost, Receiver, Slots
+from ictp2p.collectives.channel import EAGER_BYTES, Attachment, ParticipantLost, Receiver, Slots
 from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.errors import ConfigError, ConnectionLost, IctError, NetworkError, PeerClosed
 from ictp2p.types import PeerId
@@ -65,6 +65,7 @@ class Bulk:
         self._clock = clock
         self._users: dict[tuple[PeerId, bytes], tuple[User, BulkConnection]] = {}
         self._desks: dict[BulkConnection, Desk] = {}
+        self._awaited: dict[tuple[PeerId, bytes], asyncio.Future[PeerId]] = {}
         self._handlers: dict[str, Handler] = {}
         self._counter = 0
         self._session = random_bytes(8)
@@ -93,6 +94,10 @@ class Bulk:
     def serve(self, kind: str, handler: Handler) -> None:
         """Answer requests of `kind` with `handler` from now on."""
         self._handlers[kind] = handler
+
+    def collectives(self) -> list[tuple[PeerId, bytes]]:
+        """Peers and tags of what is attached: no other frame reaches a collective."""
+        return [key for key, (user, _) in self._users.items() if isinstance(user, Hold)]
 
     async def attach(
         self,
@@ -124,6 +129,19 @@ class Bulk:
                     raise error
             raise lost
         return attached
+
+    async def first_begun(self, tags: Mapping[PeerId, bytes]) -> PeerId:
+        """Wait until one of these peers has begun the collective that its tag names, and say which."""
+        for peer, tag in tags.items():
+            if any(self._desks[connection].begun(tag) for connection in self._pool.among(peer)):
+                return peer
+        waiter: asyncio.Future[PeerId] = asyncio.get_running_loop().create_future()
+        self._awaited.update(dict.fromkeys(tags.items(), waiter))
+        try:
+            return await waiter
+        finally:
+            for pair in tags.items():
+                self._awaited.pop(pair, None)
 
     async def request(
         self,
@@ -200,6 +218,9 @@ class Bulk:
         found, _ = self._users.get((connection.peer, header.tag), (None, None))
         if header.kind in KINDS and not isinstance(found, Probe):
             return self._desks.get(connection)
+        if found is None and header.kind in CHUNKS and header.length <= EAGER_BYTES:
+            desk = self._desks.get(connection)
+            return desk if desk is not None and desk.begun(header.tag) else None
         return found
 
     def opened(self, connection: BulkConnection) -> None:
@@ -217,11 +238,15 @@ class Bulk:
 
     # What desks ask.
 
-    def begun(self, connection: BulkConnection, tag: bytes) -> None:
-        """A peer takes part in a collective."""
+    def begun(self, connection: BulkConnection, tag: bytes, *, again: bool) -> None:
+        """A peer takes part in a collective; it may not have kept the chunk that came early, and want it `again`."""
+        assert connection.peer is not None
+        waiter = self._awaited.get((connection.peer, tag))
+        if waiter is not None and not waiter.done():
+            waiter.set_result(connection.peer)
         hold = self._holding(connection, tag)
         if hold is not None:
-            hold.begun(connection)
+            hold.begun(connection, again=again)
 
     def aborted(self, connection: BulkConnection, tag: bytes, why: Aborted) -> None:
         """A peer has given a collective up."""
@@ -264,13 +289,16 @@ class Bulk:
         """Attach one neighbour, and catch up with what it has already said, on whichever connection."""
         slowest = min((r for r in (rate, self.profile.rate) if r is not None), default=None)
         hold.connection.pace(slowest)
+        desks = {connection: self._desks[connection] for connection in self._pool.among(hold.peer)}
+        again = sum(desk.early.dropped(hold.tag) for desk in desks.values())
+        hold.connection.send(Kind.BEGIN, hold.tag, first=again)  # before any chunk: see `EarlyChunks`
         self.join(hold.peer, hold.tag, hold, hold.connection)
-        hold.connection.send(Kind.BEGIN, hold.tag)
-        for connection in self._pool.among(hold.peer):
-            desk = self._desks[connection]
+        for connection, desk in desks.items():
             why = desk.aborted(hold.tag)
             if desk.begun(hold.tag):
                 hold.begun(connection)
+            if early := desk.early.take(hold.tag):
+                hold.catch_up(*early)
             if why is not None:
                 hold.aborted(why)
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
-import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
+from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection, User
 from ictp2p.bulk.frames import MAX_HOPS, Header, Hello, Purpose, transcript
 from ictp2p.bulk.profile import BulkProfile
@@ -270,7 +269,7 @@ class Pool:
     def _take_over(self, transport: asyncio.Transport, hello: Hello | None) -> BulkConnection:
         profile = self._profile
         connection = BulkConnection(self, self._clock, profile.stall, profile.high_water, hello)
-        _prefer_cubic(transport)
+        tuning.suit(transport)
         transport.pause_reading()
         transport.set_protocol(connection)
         connection.connection_made(transport)
@@ -311,6 +310,7 @@ class Pool:
             connection.hang_up(error)
             return
         connection.dialed = False
+        connection.relayed = hello.purpose is Purpose.RELAY
         connection.say(own)
         connection.secure(hello.source, *keys, seal_bodies=own.sealed)
 
@@ -328,14 +328,3 @@ class Pool:
 
     def _warm(self, peer: PeerId) -> BulkConnection | None:
         return next(self.among(peer), None)
-
-
-def _prefer_cubic(transport: asyncio.Transport) -> None:
-    """On loopback cubic costs a third less than bbr; everywhere else the host's own choice stands."""
-    endpoint: socket.socket | None = transport.get_extra_info("socket")
-    name = transport.get_extra_info("peername")
-    if endpoint is None or not isinstance(name, tuple) or not hasattr(socket, "TCP_CONGESTION"):
-        return
-    with contextlib.suppress(ValueError, OSError):
-        if ipaddress.ip_address(name[0]).is_loopback:
-            endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")

@@ -1,48 +1,36 @@
-"""Lower bounds: what no all-reduce can beat on given links, however clever. They certify a plan's quality.
+"""Lower bounds: what no plan can beat on given links, however clever. They certify a plan's quality.
 
-All are for the fluid model: every participant holds S bytes, can send at `up` and receive at `down`, and each directed
-link carries at most its width; nothing computes inside the network.
+All are for the fluid model: every participant holds S bytes, and nothing computes inside the network.
 
 - *Node*: everybody must send S bytes at least once, and receive S.
 - *Volume*: each element needs 2 (N-1) transfers between participants (the directed gossip number).
+- *Cut*: what one side lacks, S bytes, must come in from the other. All cuts are tried where participants are few.
 - *Partition*: merge participants into k groups; groups behave as participants do: each sends and receives S, and
   2 (k-1) S cross the borders. Evaluated along the single-linkage dendrogram of the links, which finds the regions.
+- *Price*: put a price on each resource. Every element climbs one tree and descends one, both with the same root; so it
+  costs no less than the cheapest such pair, and all elements together no more than all capacity for the whole time.
+  The prices of an optimal packing over all trees make this bound the optimum itself (duality), any prices a bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from ictp2p.collectives.schedules.trees import Matrix
+from ictp2p.collectives.topology import Topology
+
+ALL_CUTS = 10
+"""Up to this many participants all cuts are tried."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacities:
-    """Bytes per second: `width[source, target]` of each link (0: none), `up` and `down` of each participant."""
-
-    width: Matrix
-    up: Matrix
-    down: Matrix
-
-    def out(self) -> Matrix:
-        """What each participant can send at most."""
-        most: Matrix = np.minimum(self.up, self.width.sum(axis=1))
-        return most
-
-    def into(self) -> Matrix:
-        """What each participant can receive at most."""
-        most: Matrix = np.minimum(self.down, self.width.sum(axis=0))
-        return most
-
-
-def lower_bound(capacities: Capacities, size: float) -> float:
-    """Give the largest known lower bound in seconds on all-reducing `size` bytes."""
-    if len(capacities.up) < 2 or not size:
+def lower_bound(topology: Topology, size: float) -> float:
+    """Give the largest of the bounds that need no prices, in seconds, on all-reducing `size` bytes."""
+    if topology.size < 2 or not size:
         return 0.0
-    return max(partition_bound(capacities, size, groups) for groups in linkage(capacities.width))
+    bound = max(partition_bound(topology, size, groups) for groups in linkage(topology.fair()))
+    return max(bound, cut_bound(topology, size)) if topology.size <= ALL_CUTS else bound
 
 
 def hose_optimum(capacity: Matrix, size: float) -> float:
@@ -50,22 +38,53 @@ def hose_optimum(capacity: Matrix, size: float) -> float:
     return max(size / float(capacity.min()), 2 * (len(capacity) - 1) * size / float(capacity.sum()))
 
 
-def partition_bound(capacities: Capacities, size: float, groups: tuple[tuple[int, ...], ...]) -> float:
+def partition_bound(topology: Topology, size: float, groups: tuple[tuple[int, ...], ...]) -> float:
     """Bound the time with each of `groups` taken as one participant; singletons give the node and volume bounds."""
-    member = np.zeros((len(groups), len(capacities.up)))
+    member = np.zeros((len(groups), topology.size))
     for number, group in enumerate(groups):
         member[number, list(group)] = 1
-    crossing = member @ capacities.width @ member.T
-    np.fill_diagonal(crossing, 0)
-    up = np.array([capacities.up[list(group)].sum() for group in groups])
-    down = np.array([capacities.down[list(group)].sum() for group in groups])
-    out = np.minimum(up, crossing.sum(axis=1))
-    into = np.minimum(down, crossing.sum(axis=0))
+    apart = topology.width * (1 - member.T @ member)
+    out = member @ np.minimum(topology.up, apart.sum(axis=1))
+    into = member @ np.minimum(topology.down, apart.sum(axis=0))
+    free, total = apart, 0.0
+    for over, line in topology.trunks:
+        free = np.where(over, 0.0, free)
+        total += min(line, float((apart * over).sum()))
+    if topology.trunks:
+        shared = [(member @ (apart * over), (apart * over) @ member.T, line) for over, line in topology.trunks]
+        out = np.minimum(out, member @ free.sum(axis=1) + sum(np.minimum(n, s.sum(axis=1)) for s, _, n in shared))
+        into = np.minimum(into, member @ free.sum(axis=0) + sum(np.minimum(n, s.sum(axis=0)) for _, s, n in shared))
     slowest = min(out.min(), into.min())
-    total = min(out.sum(), into.sum())
     if slowest <= 0:
         return float("inf")
-    return float(max(size / slowest, 2 * (len(groups) - 1) * size / total))
+    volume = min(out.sum(), into.sum(), total + free.sum())
+    return float(max(size / slowest, 2 * (len(groups) - 1) * size / volume))
+
+
+def cut_bound(topology: Topology, size: float) -> float:
+    """Bound the time by the narrowest cut, of all of them."""
+    count = topology.size
+    inside = (np.arange(1, (1 << count) - 1)[:, None] >> np.arange(count) & 1).astype(float)
+    sent = inside * np.minimum(topology.up, (1 - inside) @ topology.width.T)
+    taken = (1 - inside) * np.minimum(topology.down, inside @ topology.width)
+    narrowest = float(np.minimum(sent.sum(axis=1), taken.sum(axis=1)).min())
+    return size / narrowest if narrowest > 0 else float("inf")
+
+
+def price_bound(worth: float, cheapest: float, size: float) -> float:
+    """Bound the time where all capacity is worth so much per second, and the cheapest pair of trees costs so much."""
+    return cheapest * size / worth if worth > 0 else 0.0
+
+
+def cheapest_at_least(price: Matrix) -> float:
+    """Bound from below what the cheapest pair of trees with one root costs, by the `price` of each edge.
+
+    Every participant but the root needs some edge that leads in and, on the way up, some that leads out.
+    """
+    price = price.copy()
+    np.fill_diagonal(price, np.inf)
+    ways = price.min(axis=0) + price.min(axis=1)
+    return float(ways.sum() - ways.max())
 
 
 def linkage(width: Matrix) -> Iterator[tuple[tuple[int, ...], ...]]:

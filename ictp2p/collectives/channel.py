@@ -12,9 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from ictp2p.errors import ConnectionLost, RoundTimeout
 from ictp2p.types import PeerId
 
+EAGER_BYTES = 64 * 1024
+"""Up to this size one chunk may go to a neighbour that has not begun; it is kept there, or asked for again."""
 Buffer = bytes | bytearray | memoryview
 
 
@@ -35,14 +39,13 @@ class RoundTag:
         ).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True):
     """A chunk to send: its place, and its bytes in order."""
 
     partial: bool
     share: int
     chunk: int
-    views: Sequence[memoryview]
+    views: Sequence[bytes | memoryview]
     stable: bool
     """Whether the memory keeps its content until the collective ends; else it is copied before it is queued."""
 
@@ -66,8 +69,8 @@ class CollectiveTimeout(RoundTimeout):
 class Receiver(Protocol):
     """A collective, as its connections see it. Called on the event loop; must not block or raise."""
 
-    def begun(self, peer: PeerId) -> None:
-        """`peer` has attached under the same tag."""
+    def begun(self, peer: PeerId, again: bool = False) -> None:
+        """`peer` has attached under the same tag. `again`: it has dropped the chunk that it was sent before."""
         ...
 
     def destination(self, peer: PeerId, partial: bool, share: int, chunk: int, size: int) -> memoryview | None:
@@ -96,6 +99,10 @@ class Attachment(Protocol):
 
     def kick(self, peer: PeerId) -> None:
         """Ask the connection to `peer` to pull again."""
+        ...
+
+    def ahead(self, peer: PeerId) -> int | None:
+        """Give the bytes that suffice on the way to `peer` to keep the link busy; None: not known."""
         ...
 
     async def flushed(self) -> None:

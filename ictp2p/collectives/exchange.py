@@ -23,7 +23,8 @@ Among several chunks that may go to one participant the lowest chunk number goes
 contribution before the result: every share then advances at one pace and both directions stay full.
 
 **Starting.** Nothing is sent to a participant that has not said that it began this very round (`begun`): its
-buffers are there, and frames of another attempt cannot be mistaken for ours.
+buffers are there, and frames of another attempt cannot be mistaken for ours. But one small chunk may go to each ahead
+of that (`next_early`), for which the other end keeps room or asks again: small collectives save a round trip.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ STAGING_BYTES = 32 * 1024 * 1024
 the window from it, so it belongs to the wire version. Precedent: eight times Linux's largest default receive buffer."""
 
 MAX_WINDOW = 64
+MIN_WINDOW = 2
+"""One chunk on its way while the result of the other comes back."""
 
 
 class Piece(NamedTuple):
@@ -58,6 +61,8 @@ class _Lane:
     reduce_parent: int
     broadcast_parent: int
     children: tuple[int, ...]
+    leaves: frozenset[int]
+    """The children that have none of their own."""
     followers: tuple[int, ...]
     window: int
     """How far our partials may run ahead of our results."""
@@ -72,6 +77,10 @@ class _Lane:
     def used(self) -> int:
         """Partials of each child that have been added up: by the root at once, elsewhere when the sum is sent."""
         return self.done if self.reduce_parent == NO_PARENT else self.sent
+
+    def longest(self, chunk: int) -> int:
+        """Give the elements of the longest chunk, where `chunk` is the most."""
+        return min(chunk, self.share.stop - self.share.start)
 
     @property
     def ready(self) -> int:
@@ -94,6 +103,7 @@ class Exchange:
         self._plan = plan
         self._reduce = reduce
         self._begun: set[int] = set()
+        self._early: set[int] = set()
         windows = [_window(plan, node, partial_bytes) for node in range(len(plan.participants))]
         self._lanes = [self._lane(share, windows) for share in plan.shares]
         neighbours = {n for lane in self._lanes for n in self._touching(lane)}
@@ -105,6 +115,15 @@ class Exchange:
     def begun(self, peer: int) -> None:
         """Note that `peer` has begun this round: from now on it may be sent to."""
         self._begun.add(peer)
+
+    def limit(self, peer: int, chunks: int) -> None:
+        """Let our partials of each share run ahead towards `peer` by at most `chunks`, at least two.
+
+        A choice of the sender alone: more than keeps the link busy only falls out of the caches before it is used.
+        """
+        for lane in self._lanes:
+            if lane.reduce_parent == peer:
+                lane.window = min(lane.window, max(MIN_WINDOW, chunks))
 
     def expect(self, peer: int, piece: Piece) -> None:
         """Check that `piece` is what `peer` has to send next, before its bytes are taken.
@@ -143,6 +162,20 @@ class Exchange:
         """Take the next chunk that may go to `peer` now. The caller sends it: it is not offered again."""
         if peer not in self._begun:
             return None
+        return self._next(peer)
+
+    def next_early(self, peer: int, most: int) -> Piece | None:
+        """Take one chunk of at most `most` elements for a participant that has not begun; only the first of all."""
+        if peer in self._begun or peer in self._early:
+            return None
+        if any(self._lanes[number].longest(self._plan.chunk) > most for _, number in self._towards[peer]):
+            return None
+        piece = self._next(peer)
+        if piece is not None:
+            self._early.add(peer)
+        return piece
+
+    def _next(self, peer: int) -> Piece | None:
         best: tuple[int, bool, int] | None = None
         for partial, number in self._towards[peer]:
             chunk = self._sendable(self._lanes[number], peer, partial=partial)
@@ -165,16 +198,23 @@ class Exchange:
 
     def is_leaf(self, share: int, node: int) -> bool:
         """Say whether `node` contributes to `share` only what is its own: then it sends it as it is."""
-        return node not in self._plan.shares[share].reduce_parents
+        lane = self._lanes[share]
+        return not lane.children if node == self.me else node in lane.leaves
 
     def is_root(self, share: int) -> bool:
         """Say whether we finish `share`."""
         return self._lanes[share].reduce_parent == NO_PARENT
 
-    def downstream(self, share: int) -> tuple[int, ...]:
-        """Name whom a chunk of `share` that has just arrived may let us send to."""
-        lane = self._lanes[share]
-        return lane.followers if lane.reduce_parent == NO_PARENT else (lane.reduce_parent, *lane.followers)
+    def downstream(self, piece: Piece) -> tuple[int, ...]:
+        """Name whom a chunk that has just arrived may let us send to.
+
+        A result goes on to our followers and opens the window to our parent. A partial is added up for our parent; at
+        the root it is a result for our followers if it was the last one missing.
+        """
+        lane = self._lanes[piece.share]
+        if lane.reduce_parent == NO_PARENT:
+            return lane.followers if not piece.partial or lane.done > piece.chunk else ()
+        return (lane.reduce_parent,) if piece.partial else (lane.reduce_parent, *lane.followers)
 
     def waiting_on(self) -> frozenset[int]:
         """Name the participants from which something is still to come."""
@@ -218,6 +258,7 @@ class Exchange:
             reduce_parent=parents[self.me],
             broadcast_parent=share.broadcast_parents[self.me],
             children=children,
+            leaves=frozenset(children) - frozenset(share.reduce_parents),
             followers=followers,
             window=windows[parents[self.me]] if parents[self.me] != NO_PARENT else 0,
             room=windows[self.me],

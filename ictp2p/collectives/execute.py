@@ -25,8 +25,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
+from msgspec import structs
 
 from ictp2p.collectives.channel import (
+    EAGER_BYTES,
     Attachment,
     CollectiveTimeout,
     Links,
@@ -35,8 +37,10 @@ from ictp2p.collectives.channel import (
     RoundTag,
     Slots,
 )
+from ictp2p.collectives.codecs.schemes import scheme
+from ictp2p.collectives.coding import Coder
 from ictp2p.collectives.exchange import Exchange, Piece
-from ictp2p.collectives.plan import BROADCAST, Plan, check
+from ictp2p.collectives.plan import BROADCAST, REDUCE, Plan, check
 from ictp2p.collectives.tensors import Adder, Array, Flat, Weights
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.types import PeerId
@@ -45,7 +49,11 @@ Tensors: TypeAlias = Sequence[torch.Tensor | Array]
 Progress: TypeAlias = Callable[[int, int], None]
 """Told the elements `[start, stop)` whose result is in the outputs now."""
 
+_WIDEST = 8
+"""Bytes of the widest element."""
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
+_RECEIPT = memoryview(b"\0")
+"""What comes back for a chunk whose result stays at the root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,7 @@ async def all_reduce(
     *,
     weights: Sequence[float] | None = None,
     op: str = "avg",
+    in_place: bool = False,
     progress: Progress | None = None,
     profile: ExecuteProfile | None = None,
 ) -> Stats:
@@ -97,7 +106,8 @@ async def all_reduce(
         links: the connections.
         tag: fences this attempt.
         weights: one per participant, for `op="avg"`; equal if None.
-        op: "avg" (weighted) or "sum".
+        op: "avg" (weighted), "sum", "product", "min", "max", "band", "bor" or "bxor".
+        in_place: the outputs may be the inputs: no memory beside them, but what is there after a failure is garbage.
         progress: called as results arrive.
         profile: deadlines.
 
@@ -106,18 +116,20 @@ async def all_reduce(
         ParticipantLost: a participant died, stalled or gave up; `suspects` names it.
         CollectiveTimeout: it did not end in time.
     """
-    if plan.kind == BROADCAST:
-        raise ConfigError("a broadcast's plan reduces nothing")
+    if plan.kind in (BROADCAST, REDUCE):
+        raise ConfigError(f"a {plan.kind}'s plan does not give everybody a sum")
     source, target = Flat(inputs, "inputs"), Flat(outputs, "outputs")
     _check_fit(plan, me, source, target)
-    if source.overlaps(target):
+    if not in_place and source.overlaps(target):
         raise ConfigError("outputs share memory with inputs: the contribution must survive a failed attempt")
-    scale = Weights(weights if weights is not None else [1.0] * len(plan.participants), op, source)
-    if len(scale.factors) != len(plan.participants):
-        raise ConfigError(f"{len(scale.factors)} weights for {len(plan.participants)} participants")
-    exchange = Exchange(plan, me, plan.chunk * source.partial_itemsize)
+    scale = _scale(plan, weights, op, source)
+    coder, written = None, scheme(plan.codec, len(plan.participants))
+    if written is not None:
+        coder = Coder(written, source, target, scale, me, min(plan.chunk, source.elements))
+    exchange = Exchange(plan, me, coder.chunk_bytes if coder else plan.chunk * source.partial_itemsize)
     adder = Adder(source, target, scale, me, plan.chunk)
-    return await _run(_Session(plan, exchange, source, target, adder, progress, links.slots), links, tag, profile)
+    session = _Session(plan, exchange, source, target, adder, progress, links.slots, coder)
+    return await _run(session, links, tag, profile)
 
 
 async def broadcast(
@@ -143,6 +155,77 @@ async def broadcast(
     return await _run(_Session(plan, exchange, flat, flat, None, progress, links.slots), links, tag, profile)
 
 
+async def reduce(
+    plan: Plan,
+    me: int,
+    inputs: Tensors,
+    outputs: Tensors,
+    links: Links,
+    tag: RoundTag,
+    *,
+    weights: Sequence[float] | None = None,
+    op: str = "sum",
+    progress: Progress | None = None,
+    profile: ExecuteProfile | None = None,
+) -> Stats:
+    """Reduce `inputs` over all participants; each share's result is only at its root: a reduction, or a scattered one.
+
+    Args:
+        plan: of kind `REDUCE`.
+        me: our index in `plan.participants`.
+        inputs: our contribution, contiguous, on the host; never written unless the outputs are part of it.
+        outputs: the elements of the shares that we are the root of, in order, cut where the inputs are or more
+            coarsely.
+        links: the connections.
+        tag: fences this attempt.
+        weights: as `all_reduce`.
+        op: as `all_reduce`.
+        progress: called as results are made.
+        profile: deadlines.
+
+    Raises:
+        ConfigError: tensors and plan do not fit together.
+        ParticipantLost: a participant died, stalled or gave up; `suspects` names it.
+        CollectiveTimeout: it did not end in time.
+    """
+    source = Flat(inputs, "inputs")
+    if plan.kind != REDUCE:
+        raise ConfigError(f"a plan of kind {plan.kind!r} gives its results to everybody")
+    target = Flat.placed(_placed(plan, me, source, Flat(outputs, "outputs")), source, "outputs")
+    _check_plan(plan, me, source)
+    exchange = Exchange(plan, me, plan.chunk * source.partial_itemsize)
+    adder = Adder(source, target, _scale(plan, weights, op, source), me, plan.chunk)
+    return await _run(_Session(plan, exchange, source, target, adder, progress, links.slots), links, tag, profile)
+
+
+def _scale(plan: Plan, weights: Sequence[float] | None, op: str, source: Flat) -> Weights:
+    scale = Weights(weights if weights is not None else [1.0] * len(plan.participants), op, source)
+    if len(scale.factors) != len(plan.participants):
+        raise ConfigError(f"{len(scale.factors)} weights for {len(plan.participants)} participants")
+    return scale
+
+
+def _placed(plan: Plan, me: int, source: Flat, outputs: Flat) -> list[tuple[int, torch.Tensor]]:
+    """Find the place of each output in the vector, and room for the sums that only pass through us."""
+    pieces: list[tuple[int, torch.Tensor]] = []
+    left = list(reversed(outputs.tensors))
+    for share in plan.shares:
+        position = share.start
+        while share.root == me and position < share.stop:
+            if not left:
+                raise ConfigError(f"outputs do not fit elements [{position}, {share.stop}) of the plan")
+            whole = left.pop()
+            piece, rest = whole[: share.stop - position], whole[share.stop - position :]
+            left += [rest] if len(rest) else []
+            pieces.append((position, piece))
+            position += len(piece)
+        if share.root != me and me in share.reduce_parents and not source.widened:
+            pieces.append((share.start, torch.empty(share.stop - share.start, dtype=source.dtype)))
+    if left:
+        raise ConfigError(f"{len(left)} outputs more than the plan has elements for participant {me}")
+    return pieces
+
+
 class _Session:
     """One participant's collective, as its connections see it (`channel.Receiver`)."""
 
@@ -155,19 +238,28 @@ class _Session:
         adder: Adder | None,
         progress: Progress | None,
         slots: Slots,
+        coder: Coder | None = None,
     ) -> None:
         self.exchange = exchange
         self.plan = plan
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.sent = self.received = self.staging_peak = 0
+        self._names = [PeerId(name) for name in plan.participants]
+        self._indices = {name: node for node, name in enumerate(self._names)}
         self._source = source
         self._target = target
         self._adder = adder
+        self._coder = coder
+        self._chunk_bytes = coder.chunk_bytes if coder else plan.chunk * source.partial_itemsize
         self._progress = progress
         self._attachment: Attachment | None = None
         self._staged: dict[tuple[int, int], deque[memoryview]] = {}
         self._slots = slots
         self._staging = 0
+        self._receipts = plan.kind == REDUCE
+        self._early: dict[PeerId, Outgoing] = {}
+        """What was sent to whom before it had begun: it may have to drop that, and will say so."""
+        self._again: dict[PeerId, Outgoing] = {}
 
     @property
     def peers(self) -> list[PeerId]:
@@ -175,13 +267,18 @@ class _Session:
 
     def rates(self) -> list[float]:
         """Give each neighbour's planned rate in bytes/s: its bytes over the predicted time, with a tenth to spare."""
+        per_element = self._chunk_bytes / self.plan.chunk if self._coder else self._source.itemsize
         return [
-            1.1 * planned_bytes(self.plan, self.exchange.me, n, self._source.itemsize) / max(self.plan.seconds, 1e-3)
+            1.1 * planned_bytes(self.plan, self.exchange.me, n, 1) * per_element / max(self.plan.seconds, 1e-3)
             for n in self.exchange.neighbours
         ]
 
     def attached(self, attachment: Attachment) -> None:
         self._attachment = attachment
+        for node in self.exchange.neighbours:
+            ahead = attachment.ahead(self._name(node))
+            if ahead is not None:
+                self.exchange.limit(node, ahead // self._chunk_bytes)
         for peer in self.peers:
             attachment.kick(peer)
 
@@ -192,22 +289,29 @@ class _Session:
             await asyncio.sleep(0)
         self._check_end()
 
-    def begun(self, peer: PeerId) -> None:
+    def begun(self, peer: PeerId, again: bool = False) -> None:
         self.exchange.begun(self._index(peer))
+        early = self._early.pop(peer, None)
+        if again and early is not None:
+            self._again[peer] = early
         self._kick(peer)
 
     def destination(self, peer: PeerId, partial: bool, share: int, chunk: int, size: int) -> memoryview | None:
         piece = Piece(partial, share, chunk)
         self.exchange.expect(self._index(peer), piece)
         start, stop = self._span(piece)
-        expected = (stop - start) * (self._partial_size(self._index(peer), share) if partial else self._target.itemsize)
+        expected = (
+            self._partial_size(self._index(peer), share, stop - start) if partial else self._result_size(stop - start)
+        )
         if size != expected:
             raise RemoteProtocolError(f"{peer} sent {size} bytes for {piece}, expected {expected}")
         if partial:
-            slot = self._slots.borrow(self.plan.chunk * self._source.partial_itemsize)
+            slot = self._slots.borrow(self._chunk_bytes)
             self._staging += len(slot)
             self.staging_peak = max(self.staging_peak, self._staging)
             return memoryview(slot)[:size]
+        if self._receipts or self._coder is not None:
+            return None
         views = self._target.views(start, stop)
         return views[0] if len(views) == 1 else None
 
@@ -216,28 +320,42 @@ class _Session:
         piece = Piece(partial, share, chunk)
         node = self._index(peer)
         if partial:
+            if self._coder is not None:
+                self._coder.check(
+                    body, self.plan.shares[share].span(chunk, self.plan.chunk), own=self.exchange.is_leaf(share, node)
+                )
             self._staged.setdefault((share, node), deque()).append(body)
-        else:
-            start, stop = self._span(piece)
-            if len(self._target.views(start, stop)) != 1:
-                self._target.write(start, stop, body)
+        elif not self._receipts:
+            self._land(piece, body)
         for root_piece in self.exchange.arrived(node, piece):
             self._finish(root_piece)
-        if not partial:
+        if not (partial or self._receipts):
             self._report(piece)
-        for waiting in self.exchange.downstream(share):
+        for waiting in self.exchange.downstream(piece):
             self._kick(self._name(waiting))
         self._check_end()
 
     def next_frame(self, peer: PeerId) -> Outgoing | None:
-        piece = None if self.ended.done() else self.exchange.next_send(self._index(peer))
+        if self._again and peer in self._again:
+            return self._again.pop(peer)
+        node = self._index(peer)
+        piece = None if self.ended.done() else self.exchange.next_send(node)
+        if piece is not None:
+            return self._outgoing(piece)
+        piece = None if self.ended.done() else self.exchange.next_early(node, EAGER_BYTES // _WIDEST)
         if piece is None:
             self._check_end()
             return None
+        early = self._outgoing(piece)
+        self._early[peer] = early if early.stable else structs.replace(early, views=[b"".join(early.views)])
+        return early
+
+    def _outgoing(self, piece: Piece) -> Outgoing:
         start, stop = self._span(piece)
         stable = True
+        views: Sequence[bytes | memoryview]
         if not piece.partial:
-            views = self._target.views(start, stop)
+            views = [_RECEIPT] if self._receipts else self._target.views(start, stop)
         elif self.exchange.is_leaf(piece.share, self.exchange.me):
             views = self._source.views(start, stop)
         else:
@@ -264,10 +382,29 @@ class _Session:
         nodes = self.exchange.silent() or sorted(self.exchange.waiting_on())
         return [self._name(n) for n in nodes]
 
+    def _partial(self, share: int, start: int, stop: int) -> list[memoryview]:
+        assert self._adder is not None
+        taken = self._take(share)
+        coder = self._coder
+        views = [coder.partial(start, stop, taken)] if coder else self._adder.partial(start, stop, taken)
+        self._return(taken)
+        return views
+
+    def _result(self, start: int, stop: int) -> list[memoryview]:
+        return [self._coder.result(start, stop)] if self._coder else self._target.views(start, stop)
+
+    def _land(self, piece: Piece, body: memoryview) -> None:
+        start, stop = self._span(piece)
+        if self._coder is not None:
+            me = self.exchange.me
+            self._coder.land(start, stop, body, passed_on=me in self.plan.shares[piece.share].broadcast_parents)
+        elif len(self._target.views(start, stop)) != 1:
+            self._target.write(start, stop, body)
+
     def _finish(self, piece: Piece) -> None:
         assert self._adder is not None
         taken = self._take(piece.share)
-        self._adder.finish(*self._span(piece), taken)
+        (self._coder or self._adder).finish(*self._span(piece), taken)
         self._return(taken)
         self._report(piece)
 
@@ -299,17 +436,25 @@ class _Session:
         if self._attachment is not None:
             self._attachment.kick(peer)
 
-    def _partial_size(self, node: int, share: int) -> int:
-        return self._source.itemsize if self.exchange.is_leaf(share, node) else self._source.partial_itemsize
+    def _partial_size(self, node: int, share: int, elements: int) -> int:
+        own = self.exchange.is_leaf(share, node)
+        if self._coder is not None:
+            return self._coder.partial_size(elements, own=own)
+        return elements * (self._source.itemsize if own else self._source.partial_itemsize)
+
+    def _result_size(self, elements: int) -> int:
+        if self._receipts:
+            return len(_RECEIPT)
+        return self._coder.result_size(elements) if self._coder else elements * self._target.itemsize
 
     def _span(self, piece: Piece) -> tuple[int, int]:
         return self.plan.shares[piece.share].span(piece.chunk, self.plan.chunk)
 
     def _index(self, peer: PeerId) -> int:
-        return self.plan.participants.index(peer)
+        return self._indices[peer]
 
     def _name(self, node: int) -> PeerId:
-        return PeerId(self.plan.participants[node])
+        return self._names[node]
 
 
 async def _run(session: _Session, links: Links, tag: RoundTag, profile: ExecuteProfile | None) -> Stats:
@@ -360,6 +505,12 @@ def planned_bytes(plan: Plan, source: int, target: int, itemsize: int) -> int:
 
 
 def _check_fit(plan: Plan, me: int, source: Flat, target: Flat) -> None:
+    _check_plan(plan, me, source)
+    if source.dtype != target.dtype or [len(t) for t in source.tensors] != [len(t) for t in target.tensors]:
+        raise ConfigError("outputs differ from inputs in type or sizes")
+
+
+def _check_plan(plan: Plan, me: int, source: Flat) -> None:
     problem = check(plan, plan.participants, source.elements)
     if problem:
         raise ConfigError(f"the plan does not fit: {problem}")
@@ -367,5 +518,3 @@ def _check_fit(plan: Plan, me: int, source: Flat, target: Flat) -> None:
         raise ConfigError(f"index {me} is not among {len(plan.participants)} participants")
     if plan.chunk * source.partial_itemsize > MAX_CHUNK_BYTES:
         raise ConfigError(f"chunks of {plan.chunk * source.partial_itemsize} bytes exceed {MAX_CHUNK_BYTES}")
-    if source.dtype != target.dtype or [len(t) for t in source.tensors] != [len(t) for t in target.tensors]:
-        raise ConfigError("outputs differ from inputs in type or sizes")

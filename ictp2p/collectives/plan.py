@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ictp2p.collectives.codecs.prices import AUTO, CHOICES, PRICES
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.wire import MALFORMED
 
@@ -30,6 +31,9 @@ NO_PARENT = -1
 """What stands in a parent table at the root."""
 BROADCAST = "broadcast"
 """The kind of a plan that only copies: its reduce tables hold nothing but `NO_PARENT`."""
+REDUCE = "reduce"
+"""The kind of a plan whose results stay at their roots. A receipt of each takes the result's way down, which is the
+reduce tree again: so contributions keep their windows, and nobody needs room for what it did not ask for."""
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
@@ -57,7 +61,7 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     """Who adds up what, in which trees, and how long that should take."""
 
     kind: str
-    """Which schedule it is, for people: star, ring, parameter_server, tree, or broadcast."""
+    """Which schedule it is, for people: star, ring, parameter_server, tree, broadcast, or reduce."""
     participants: tuple[str, ...]
     """Peer ids; every index in the plan points into this tuple."""
     shares: tuple[Share, ...]
@@ -67,7 +71,9 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     seconds: float
     """Predicted duration, latency included."""
     bound: float
-    """Seconds that no algorithm can beat on the links that the planner was given."""
+    """Seconds that no plan can beat on the links that the planner was given."""
+    codec: str = "none"
+    """How chunks are written on the wire (`codecs.schemes`)."""
 
     @property
     def elements(self) -> int:
@@ -106,6 +112,12 @@ def validate(data: bytes, participants: Sequence[str], elements: int) -> str | N
     return check(plan, participants, elements)
 
 
+def check_codec(plan: Plan, asked: str) -> str | None:
+    """Say what is wrong with the plan's codec where `asked` was asked for, or None."""
+    allowed = ("none", *CHOICES) if asked == AUTO else ("none", asked)
+    return None if plan.codec in allowed else f"the plan is for codec {plan.codec!r}, asked for was {asked!r}"
+
+
 def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
     """Check a decoded plan as `validate` does."""
     if plan.kind == BROADCAST and any(
@@ -120,7 +132,19 @@ def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
         return f"chunk of {plan.chunk} elements is not within 1..{MAX_CHUNK_ELEMENTS}"
     if not (math.isfinite(plan.seconds) and math.isfinite(plan.bound) and 0 <= plan.bound <= plan.seconds):
         return f"claims {plan.seconds} s against a bound of {plan.bound} s"
-    return _check_shares(plan, elements)
+    if plan.codec not in PRICES:
+        return f"codec {plan.codec!r} is none of {', '.join(PRICES)}"
+    if plan.codec != "none" and plan.kind in (BROADCAST, REDUCE):
+        return f"a {plan.kind} is not encoded, and this one says {plan.codec!r}"
+    return _check_blocks(plan) or _check_shares(plan, elements)
+
+
+def _check_blocks(plan: Plan) -> str | None:
+    block = PRICES[plan.codec].block
+    if plan.chunk % block:
+        return f"chunk of {plan.chunk} elements is not of whole blocks of {block}"
+    odd = next((n for n, share in enumerate(plan.shares) if share.start % block and share.stop > share.start), None)
+    return None if odd is None else f"share {odd} begins at {plan.shares[odd].start}, not at a block of {block}"
 
 
 def _check_shares(plan: Plan, elements: int) -> str | None:
@@ -128,6 +152,8 @@ def _check_shares(plan: Plan, elements: int) -> str | None:
         return f"{len(plan.shares)} shares exceed {MAX_SHARES}"
     position = 0
     for number, share in enumerate(plan.shares):
+        if plan.kind == REDUCE and share.broadcast_parents != share.reduce_parents:
+            return f"share {number}: the receipts of a reduction do not take its reduce tree"
         if share.start != position or share.stop < share.start:
             return f"share {number} covers [{share.start}, {share.stop}), expected it to begin at {position}"
         position = share.stop

@@ -7,7 +7,9 @@ of the others. So this is a store of that size, whose every wait has a deadline 
 from another thread (its socket is shut down), and which resolves no names.
 
 The leader opens one server for each generation of the group and closes it with the next, so keys never clash.
-Frames are `operation u8, key length u16, value length u32, key, value`; the answer to a `get` is `length u32, value`.
+A vendor's library asks for a little more (`check`, `add`, `delete_key`), and keeps its connection as long as it lives.
+Frames are `operation u8, key length u16, value length u32, key, value`; the answer to all but a `set` is
+`length u32, value`.
 Both lengths are checked before anything is allocated. The values are socket addresses, no secrets; like the group's
 own traffic they are meant for the cluster's private network.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import enum
 import socket
 import socketserver
 import struct
@@ -29,7 +32,16 @@ from ictp2p.types import Address
 
 _REQUEST = struct.Struct("<BHI")
 _LENGTH = struct.Struct("<I")
-_SET, _GET = 1, 2
+
+
+class _Op(enum.IntEnum):
+    SET = 1
+    GET = 2
+    CHECK = 3
+    ADD = 4
+    DELETE = 5
+
+
 MAX_KEY = 256
 MAX_VALUE = 64 * 1024
 MAX_ENTRIES = 65536
@@ -86,7 +98,7 @@ class Rendezvous(torch.distributed.Store):  # type: ignore[misc, name-defined]
     def set(self, key: str, value: Any) -> None:
         """Publish `value` under `key`."""
         with self._lock, self._translated(key):
-            self._request(_SET, key, _octets(value))
+            self._request(_Op.SET, key, _octets(value))
 
     def get(self, key: str) -> bytes:
         """Wait for the value of `key`.
@@ -94,10 +106,19 @@ class Rendezvous(torch.distributed.Store):  # type: ignore[misc, name-defined]
         Raises:
             LocalGroupError: it did not come within the deadline, the server went away, or this was aborted.
         """
-        with self._lock, self._translated(key):
-            self._request(_GET, key, b"")
-            (length,) = _LENGTH.unpack(_read(self._socket, _LENGTH.size))
-            return _read(self._socket, _bounded(length, MAX_VALUE, "value"))
+        return self._ask(_Op.GET, key)
+
+    def check(self, keys: list[str]) -> bool:
+        """Whether all of `keys` have a value, without waiting for one."""
+        return all(self._ask(_Op.CHECK, key) == b"1" for key in keys)
+
+    def add(self, key: str, amount: int) -> int:
+        """Add to a counter, which starts from zero, and give its new value."""
+        return int(self._ask(_Op.ADD, key, str(amount).encode()))
+
+    def delete_key(self, key: str) -> bool:
+        """Forget a key; whether there was one."""
+        return self._ask(_Op.DELETE, key) == b"1"
 
     def wait(self, keys: list[str], timeout: datetime.timedelta | None = None) -> None:
         """Wait for all of `keys`; the deadline is this store's own."""
@@ -105,7 +126,7 @@ class Rendezvous(torch.distributed.Store):  # type: ignore[misc, name-defined]
             self.get(key)
 
     def has_extended_api(self) -> bool:
-        """Say that there is nothing here beyond `set`, `get` and `wait`."""
+        """Say that there is nothing here of what torch calls the extended interface."""
         return False
 
     def abort(self, reason: str) -> None:
@@ -117,6 +138,12 @@ class Rendezvous(torch.distributed.Store):  # type: ignore[misc, name-defined]
     def close(self) -> None:
         """Disconnect."""
         self._socket.close()
+
+    def _ask(self, operation: int, key: str, value: bytes = b"") -> bytes:
+        with self._lock, self._translated(key):
+            self._request(operation, key, value)
+            (length,) = _LENGTH.unpack(_read(self._socket, _LENGTH.size))
+            return _read(self._socket, _bounded(length, MAX_VALUE, "value"))
 
     def _request(self, operation: int, key: str, value: bytes) -> None:
         name = key.encode()
@@ -158,6 +185,19 @@ class _Server(socketserver.ThreadingTCPServer):
             self.changed.wait_for(lambda: self.closed or key in self.values)
             return self.values.get(key)
 
+    def has(self, key: bytes) -> bytes:
+        with self.changed:
+            return b"%d" % (key in self.values)
+
+    def add(self, key: bytes, amount: bytes) -> bytes:
+        with self.changed:
+            self.put(key, b"%d" % (int(self.values.get(key, b"0")) + int(amount)))
+            return self.values[key]
+
+    def delete(self, key: bytes) -> bytes:
+        with self.changed:
+            return b"%d" % (self.values.pop(key, None) is not None)
+
     def process_request(self, request: Any, client_address: Any) -> None:
         self._clients.add(request)
         super().process_request(request, client_address)
@@ -190,12 +230,22 @@ class _Client(socketserver.BaseRequestHandler):
                 self._answer(operation, key, value)
 
     def _answer(self, operation: int, key: bytes, value: bytes) -> None:
-        if operation == _SET:
-            self.server.put(key, value)
-        elif operation == _GET and (found := self.server.take(key)) is not None:
-            self.request.sendall(_LENGTH.pack(len(found)) + found)
-        else:
+        found: bytes | None = None
+        match operation:
+            case _Op.SET:
+                self.server.put(key, value)
+                return
+            case _Op.GET:
+                found = self.server.take(key)
+            case _Op.CHECK:
+                found = self.server.has(key)
+            case _Op.ADD:
+                found = self.server.add(key, value)
+            case _Op.DELETE:
+                found = self.server.delete(key)
+        if found is None:
             raise ConnectionError(f"operation {operation} has no answer")
+        self.request.sendall(_LENGTH.pack(len(found)) + found)
 
 
 def _read(connection: socket.socket, count: int) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -34,6 +34,19 @@ _NATIVE = {
     torch.int64: np.dtype(np.int64),
 }
 _WIDENED = frozenset({torch.bfloat16, torch.float16})
+_COMBINE: dict[str, tuple[np.ufunc, float]] = {
+    "avg": (np.add, 0.0),
+    "sum": (np.add, 0.0),
+    "product": (np.multiply, 1.0),
+    "min": (np.minimum, math.inf),
+    "max": (np.maximum, -math.inf),
+    "band": (np.bitwise_and, 0.0),
+    "bor": (np.bitwise_or, 0.0),
+    "bxor": (np.bitwise_xor, 0.0),
+}
+"""How two terms become one, and what changes no term (where terms are widened; bits have no floats to be widened)."""
+_BITWISE = frozenset({"band", "bor", "bxor"})
+_TORCH: dict[Any, Any] = {np.multiply: torch.mul, np.minimum: torch.minimum, np.maximum: torch.maximum}
 
 
 class Flat:
@@ -77,6 +90,33 @@ class Flat:
             view[:] = body[offset : offset + len(view)]
             offset += len(view)
 
+    @classmethod
+    def placed(cls, pieces: Sequence[tuple[int, torch.Tensor]], like: Flat, name: str = "tensors") -> Flat:
+        """Make a vector as long as `like` of which only some ranges exist: (first element, tensor), ascending.
+
+        Raises:
+            ConfigError: as the class; or the pieces differ in type from `like`, overlap, or reach beyond it.
+        """
+        flat = cls([tensor for _, tensor in pieces], name)
+        if flat.tensors and flat.dtype != like.dtype:
+            raise ConfigError(f"{name} are {flat.dtype}, not {like.dtype}")
+        pairs = zip((start for start, tensor in pieces if tensor.numel()), flat._arrays, flat.tensors, strict=True)
+        nothing = np.empty(0, flat._arrays[0].dtype if flat._arrays else np.uint8)
+        arrays, ends, end = [], [], 0
+        for start, array, _ in pairs:
+            if start < end:
+                raise ConfigError(f"{name} overlap at element {start}")
+            arrays += [nothing, array]
+            ends += [start, end := start + len(array)]
+        if end > like.elements:
+            raise ConfigError(f"{name} reach to element {end} of {like.elements}")
+        hole = flat.tensors[0][:0] if flat.tensors else torch.empty(0, dtype=like.dtype)
+        flat.tensors = [each for tensor in flat.tensors for each in (hole, tensor)] + [hole]
+        flat._arrays, flat._ends = [*arrays, nothing], [*ends, like.elements]
+        flat.dtype, flat.widened, flat.itemsize = like.dtype, like.widened, like.itemsize
+        flat.partial_itemsize, flat.elements = like.partial_itemsize, like.elements
+        return flat
+
     def overlaps(self, other: Flat) -> bool:
         """Say whether any memory belongs to both."""
         spans = sorted((first, last, flat is self) for flat in (self, other) for first, last in flat._extents())
@@ -109,23 +149,26 @@ class Weights:
     """
 
     def __init__(self, weights: Sequence[float], op: str, flat: Flat) -> None:
-        if op not in ("avg", "sum"):
-            raise ConfigError(f"op {op!r} is not 'avg' or 'sum'")
+        if op not in _COMBINE:
+            raise ConfigError(f"op {op!r} is not one of {', '.join(_COMBINE)}")
+        if op in _BITWISE and flat.dtype.is_floating_point:
+            raise ConfigError(f"{flat.dtype} has no bits to reduce with op={op!r}")
         if op == "avg" and not flat.dtype.is_floating_point:
             raise ConfigError(f"{flat.dtype} cannot be averaged without rounding: reduce it with op='sum'")
         if any(not (math.isfinite(w) and w > 0) for w in weights):
             raise ConfigError(f"weights {tuple(weights)!r} must be positive and finite")
         self.factors = _reduced(weights) if op == "avg" else [1.0] * len(weights)
         self.divisor = math.fsum(self.factors) if op == "avg" else 1.0
+        self.combine, self.neutral = _COMBINE[op]
 
 
 class Adder:
     """Adds up the contributions to a chunk, on one participant.
 
     Args:
-        inputs: our own contribution; never written.
-        outputs: where results go. Types without widening are also added up in place there: a chunk's result cannot
-            arrive before our partial sum of it has been used by our parent.
+        inputs: our own contribution; never written, unless the outputs are the same memory.
+        outputs: where results go; they may be the inputs. Types without widening are also added up in place there: a
+            chunk's result cannot arrive before our partial sum of it has been used by our parent.
         weights: factors and divisor.
         me: our index.
         chunk: the most elements in a chunk.
@@ -136,6 +179,8 @@ class Adder:
         self._outputs = outputs
         self._weights = weights
         self._me = me
+        self._combine = weights.combine
+        self._in_place = inputs is outputs or inputs.overlaps(outputs)
         self._scratch: Array = np.empty(0, np.float32)
         self._wide = torch.empty(min(chunk, inputs.elements) if inputs.widened else 0, dtype=torch.float32)
 
@@ -169,9 +214,18 @@ class Adder:
         for target, mine in zip(self._aligned(own, start), own, strict=True):
             end = offset + len(mine)
             terms = {n: (np.frombuffer(b, mine.dtype)[offset:end], raw) for n, (b, raw) in staged.items()}
-            terms[self._me] = (mine, True)
-            self._sum(target, [(terms[n][0], self._weights.factors[n] if terms[n][1] else 1.0) for n in sorted(terms)])
+            terms[self._me] = (self._kept(mine, terms), True)
+            with np.errstate(over="ignore", invalid="ignore"):  # as torch: an overflow is an infinity, not a warning
+                self._sum(
+                    target, [(terms[n][0], self._weights.factors[n] if terms[n][1] else 1.0) for n in sorted(terms)]
+                )
             offset = end
+
+    def _kept(self, mine: Array, others: Mapping[int, object]) -> Array:
+        """Copy our own term aside if it lies where the sum is made and others come first."""
+        before = sum(node < self._me for node in others)
+        read_first = before == 0 or (before == 1 and set(self._weights.factors) == {1.0})
+        return mine if read_first or not self._in_place else mine.copy()
 
     def _aligned(self, own: list[Array], start: int) -> Iterator[Array]:
         """Cut the outputs where the inputs are cut; both lists hold tensors of the same sizes."""
@@ -183,13 +237,13 @@ class Adder:
     def _sum(self, target: Array, terms: list[tuple[Array, float]]) -> None:
         first, factor = terms[0]
         if len(terms) > 1 and factor == 1 and terms[1][1] == 1:
-            np.add(first, terms[1][0], out=target)
+            self._combine(first, terms[1][0], out=target)
             terms = terms[2:]
         else:
             np.multiply(first, target.dtype.type(factor), out=target)
             terms = terms[1:]
         for term, factor in terms:
-            np.add(target, self._scaled(term, factor), out=target)
+            self._combine(target, self._scaled(term, factor), out=target)
 
     def _scaled(self, term: Array, factor: float) -> Array:
         if factor == 1:
@@ -200,18 +254,24 @@ class Adder:
         return scaled
 
     def _add_widened(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> None:
-        total = self._wide[: stop - start].zero_()
+        total = self._wide[: stop - start].fill_(self._weights.neutral)
         for node in sorted([*staged, self._me]):
             factor = self._weights.factors[node]
             if node == self._me:
                 offset = 0
                 for mine in self._inputs.ranges(start, stop):
-                    total[offset : offset + len(mine)].add_(mine, alpha=factor)
+                    self._widen(total[offset : offset + len(mine)], mine, factor)
                     offset += len(mine)
                 continue
             body, raw = staged[node]
             dtype = self._inputs.dtype if raw else torch.float32
-            total.add_(torch.frombuffer(body, dtype=dtype), alpha=factor if raw else 1.0)
+            self._widen(total, torch.frombuffer(body, dtype=dtype), factor if raw else 1.0)
+
+    def _widen(self, total: torch.Tensor, term: torch.Tensor, factor: float) -> None:
+        if self._combine is np.add:
+            total.add_(term, alpha=factor)
+        else:
+            _TORCH[self._combine](total, term.to(torch.float32), out=total)
 
 
 def _flattened(tensor: torch.Tensor | Array, name: str) -> torch.Tensor:

@@ -25,7 +25,7 @@ Meshes = Callable[..., Any]
 KINDS = {
     "star": star.trees,
     "ring": lambda size: ring.trees(range(size)),
-    "server": lambda size: parameter_server.trees(size, size - 1),
+    "server": lambda size: parameter_server.trees(size)[-1:],
 }
 PROFILE = ExecuteProfile(connect=2.0, start=2.0, total=20.0)
 

@@ -101,6 +101,14 @@ def test_any_change_on_the_way_is_noticed(body: bytes, place: int, bit: int) -> 
         Seal(bytes(16)).open(both[: len(header)], memoryview(both)[len(header) :], memoryview(opened))
 
 
+@given(st.binary(max_size=3000))
+def test_sealing_in_place_is_sealing(body: bytes) -> None:
+    apart, place = bytearray(len(body) + 16), bytearray(body + bytes(16))
+    Seal(bytes(16)).seal(b"h", body, memoryview(apart))
+    Seal(bytes(16)).seal(b"h", memoryview(place)[: len(body)], memoryview(place))
+    assert place == apart
+
+
 def test_frames_cannot_be_replayed_or_reordered() -> None:
     sender, receiver = Seal(bytes(16)), Seal(bytes(16))
     sealed = [bytearray(19) for _ in range(2)]

@@ -45,6 +45,9 @@ class FakeLinks:
     def kick(self, peer: PeerId) -> None:
         """The test pulls by itself."""
 
+    def ahead(self, peer: PeerId) -> int | None:
+        return None
+
     async def flushed(self) -> None:
         self.log.append("flushed")
 

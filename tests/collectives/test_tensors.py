@@ -55,7 +55,8 @@ def test_shared_memory_is_found_wherever_it_is() -> None:
     [
         ([1.0, 0.0], "avg", torch.float32, "must be positive"),
         ([1.0, float("inf")], "avg", torch.float32, "finite"),
-        ([1.0], "max", torch.float32, "'max' is not"),
+        ([1.0], "median", torch.float32, "'median' is not"),
+        ([1.0], "band", torch.float32, "no bits"),
         ([1.0], "avg", torch.int32, "op='sum'"),
     ],
 )

@@ -34,6 +34,10 @@ class Cast:
         check_size(self, wire, len(source))
         wire.view(self._dtype).copy_(source)
 
+    def check(self, wire: Tensor, elements: int) -> None:
+        """Check that `wire` decodes to so many elements."""
+        check_size(self, wire, elements)
+
     def decode(self, wire: Tensor, target: Tensor) -> None:
         """Read `wire` into `target`."""
         check_size(self, wire, len(target))

@@ -43,6 +43,14 @@ class Codec(Protocol):
         """Write `source` into `wire`."""
         ...
 
+    def check(self, wire: Tensor, elements: int) -> None:
+        """Check that `wire` decodes to so many elements.
+
+        Raises:
+            RemoteProtocolError: the bytes cannot have been written by `encode`.
+        """
+        ...
+
     def decode(self, wire: Tensor, target: Tensor) -> None:
         """Read `wire` into `target`.
 

@@ -63,6 +63,10 @@ class E3M0:
         ahead = packed[: len(upper)].bitwise_or_(upper & 0x80)
         ahead.bitwise_or_(upper.bitwise_and_(0x07).mul_(0x10))
 
+    def check(self, wire: Tensor, elements: int) -> None:
+        """Check that `wire` decodes to so many elements."""
+        check_size(self, wire, elements)
+
     def decode(self, wire: Tensor, target: Tensor) -> None:
         """Read `wire` into `target`."""
         for elements, width, halves, scale in self._unpacked(wire, len(target), 1.0):

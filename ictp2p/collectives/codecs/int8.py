@@ -43,6 +43,10 @@ class Int8:
                 scratch[poisoned] = 0.0
             codes[elements].view(-1, width).copy_(scratch)
 
+    def check(self, wire: Tensor, elements: int) -> None:
+        """Check that `wire` decodes to so many elements."""
+        check_size(self, wire, elements)
+
     def decode(self, wire: Tensor, target: Tensor) -> None:
         """Read `wire` into `target`."""
         check_size(self, wire, len(target))

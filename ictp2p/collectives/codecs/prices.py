@@ -71,6 +71,16 @@ PRICES: Final[Mapping[str, Price]] = {
 }
 
 
+def check_name(name: str) -> None:
+    """Refuse what is no codec, nor `AUTO`.
+
+    Raises:
+        ConfigError: there is no such codec.
+    """
+    if name != AUTO:
+        price(name, 1)
+
+
 def price(name: str, participants: int) -> Price:
     """Look up the price of the scheme `name`.
 

@@ -53,6 +53,14 @@ class TopK:
             places[written:] = _largest(magnitudes[None, whole * BLOCK :], len(places) - written)[0]
         values.copy_(source[self._indices(places)])
 
+    def check(self, wire: Tensor, elements: int) -> None:
+        """Check that `wire` decodes to so many elements.
+
+        Raises:
+            RemoteProtocolError: places are not ascending within their block.
+        """
+        self._read(wire, elements)
+
     def decode(self, wire: Tensor, target: Tensor) -> None:
         """Read `wire` into `target`.
 

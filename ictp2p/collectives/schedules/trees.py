@@ -12,6 +12,18 @@ from ictp2p.collectives.plan import NO_PARENT
 Matrix = npt.NDArray[np.float64]
 
 
+class Cost(NamedTuple):
+    """Bytes on the wire per byte of a share, for each kind of chunk: what a codec leaves of them."""
+
+    contribution: float = 1.0
+    partial: float = 1.0
+    result: float = 1.0
+
+
+WHOLE = Cost()
+"""What no codec leaves: everything."""
+
+
 class Tree(NamedTuple):
     """Where contributions climb and where the result descends; parents as in `plan.Share`."""
 
@@ -20,27 +32,35 @@ class Tree(NamedTuple):
     broadcast_parents: tuple[int, ...]
 
     def edges(self) -> list[tuple[int, int]]:
-        """List the directed edges in use, one entry per element sent over them."""
+        """List the directed edges in use, one entry per element sent over them: all upward ones, then all downward."""
         up = [(node, parent) for node, parent in enumerate(self.reduce_parents) if parent != NO_PARENT]
         down = [(parent, node) for node, parent in enumerate(self.broadcast_parents) if parent != NO_PARENT]
         return up + down
 
-    def load(self) -> Matrix:
-        """Count the elements sent per element of the share: `load[source, target]`."""
-        load = np.zeros((len(self.reduce_parents), len(self.reduce_parents)))
-        for edge in self.edges():
-            load[edge] += 1
-        return load
+    def costs(self, cost: Cost) -> list[float]:
+        """Give what each of `edges` carries per byte of the share."""
+        inner = set(self.reduce_parents)
+        up = [
+            cost.partial if node in inner else cost.contribution
+            for node, parent in enumerate(self.reduce_parents)
+            if parent != NO_PARENT
+        ]
+        return up + [cost.result] * (len(self.broadcast_parents) - self.broadcast_parents.count(NO_PARENT))
+
+    def messages(self) -> list[int]:
+        """Count the chunks that each participant sends and receives per chunk of the share."""
+        ends = [end for edge in self.edges() for end in edge]
+        counts: list[int] = np.bincount(ends, minlength=len(self.reduce_parents)).tolist()
+        return counts
 
     def depths(self) -> tuple[int, int]:
         """Give the longest way up, and the longest way down, in hops."""
-        return _depth(self.reduce_parents), _depth(self.broadcast_parents)
+        hops = np.ones((len(self.reduce_parents), len(self.reduce_parents)))
+        return int(_deepest(self.reduce_parents, hops)), int(_deepest(self.broadcast_parents, hops))
 
     def longest(self, delay: Matrix) -> float:
         """Give the seconds of the slowest way up plus the slowest way down, by the `delay` of each edge."""
-        up = max(_path(self.reduce_parents, node, delay) for node in range(len(self.reduce_parents)))
-        down = max(_path(self.broadcast_parents, node, delay.T) for node in range(len(self.broadcast_parents)))
-        return up + down
+        return _deepest(self.reduce_parents, delay) + _deepest(self.broadcast_parents, delay.T)
 
 
 def downward(tree: Tree) -> Tree:
@@ -48,14 +68,16 @@ def downward(tree: Tree) -> Tree:
     return tree._replace(reduce_parents=(NO_PARENT,) * len(tree.reduce_parents))
 
 
-def _path(parents: tuple[int, ...], node: int, delay: Matrix) -> float:
-    total = 0.0
-    while parents[node] != NO_PARENT:
-        total += float(delay[node, parents[node]])
-        node = parents[node]
-    return total
-
-
-def _depth(parents: tuple[int, ...]) -> int:
-    hops = np.ones((len(parents), len(parents)))
-    return int(max(_path(parents, node, hops) for node in range(len(parents))))
+def _deepest(parents: tuple[int, ...], delay: Matrix) -> float:
+    """Give the longest way to the root, each node's way looked up once."""
+    ways: dict[int, float] = {}
+    for start in range(len(parents)):
+        path, node = [], start
+        while parents[node] != NO_PARENT and node not in ways:
+            path.append(node)
+            node = parents[node]
+        way = ways.get(node, 0.0)
+        for earlier in reversed(path):
+            way += float(delay[earlier, parents[earlier]])
+            ways[earlier] = way
+    return max(ways.values(), default=0.0)

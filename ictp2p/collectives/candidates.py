@@ -1,0 +1,153 @@
+"""Candidates for a plan: sets of trees with their shares, and how long each should take.
+
+The prediction is the time in the fluid model, plus the way of one chunk through its longest tree, plus what
+handling chunks costs the busiest participant, plus the work of a codec. Nothing is taken to overlap: a prediction may
+be too long, and is so alike for all candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ictp2p.collectives.codecs.prices import PRICES, Price
+from ictp2p.collectives.exchange import STAGING_BYTES
+from ictp2p.collectives.packing import pack
+from ictp2p.collectives.schedules import star
+from ictp2p.collectives.schedules.trees import Cost, Matrix, Tree
+from ictp2p.collectives.topology import Topology
+
+MIN_CHUNK = 64 * 1024
+MAX_CHUNK = 1024 * 1024
+"""Bytes. At one MiB the cost per chunk vanishes beside the cost per byte; at 256 KiB sealing costs a third more."""
+CHUNK_SECONDS = 0.01
+"""A chunk should not occupy a link for longer: it delays what comes behind it by as much."""
+MESSAGE = 40e-6
+"""Seconds of a core to send or receive a chunk, however short."""
+_DUST = 1e-3
+"""A share smaller than this is left out: its chunk's way costs more than it saves."""
+_LITTER = 0.002
+"""If more than this is left out in all, the others are packed anew."""
+_LINE = 64 * 1024
+"""Bytes at whose multiples long shares are cut."""
+_GRAIN = 1024
+"""Elements of which a chunk has a multiple."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is planned: so many elements over such edges, at such a price."""
+
+    topology: Topology
+    elements: int
+    itemsize: int
+    price: Price
+
+    @property
+    def size(self) -> float:
+        """Bytes of the whole vector."""
+        return float(self.elements * self.itemsize)
+
+    @property
+    def cost(self) -> Cost:
+        """Bytes on the wire per byte of the vector."""
+        return Cost(self.price.contribution, self.price.partial, self.price.result)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Trees, and what each carries."""
+
+    kind: str
+    trees: tuple[Tree, ...]
+    cuts: tuple[int, ...]
+    """Elements at which the shares begin, and the end of the last."""
+    chunk: int
+    """Elements per chunk."""
+    fluid: float
+    """Seconds that the bytes take in the fluid model."""
+    seconds: float
+    """Seconds in all."""
+
+
+def together(kind: str, trees: Sequence[Tree], job: Job) -> Candidate | None:
+    """Give the trees the shares that make them fastest side by side; None if there are no trees."""
+    if not trees:
+        return None
+    return shared(kind, trees, pack(job.topology.loads(trees, job.cost), job.topology.capacity), job)
+
+
+def shared(kind: str, trees: Sequence[Tree], rates: Matrix, job: Job) -> Candidate:
+    """Give the trees shares in proportion to `rates`, but none to those that hardly carry anything."""
+    kept = rates > _DUST * rates.sum()
+    trees = [tree for tree, keep in zip(trees, kept, strict=True) if keep]
+    if rates[~kept].sum() > _LITTER * rates.sum():
+        rates = pack(job.topology.loads(trees, job.cost), job.topology.capacity)
+    else:
+        rates = rates[kept]
+    return _predict(kind, trees, rates, job)
+
+
+def alone(kind: str, trees: Sequence[Tree], job: Job) -> Candidate | None:
+    """Give the one of the trees that is fastest by itself."""
+    candidates = [_predict(kind, [tree], np.ones(1), job) for tree in trees]
+    return min(candidates, key=lambda candidate: candidate.seconds, default=None)
+
+
+def nobody_else(job: Job) -> Candidate:
+    """Give the plan of a single participant."""
+    return Candidate("star", star.trees(1), (0, job.elements), max(_GRAIN, MAX_CHUNK // max(job.itemsize, 4)), 0.0, 0.0)
+
+
+def _predict(kind: str, trees: Sequence[Tree], parts: Matrix, job: Job) -> Candidate:
+    line = max(1, _LINE // job.itemsize)
+    cuts = cut(parts, job.elements, line, job.price.block)
+    used = [n for n in range(len(trees)) if cuts[n + 1] > cuts[n]] or [0]
+    cuts = [*(cuts[n] for n in used), job.elements]
+    trees = tuple(trees[n] for n in used)
+    sizes = np.diff(cuts)
+    load = (job.topology.loads(trees, job.cost) * sizes).sum(axis=1)
+    fluid = float((load[load > 0] / job.topology.capacity[load > 0]).max(initial=0.0)) * job.itemsize
+    chunk = _chunk(trees, job)
+    seconds = fluid + _latency(trees, job, min(chunk, int(sizes.max()))) + _work(job)
+    return Candidate(kind, trees, tuple(cuts), chunk, fluid, seconds)
+
+
+def _latency(trees: Sequence[Tree], job: Job, chunk: int) -> float:
+    """Give the time of a first chunk through the longest tree, storing it at every hop, and of handling them all."""
+    width = job.topology.width
+    size = chunk * job.itemsize * max(job.cost)
+    hop = MESSAGE + job.topology.delay + np.divide(size, width, out=np.zeros_like(width), where=width > 0)
+    busiest = int(np.sum([tree.messages() for tree in trees], axis=0).max())
+    return max(tree.longest(hop) for tree in trees) + MESSAGE * busiest
+
+
+def _work(job: Job) -> float:
+    """Give the seconds of a core that a codec costs beyond the adding that is done in any case."""
+    return job.price.seconds(job.size, job.topology.size) - PRICES["none"].seconds(job.size, job.topology.size)
+
+
+def _chunk(trees: Sequence[Tree], job: Job) -> int:
+    """Size chunks by the slowest link in use, and so that at least four partials fit in the staging of each edge."""
+    slowest = min((float(job.topology.width[edge]) for tree in trees for edge in tree.edges()), default=np.inf)
+    inward = max(sum(tree.reduce_parents.count(node) for tree in trees) for node in range(job.topology.size))
+    room = STAGING_BYTES // (4 * max(1, inward))
+    wanted = min(MAX_CHUNK, room, max(MIN_CHUNK, slowest * CHUNK_SECONDS / max(job.cost)))
+    grain = max(_GRAIN, job.price.block)
+    return max(grain, int(wanted) // max(job.itemsize, 4) // grain * grain)
+
+
+def cut(parts: Matrix, elements: int, line: int, block: int = 1) -> list[int]:
+    """Cut `elements` in proportion to `parts`, at multiples of `line` where shares are long enough, else of `block`.
+
+    Largest remainders get what rounding leaves over, the lowest index first, so the cut is exact and reproducible.
+    """
+    unit = line if elements >= line * 8 * len(parts) else block
+    units = -(-elements // unit)
+    exact = parts / parts.sum() * units
+    whole = np.floor(exact).astype(np.int64)
+    for index in np.argsort(-(exact - whole), kind="stable")[: int(units - whole.sum())]:
+        whole[index] += 1
+    return [0, *(min(int(end) * unit, elements) for end in np.cumsum(whole))]

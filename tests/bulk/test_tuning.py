@@ -1,0 +1,117 @@
+"""What is asked of the kernel, on real sockets of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ictp2p.bulk import tuning
+from ictp2p.bulk.connection import AHEAD, BulkConnection
+from ictp2p.bulk.frames import Hello, Purpose
+from ictp2p.types import PeerId
+from tests.bulk.conftest import MemoryTransport
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")
+
+
+class Ended(asyncio.Transport):
+    """Has a socket, and sends nothing."""
+
+    def __init__(self, endpoint: socket.socket) -> None:
+        super().__init__({"socket": endpoint})
+        self.write_limits: tuple[int | None, int | None] | None = None
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.write_limits = high, low
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: Any) -> None:
+        """Drop it."""
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        with far:
+            yield near, far
+
+
+def readable(endpoint: socket.socket) -> bool:
+    return bool(select.select([endpoint], [], [], 0)[0])
+
+
+def test_a_short_round_trip_is_measured_and_gets_cubic(pair: tuple[socket.socket, socket.socket]) -> None:
+    transport = Ended(pair[0])
+    seconds = tuning.round_trip(transport)
+    assert seconds is not None
+    assert 0 < seconds < tuning.NEARBY
+    pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    tuning.suit(transport)
+    assert pair[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"cubic"
+
+
+def test_a_long_round_trip_gets_bbr_or_keeps_what_it_has(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    tuning.suit(Ended(pair[0]))
+    assert pair[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") in (b"bbr", b"reno")
+
+
+def test_a_body_gathers_until_it_is_whole_or_enough(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    wakeups = tuning.Wakeups(Ended(near))
+    wakeups.expect(1000)
+    far.sendall(bytes(999))
+    assert not readable(near)
+    far.sendall(bytes(1))
+    assert readable(near)
+    wakeups.expect(5000)
+    assert not readable(near)
+    wakeups.relax()
+    assert readable(near)
+    wakeups.expect(10**9)
+    assert near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == tuning.GATHER
+
+
+async def test_a_trickle_is_not_taken_for_silence(pair: tuple[socket.socket, socket.socket]) -> None:
+    class User:
+        def next_frame(self) -> None: ...
+        def expecting(self) -> bool:
+            return True
+
+    connection = BulkConnection(None, lambda: 0.0, 4.0, 1 << 20, None)  # type: ignore[arg-type]
+    connection.connection_made(Ended(pair[0]))
+    connection.join(User())  # type: ignore[arg-type]
+    connection._wakeups.expect(100_000)
+    pair[1].sendall(bytes(10))
+    connection._tick()
+    assert readable(pair[0]), "ten bytes of a hundred thousand wait, and the watch would see none"
+    assert connection._ticker is not None
+    connection._ticker.cancel()
+
+
+async def test_only_a_direct_connection_is_limited_in_what_runs_ahead(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    def opened(transport: asyncio.Transport, purpose: Purpose) -> BulkConnection:
+        names = PeerId("0" * 32), PeerId("1" * 32)
+        connection = BulkConnection(None, lambda: 0.0, 4.0, 1 << 20, Hello(purpose, *names, bytes(32)))  # type: ignore[arg-type]
+        connection.connection_made(transport)
+        return connection
+
+    direct = opened(Ended(pair[0]), Purpose.DIRECT).ahead()
+    assert direct is not None
+    assert AHEAD < direct < 2 * AHEAD + tuning.NEARBY * 1e10
+    assert opened(Ended(pair[0]), Purpose.RELAY).ahead() is None
+    assert opened(MemoryTransport(), Purpose.DIRECT).ahead() is None
