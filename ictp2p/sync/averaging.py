@@ -7,8 +7,10 @@ multiplication (during the copy that is needed anyway) instead of a division aft
 lets everybody leave at the same step boundary when one head says so.
 
 The gradients themselves are written only after the sum has succeeded. Whatever happens before leaves them as they
-were, and the step can be retried in another group. Half-precision gradients are summed in float32. Floating-point
-buffers (BatchNorm's running statistics) are averaged along, so that the workers stay identical.
+were, and the step can be retried in another group. Where the group has a vendor's library the staging buffer lies on
+the device and nothing leaves it; else it is page-locked host memory, and the copies there and back overlap.
+Half-precision gradients are summed in float32. Floating-point buffers (BatchNorm's running statistics) are averaged
+along, so that the workers stay identical.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ictp2p.device_memory import settle
 from ictp2p.errors import ConfigError, LocalGroupError
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.outer import wide
@@ -87,26 +90,29 @@ class Averager:
         if group.size == 1:
             return
         tensors = [t for t, here in zip((*self._parameters, *self._buffers), heads.present, strict=True) if here]
-        staging = group.staging(sum(t.numel() for t in tensors), self._dtype)
+        staging = group.staging(sum(t.numel() for t in tensors), self._dtype, group.device)
         views = [
             v.view(t.shape) for v, t in zip(torch.split(staging, [t.numel() for t in tensors]), tensors, strict=True)
         ]
         for tensor, view in zip(tensors, views, strict=True):
             _load(view, self._source(tensor), heads.share)
+        settle(tensors if staging.device.type == "cpu" else ())
+        staging.mul_(heads.share)
         group.all_reduce(staging)
         for tensor, view in zip(tensors, views, strict=True):
             self._store(tensor, view)
+        settle(tensors if staging.device.type == "cpu" else ())
 
     def _source(self, tensor: Tensor) -> Tensor | None:
         return tensor.grad if isinstance(tensor, torch.nn.Parameter) else tensor
 
     def _store(self, tensor: Tensor, mean: Tensor) -> None:
         if not isinstance(tensor, torch.nn.Parameter):
-            tensor.copy_(mean)
+            tensor.copy_(mean, non_blocking=True)
         elif tensor.grad is None:
             tensor.grad = mean.to(tensor.device, tensor.dtype, copy=True)
         else:
-            tensor.grad.copy_(mean)
+            tensor.grad.copy_(mean, non_blocking=True)
 
 
 def _load(view: Tensor, source: Tensor | None, share: float) -> None:
@@ -116,7 +122,7 @@ def _load(view: Tensor, source: Tensor | None, share: float) -> None:
     elif source.layout is not torch.strided:
         raise ConfigError(f"a gradient of layout {source.layout} cannot be averaged: use dense gradients")
     else:
-        view.copy_(source).mul_(share)
+        view.copy_(source, non_blocking=True)
 
 
 def _pack(flags: Sequence[bool]) -> bytes:

@@ -4,11 +4,13 @@ A leader that voted and then slept, or the follower that takes over from one tha
 the version after its own: is our contribution in it? If it is, the local progress is inside and must be dropped; if
 not, it must be kept and brought again. A peer that was away so long that decisions were skipped cannot know. Then the
 progress counts as being inside: losing some steps of one cluster is harmless, counting them twice is wrong.
+
+If the mesh went back to an older version, what was brought to the versions after that one is in none.
 """
 
 from __future__ import annotations
 
-from ictp2p.sync.values import Close, Open, Value
+from ictp2p.sync.values import Close, Open, Restore, Value
 from ictp2p.types import ClusterId
 
 _REMEMBERED = 64
@@ -27,6 +29,9 @@ class Contributors:
         if isinstance(value, Open):
             self._opened = value
             return
+        if isinstance(value, Restore):
+            passed = range(max(value.source + 1, value.state.version - _REMEMBERED + 1), value.state.version + 1)
+            self._clusters.update(dict.fromkeys(passed, frozenset()))
         opened = self._opened
         if not isinstance(value, Close) or not value.committed or opened is None:
             return
@@ -38,3 +43,7 @@ class Contributors:
         """Whether `version` holds a contribution of `cluster`; None if this peer did not see it decided."""
         known = self._clusters.get(version)
         return None if known is None else cluster in known
+
+    def count(self, version: int) -> int:
+        """How many clusters contributed to `version`; 1 if this peer did not see it decided."""
+        return len(self._clusters.get(version, ())) or 1

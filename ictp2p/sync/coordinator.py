@@ -6,33 +6,40 @@ the newest decision and the time, which value should follow? So there is no stat
 
 Between rounds: adopt the first state, open the next attempt once everybody worth waiting for is READY, or mend
 the voters. Worth waiting for is a cluster that is alive, not suspected, and means to train, until the straggler
-timeout after the first READY. After an abort only the clusters of the failed attempt are worth it, so that a
+timeout after most of them are READY. After an abort only the clusters of the failed attempt are worth it, so that a
 straggler that was not waited for does not delay the retry; and whoever was accused must show that it lives by
-standing READY again, which takes an accused that lives half a round trip and keeps a dead one out.
+standing READY again, which takes an accused that lives half a round trip and keeps a dead one out. While nobody stands
+READY from the agreed state, it is found out whether anybody still holds that (`ictp2p.sync.restore`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ictp2p.machine import earliest
 from ictp2p.sync.ballot_box import BallotBox
 from ictp2p.sync.messages import Failed, Ready, Vote
+from ictp2p.sync.notices import StateMissing
 from ictp2p.sync.opening import Opener, Standing, elect_spec, rejections
 from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.restore import Survey, restoring
 from ictp2p.sync.sight import Sight
-from ictp2p.sync.values import Close, Open, StateRef, Value, Voters, advanced, upcoming
+from ictp2p.sync.values import Close, Open, StateRef, Value, Voters, advanced, same, upcoming
 from ictp2p.sync.voters import desired_voters
 from ictp2p.types import ClusterId, PeerId
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The value to propose now, if any; why not, if none; when to ask again; whom to turn away, and why."""
+    """The value to propose now, if any; why not, if none; when to look again; whom to turn away, and why."""
 
     value: Value | None
     reason: str
     wake: float | None = None
     rejected: tuple[tuple[PeerId, str], ...] = ()
+    ask: tuple[PeerId, ...] = ()
+    """Whom to ask what state it holds."""
+    alarm: StateMissing | None = None
 
 
 class Coordinator:
@@ -44,20 +51,24 @@ class Coordinator:
         profile: RoundProfile,
         sight: Sight,
         opener: Opener,
+        survey: Survey,
     ) -> None:
         self._me = me
         self._profile = profile
         self._sight = sight
         self._opener = opener
+        self.survey = survey
         self._readies: dict[ClusterId, tuple[PeerId, Ready]] = {}
         self._offers: dict[PeerId, bytes] = {}
         self._box = BallotBox()
         self._opened: Open | None = None
         self._opened_at = 0.0
         self._closed_at = 0.0
-        self._committed_at = 0.0
+        self._committed_at: float | None = None
         self._office_at = 0.0
         self._first_at: float | None = None
+        self._most_at: float | None = None
+        self._usual = 0.0
         self._retry_of: frozenset[ClusterId] | None = None
         self._failures: list[tuple[PeerId, PeerId]] = []
         self._barred: frozenset[ClusterId] = frozenset()
@@ -96,6 +107,7 @@ class Coordinator:
     def inaugurated(self, now: float) -> None:
         """This peer is the coordinator from now on: what it did not see happen gets its time again."""
         self._office_at = now
+        self.survey.reset()
 
     def decided(self, value: Value, now: float) -> None:
         """Take a decision."""
@@ -117,7 +129,7 @@ class Coordinator:
 
     def _committed(self, now: float) -> None:
         self._committed_at = now
-        self._first_at = None
+        self._first_at = self._most_at = None
         self._retry_of = None
         self._failures.clear()
         self._barred = frozenset()
@@ -174,9 +186,21 @@ class Coordinator:
         if adopted is not None:
             return Step(self._reseat(tip, now, adopted), "adopting the first state")
         opening = self._opening(tip, now)
-        if opening.value is None and set(self._voters(tip, now)) != set(tip.voters):
+        if opening.value is not None:
+            return opening
+        if set(self._voters(tip, now)) != set(tip.voters):
             return Step(self._reseat(tip, now, tip.state), "changing the voters", opening.wake, opening.rejected)
-        return opening
+        return self._surveyed(tip, opening, now)
+
+    def _surveyed(self, tip: Value, opening: Step, now: float) -> Step:
+        """Nothing can be opened: is there anybody who holds what the next round starts from?"""
+        if any(ready.spec.kind == "sync" for _, ready in self._standing(tip).values()):
+            self.survey.reset()
+            return opening
+        found = self.survey.look(tip, now)
+        wake = earliest([opening.wake, found.wake])
+        value = restoring(tip, self._voters(tip, now), self._me, found)
+        return Step(value, found.reason or opening.reason, wake, opening.rejected, found.ask, found.alarm)
 
     def _reseat(self, tip: Value, now: float, state: StateRef) -> Voters:
         return Voters(tip.lineage, self._voters(tip, now), state, self._me, *upcoming(tip))
@@ -220,20 +244,36 @@ class Coordinator:
         standing = self._standing(tip)
         absent = self._absent(tip, standing)
         if not standing:
-            self._first_at, self._barred = None, frozenset()
+            self._first_at, self._most_at, self._barred = None, None, frozenset()
             return Step(
                 None, f"nobody is READY for round {upcoming(tip)[0]}; expecting {', '.join(absent) or 'nobody'}"
             )
         if self._first_at is None:
             self._first_at = now
-        patience = self._profile.straggler(max(0.0, self._first_at - self._committed_at))
-        until = max(self._first_at, self._closed_at) + patience
+        if self._most_at is None and len(standing) > len(absent):
+            self._most_at = now
+        start = self._start()
+        until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
         if absent and now < until:
             return Step(None, f"waiting for READY of {', '.join(absent)}", until)
         pause = self._closed_at + self._pause(upcoming(tip)[1])
         if now < pause:
             return Step(None, f"pausing before attempt {upcoming(tip)[1]}", pause)
         return self._open(tip, standing, now)
+
+    def _start(self) -> float:
+        """When waiting for stragglers begins: once most are READY; if fewer are, once they usually would be.
+
+        Whoever missed a round is READY for the next one at once. That must not make stragglers of all the others.
+        """
+        assert self._first_at is not None
+        if self._most_at is not None:
+            return self._most_at
+        return self._first_at + max(0.0, self._usual - self._inner(self._first_at))
+
+    def _inner(self, at: float) -> float:
+        """Seconds from the last commit that this peer saw; 0 if it has seen none."""
+        return 0.0 if self._committed_at is None else max(0.0, at - self._committed_at)
 
     def _pause(self, attempt: int) -> float:
         """The second attempt comes at once; those after it less and less so."""
@@ -249,6 +289,8 @@ class Coordinator:
         opened = self._opener.open(tip, self._voters(tip, now), chosen, tuple(self._failures))
         if isinstance(opened, str):
             return Step(None, opened, now + self._profile.retry, rejected)
+        if opened.attempt == 1 and self._most_at is not None:
+            self._usual = self._inner(self._most_at)
         return Step(opened, f"opening round {opened.round} attempt {opened.attempt}: {opened.reason}", None, rejected)
 
 
@@ -256,4 +298,4 @@ def _stale(ready: Ready, tip: Value) -> bool:
     """Whether a sync contribution starts from another state than the agreed one."""
     if ready.spec.kind != "sync":
         return False
-    return tip.state.version == 0 or ready.base is None or ready.base.digest != tip.state.digest
+    return tip.state.version == 0 or ready.base is None or not same(ready.base, tip.state)

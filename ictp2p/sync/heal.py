@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -26,9 +25,9 @@ from ictp2p.errors import LocalGroupError, MeshMismatch
 from ictp2p.sync.manifest import DIGEST, config_digest, difference
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.pack import allocate, octets, pack, unpack
+from ictp2p.sync.progress import Progress
 from ictp2p.sync.state import GlobalState
 
-_HELLO = struct.Struct("<32sQQQd32s32s")
 _LENGTH = struct.Struct("<Q")
 _PIECE = 4 * 1024 * 1024
 """Bytes per broadcast: large enough to be fast, small enough that each has its own deadline."""
@@ -45,25 +44,6 @@ class Stateful(Protocol):
     def load_state_dict(self, state_dict: dict[str, Any]) -> object:
         """Go on from there."""
         ...
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a worker is."""
-
-    version: int = 0
-    """Of the global state."""
-    step: int = 0
-    """Inner steps taken by this cluster's training."""
-    since: int = 0
-    """Inner steps since the last outer round that was decided or given up."""
-    weight: float = 0.0
-    """What the cluster contributed since the last committed round."""
-
-    @property
-    def order(self) -> tuple[int, int, int]:
-        """Greater is further. Between equal steps the one that has the outer round behind it is further."""
-        return (self.version, self.step, -self.since)
 
 
 class Replica:
@@ -103,7 +83,12 @@ class Replica:
 
 
 def heal(
-    group: Group, progress: Progress, replica: Replica, state: GlobalState, items: Sequence[tuple[str, str]]
+    group: Group,
+    progress: Progress,
+    replica: Replica,
+    state: GlobalState,
+    items: Sequence[tuple[str, str]],
+    told: Callable[[str], None] = lambda trigger: None,
 ) -> bool:
     """Make all workers of `group` identical; say whether this one was changed.
 
@@ -113,32 +98,37 @@ def heal(
         replica: this worker's.
         state: the global state as this worker has it.
         items: what must be equal in the cluster, in words.
+        told: told what comes about, in the triggers of `fsm.RECONFIG_PG`.
 
     Raises:
         MeshMismatch: this worker trains something else than its leader; the message names the first difference.
         LocalGroupError: the group broke. This worker is as it was, or entirely healed.
     """
     if group.size == 1:
+        told("same")
         return False
     skeleton, tensors = replica.take()
     body = _digest(skeleton, tensors)
-    mine = (config_digest(items), progress.version, progress.step, progress.since, progress.weight, body, state.digest)
-    hellos = [_HELLO.unpack(hello) for hello in group.all_gather(_HELLO.pack(*mine))]
-    _compare(group, [hello[0] for hello in hellos], items)
+    configs = group.all_gather(config_digest(items))
+    _compare(group, configs, items)
+    hellos = group.all_gather(body + state.digest + progress.pack())
     if len(set(hellos)) == 1:
+        told("same")
         return False
-    found = [Progress(*hello[1:5]) for hello in hellos]
+    found = [Progress.unpack(hello[2 * DIGEST :]) for hello in hellos]
     source = max(range(group.size), key=lambda rank: (found[rank].order, -rank))
+    sends = group.rank == source
+    told("peer_needs_state" if sends else "self_needs_state")
     received = share(group, skeleton, tensors, source)
-    if len({hello[6] for hello in hellos}) > 1:
+    if len({hello[DIGEST : 2 * DIGEST] for hello in hellos}) > 1:
         share_state(group, state, source, found[source].version)
     state.confirm(found[source].version)
-    progress.version, progress.step = found[source].version, found[source].step
-    progress.since, progress.weight = found[source].since, found[source].weight
-    if mine[1:] != hellos[source][1:]:
+    progress.become(found[source])
+    changed = hellos[group.rank] != hellos[source]
+    if changed:
         replica.load(*received)
-        return True
-    return False
+    told("sent" if sends else "fetched")
+    return changed
 
 
 def share(group: Group, skeleton: bytes, tensors: list[Tensor], source: int) -> tuple[bytes, list[Tensor]]:

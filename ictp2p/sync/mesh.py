@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ictp2p.fsm import Table
 from ictp2p.sync.roster import Generation, Roster
-from ictp2p.sync.values import Spec, StateRef
+from ictp2p.sync.values import Participant, Spec, StateRef
 
 if TYPE_CHECKING:
     import torch
@@ -42,10 +43,14 @@ class RoundRequest:
     """Called when `outputs` are complete; gives the digest to vote for."""
     progress: Callable[[int, int], None]
     """Called when elements `[start, stop)` of the concatenated `outputs` have arrived for good in this attempt."""
-    restarted: Callable[[int], None]
-    """Called when an attempt, by number, begins: nothing of an earlier one counts any more."""
+    restarted: Callable[[int, Sequence[Participant]], None]
+    """Called when an attempt, by number, begins, with who takes part: nothing of an earlier one counts any more."""
     idle: Callable[[], None]
     """Called at least once a second while nothing else is, so that the followers see that their leader is alive."""
+    patient: bool = True
+    """Whether to wait for a quorum however long it takes. If not, `NoQuorum` once it has been missed for a while."""
+    note: bytes = b""
+    """For the other participants of the round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +100,13 @@ class Group(Protocol):
         """Number of workers."""
         ...
 
-    def staging(self, elements: int, dtype: torch.dtype) -> Tensor:
-        """A flat CPU tensor of the group's own, the same memory each time."""
+    @property
+    def device(self) -> torch.device:
+        """Where tensors should lie that are to be summed."""
+        ...
+
+    def staging(self, elements: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
+        """A flat tensor of the group's own, on the host by default, the same memory each time."""
         ...
 
     def all_reduce(self, tensor: Tensor) -> None:
@@ -123,8 +133,11 @@ class Group(Protocol):
 class Mesh(Protocol):
     """The peer, as a policy sees it."""
 
-    def roster_ready(self, ready: bool) -> None:
-        """Say that this training thread wants into (True) or leaves (False) the cluster's group."""
+    def roster_ready(self, ready: bool, device: torch.device | None = None) -> None:
+        """Say that this training thread wants into (True) or leaves (False) the cluster's group.
+
+        `device` is what it computes on, by default the host: it decides the collective library.
+        """
         ...
 
     def wait_roster(self, newer_than: Generation | None) -> Roster:
@@ -178,6 +191,18 @@ class Mesh(Protocol):
         """
         ...
 
+    def missing_state(self, ref: StateRef, reason: str, idle: Callable[[], None]) -> StateRef:
+        """Nobody provides `ref`: wait for another decision, for a while; the agreed state after that."""
+        ...
+
+    def contributed(self, base: int) -> bool:
+        """Whether what this cluster brought from version `base` is in the agreed state. True if nobody can know."""
+        ...
+
     def event(self, kind: str, **fields: object) -> None:
         """Note something for telemetry."""
+        ...
+
+    def phase(self, table: Table, trigger: str) -> None:
+        """Say what the training thread did, in the words of the tables that the life of a peer runs."""
         ...

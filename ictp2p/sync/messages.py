@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from ictp2p.machine import Message
-from ictp2p.sync.values import Cluster, Count, Digest, Lineage, Peers, Reason, Spec, StateRef, Value
+from ictp2p.sync.values import Cluster, Count, Digest, Lineage, Note, Peers, Reason, Spec, StateRef, Value
 from ictp2p.types import PeerId
 
 Slot = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
@@ -101,6 +101,8 @@ class Ready(Message, tag=10, frozen=True, array_like=True):
     """State that the contribution starts from; its digest must be the agreed one. None if there is none."""
     info: Annotated[bytes, msgspec.Meta(max_length=64 * 1024)]
     """For the planner: addresses, measurements."""
+    note: Note = b""
+    """For all other participants; see `Participant`."""
 
 
 class Withdraw(Message, tag=11, frozen=True, array_like=True):
@@ -142,7 +144,13 @@ class Rejected(Message, tag=14, frozen=True, array_like=True):
 
 
 class Leave(Message, tag=15, frozen=True, array_like=True):
-    """The sender wants to stop voting, to exit."""
+    """The sender wants to exit: it should vote no longer, and not be asked to."""
+
+    slot: Slot
+
+
+class Excused(Message, tag=19, frozen=True, array_like=True):
+    """Answer of the coordinator to `Leave`: the receiver does not vote, and will not be made a voter."""
 
     slot: Slot
 
@@ -154,7 +162,23 @@ class Offer(Message, tag=16, frozen=True, array_like=True):
     digest: Digest
 
 
+class Inquire(Message, tag=17, frozen=True, array_like=True):
+    """From the coordinator, which knows of nobody who holds the agreed state: what do you hold?"""
+
+    slot: Slot
+
+
+class Holding(Message, tag=18, frozen=True, array_like=True):
+    """Answer to `Inquire`: the global state that the sender has in memory and would provide."""
+
+    slot: Slot
+    version: Count
+    """0: a state of its own, to begin anew with if there is none else."""
+    digest: Digest
+    """Empty where it holds none."""
+
+
 PaxosMessage = Prepare | Promise | Accept | Accepted | Refused | Decision | Greet
-RoundMessage = Ready | Withdraw | Vote | Failed | Rejected | Leave | Offer
+RoundMessage = Ready | Withdraw | Vote | Failed | Rejected | Leave | Excused | Offer | Inquire | Holding
 SyncMessage = PaxosMessage | RoundMessage
 """Every message of this room, for the decoder."""

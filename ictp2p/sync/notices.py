@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ictp2p.machine import Notice
-from ictp2p.sync.values import Close, Open, StateRef, Value
+from ictp2p.sync.values import Close, Open, Restore, StateRef, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,26 @@ class StateAdvanced(Notice):
     """The agreed global state is now this one."""
 
     ref: StateRef
+
+
+@dataclass(frozen=True, slots=True)
+class StateMissing(Notice):
+    """At the coordinator: nobody who is alive holds the agreed state.
+
+    It waits `seconds` for a holder to come back; then it goes back to `source`, or, where that is None, to nothing:
+    nobody holds any version, and somebody has to bring one.
+    """
+
+    ref: StateRef
+    source: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StateRestored(Notice):
+    """The mesh went back: what versions after `restore.source` held is lost. `StateAdvanced` follows."""
+
+    restore: Restore
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class Opener:
     ) -> Open | str:
         """Make the OPEN that follows `tip` for `chosen`, all of one spec; or say why there is no valid one."""
         spec = next(ready.spec for _, ready in chosen.values())
-        parts = tuple(Participant(name, leader, r.term, r.weight) for name, (leader, r) in chosen.items())
+        parts = tuple(Participant(name, leader, r.term, r.weight, r.note) for name, (leader, r) in chosen.items())
         info = {name: ready.info for name, (_, ready) in chosen.items()}
         number = upcoming(tip)
         try:

@@ -19,7 +19,7 @@ differs from what it would have allocated itself.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -101,6 +101,10 @@ class Outer:
         self.entries = tuple(e for kept in self._state.values() for e in kept.values())
         """Its state, as tensors of the global state."""
 
+    def touched(self, parameters: Iterable[str]) -> list[str]:
+        """The tensors of the global state that a step of these parameters writes to."""
+        return [name for p in parameters for name in (p, *(e.name for e in self._state[p].values()))]
+
     def describe(self) -> tuple[tuple[str, str], ...]:
         """What must be equal on every worker, in words."""
         lines = [("outer optimizer", type(self._optimizer).__name__)]
@@ -110,11 +114,16 @@ class Outer:
 
     @torch.no_grad()
     def step(self, tensors: Mapping[str, Tensor], deltas: Mapping[str, Tensor]) -> None:
-        """Step parameters and state in `tensors`, in place, down the averaged pseudo-gradients."""
+        """Step parameters and state in `tensors`, in place, down the averaged pseudo-gradients.
+
+        Args:
+            tensors: the global state, by name.
+            deltas: for each parameter that takes a step.
+        """
         optimizer = self._optimizer
         optimizer.state.clear()
         for group, names in zip(optimizer.param_groups, self._groups, strict=True):
-            group["params"] = [self._bind(name, tensors, deltas[name]) for name in names]
+            group["params"] = [self._bind(name, tensors, deltas[name]) for name in names if name in deltas]
         bound = {p: dict(state) for p, state in optimizer.state.items()}
         optimizer.step()
         for param, state in bound.items():
@@ -178,7 +187,7 @@ def _state_entries(name: str, param: Tensor, kind: type[Optimizer], settings: di
 
 def _probe(kind: type[Optimizer], settings: dict[str, Any], like: Tensor, state: dict[str, Tensor]) -> Optimizer:
     # Rows that are distributions, since a mirror map may accept nothing else.
-    param = torch.nn.Parameter(torch.full(like.shape, 1.0 / max(1, *like.shape[-1:]), dtype=like.dtype))
+    param = torch.nn.Parameter(torch.full(like.shape, 1.0 / max([1, *like.shape[-1:]]), dtype=like.dtype))
     optimizer = kind([param], **settings)
     if state:
         optimizer.state[param] = state

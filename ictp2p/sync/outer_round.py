@@ -6,19 +6,25 @@ pseudo-gradient and any of them can lead. What becomes of a round is one `Verdic
 - COMMIT: apply what was computed beside the current state. It may have been computed under a leader that died after
   the mesh had committed; the digest tells.
 - ADOPT: the mesh is at a state that was not computed here; it is fetched once, by the leader. If this cluster's
-  contribution is in it, the local progress is dropped, because it is inside; else it is carried over.
+  contribution is in it, the local progress is dropped, because it is inside; else it is carried over, and brought to
+  the very next round: a newcomer would otherwise walk out of step with the others, and miss one round after another.
 - ABANDON: nothing changes at all. The next round starts from the same base, with more progress.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
 
 from ictp2p.errors import (
     IctError,
     LocalGroupError,
     MeshMismatch,
     NoQuorum,
+    NotFinite,
     PeerClosed,
     RoundAborted,
     RoundError,
@@ -26,25 +32,43 @@ from ictp2p.errors import (
     RoundTimeout,
     StateError,
 )
-from ictp2p.sync.heal import Progress, share_state
-from ictp2p.sync.mesh import Group, Mesh, RoundRequest
+from ictp2p.fsm import TRAINING
+from ictp2p.sync.flight import Flight
+from ictp2p.sync.heal import share_state
+from ictp2p.sync.mesh import Group, Mesh, RoundRequest, RoundResult
+from ictp2p.sync.progress import Progress
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
-from ictp2p.sync.values import Spec, StateRef
+from ictp2p.sync.values import Participant, Spec, StateRef
 from ictp2p.sync.weights import Weights
 
 WithoutQuorum = Literal["wait", "continue", "stop"]
 """What to do while the mesh cannot decide: `wait` for it, `continue` with inner steps, or `stop` with an error.
 
+`continue` skips so many rounds in a row as it was allowed to, then waits: the further a cluster walks alone, the less
+its pseudo-gradient fits what the others have by then.
 If a round that was in doubt turns out to be committed with this cluster's contribution, `continue` loses the inner
 steps taken since; nothing is ever applied twice.
 """
 
 
 class OuterRound:
-    """Takes part in outer rounds, as leader or as follower."""
+    """Takes part in outer rounds, as leader or as follower.
+
+    A round is launched, which captures what this cluster brings, and landed, which acts on the verdict. Between the two
+    training may go on; the leader's conversation with the mesh is then in the background (`Flight`). Whatever breaks in
+    between, every worker holds what was captured, and can land it.
+    """
 
     def __init__(
-        self, peer: Mesh, weights: Weights, progress: Progress, spec: Spec, without_quorum: WithoutQuorum
+        self,
+        peer: Mesh,
+        weights: Weights,
+        progress: Progress,
+        spec: Spec,
+        without_quorum: WithoutQuorum,
+        most_skipped: int = 0,
+        *,
+        overlaps: bool = False,
     ) -> None:
         """Take what a round works on.
 
@@ -52,29 +76,95 @@ class OuterRound:
             peer: the connection to the mesh.
             weights: the model and the global state.
             progress: how far this worker is; kept up to date.
-            spec: what is reduced.
+            spec: what is reduced, but for the number of elements, which is that of the fragment.
             without_quorum: what to do while the mesh cannot decide.
+            most_skipped: rounds that `continue` may skip in a row.
+            overlaps: whether rounds are under way while training goes on.
         """
         self._peer, self._weights, self._progress = peer, weights, progress
         self._spec, self._without_quorum = spec, without_quorum
+        self._most_skipped, self._skipped = most_skipped, 0
+        self._overlaps = overlaps
+        self._flight: Flight | None = None
+        self._parts: Sequence[Participant] = ()
+        """Who takes part in the attempt that is under way."""
+        self._note = b""
+        """What this cluster has to say in the round under way."""
 
-    def run(self, group: Group) -> None:
-        """Take part in one round, to its verdict.
+    def launch(self, group: Group) -> None:
+        """Capture the pseudo-gradient, and send it on its way if training goes on meanwhile."""
+        self._phase("global_due")
+        try:
+            self._weights.capture()
+        except NotFinite:
+            self._phase("given_up")
+            raise
+        self._progress.launched(self._weights.fragment)
+        self._note = self._weights.agenda.note()
+        self._phase("calculated")
+        self.resume(group)
+
+    def resume(self, group: Group) -> None:
+        """In a new group: whoever leads has the conversation with the mesh, and nobody else."""
+        if group.rank != 0:
+            self.withdraw()
+        elif self._overlaps and self._flight is None and self._progress.aloft and self._progress.brought > 0.0:
+            self._flight = Flight(self._peer, self._request())
+
+    def land(self, group: Group) -> None:
+        """See one round to its verdict, and act on it.
 
         Raises:
             LocalGroupError: the group broke. Nothing is applied, or all of it; healing sorts it out.
         """
-        self._weights.subtract()
-        if group.rank == 0:
-            self._lead(group)
-        else:
-            self._follow(group)
+        try:
+            self._phase("leads" if group.rank == 0 else "follows")
+            if group.rank == 0:
+                self._lead(group)
+            else:
+                self._follow(group)
+        except LocalGroupError:
+            raise
+        except BaseException:
+            self._phase("given_up")
+            raise
+        self._phase("decided")
+
+    def withdraw(self) -> None:
+        """Give up what this worker has under way: another one speaks for the cluster, or nobody does."""
+        if self._flight is not None:
+            self._flight.withdraw()
+            self._flight = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a newcomer to the cluster needs, to land a round that was launched before it came."""
+        aloft = self._progress.aloft > 0
+        return {**self._weights.carried(captured=aloft), **({"note": self._note} if aloft else {})}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Become ready to land what another worker launched."""
+        self.withdraw()
+        self._note = state.get("note", b"")
+        self._weights.take_over(state)
 
     def _follow(self, group: Group) -> None:
-        verdict = follow(group, self._weights.average, self._weights.finish)
+        verdict = follow(group, self._weights.average, self._finish, self._restarted)
         if verdict.kind is Kind.ADOPT:
+            self._phase("missed")
             share_state(group, self._weights.state, 0, verdict.version)
         self._conclude(verdict)
+
+    def _restarted(self, parts: Sequence[Participant]) -> None:
+        self._parts = parts
+        self._phase("restarted")
+
+    def _finish(self) -> bytes:
+        digest = self._weights.finish(self._parts)
+        self._phase("complete")
+        return digest
+
+    def _phase(self, trigger: str) -> None:
+        self._peer.phase(TRAINING, trigger)
 
     def _lead(self, group: Group) -> None:
         publisher = Publisher(group, self._weights.average)
@@ -96,87 +186,156 @@ class OuterRound:
         """Learn from the mesh what becomes of this round. With ADOPT the state has been fetched."""
         if self._weights.state.version == 0:
             return self._begin(publisher)
-        if self._progress.weight <= 0.0:
+        if self._progress.brought <= 0.0:
             return Verdict(Kind.ABANDON, reason="nothing was contributed")
         while True:
             try:
-                result = self._peer.outer_round(self._request(publisher))
-                return self._catch_up(result.state, result.mine, publisher)
-            except RoundMissed:
-                return self._catch_up(self._peer.decided_state(), False, publisher)
-            except RoundAborted as error:
-                return Verdict(Kind.ABANDON, reason=str(error))
+                # Whatever else comes of it, the mesh can decide again.
+                verdict = self._bring(publisher)
+                self._skipped = 0
+                return verdict
             except (NoQuorum, RoundTimeout) as error:
                 # Nothing was decided, and this contribution may yet be committed: to wait is to bring the same again.
                 if self._without_quorum == "stop":
                     raise
-                if self._without_quorum == "continue":
+                if self._may_skip():
+                    self._skipped += 1
                     return Verdict(Kind.ABANDON, reason=str(error))
+
+    def _bring(self, publisher: Publisher) -> Verdict:
+        """Bring this cluster's contribution, once."""
+        try:
+            result = self._landed(publisher) if self._flight else self._peer.outer_round(self._request(publisher))
+            verdict = self._catch_up(result.state, result.mine, publisher)
+            return dataclasses.replace(verdict, participants=result.participants)
+        except RoundMissed:
+            return self._catch_up(self._peer.decided_state(), False, publisher)
+        except RoundAborted as error:
+            return Verdict(Kind.ABANDON, reason=str(error))
+
+    def _may_skip(self) -> bool:
+        return self._without_quorum == "continue" and self._skipped < self._most_skipped
+
+    def _landed(self, publisher: Publisher) -> RoundResult:
+        """The round that was under way in the background; its result is handed to the followers now."""
+        flight, self._flight = self._flight, None
+        assert flight is not None
+        result = flight.wait(publisher.wait)
+        if result.state.digest == self._weights.state.sealed:
+            self._phase("round_opened")
+            publisher.restart(0, self._parts)
+            self._phase("first_chunk")
+            publisher.data(0, self._weights.average.numel())
+            self._phase("complete")
+        return result
 
     def _begin(self, publisher: Publisher) -> Verdict:
         """Agree on the weights that everybody starts from."""
+        self._phase("first_state")
         state = self._weights.state
         first = self._peer.first_state(self._spec, state.digest, publisher.wait)
         if first.digest == state.digest:
             return Verdict(Kind.COMMIT, first.version, first.digest)
         return self._adopt(first, True, publisher)
 
-    def _request(self, publisher: Publisher) -> RoundRequest:
+    def _request(self, publisher: Publisher | None = None) -> RoundRequest:
+        """This cluster's contribution.
+
+        Args:
+            publisher: gets the result while it arrives; None to have it silently in the background.
+        """
         weights = self._weights
+        reducing = False
+
+        def restarted(attempt: int, parts: Sequence[Participant]) -> None:
+            nonlocal reducing
+            reducing, self._parts = True, parts
+            if publisher is not None:
+                self._phase("round_opened")
+                publisher.restart(attempt, parts)
+
+        def progress(start: int, stop: int) -> None:
+            nonlocal reducing
+            if publisher is not None:
+                if reducing:
+                    reducing = False
+                    self._phase("first_chunk")
+                publisher.data(start, stop)
+
         return RoundRequest(
-            spec=self._spec,
+            spec=self._spec_of(weights.fragment),
             base=StateRef(weights.state.version, weights.state.digest, ()),
-            weight=self._progress.weight,
+            weight=self._progress.brought,
             inputs=[weights.delta],
             outputs=[weights.average],
-            finish=weights.finish,
-            progress=publisher.data,
-            restarted=publisher.restart,
-            idle=publisher.wait,
+            finish=(lambda: weights.finish(self._parts)) if publisher is None else self._finish,
+            progress=progress,
+            restarted=restarted,
+            idle=(lambda: None) if publisher is None else publisher.wait,
+            patient=self._without_quorum != "stop" and not self._may_skip(),
+            note=self._note,
         )
+
+    def _spec_of(self, fragment: int) -> Spec:
+        parts = len(self._weights.fragments)
+        name = self._spec.name if parts == 1 else f"{self._spec.name} fragment {fragment}"
+        return msgspec.structs.replace(self._spec, name=name, elements=self._weights.elements(fragment))
 
     def _catch_up(self, decided: StateRef, mine: bool, publisher: Publisher) -> Verdict:
         """Go to the agreed state."""
-        if decided.digest == self._weights.state.digest:
+        state = self._weights.state
+        if (decided.version, decided.digest) == (state.version, state.digest):
             return Verdict(Kind.ABANDON, reason="the round was missed, and the state did not move")
-        if decided.digest == self._weights.state.sealed:
+        if decided.digest in (state.digest, state.sealed):
             return Verdict(Kind.COMMIT, decided.version, decided.digest)
         return self._adopt(decided, mine, publisher)
 
     def _adopt(self, ref: StateRef, mine: bool, publisher: Publisher) -> Verdict:
         """Fetch the agreed state; a newer one, if nobody provides this one any longer."""
+        self._phase("missed")
+        base = self._weights.state
         while True:
             try:
-                self._peer.fetch_state(ref, self._weights.state, publisher.wait)
+                self._peer.fetch_state(ref, base, publisher.wait)
                 return Verdict(Kind.ADOPT, ref.version, ref.digest, mine)
-            except StateError:
-                newer = self._peer.decided_state()
-                if newer.version <= ref.version:
+            except StateError as error:
+                newer = self._peer.missing_state(ref, str(error), publisher.wait)
+                if newer.version <= ref.version and self._without_quorum == "stop":
                     raise
-                ref = newer
+            if newer.digest == base.digest:  # the mesh went back to what is here
+                return Verdict(Kind.COMMIT, newer.version, newer.digest)
+            if newer.version > ref.version:
+                mine = mine and self._peer.contributed(base.version)
+            ref = newer
 
     def _conclude(self, verdict: Verdict) -> None:
         """Act on the verdict. Until here nothing has changed."""
         weights, progress = self._weights, self._progress
         match verdict.kind:
             case Kind.COMMIT if verdict.digest == weights.state.digest:
+                weights.state.rollback()
                 weights.state.confirm(verdict.version)
             case Kind.COMMIT if verdict.digest == weights.state.sealed:
-                weights.commit(verdict.version)
-                progress.weight = 0.0
+                weights.commit(verdict.version, verdict.participants)
+                progress.counted(weights.landed)
             case Kind.COMMIT:
                 ours, theirs = weights.state.sealed.hex()[:16] or "nothing", verdict.digest.hex()[:16]
                 raise LocalGroupError(f"this worker computed {ours} where the mesh committed {theirs}")
-            case Kind.ADOPT if verdict.mine:
+            case Kind.ADOPT if progress.version == 0:
                 weights.load()
-                progress.weight = 0.0
             case Kind.ADOPT:
-                weights.carry_over()
+                weights.adopt(mine=verdict.mine)
+                if verdict.mine:
+                    progress.counted(weights.landed)
+                else:
+                    progress.missed()
             case Kind.STOP:
                 raise _stopped(verdict.reason)
             case _:
                 weights.state.rollback()
-        progress.version, progress.since = weights.state.version, 0
+        if weights.state.version != progress.version:
+            weights.agenda.landed(weights.state.counters, weights.state.committed)
+        progress.version, progress.aloft = weights.state.version, 0
         self._peer.event("outer", verdict=verdict.kind.name, version=progress.version, reason=verdict.reason)
 
 

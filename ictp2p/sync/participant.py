@@ -21,11 +21,12 @@ from ictp2p.sync.notices import (
     RoundPassed,
     SpecRejected,
     StateAdvanced,
+    StateRestored,
     StateStale,
 )
 from ictp2p.sync.opening import Validate
 from ictp2p.sync.sight import ClusterView
-from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef, Value, upcoming
+from ictp2p.sync.values import Close, Open, Participant, Restore, Spec, StateRef, Value, same, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -41,6 +42,8 @@ class Contribution:
     base: StateRef | None
     info: bytes = b""
     """For the planner, opaque here."""
+    note: bytes = b""
+    """For all other participants, opaque here."""
 
 
 class Part:
@@ -69,7 +72,7 @@ class Part:
             return self._verdict_message(slot, self.bound)
         if self.standing is not None:
             c = self.standing
-            return Ready(slot, upcoming(tip)[0], c.cluster, c.term, c.weight, c.spec, c.base, c.info)
+            return Ready(slot, upcoming(tip)[0], c.cluster, c.term, c.weight, c.spec, c.base, c.info, c.note)
         return Offer(slot, self.offer) if self.offer and tip.state.version == 0 else None
 
     def stand(self, contribution: Contribution, tip: Value | None) -> list[Notice]:
@@ -116,6 +119,8 @@ class Part:
         """Take a decision: it ends what bound this peer, and may bind it anew."""
         notices = self._release(value)
         self._last = value
+        if isinstance(value, Restore):
+            notices.append(StateRestored(value))
         notices += self._advance(value)
         notices += self._check_base(value)
         if isinstance(value, Open):
@@ -166,7 +171,7 @@ class Part:
         c = self.standing
         if c is None or c.spec.kind != "sync" or tip is None or tip.state.version == 0:
             return []
-        if c.base is not None and c.base.digest == tip.state.digest:
+        if c.base is not None and same(c.base, tip.state):
             return []
         self.standing = None
         return [StateStale(tip.state)]

@@ -20,19 +20,26 @@ due: the step is retried, the outer round repeated. Three rules keep anything fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Self, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
-from ictp2p.errors import ConfigError, LocalGroupError
+from ictp2p.device_memory import home
+from ictp2p.errors import ConfigError, LocalGroupError, LocalProtocolError, StateError
+from ictp2p.fsm import RECONFIG_PG, ROLLBACK, TRAINING, Table
+from ictp2p.sync import checkpoint
+from ictp2p.sync.agreed import Agenda, Agreed
 from ictp2p.sync.averaging import Averager
-from ictp2p.sync.heal import Progress, Replica, Stateful, heal
+from ictp2p.sync.heal import Replica, Stateful, heal
 from ictp2p.sync.manifest import config_digest, describe
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.outer import OuterFactory
 from ictp2p.sync.outer_round import OuterRound, WithoutQuorum
+from ictp2p.sync.progress import Progress
 from ictp2p.sync.state import GlobalState
 from ictp2p.sync.values import Spec
 from ictp2p.sync.weights import Weights
@@ -56,9 +63,16 @@ class Policy:
         sync_every: int,
         *,
         name: str,
+        fragments: int | Sequence[Collection[str]] = 1,
+        overlap: int = 0,
+        mix: float = 0.0,
         codec: str = "none",
         without_quorum: WithoutQuorum = "wait",
+        most_skipped: int = 4,
+        resume: bool = False,
         carry: Sequence[Stateful] = (),
+        agenda: Sequence[Agreed] = (),
+        arithmetic: type[Weights] = Weights,
     ) -> None:
         """Set it up without touching the network.
 
@@ -67,11 +81,19 @@ class Policy:
             model: what is trained.
             inner: its optimizer, on which the training loop calls `step()`.
             outer: the outer optimizer; None for DiLoCo's default.
-            sync_every: inner steps between outer rounds, at least 1.
+            sync_every: inner steps after which all of the model has been in an outer round, at least 1.
             name: of the policy; must be the same everywhere.
+            fragments: into how many parts, or which, the model is divided; a round carries one of them.
+            overlap: inner steps that training goes on while a round is under way.
+            mix: how much of the local value stays when the result lands, in [0, 1).
             codec: what the pseudo-gradients are encoded with on the wire.
             without_quorum: what to do while the mesh cannot decide.
+            most_skipped: outer rounds in a row that `without_quorum="continue"` may skip; then it waits as well.
+            resume: the model was loaded from a checkpoint of this training: if the mesh has lost its state and nobody
+                holds any, it may go on from this one. Never for fresh weights.
             carry: further objects that a newcomer to the cluster must take over (a learning-rate schedule, say).
+            agenda: what else is agreed on with each round, and kept in the global state.
+            arithmetic: how the model and the global state act on each other.
 
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.
@@ -80,29 +102,43 @@ class Policy:
             raise ConfigError(f"sync_every {sync_every!r} is not at least 1")
         if without_quorum not in get_args(WithoutQuorum):
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
+        if most_skipped < 0:
+            raise ConfigError(f"most_skipped {most_skipped!r} is negative")
         self.weight: float = 1.0
         """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on."""
         self.progress = Progress()
         """How far this worker is; read it, do not write it."""
         self.sync_every = sync_every
         self._peer, self._inner = peer, inner
-        settings = [("policy", name), ("sync_every", str(sync_every)), ("codec", codec)]
-        self._weights = weights = Weights(model, outer, settings)
+        settings = [("policy", name), ("sync_every", str(sync_every)), ("overlap", str(overlap)), ("codec", codec)]
+        self._weights = weights = arithmetic(model, outer, settings, fragments, mix, Agenda(agenda))
+        self._between, self._overlap = max(1, sync_every // len(weights.fragments)), overlap
+        if not 0 <= overlap <= self._between:
+            raise ConfigError(f"overlap {overlap!r} is not from 0 to the {self._between} steps between two rounds")
+        self.progress.weights = [0.0] * len(weights.fragments)
+        self.state.brought = resume
         self._items = describe(self.state.entries, self.state.settings)
         dtype = str(weights.dtype).removeprefix("torch.")
-        spec = Spec("sync", name, dtype, weights.delta.numel(), "avg", codec, config_digest(self._items))
-        self._outer_round = OuterRound(peer, weights, self.progress, spec, without_quorum)
+        spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(self._items))
+        self._outer_round = OuterRound(
+            peer, weights, self.progress, spec, without_quorum, most_skipped, overlaps=overlap > 0
+        )
         self._averager = Averager(list(weights.trained.values()), list(weights.buffers.values()))
-        self._replica = Replica(model, inner, carry)
+        self._replica = Replica(model, inner, (*carry, self._outer_round))
         self._group: Group | None = None
         self._seen: tuple[int, int] | None = None
         self._spent = False
         """Whether the gradient in hand must not count."""
+        self._within: Table = RECONFIG_PG
+        """What this thread is at, and why it last left a group."""
+        self._why = "first_quorum"
         self._hooks: list[Any] = []
+        self._resumed = 0
+        """Rounds in the checkpoint that was loaded."""
 
     def __repr__(self) -> str:
         at = self.progress
-        return f"<{type(self).__name__} step {at.step} version {at.version}, sync in {self.sync_every - at.since}>"
+        return f"<{type(self).__name__} step {at.step} version {at.version}, round in {self._between - at.since}>"
 
     @property
     def state(self) -> GlobalState:
@@ -122,17 +158,54 @@ class Policy:
         """Copies of the agreed parameters and floating-point buffers by name: what should be evaluated and saved."""
         return self._weights.agreed()
 
+    def save(self, path: str | os.PathLike[str], *, local: bool = False) -> None:
+        """Write the agreed state to a file in safetensors format; see `sync.checkpoint`.
+
+        Every worker at the same version would write the same; one of them is enough.
+
+        Args:
+            path: the file; its folder must exist.
+            local: also what only this cluster holds: the model as it is by now, and the inner optimizer's state.
+
+        Raises:
+            StateError: it could not be written.
+        """
+        checkpoint.save(path, self.state, self._replica.take() if local else None)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Start from a checkpoint instead of the model's own weights. Before the policy is entered.
+
+        A mesh that is further goes its own way: then its state is fetched, as by every newcomer. One that is not so far
+        (whoever founded it had no such file) is refused when the policy is entered, with `StateError`.
+
+        Raises:
+            LocalProtocolError: the policy has been entered.
+            ConfigError: it is another training's; the first difference is named.
+            StateError: it is no checkpoint, or damaged.
+        """
+        if self._hooks or self.version:
+            raise LocalProtocolError("a checkpoint must be loaded before the policy is entered")
+        found = checkpoint.Checkpoint(path)
+        found.load(self.state)
+        self._weights.load()
+        self._resumed = found.counters["round"]
+        local = found.local()
+        if local is not None:
+            self._replica.load(*local)
+
     def __enter__(self) -> Self:
         """Join: meet the cluster, agree on the weights to start from, and hook the inner optimizer.
 
         Raises:
             MeshMismatch: the mesh, or this cluster, trains something else.
             PeerClosed: the peer was closed meanwhile.
+            LocalProtocolError: a policy trains with this peer already.
         """
-        self._peer.serve_state(self.state)
-        self._peer.roster_ready(True)
+        self._peer.roster_ready(True, home(self._weights.tensors()))
         try:
+            self._peer.serve_state(self.state)
             self._settle()
+            self._check_resumed()
         except BaseException:
             self._leave()
             raise
@@ -149,34 +222,66 @@ class Policy:
         self._hooks = []
         self._leave()
 
+    def _check_resumed(self) -> None:
+        rounds = self.state.counters["round"]
+        if rounds < self._resumed:
+            raise StateError(
+                f"the checkpoint is of round {self._resumed}, but the mesh is at round {rounds}: "
+                "whoever founds the mesh has to load the checkpoint too"
+            )
+
     # The inner loop.
 
     def _before_step(self, optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if kwargs.get("closure") is not None or any(a is not None for a in args[1:]):
             raise ConfigError("inner.step(closure) cannot be averaged: call loss.backward() first, then inner.step()")
-        self.progress.weight += self._in_group(self._average)
+        self.progress.stepped(self._in_group(self._average))
         self._spent = False
 
     def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
+        self._peer.phase(TRAINING, "committed")
         self.progress.step += 1
         self.progress.since += 1
-        if self._due():
+        self.progress.aloft += self.progress.aloft > 0
+        if self._lands or self._launches:
             self._settle()
 
     def _average(self, group: Group) -> float:
         """Average the gradients; the weight that went into the mean."""
+        self._peer.phase(TRAINING, "gradients")
         weight = 0.0 if self._spent else float(self.weight)
         moves = self._peer.roster_moves(group.generation)
         heads = self._averager.heads(group, weight, self.progress.step, moves)
         if heads.moves:
+            self._peer.phase(TRAINING, "pg_diff")
             raise _Moved
+        self._peer.phase(TRAINING, "pg_same")
         self._averager.average(group, heads)
+        self._peer.phase(TRAINING, "averaged")
         return heads.weight
 
     # The group.
 
-    def _due(self) -> bool:
-        return self.state.version == 0 or self.progress.since >= self.sync_every
+    @property
+    def _lands(self) -> bool:
+        return self.state.version == 0 or self.progress.aloft > self._overlap
+
+    @property
+    def _launches(self) -> bool:
+        return not self.progress.aloft and self.progress.since >= self._between
+
+    def _synchronize(self, group: Group) -> None:
+        """Do what is due at this step boundary. What is under way lands before the next is launched.
+
+        What was brought to a round and missed it is brought to the very next: a cluster that trained on would walk out
+        of step with the others, and miss one round after another.
+        """
+        if self._lands:
+            self._outer_round.land(group)
+        while self._launches:
+            self._outer_round.launch(group)
+            if self._lands:
+                self._outer_round.land(group)
 
     def _settle(self) -> None:
         """Have a group and no outer round due. There is no gradient in hand."""
@@ -188,27 +293,48 @@ class Policy:
         while True:
             try:
                 group = self._group or self._regroup()
-                if self._due():
-                    self._outer_round.run(group)
+                self._synchronize(group)
                 return action(group)
             except _Moved:
+                self._why = "pg_diff"
                 self._drop()
                 if group.rank == 0:
                     self._peer.roster_boundary(self.progress.step)
             except LocalGroupError as error:
-                self._drop()
-                if self._seen is not None:
-                    self._peer.roster_failed(self._seen, str(error))
+                self._roll_back(str(error))
 
     def _regroup(self) -> Group:
+        self._within = RECONFIG_PG
+        self._peer.phase(RECONFIG_PG, self._why)
         roster = self._peer.wait_roster(self._seen)
         self._seen = roster.generation
+        self._peer.phase(RECONFIG_PG, "quorum")
         self._group = group = self._peer.open_group(roster)
+        self._peer.phase(RECONFIG_PG, "group_up")
         before = (self.progress.version, self.progress.step)
-        heal(group, self.progress, self._replica, self.state, self._items)
+        told = partial(self._peer.phase, RECONFIG_PG)
+        heal(group, self.progress, self._replica, self.state, self._items, told)
         self._spent = self._spent or before != (self.progress.version, self.progress.step)
+        self._weights.agenda.landed(self.state.counters, self.state.committed)
+        self._outer_round.resume(group)
+        self._within = TRAINING
+        self._peer.phase(TRAINING, "group_ready")
         self._peer.event("group", generation=roster.generation, size=group.size, step=self.progress.step)
         return group
+
+    def _roll_back(self, reason: str) -> None:
+        """Leave a broken group: tell the leader, end what still waits in it, and forget it."""
+        self._peer.phase(self._within, "fault")
+        self._peer.phase(ROLLBACK, "relevant_fault")
+        if self._seen is not None:
+            self._peer.roster_failed(self._seen, reason)
+        self._peer.phase(ROLLBACK, "told")
+        if self._group is not None:
+            self._group.abort(reason)
+        self._peer.phase(ROLLBACK, "cancelled")
+        self._drop()
+        self._peer.phase(ROLLBACK, "group_down")
+        self._why = "rolled_back"
 
     def _drop(self) -> None:
         if self._group is not None:
@@ -216,5 +342,8 @@ class Policy:
             self._group = None
 
     def _leave(self) -> None:
+        self._peer.phase(self._within, "left")
+        self._within, self._why = RECONFIG_PG, "first_quorum"
+        self._outer_round.withdraw()
         self._drop()
         self._peer.roster_ready(False)

@@ -42,6 +42,9 @@ class RoundProfile:
     pause_max: float = 2.0
     """Longest pause before another attempt at a round. The second attempt comes at once, the third after `retry`,
     each further one after twice as long as the one before. Higher spares a mesh whose every attempt fails."""
+    restore_after: float = 600.0
+    """Once nobody who is alive has held the agreed state for this long, the mesh goes back to the newest version that
+    somebody holds; infinite: it waits for a holder. Several times what it takes to tell the dead from the slow."""
     plan_factor: float = 8.0
     """How many times its predicted seconds a plan may take."""
     max_voters: int = MAX_VOTERS
@@ -59,6 +62,8 @@ class RoundProfile:
             raise ConfigError(f"soft_deadline {self.soft_deadline} is not in (0, {self.hard_deadline}]")
         if self.retry <= 0 or self.anti_entropy <= 0:
             raise ConfigError(f"retry {self.retry} and anti_entropy {self.anti_entropy} must be positive")
+        if not self.restore_after > 0:
+            raise ConfigError(f"restore_after {self.restore_after} is not above 0")
         if self.history < 1 or self.tolerance < 1:
             raise ConfigError(f"history {self.history} and tolerance {self.tolerance} must be at least 1")
 

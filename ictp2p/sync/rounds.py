@@ -16,19 +16,32 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
-from ictp2p.machine import Effects, Message, Notice, Send, earliest
+from ictp2p.machine import Effects, Message, Send, earliest
 from ictp2p.sync.agreement import Agreement, Decided
 from ictp2p.sync.coordinator import Coordinator
-from ictp2p.sync.messages import Failed, Leave, Offer, Ready, Rejected, RoundMessage, Vote, Withdraw
+from ictp2p.sync.messages import (
+    Excused,
+    Failed,
+    Holding,
+    Inquire,
+    Leave,
+    Offer,
+    Ready,
+    Rejected,
+    RoundMessage,
+    Vote,
+    Withdraw,
+)
 from ictp2p.sync.notices import Released
 from ictp2p.sync.opening import Opener, PlanAnswer, Planner, PlanRequest, Validate
 from ictp2p.sync.participant import Contribution, Part
 from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.restore import NOTHING, Held, Survey
 from ictp2p.sync.sight import ClusterView, Sight
-from ictp2p.sync.values import Value, upcoming
+from ictp2p.sync.values import Value, quorum, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 __all__ = ["ClusterView", "Contribution", "PlanAnswer", "PlanRequest", "RoundProfile", "Rounds"]
@@ -44,6 +57,7 @@ class Rounds:
         rng: spreads repeats in time.
         planner: makes the plan when this peer coordinates.
         validate: checks a plan, when it coordinates and when it takes part.
+        held: says which global state this peer holds.
     """
 
     def __init__(
@@ -54,6 +68,7 @@ class Rounds:
         rng: random.Random,
         planner: Planner,
         validate: Validate,
+        held: Callable[[], Held] = lambda: NOTHING,
     ) -> None:
         self.me = me
         self.agreement = agreement
@@ -61,13 +76,16 @@ class Rounds:
         self._rng = rng
         self._sight = Sight(me, profile.voter_grace)
         self._part = Part(me, validate)
-        self._coordinator = Coordinator(me, profile, self._sight, Opener(me, profile, planner, validate))
+        self._held = held
+        opener, survey = Opener(me, profile, planner, validate), Survey(me, profile, self._sight, held)
+        self._coordinator = Coordinator(me, profile, self._sight, opener, survey)
         self._spoken: tuple[object, ...] = ()
         self._repeat_at: float | None = None
         self._ask_at: float | None = None
         self._reason = "nothing was asked yet"
         self._in_office = False
         self._leaving = self._released = False
+        self._excused_by: PeerId | None = None
 
     @property
     def tip(self) -> tuple[int, Value] | None:
@@ -132,7 +150,7 @@ class Rounds:
         if dropped is None:
             return self._settle([], now)
         withdrawal = Withdraw(self.agreement.slot, dropped.cluster, dropped.term)
-        return self._settle(self._tell(withdrawal), now)
+        return self._settle(self._tell(withdrawal, now), now)
 
     def completed(self, round_: int, attempt: int, digest: bytes, now: float) -> Effects:
         """Vote: this peer holds the whole result, tentatively applied, with this digest.
@@ -166,7 +184,7 @@ class Rounds:
         if isinstance(message, Ready) and not _is_weight(message.weight):
             raise RemoteProtocolError(f"{sender} is READY with weight {message.weight}, not finite and positive")
         effects: Effects = self.agreement.behind(sender, message.slot)
-        return self._settle([*effects, *self._hear(sender, message)], now)
+        return self._settle([*effects, *self._hear(sender, message, now)], now)
 
     def handle_timeout(self, now: float) -> Effects:
         """Repeat, and notice what time alone has changed."""
@@ -178,6 +196,14 @@ class Rounds:
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is next wanted."""
         return earliest([self.agreement.next_timeout(), self._repeat_at, self._ask_at])
+
+    def in_touch(self) -> bool:
+        """Whether a quorum of the voters has been met, and is there: those known by name only do not count."""
+        if self.agreement.tip is None:
+            return True
+        voters = self.agreement.tip[1].voters
+        missing = self.agreement.missing
+        return quorum(voters, [v for v in voters if self._sight.lives(v) and v not in missing])
 
     def explain(self) -> str:
         """What this peer is waiting for, in words, for the status page."""
@@ -192,7 +218,7 @@ class Rounds:
             return f"round {part.bound.round} attempt {part.bound.attempt}: {part.progress}; {where}"
         return f"{'READY' if part.standing is not None else 'not READY'}; {where}"
 
-    def _hear(self, sender: PeerId, message: RoundMessage) -> list[Notice]:
+    def _hear(self, sender: PeerId, message: RoundMessage, now: float) -> Effects:
         match message:
             case Ready():
                 self._coordinator.ready(sender, message)
@@ -204,10 +230,24 @@ class Rounds:
                 self._coordinator.offer(sender, message.digest)
             case Leave():
                 self._coordinator.leaving.add(sender)
+                return self._excuse(sender)
+            case Excused():
+                self._excused_by = sender
+            case Inquire():
+                return [Send(sender, Holding(self.agreement.slot, *self._held()))]
+            case Holding():
+                self._coordinator.survey.heard(sender, message, now)
             case Rejected():
                 tip = self.agreement.tip
-                return [] if tip is None else self._part.rejected(message, tip[1])
+                return [] if tip is None else [*self._part.rejected(message, tip[1])]
         return []
+
+    def _excuse(self, leaver: PeerId) -> Effects:
+        """Let a leaver know that nobody counts on it, if that is so."""
+        tip = self.agreement.tip
+        if tip is None or leaver in tip[1].voters or not self.agreement.is_coordinator or leaver == self.me:
+            return []
+        return [Send(leaver, Excused(tip[0]))]
 
     def _settle(self, effects: Effects, now: float) -> Effects:
         """Follow decisions up, speak and propose, until nothing more can be said or decided at `now`."""
@@ -238,19 +278,19 @@ class Rounds:
         """Tell the coordinator what it should know of this peer, if it is news, or long ago."""
         message = self._part.message(slot, tip)
         words: list[RoundMessage] = [] if message is None else [message]
-        if self._leaving and self.me in tip.voters:
+        if self._leaving and not self._released:
             words.append(Leave(slot))
         speech = (self.agreement.coordinator, *words)
         if speech == self._spoken:
             return []
         self._spoken = speech
         self._repeat_at = now + self._profile.retry * (0.75 + 0.5 * self._rng.random()) if words else None
-        return [effect for word in words for effect in self._tell(word)]
+        return [effect for word in words for effect in self._tell(word, now)]
 
-    def _tell(self, message: RoundMessage) -> Effects:
+    def _tell(self, message: RoundMessage, now: float) -> Effects:
         coordinator = self.agreement.coordinator
         if coordinator == self.me:
-            return list(self._hear(self.me, message))
+            return self._hear(self.me, message, now)
         return [] if coordinator is None else [Send(coordinator, message)]
 
     def _conduct(self, tip: Value, now: float) -> Effects:
@@ -267,20 +307,25 @@ class Rounds:
         step = self._coordinator.next_value(tip, now)
         self._reason = step.reason
         self._ask_at = earliest([self._ask_at, step.wake])
-        effects: Effects = []
+        effects: Effects = [Send(peer, Inquire(self.agreement.slot)) for peer in step.ask]
+        effects += [step.alarm] if step.alarm is not None else []
         for leader, reason in step.rejected:
-            effects += self._turn_away(leader, Rejected(self.agreement.slot, upcoming(tip)[0], reason))
+            effects += self._turn_away(leader, Rejected(self.agreement.slot, upcoming(tip)[0], reason), now)
         return effects + ([] if step.value is None else self.agreement.propose(step.value, now))
 
-    def _turn_away(self, leader: PeerId, message: Rejected) -> Effects:
-        return list(self._hear(self.me, message)) if leader == self.me else [Send(leader, message)]
+    def _turn_away(self, leader: PeerId, message: Rejected, now: float) -> Effects:
+        return self._hear(self.me, message, now) if leader == self.me else [Send(leader, message)]
 
     def _release(self, voters: tuple[PeerId, ...], now: float) -> Effects:
-        """Whether a leaver may go: it votes no longer, or nobody stays to take over."""
+        """Whether a leaver may go: nobody counts on its vote, or nobody stays to take over.
+
+        That it is no voter as far as it knows is not enough: it may be about to become one, on old news of it.
+        """
         if not self._leaving or self._released:
             return []
         alone = all(v in self._coordinator.leaving or self._sight.gone(v, now) for v in voters)
-        self._released = self.me not in voters or (self._in_office and alone)
+        excused = self.agreement.coordinator in (self.me, self._excused_by)
+        self._released = (self.me not in voters and excused) or (self._in_office and alone)
         return [Released(self.me in voters)] if self._released else []
 
 

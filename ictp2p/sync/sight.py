@@ -26,6 +26,8 @@ class ClusterView:
     """Whether it means to take part in rounds: the coordinator waits for its READY."""
     candidates: tuple[PeerId, ...]
     """Its living workers with a durable disk: who may vote, the leader usually among them."""
+    workers: tuple[PeerId, ...] = ()
+    """All its living workers, where some of them may not vote."""
 
 
 class Sight:
@@ -48,7 +50,7 @@ class Sight:
         """Take a whole new view."""
         self.clusters = {name: clusters[name] for name in sorted(clusters)}
         for name, view in self.clusters.items():
-            for peer in (view.leader, *view.candidates):
+            for peer in (view.leader, *view.candidates, *view.workers):
                 self._homes[peer] = name
 
     def suspect(self, peers: Collection[PeerId]) -> None:
@@ -96,6 +98,13 @@ class Sight:
             return True
         return not view.suspect and peer != view.leader and peer not in view.candidates
 
+    def lives(self, peer: PeerId) -> bool:
+        """Whether a worker, voter or not, belongs to a cluster that is alive, and nobody says that it died."""
+        view = self.clusters.get(self._homes[peer]) if peer in self._homes else None
+        if view is None or not view.alive:
+            return peer == self._me
+        return view.suspect or peer in (self._me, view.leader, *view.candidates, *view.workers)
+
     def doubted(self, peer: PeerId, now: float) -> bool:
         """Whether one should not wait for `peer` to act as coordinator or voter."""
         if peer == self._me:
@@ -107,6 +116,12 @@ class Sight:
     def leaders(self) -> tuple[PeerId, ...]:
         """Leaders of the clusters that are alive."""
         return tuple(view.leader for view in self.clusters.values() if view.alive)
+
+    def workers(self) -> tuple[PeerId, ...]:
+        """Every other worker of the clusters that are alive, by cluster."""
+        views = (view for view in self.clusters.values() if view.alive)
+        known = dict.fromkeys(peer for v in views for peer in (v.leader, *v.candidates, *v.workers))
+        return tuple(peer for peer in known if peer != self._me)
 
     def followers(self) -> tuple[PeerId, ...]:
         """The workers whom this peer keeps informed: those of its own cluster, if it leads it."""

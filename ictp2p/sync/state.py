@@ -46,6 +46,8 @@ class GlobalState:
         self.sealed = b""
         """Digest of the tentative state while it is whole, from `seal` until somebody writes to it again."""
         self.counters: dict[str, int] = {}
+        self.brought = False
+        """Whether version 0 of it, which nobody has agreed on, may stand in for a state that was lost."""
         self._lock = threading.Lock()
         self._size = extent(self.entries)
         self._bytes = [torch.zeros(self._size, dtype=torch.uint8) for _ in range(2)]
@@ -119,6 +121,11 @@ class GlobalState:
     def rollback(self) -> None:
         """Forget the tentative state. The committed one was never touched."""
         self._next, self.sealed = self._manifest, b""
+
+    def held(self) -> tuple[int, bytes]:
+        """Version and digest of what other peers can have of it, from any thread; no digest if that is nothing."""
+        with self._lock:
+            return (self.version, self.digest) if self.version or self.brought else (0, b"")
 
     def memory(self, *, committed: bool) -> memoryview:
         """All bytes of one of the two states."""

@@ -4,27 +4,32 @@ The leader alone takes part in the round. Whatever range of the average has arri
 small header, so that the last follower is complete moments after the leader instead of a whole model later. Nothing of
 it counts before the verdict: a follower computes the next state beside the current one, and applies it on COMMIT.
 
-    leader      RESTART 1   DATA ..   DATA ..   RESTART 2   DATA ..   WAIT   COMMIT 7
+    leader      RESTART 1 ..   DATA ..   DATA ..   RESTART 2 ..   DATA ..   WAIT   COMMIT 7
 
-WAIT says that the leader is alive while the mesh takes its time. The leader never lets a broken group end its round:
-it carries on for the mesh, and the followers are healed in the next group.
+RESTART also says who takes part, because the next state may depend on what each had to say (`Participant.note`). WAIT
+says that the leader is alive while the mesh takes its time. The leader never lets a broken group end its round: it
+carries on for the mesh, and the followers are healed in the next group.
 """
 
 from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import torch
 from torch import Tensor
 
 from ictp2p.errors import LocalGroupError
 from ictp2p.sync.mesh import Group
+from ictp2p.sync.values import MAX_NOTE, MAX_PARTICIPANTS, Participant
+from ictp2p.wire import MALFORMED
 
-_HEADER = struct.Struct("<BB6xQQ32s136s")
+_HEADER = struct.Struct("<BBH4xQQ32s136s")
 _TEXT = 136
+_MOST_PARTS = MAX_PARTICIPANTS * 2 * MAX_NOTE
 _PIECE = 1024 * 1024
 """Most elements per broadcast."""
 
@@ -58,6 +63,8 @@ class Verdict:
     mine: bool = False
     """With ADOPT: whether the state holds the cluster's contribution already."""
     reason: str = ""
+    participants: int = 1
+    """With COMMIT: clusters in the average."""
 
 
 class Publisher:
@@ -72,9 +79,17 @@ class Publisher:
         """Say that the leader is alive."""
         self._send(Kind.WAIT)
 
-    def restart(self, attempt: int) -> None:
-        """Say that an attempt begins."""
-        self._send(Kind.RESTART, attempt)
+    def restart(self, attempt: int, parts: Sequence[Participant]) -> None:
+        """Say that an attempt begins, and who takes part."""
+        encoded = msgspec.msgpack.encode(tuple(parts))
+        self._send(Kind.RESTART, attempt, len(encoded))
+
+        def send() -> None:
+            staging = self._group.staging(len(encoded), torch.uint8)
+            staging.numpy()[:] = bytearray(encoded)
+            self._group.broadcast(staging, 0)
+
+        self._attempt(send)
 
     def data(self, start: int, stop: int) -> None:
         """Send elements `[start, stop)`, which are final in this attempt."""
@@ -85,15 +100,19 @@ class Publisher:
 
     def tell(self, verdict: Verdict) -> None:
         """Say how it ended."""
-        self._send(verdict.kind, verdict.version, int(verdict.mine), verdict.digest, verdict.reason)
+        self._send(
+            verdict.kind, verdict.version, int(verdict.mine), verdict.digest, verdict.reason, verdict.participants
+        )
 
     def _piece(self, first: int, last: int) -> None:
         staging = self._group.staging(last - first, self._average.dtype)
         staging.copy_(self._average[first:last])
         self._group.broadcast(staging, 0)
 
-    def _send(self, kind: Kind, number: int = 0, stop: int = 0, digest: bytes = b"", text: str = "") -> None:
-        packed = _HEADER.pack(kind, len(digest), number, stop, digest, text.encode()[:_TEXT])
+    def _send(
+        self, kind: Kind, number: int = 0, stop: int = 0, digest: bytes = b"", text: str = "", clusters: int = 1
+    ) -> None:
+        packed = _HEADER.pack(kind, len(digest), clusters, number, stop, digest, text.encode()[:_TEXT])
 
         def send() -> None:
             header = self._group.staging(_HEADER.size, torch.uint8)
@@ -111,38 +130,56 @@ class Publisher:
             self.broken = error
 
 
-def follow(group: Group, average: Tensor, complete: Callable[[], object]) -> Verdict:
+def follow(
+    group: Group,
+    average: Tensor,
+    complete: Callable[[], object],
+    restarted: Callable[[Sequence[Participant]], object] = lambda parts: None,
+) -> Verdict:
     """A follower's end: take the average as it comes, and the verdict.
 
     Args:
         group: the cluster.
         average: where the average goes.
         complete: called each time all of an attempt has arrived.
+        restarted: called each time the leader begins an attempt, with who takes part.
 
     Raises:
         LocalGroupError: the group broke, or the leader sent what makes no sense.
     """
     arrived = 0
     while True:
-        kind, number, stop, digest, text = _receive(group)
+        kind, number, stop, digest, text, clusters = _receive(group)
         if kind is Kind.RESTART:
             arrived = 0
+            restarted(_parts(group, stop))
         elif kind is Kind.DATA:
             arrived += _take(group, average, number, stop)
             if arrived == average.numel():
                 complete()
         elif kind is not Kind.WAIT:
-            return Verdict(kind, number, digest, bool(stop), text)
+            return Verdict(kind, number, digest, bool(stop), text, clusters)
 
 
-def _receive(group: Group) -> tuple[Kind, int, int, bytes, str]:
+def _receive(group: Group) -> tuple[Kind, int, int, bytes, str, int]:
     header = group.staging(_HEADER.size, torch.uint8)
     group.broadcast(header, 0)
-    kind, length, number, stop, digest, text = _HEADER.unpack(bytes(header.numpy()))
+    kind, length, clusters, number, stop, digest, text = _HEADER.unpack(bytes(header.numpy()))
     try:
-        return Kind(kind), number, stop, digest[:length], text.rstrip(b"\0").decode(errors="replace")
+        return Kind(kind), number, stop, digest[:length], text.rstrip(b"\0").decode(errors="replace"), clusters
     except ValueError as error:
         raise LocalGroupError(f"leader {group.members[0]} sent a header of kind {kind}") from error
+
+
+def _parts(group: Group, length: int) -> Sequence[Participant]:
+    if length > _MOST_PARTS:
+        raise LocalGroupError(f"leader {group.members[0]} announced {length} bytes of participants")
+    staging = group.staging(length, torch.uint8)
+    group.broadcast(staging, 0)
+    try:
+        return msgspec.msgpack.decode(bytes(staging.numpy()), type=tuple[Participant, ...])
+    except MALFORMED as error:
+        raise LocalGroupError(f"leader {group.members[0]} sent participants that do not decode: {error}") from error
 
 
 def _take(group: Group, average: Tensor, start: int, stop: int) -> int:

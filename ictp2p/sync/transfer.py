@@ -38,6 +38,9 @@ class TransferProfile:
     patience: float = 10.0
     """Seconds without any byte from a provider after which its chunks are asked of others."""
 
+    hedge: float = 1.0
+    """Seconds after which the manifest is asked of one more provider: those who are dead may not say so."""
+
     pause: float = 0.5
     """Seconds before a provider that failed is asked again; doubled each time."""
 
@@ -164,7 +167,14 @@ class Fetch:
     def next_timeout(self) -> float | None:
         """When `handle_timeout` and `asks` are next wanted."""
         waits = [p.ready_at for p in self._providers.values() if p.ready_at > self._asked and not p.given_up]
+        if any(not (p.asked_manifest or p.given_up) for p in self._providers.values()):
+            waits += [at for at in self._hedges() if at > self._asked]
         return None if self.done else earliest([*map(self._silent_at, self._providers.values()), *waits])
+
+    def _hedges(self) -> list[float]:
+        """When the manifest may be asked of one more provider, for each of whom it was asked already."""
+        asked = [p.heard for p in self._providers.values() if p.asked_manifest and self.manifest is None]
+        return [at + self._profile.hedge for at in asked]
 
     def _usable(self, now: float) -> list[tuple[PeerId, _Provider]]:
         """Who may be asked now, the fastest first: at the end it should get what is left."""
@@ -173,7 +183,7 @@ class Fetch:
 
     def _ask(self, name: PeerId, held: _Provider, now: float) -> Ask | None:
         if self.manifest is None:
-            if any(p.asked_manifest for p in self._providers.values()):
+            if held.asked_manifest or any(at > now for at in self._hedges()):
                 return None
             held.asked_manifest, held.heard = True, now
             return Ask(name, ())

@@ -28,6 +28,8 @@ MAX_VOTERS = 7
 """Most voters that a value may name. Seven survive three deaths; more only make each decision slower."""
 MAX_PARTICIPANTS = 1024
 """Most clusters in one round."""
+MAX_NOTE = 1024
+"""Most bytes of a participant's note."""
 MAX_PLAN = 256 * 1024
 """Most bytes of a plan."""
 LINEAGE_BYTES = 8
@@ -37,6 +39,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Peer = Annotated[PeerId, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 Cluster = Annotated[ClusterId, msgspec.Meta(min_length=1, max_length=63)]
 Digest = Annotated[bytes, msgspec.Meta(max_length=64)]
+Note = Annotated[bytes, msgspec.Meta(max_length=MAX_NOTE)]
 Reason = Annotated[str, msgspec.Meta(max_length=1024)]
 Peers = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 Lineage = Annotated[bytes, msgspec.Meta(min_length=LINEAGE_BYTES, max_length=LINEAGE_BYTES)]
@@ -61,12 +64,14 @@ class Participant(msgspec.Struct, frozen=True, array_like=True):
     term: Count
     weight: float
     """Share in the average, in any unit common to all (tokens, say). Finite and positive."""
+    note: Note = b""
+    """What the cluster has to say to all others, opaque here; agreed on with the round."""
 
 
 class Spec(msgspec.Struct, frozen=True, array_like=True):
     """What is reduced. Every participant of a round must bring the same."""
 
-    kind: Literal["sync", "reduce", "broadcast", "barrier"]
+    kind: Literal["sync", "reduce", "broadcast", "barrier", "gather", "scatter", "collect"]
     """`sync` advances the global state when it commits; the others leave it as it is."""
     name: Annotated[str, msgspec.Meta(max_length=256)]
     dtype: Annotated[str, msgspec.Meta(max_length=32)]
@@ -126,7 +131,22 @@ class Close(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """Leaders that voted for `digest`, so hold the bytes."""
 
 
-Value = Voters | Open | Close
+class Restore(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The agreed state has died with all who held it: an older one takes its place, under a new version."""
+
+    lineage: Lineage
+    voters: Voting
+    state: StateRef
+    author: Peer
+    round: Count
+    attempt: Count
+    source: Count
+    """Version whose bytes these are; what versions after it held is lost. 0: a state that a worker brought along."""
+    reason: Reason
+    """What was lost, in words."""
+
+
+Value = Voters | Open | Close | Restore
 
 
 def genesis(lineage: bytes, founder: PeerId) -> Voters:
@@ -138,6 +158,18 @@ def quorum(voters: Sequence[PeerId], ids: Collection[PeerId]) -> bool:
     """Tell whether `ids` decide among `voters`: a majority, or exactly half with the first voter in it."""
     present = sum(v in ids for v in voters)
     return 2 * present > len(voters) or (2 * present == len(voters) > 0 and voters[0] in ids)
+
+
+def same(base: StateRef, agreed: StateRef) -> bool:
+    """Whether a contribution that starts from `base` starts from the agreed state.
+
+    Equal bytes are not enough: a version that was restored has those of an older one, and whoever started from that may
+    have its contribution in a version between the two. Only the first version is the one that somebody brought.
+    """
+    return base.digest == agreed.digest and base.version in (
+        agreed.version,
+        0 if agreed.version == 1 else agreed.version,
+    )
 
 
 def upcoming(value: Value) -> tuple[int, int]:
@@ -207,5 +239,16 @@ def _state_fault(before: Value, value: Value) -> str | None:
             return f"holders {value.holders} are not all participants"
         expected = advanced(before, value.digest, value.holders) if value.committed else before.state
         return None if value.state == expected else f"state {value.state} where {expected} follows"
+    if isinstance(value, Restore):
+        return _restore_fault(before, value)
     adopted = isinstance(value, Voters) and before.state.version == 0 and value.state.version == 1
     return None if adopted or value.state == before.state else f"state {value.state} after {before.state}"
+
+
+def _restore_fault(before: Value, value: Restore) -> str | None:
+    lost = before.state.version
+    if not value.source < lost:
+        return f"version {value.source} cannot stand in for version {lost}"
+    if value.state.version != lost + 1 or not value.state.providers:
+        return f"state {value.state} where version {lost + 1} with providers is to be restored"
+    return None

@@ -7,17 +7,32 @@ once, so equal inputs give equal bits on every worker.
 
 The pseudo-gradient is taken from what was *loaded* at the last sync, which for a model in half precision is the rounded
 global value: else the rounding itself would be trained.
+
+A round carries one fragment of the model (all of it, where there is one). Which one follows from the number of rounds
+that the agreed state has behind it, so everybody who starts from the same state brings the same fragment, whatever its
+own step. What a fragment's round brought is mixed into the model, *new global (1 - mix) + local mix*, since training
+went on while it was under way (Douillard et al., "Streaming DiLoCo", 2025).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ictp2p.device_memory import placed, settle
+from ictp2p.errors import ConfigError, NotFinite
+from ictp2p.sync.agreed import Agenda
+from ictp2p.sync.fragments import Fragments, fragments
 from ictp2p.sync.outer import Outer, OuterFactory, wide
 from ictp2p.sync.state import GlobalState, entry
+from ictp2p.sync.values import Participant
+
+_BUFFER = "buffer "
+"""Before the name of a buffer in the global state."""
 
 
 class Weights:
@@ -28,6 +43,9 @@ class Weights:
         model: torch.nn.Module,
         outer: torch.optim.Optimizer | OuterFactory | None,
         settings: Sequence[tuple[str, str]],
+        divided: int | Sequence[Collection[str]] = 1,
+        mix: float = 0.0,
+        agenda: Agenda | None = None,
     ) -> None:
         """Take the model as version 0.
 
@@ -35,78 +53,207 @@ class Weights:
             model: what is trained.
             outer: the outer optimizer; None for DiLoCo's default.
             settings: what else must be equal everywhere, in words.
+            divided: into which fragments; see `fragments`.
+            mix: how much of the local value stays when a new global one arrives, in [0, 1).
+            agenda: what else is agreed on with each round.
 
         Raises:
-            ConfigError: the outer optimizer does not fit the model.
+            ConfigError: the outer optimizer does not fit the model, nor the fragments, or `mix` is out of range.
         """
+        if not 0.0 <= mix < 1.0:
+            raise ConfigError(f"mix {mix!r} is not in [0, 1)")
+        _check_model(model)
         self.trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
         """Parameters by name."""
-        self.buffers = {f"buffer {n}": b for n, b in model.named_buffers() if b.is_floating_point()}
+        self.buffers = {f"{_BUFFER}{n}": b for n, b in model.named_buffers() if b.is_floating_point()}
         """Floating-point buffers; they are averaged, but no optimizer steps them."""
         self._tensors: dict[str, Tensor] = {**self.trained, **self.buffers}
+        self._mix = mix
+        self.agenda = agenda or Agenda(())
         self.dtype = wide([t.dtype for t in self._tensors.values()])
+        self.fragments = _divide(model, self._tensors, divided)
+        """Names of the tensors in each fragment."""
         self._outer = Outer(outer, self.trained, self.dtype)
-        self.state = self._initial([*settings, *self._outer.describe()])
-        elements = sum(t.numel() for t in self._tensors.values())
-        self.delta = torch.zeros(elements, dtype=self.dtype)
-        """The pseudo-gradient, flat."""
-        self.average = torch.zeros(elements, dtype=self.dtype)
+        parts = [("fragments", str(len(self.fragments))), ("mix", repr(mix))]
+        parts += [(f"fragment of {n}", str(k)) for k, part in enumerate(self.fragments) for n in part if k]
+        self.state = self._initial([*settings, *self._outer.describe(), *parts, *self.agenda.describe()])
+        largest = max(self.elements(k) for k in range(len(self.fragments)))
+        self._delta = placed(largest, self.dtype, torch.device("cpu"), {t.device for t in self.tensors()}).zero_()
+        self._average = torch.zeros(largest, dtype=self.dtype)
+        self._captured = 0
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The model's tensors that are trained together."""
+        return tuple(self._tensors.values())
+
+    @property
+    def fragment(self) -> int:
+        """Which fragment the next round from the agreed state carries."""
+        return self.state.counters["round"] % len(self.fragments)
+
+    def elements(self, fragment: int) -> int:
+        """Number of elements of a fragment."""
+        return sum(self._tensors[name].numel() for name in self.fragments[fragment])
+
+    @property
+    def delta(self) -> Tensor:
+        """The pseudo-gradient that was captured last, flat."""
+        return self._delta[: self.elements(self._captured)]
+
+    @property
+    def average(self) -> Tensor:
         """Its average over the mesh, flat."""
+        return self._average[: self.elements(self._captured)]
 
     @torch.no_grad()
-    def subtract(self) -> None:
-        """Compute the pseudo-gradient: old global minus local."""
-        for name, view in self._views(self.delta).items():
-            tensor = self._tensors[name]
-            view.copy_(self.state.committed[name].to(tensor.dtype))
-            view.sub_(tensor.to("cpu", self.dtype))
+    def capture(self) -> None:
+        """Compute the pseudo-gradient of the fragment that is next: old global minus local.
+
+        Raises:
+            NotFinite: a parameter or buffer holds NaN or infinity; the message names it. All workers of a cluster hold
+                the same, so all of them raise.
+        """
+        self._captured = self.fragment
+        views = self._views(self.delta)
+        for name, view in views.items():
+            view.copy_(self._tensors[name], non_blocking=True)
+        settle(self.tensors())
+        for name, view in views.items():
+            loaded = self.state.committed[name].to(self._tensors[name].dtype).to(self.dtype)
+            torch.sub(loaded, view, out=view)
+        if not math.isfinite(self.delta.sum().item()):
+            _check_finite(views)
+
+    @property
+    def landed(self) -> int:
+        """The fragment that was captured last."""
+        return self._captured
+
+    def carried(self, *, captured: bool) -> dict[str, Any]:
+        """What a newcomer to the cluster needs, beside the model and the agreed state.
+
+        Args:
+            captured: whether what was captured last has still to be landed.
+        """
+        return {"fragment": self._captured, "delta": self.delta} if captured else {}
+
+    def take_over(self, carried: dict[str, Any]) -> None:
+        """Hold what another worker holds."""
+        if "delta" in carried:
+            self._captured = carried["fragment"]
+            self.delta.copy_(carried["delta"])
 
     @torch.no_grad()
-    def finish(self) -> bytes:
-        """Compute the next state from the average, beside the current one; give its digest."""
-        deltas = self._views(self.average)
-        tentative = self.state.begin()
-        self._outer.step(tentative, {name: deltas[name] for name in self.trained})
-        for name in self.buffers:
-            tentative[name].sub_(deltas[name])
-        return self.state.seal({"round": self.state.counters["round"] + 1})
+    def finish(self, parts: Sequence[Participant]) -> bytes:
+        """Compute the next state from the average, beside the current one; give its digest.
 
-    def commit(self, version: int) -> None:
-        """Make the finished state the agreed one, and train on from it."""
+        Args:
+            parts: who takes part in the round.
+        """
+        tentative = self._step(self.average)
+        counters = {**self.state.counters, "round": self.state.counters["round"] + 1}
+        return self.state.seal(self.agenda.decide(counters, tentative, parts))
+
+    def commit(self, version: int, participants: int) -> None:
+        """Make the finished state the agreed one, and train on from it.
+
+        Args:
+            version: of the state.
+            participants: clusters that the average is of.
+        """
         self.state.commit(version)
-        self.load()
+        self._land()
 
     @torch.no_grad()
     def load(self) -> None:
-        """Train on from the agreed state."""
+        """Train on from the agreed state, whatever was here before."""
         for name, tensor in self._tensors.items():
             tensor.copy_(self.state.committed[name])
 
     @torch.no_grad()
-    def carry_over(self) -> None:
-        """Train on from a state just received, keeping local progress: theta <- G_new + (theta - G_old)."""
+    def adopt(self, *, mine: bool) -> None:
+        """Train on from a state just received.
+
+        Local progress that is not in it is kept: theta <- G_new + (theta - G_old).
+
+        Args:
+            mine: whether the captured pseudo-gradient is in it.
+        """
+        landing = self.fragments[self._captured] if mine else ()
         for name, tensor in self._tensors.items():
-            # Receiving a state leaves the one before it in the other half.
-            moved = tensor.to("cpu", self.dtype, copy=True).sub_(self.state.tentative[name].to(tensor.dtype))
-            tensor.copy_(moved.add_(self.state.committed[name]))
+            before, now = self.state.former[name], self.state.committed[name]
+            if name not in landing and not torch.equal(before, now):
+                moved = tensor.to("cpu", self.dtype, copy=True).sub_(before.to(tensor.dtype))
+                tensor.copy_(moved.add_(now))
+        if mine:
+            self._land()
+
+    @torch.no_grad()
+    def _land(self) -> None:
+        """Mix what a round brought into the model."""
+        for name in self.fragments[self._captured]:
+            tensor, now = self._tensors[name], self.state.committed[name]
+            if self._mix:
+                kept = tensor.to("cpu", self.dtype, copy=True).mul_(self._mix)
+                now = kept.add_(now.mul(1.0 - self._mix))
+            tensor.copy_(now)
+
+    def _step(self, average: Tensor) -> Mapping[str, Tensor]:
+        """Begin the next state, and take the outer step in it."""
+        deltas = self._views(average)
+        stepped = {name: delta for name, delta in deltas.items() if name in self.trained}
+        averaged = [name for name in deltas if name in self.buffers]
+        tentative = self.state.begin([*self._outer.touched(stepped), *averaged, *self.agenda.names])
+        self._outer.step(tentative, stepped)
+        for name in averaged:
+            tentative[name].sub_(deltas[name])
+        return tentative
 
     def agreed(self) -> dict[str, Tensor]:
         """Copies of the agreed parameters and buffers, under the model's names, as the model would hold them."""
         return {
-            name.removeprefix("buffer "): self.state.committed[name].to(t.device, t.dtype, copy=True)
+            name.removeprefix(_BUFFER): self.state.committed[name].to(t.device, t.dtype, copy=True)
             for name, t in self._tensors.items()
         }
 
     def _initial(self, settings: Sequence[tuple[str, str]]) -> GlobalState:
         entries = [entry(name, t.detach().to("meta", self.dtype)) for name, t in self._tensors.items()]
-        state = GlobalState([*entries, *self._outer.entries], settings)
+        state = GlobalState([*entries, *self._outer.entries, *self.agenda.entries], settings)
         with torch.no_grad():
             for name, tensor in self._tensors.items():
                 state.tentative[name].copy_(tensor)
-        state.seal({"round": 0})
+        state.seal({"round": 0, **self.agenda.counters})
         state.commit(0)
         return state
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
-        parts = torch.split(flat, [t.numel() for t in self._tensors.values()])
-        return {n: part.view(t.shape) for (n, t), part in zip(self._tensors.items(), parts, strict=True)}
+        names = self.fragments[self._captured]
+        parts = torch.split(flat, [self._tensors[name].numel() for name in names])
+        return {name: part.view(self._tensors[name].shape) for name, part in zip(names, parts, strict=True)}
+
+
+def _divide(
+    model: torch.nn.Module, tensors: Mapping[str, Tensor], divided: int | Sequence[Collection[str]]
+) -> Fragments:
+    keys = {key.removeprefix(_BUFFER): key for key in tensors}
+    if divided == 1 or not tensors:
+        return (tuple(tensors),)
+    return tuple(tuple(keys[name] for name in part) for part in fragments(model, list(keys), divided))
+
+
+def _check_model(model: torch.nn.Module) -> None:
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    if not any(p.numel() for p in trained.values()):
+        raise ConfigError(f"{type(model).__name__} has no parameter that could be trained: none requires a gradient")
+    for name, parameter in trained.items():
+        if not parameter.is_floating_point():
+            raise ConfigError(f"parameter {name!r} is {parameter.dtype}: only real floating-point ones can be averaged")
+        if parameter.device.type == "meta":
+            raise ConfigError(f"parameter {name!r} has no memory yet (it is on the meta device)")
+
+
+def _check_finite(views: Mapping[str, Tensor]) -> None:
+    wrong = [name.removeprefix(_BUFFER) for name, view in views.items() if not view.isfinite().all()]
+    if wrong:
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        raise NotFinite(f"{', '.join(wrong[:3])}{more} hold NaN or infinity: this cluster's training has diverged")

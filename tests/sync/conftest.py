@@ -12,12 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from ictp2p.errors import LocalGroupError, PeerClosed, RoundAborted, RoundMissed
+from ictp2p.errors import LocalGroupError, PeerClosed, RoundAborted, RoundMissed, StateError
+from ictp2p.fsm import Fsm, Table
 from ictp2p.sync.manifest import decode
 from ictp2p.sync.mesh import RoundRequest, RoundResult
 from ictp2p.sync.roster import Roster
 from ictp2p.sync.state import GlobalState
-from ictp2p.sync.values import Spec, StateRef
+from ictp2p.sync.values import Participant, Spec, StateRef
+from ictp2p.types import ClusterId, PeerId
 
 DEADLINE = 20.0
 
@@ -56,9 +58,10 @@ class FakeGroup:
         self.generation, self.members = roster.generation, roster.members
         self.rank, self.size = roster.members.index(mesh.name), len(roster.members)
         self.turn = 0
+        self.device = torch.device("cpu")
         self.memory: dict[torch.dtype, Tensor] = {}
 
-    def staging(self, elements: int, dtype: torch.dtype) -> Tensor:
+    def staging(self, elements: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
         return self.memory.setdefault(dtype, torch.zeros(1 << 22, dtype=dtype))[:elements]
 
     def swap(self, name: str, value: Any) -> list[Any]:
@@ -109,7 +112,8 @@ class World:
         self.contributions: dict[str, RoundRequest] = {}
         self.votes: dict[str, bytes] = {}
         self.met: set[str] = set()
-        self.absent: set[str] = set()
+        self.absent: dict[int, set[str]] = {}
+        """By the number of the round, the clusters that it goes on without."""
         self.aborts: set[int] = set()
         self.restarts: set[int] = set()
         self.rounds = 0
@@ -186,8 +190,10 @@ class FakeMesh:
         self.world, self.name = world, name
         self.cluster_name = name.split("/")[0]
         self.cluster = world.clusters[self.cluster_name]
+        self.machines: dict[str, Fsm] = {}
+        """The tables that the training thread drives: what they do not have is an error of the worker."""
 
-    def roster_ready(self, ready: bool) -> None:
+    def roster_ready(self, ready: bool, device: torch.device | None = None) -> None:
         world, cluster = self.world, self.cluster
         with world.changed:
             if not ready:
@@ -251,12 +257,34 @@ class FakeMesh:
 
     def fetch_state(self, ref: StateRef, state: GlobalState, idle: Callable[[], None]) -> None:
         idle()
-        source = next(s for n, s in sorted(self.world.states.items()) if s.digest == ref.digest)
+        source = self._provider(ref)
         encoded = source.manifest(ref.digest)
         for index in state.expect(encoded, ref.digest):
             state.destination(index)[:] = source.chunk(ref.digest, index)
         assert decode(encoded, ref.digest).entries == state.entries
         state.verified(ref.version)
+
+    def _provider(self, ref: StateRef) -> GlobalState:
+        """Whoever has committed that state; a decision may be known before its holders have acted on it."""
+        for _ in range(int(DEADLINE / 0.01)):
+            with self.world.changed:
+                for _, state in sorted(self.world.states.items()):
+                    if state.digest == ref.digest:
+                        return state
+                if self.world.digest != ref.digest:
+                    raise StateError(f"version {ref.version} is gone")
+                self.world.changed.wait(0.01)
+        raise AssertionError(f"nobody came to hold version {ref.version}")
+
+    def phase(self, table: Table, trigger: str) -> None:
+        self.machines.setdefault(table.name, Fsm(table)).fire(trigger)
+
+    def missing_state(self, ref: StateRef, reason: str, idle: Callable[[], None]) -> StateRef:
+        idle()
+        return self.decided_state()
+
+    def contributed(self, base: int) -> bool:
+        return self.cluster_name in self.world.contributors.get(base + 1, {self.cluster_name})
 
     def event(self, kind: str, **fields: object) -> None:
         self.world.events.append((self.name, kind, fields))
@@ -267,20 +295,25 @@ class FakeMesh:
         with world.changed:
             if request.base.digest != world.digest:
                 return self._passed(request)
-            if me in world.absent:
+            absent = world.absent.get(world.rounds, set())
+            if me in absent:
                 self._wait(lambda: request.base.digest != world.digest, request)
                 raise RoundMissed(f"{me} was not in the round")
             world.contributions[me] = request
             world.changed.notify_all()
-            number, everyone = world.rounds, sorted(set(world.clusters) - world.absent)
+            number, everyone = world.rounds, sorted(set(world.clusters) - absent)
             self._wait(lambda: world.rounds > number or set(everyone) <= set(world.contributions), request)
             held = [world.contributions[name] for name in everyone]
-        request.restarted(1)
+        parts = [
+            Participant(ClusterId(n), PeerId("0" * 32), 0, r.weight, r.note)
+            for n, r in zip(everyone, held, strict=True)
+        ]
+        request.restarted(1, parts)
         if number in world.restarts:
             request.outputs[0].fill_(float("nan"))
             request.progress(0, request.outputs[0].numel())
             request.finish()
-            request.restarted(2)
+            request.restarted(2, parts)
         self._reduce(request, held)
         digest = request.finish()
         world.fault(self.name, "vote")
@@ -300,7 +333,7 @@ class FakeMesh:
         mine = self.cluster_name in self.world.contributors.get(request.base.version + 1, set())
         if not mine:
             raise RoundMissed("the mesh went on")
-        return RoundResult(self.decided_state(), mine)
+        return RoundResult(self.decided_state(), mine, len(self.world.contributors[request.base.version + 1]))
 
     def _reduce(self, request: RoundRequest, held: list[RoundRequest]) -> None:
         """Sum weight times contribution in the order of the names, then divide once."""
@@ -317,8 +350,9 @@ class FakeMesh:
     def _close(self, request: RoundRequest, number: int, everyone: list[str], digest: bytes) -> RoundResult:
         world = self.world
         with world.changed:
-            world.votes[self.cluster_name] = digest
-            world.changed.notify_all()
+            if world.rounds == number:  # a leader that died may have voted for the cluster already
+                world.votes[self.cluster_name] = digest
+                world.changed.notify_all()
             if set(world.votes) >= set(everyone) and world.rounds == number:
                 assert len(set(world.votes.values())) == 1, "the results differ"
                 world.rounds += 1

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ictp2p.sync.contributors import Contributors
-from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef, Value
+from ictp2p.sync.values import Close, Open, Participant, Restore, Spec, StateRef, Value
 from ictp2p.types import ClusterId, PeerId
 
 ME = PeerId("1" * 32)
@@ -36,6 +36,7 @@ def test_a_committed_attempt_says_who_is_inside() -> None:
     seen = after(opened(1, 1, A), closed(1, 1))
     assert seen.holds(1, A) is True
     assert seen.holds(1, B) is False
+    assert (seen.count(1), seen.count(99)) == (1, 1)
 
 
 def test_only_the_attempt_that_committed_counts() -> None:
@@ -59,3 +60,16 @@ def test_old_versions_are_forgotten() -> None:
     seen = after(*values)
     assert seen.holds(99, A) is True
     assert seen.holds(1, A) is None
+
+
+def test_what_was_in_a_version_that_died_is_in_none() -> None:
+    back = Restore(bytes(8), (ME,), state(4), ME, 4, 1, 1, "2 and 3 are lost")
+    seen = after(opened(1, 1, A), closed(1, 1), opened(2, 1, A), closed(2, 1), opened(3, 1, A, B), closed(3, 1), back)
+    assert [seen.holds(version, A) for version in (1, 2, 3, 4)] == [True, False, False, False]
+    assert [seen.holds(version, B) for version in (1, 2, 3, 4)] == [False, False, False, False]
+    assert seen.holds(5, A) is None
+
+
+def test_a_peer_that_saw_only_the_restore_knows_what_is_lost() -> None:
+    seen = after(Restore(bytes(8), (ME,), state(9), ME, 4, 1, 7, "8 is lost"))
+    assert [seen.holds(version, A) for version in (7, 8, 9)] == [None, False, False]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 import torch
 
 from ictp2p.errors import LocalGroupError, MeshMismatch
-from ictp2p.sync.heal import Progress, Replica, broadcast_bytes, heal, stream
+from ictp2p.sync.heal import Replica, broadcast_bytes, heal, stream
 from ictp2p.sync.manifest import Entry
+from ictp2p.sync.progress import Progress
 from ictp2p.sync.state import GlobalState
 
 ITEMS = [("policy", "diloco"), ("sync_every", "4")]
@@ -67,10 +69,12 @@ def test_identical_workers_exchange_nothing_but_a_hello(make_world: Any) -> None
         ([Progress(3, 20, 2), Progress(3, 21, 3), Progress(3, 20, 2)], 1),
         ([Progress(3, 24, 4), Progress(4, 24, 0), Progress(3, 24, 4)], 1),
         ([Progress(3, 24, 4), Progress(3, 24, 4), Progress(3, 24, 0)], 2),
+        ([Progress(3, 24, 4), Progress(3, 24, 0, 1, 5.0), Progress(3, 24, 4)], 1),
+        ([Progress(3, 26, 2, 3, 5.0), Progress(3, 26, 2, 3, 5.0), Progress(3, 26, 2)], 2),
     ],
 )
 def test_all_become_like_the_one_that_is_furthest(make_world: Any, progresses: list[Progress], source: int) -> None:
-    workers = [Worker(float(i + 1), Progress(p.version, p.step, p.since, 5.0)) for i, p in enumerate(progresses)]
+    workers = [Worker(float(i + 1), dataclasses.replace(p, weights=[5.0])) for i, p in enumerate(progresses)]
     expected = workers[source].content()
     changed = grouped(make_world, *workers)
     assert changed == [i != source for i in range(3)]

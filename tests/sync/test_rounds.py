@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import random
 from dataclasses import dataclass, field, replace
@@ -69,13 +70,16 @@ class Mesh:
         self.sent: list[tuple[PeerId, PeerId, Message]] = []
         self.plans: list[PlanRequest] = []
         self.drop: set[tuple[PeerId, PeerId]] = set()
+        self.held: dict[PeerId, tuple[int, bytes]] = {}
         for cluster, size in self.clusters.items():
             for worker in range(size):
                 self.boot(peer(cluster, worker))
 
     def boot(self, who: PeerId) -> None:
         agreement = Agreement(who, self.disks.get(who), random.Random(self.rng.random()), self.profile)
-        machine = Rounds(who, agreement, self.profile, random.Random(self.rng.random()), self.plan, self.validate)
+        rng = random.Random(self.rng.random())
+        held = functools.partial(self.held.get, who, (0, FIRST))
+        machine = Rounds(who, agreement, self.profile, rng, self.plan, self.validate, held)
         self.rounds[who] = machine
         self.notices[who] = []
         self.dead.discard(who)
@@ -100,6 +104,8 @@ class Mesh:
                     heapq.heappush(self.queue, (self.now + DELAY, self.count, who, PeerId(to), message))
                 case Notice():
                     self.notices[who].append(effect)
+                    if isinstance(effect, RoundCommitted) and effect.holding:
+                        self.held[who] = (effect.close.state.version, effect.close.digest)
                     if isinstance(effect, RoundOpened):
                         self.work(who, effect.open)
 
@@ -173,7 +179,8 @@ class Mesh:
     def ready(self, cluster: str, spec: Spec = SYNC, weight: float = 1.0) -> None:
         who = self.leaders[cluster]
         machine = self.rounds[who]
-        base = StateRef(0, self.bases[cluster], ())
+        tip = machine.tip
+        base = StateRef(0 if tip is None else tip[1].state.version, self.bases[cluster], ())
         contribution = Contribution(ClusterId(cluster), who, self.terms[cluster], weight, spec, base)
         self.do(who, machine.ready(contribution, self.now))
 
@@ -451,6 +458,23 @@ def test_a_cluster_that_drains_is_let_go() -> None:
     assert m.value(B0).state.digest == b"digest 2"
 
 
+def test_a_leaver_that_was_away_is_let_go_only_once_nobody_will_count_on_it_again() -> None:
+    """Regression: it learnt that it had been dropped as a voter, went, and was made a voter at the same moment."""
+    m = mesh(A=2, B=2, C=1)
+    m.one_round()
+    m.silent, m.failed = {C0}, {"C"}
+    m.view()
+    m.run(1.0)
+    assert C0 not in m.value(A0).voters
+    m.do(C0, m.rounds[C0].drop_out(m.now))
+    assert not m.told(C0, Released)
+    m.silent, m.failed = set(), set()
+    m.view()
+    m.run(2.0)
+    assert m.told(C0, Released) == [Released(False)]
+    assert C0 not in m.value(A0).voters
+
+
 def test_the_last_voters_may_go_too() -> None:
     m = mesh(A=2)
     m.do(A1, m.rounds[A1].drop_out(m.now))
@@ -498,10 +522,37 @@ def test_a_straggler_is_waited_for_and_then_no_longer() -> None:
     m.run(m.profile.straggler_floor - 0.1)
     assert len(m.told(A0, RoundCommitted)) == 1
     assert "waiting for READY of B" in m.rounds[A0].explain()
-    m.run(0.2)
+    m.run(1.0)
     assert len(m.told(A0, RoundCommitted)) == 2
     m.bases["A"] = b"digest 2"
     assert m.value(B0).state.digest == b"digest 2"
+
+
+def test_one_that_is_ready_early_does_not_make_stragglers_of_the_others() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    usual = 6 * m.profile.straggler_floor
+    m.run(usual)
+    m.one_round()
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+    m.ready("A")  # it missed a round, say, and stands READY at once with what it carried over
+    m.run(2 * m.profile.straggler_floor)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.ready("B")  # these are most
+    m.run(m.profile.straggler_floor - 1.0)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.ready("C")
+    m.run(0.5)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert (commit.open.round, len(commit.open.participants)) == (3, 3)
+
+    m.bases["A"] = m.value(A0).state.digest
+    m.ready("A")  # and now the others are late
+    m.run(m.profile.straggler_floor * 1.1)
+    assert len(m.told(A0, RoundCommitted)) == 3
+    m.run(usual)
+    assert len(m.told(A0, RoundCommitted)) == 4, "they are not waited for without end"
 
 
 def test_a_contribution_that_came_too_late_is_told_so() -> None:
@@ -509,7 +560,7 @@ def test_a_contribution_that_came_too_late_is_told_so() -> None:
     m.one_round()
     m.ready("A")
     m.silent = {A0}
-    m.run(m.profile.straggler_floor + 0.1)
+    m.run(m.profile.straggler_floor + 1.0)
     m.ready("B")
     m.run(0.1)
     m.do(A0, m.rounds[A0].completed(2, 1, b"digest 2", m.now))
@@ -784,7 +835,7 @@ def test_a_straggler_that_was_not_waited_for_does_not_delay_the_retry() -> None:
     m.ready("A")
     m.ready("B")
     m.silent = {A0, B0}
-    m.run(m.profile.straggler_floor + 0.1)
+    m.run(m.profile.straggler_floor + 1.0)
     m.do(A0, m.rounds[A0].failed(2, 1, "hiccup", (), m.now))
     m.silent = set()
     m.run(15 * DELAY)

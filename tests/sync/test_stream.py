@@ -8,6 +8,8 @@ import torch
 
 from ictp2p.errors import LocalGroupError
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
+from ictp2p.sync.values import Participant
+from ictp2p.types import ClusterId, PeerId
 
 
 def pair(make_world: Any, lead: Any, trail: Any) -> Any:
@@ -18,6 +20,10 @@ def pair(make_world: Any, lead: Any, trail: Any) -> Any:
     return make_world(a=2).run(a_0=lambda mesh: lead(group(mesh)), a_1=lambda mesh: trail(group(mesh)))
 
 
+PARTS = (
+    Participant(ClusterId("a"), PeerId("1" * 32), 3, 8.0, b"faster"),
+    Participant(ClusterId("b"), PeerId("2" * 32), 1, 2.0),
+)
 AVERAGE = torch.arange(3_000_001, dtype=torch.float32)
 
 
@@ -28,7 +34,7 @@ def test_data_arrives_while_the_round_goes_on_and_the_verdict_follows(make_world
     def lead(group: Any) -> None:
         publisher = Publisher(group, AVERAGE)
         publisher.wait()
-        publisher.restart(1)
+        publisher.restart(1, PARTS)
         publisher.data(2_000_000, 3_000_001)
         half.set()
         publisher.data(0, 2_000_000)
@@ -43,21 +49,22 @@ def test_data_arrives_while_the_round_goes_on_and_the_verdict_follows(make_world
 
 
 def test_an_attempt_counts_from_its_beginning(make_world: Any) -> None:
-    completed = []
+    completed, told = [], []
 
     def lead(group: Any) -> None:
         publisher = Publisher(group, AVERAGE)
-        publisher.restart(1)
+        publisher.restart(1, PARTS)
         publisher.data(0, 3_000_000)
-        publisher.restart(2)
+        publisher.restart(2, PARTS)
         publisher.data(3_000_000, 3_000_001)
         publisher.tell(Verdict(Kind.ABANDON, reason="no quorum: 1 of 3 " + "x" * 500))
 
     def trail(group: Any) -> Verdict:
-        return follow(group, torch.zeros_like(AVERAGE), lambda: completed.append(1))
+        return follow(group, torch.zeros_like(AVERAGE), lambda: completed.append(1), told.append)
 
     verdict = pair(make_world, lead, trail)["a_1"]
     assert not completed
+    assert told == [PARTS, PARTS]
     assert verdict.kind is Kind.ABANDON
     assert verdict.reason.startswith("no quorum: 1 of 3 xxx")
 
@@ -90,7 +97,8 @@ def test_a_broken_group_silences_the_publisher_and_lets_the_round_go_on(make_wor
 
 
 @pytest.mark.parametrize(
-    ("kind", "start", "stop"), [(99, 0, 0), (Kind.DATA, 5, 5), (Kind.DATA, 0, 2), (Kind.DATA, 7, 3)]
+    ("kind", "start", "stop"),
+    [(99, 0, 0), (Kind.RESTART, 1, 2**40), (Kind.DATA, 5, 5), (Kind.DATA, 0, 2), (Kind.DATA, 7, 3)],
 )
 def test_a_header_that_makes_no_sense_is_an_error(make_world: Any, kind: Any, start: int, stop: int) -> None:
     def lead(group: Any) -> None:

@@ -105,11 +105,24 @@ def test_the_manifest_is_asked_of_one() -> None:
 
 
 def test_a_silent_provider_of_the_manifest_is_given_up() -> None:
-    fetch = Fetch(b"d", [PeerId("a"), PeerId("b")], TransferProfile(patience=3.0))
+    fetch = Fetch(b"d", [PeerId("a")], TransferProfile(patience=3.0))
     fetch.asks(0.0)
     assert fetch.next_timeout() == 3.0
     assert fetch.handle_timeout(3.0) == ["a"]
+    fetch.add(PeerId("b"))
     assert fetch.asks(3.0) == [Ask(PeerId("b"), ())]
+
+
+def test_a_manifest_that_does_not_come_is_asked_of_one_more_at_a_time() -> None:
+    """Regression: six providers, all dead and none refusing, were waited for one after the other: for ten minutes."""
+    fetch = Fetch(b"d", [PeerId("a"), PeerId("b"), PeerId("c")], TransferProfile(patience=9.0, hedge=2.0))
+    assert fetch.asks(0.0) == [Ask(PeerId("a"), ())]
+    assert fetch.asks(1.0) == []
+    assert fetch.next_timeout() == 2.0
+    assert fetch.asks(2.0) == [Ask(PeerId("b"), ())]
+    assert fetch.next_timeout() == 4.0
+    assert fetch.asks(4.0) == [Ask(PeerId("c"), ())]
+    assert fetch.next_timeout() == 9.0
 
 
 def test_wrong_bytes_ban_their_provider_by_name_and_only_it() -> None:

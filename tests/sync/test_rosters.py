@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.machine import Message, Send
+from ictp2p.sync.devices import GLOO, HOST, Device, choose
 from ictp2p.sync.roster import (
     Roster,
     RosterChanged,
     RosterFailed,
     RosterMissed,
     RosterPending,
-    RosterProfile,
     RosterProposal,
     RosterReady,
-    Rosters,
     StoreWanted,
 )
+from ictp2p.sync.rosters import RosterProfile, Rosters
 from ictp2p.types import PeerId
 
 PROFILE = RosterProfile(repeat=1.0, gather=5.0, store=5.0, backoff=0.5, backoff_most=4.0)
@@ -31,8 +31,17 @@ A, B, C, D = (PeerId(letter * 32) for letter in "abcd")
 STORE = "192.0.2.1:7000"
 
 
-def ready(sequence=1, *, ready=True, life=1, spell=1, holds=(0, 0, "")):
-    return RosterReady(ready, life, spell, sequence, *holds)
+def ready(sequence=1, *, ready=True, life=1, spell=1, holds=(0, 0, ""), device=HOST):
+    return RosterReady(ready, life, spell, sequence, *holds, device)
+
+
+def a_roster(term, number, members, devices=(), step=0):
+    choice = choose(devices or [HOST] * len(members))
+    return Roster(term, number, members, STORE, step, choice.library, choice.reason)
+
+
+def gpu(unit, release="2.27"):
+    return Device("cuda", f"host/{unit}", "H200", "nccl", release)
 
 
 def sends(effects, kind=RosterProposal):
@@ -54,7 +63,7 @@ def leading(members=(A, B, C), term=1):
     rosters.store_opened(STORE, 1, 0.5)
     for peer in members[1:]:
         rosters.receive(peer, ready(2, holds=(term, 1, A)), 1.0)
-    assert rosters.roster == Roster(term, 1, members, STORE, 0)
+    assert rosters.roster == a_roster(term, 1, members)
     return rosters
 
 
@@ -76,7 +85,7 @@ class TestLeader:
         assert notices(rosters.wants(True, 1.0)) == []
         assert notices(rosters.receive(B, ready(), 2.0)) == []
         assert notices(rosters.receive(C, ready(), 3.0)) == [StoreWanted(1)]
-        roster = Roster(1, 1, (A, B, C), STORE, 0)
+        roster = a_roster(1, 1, (A, B, C))
         effects = rosters.store_opened(STORE, 1, 3.1)
         assert notices(effects) == [RosterChanged(roster)]
         assert sends(effects) == [Send(B, RosterProposal(roster)), Send(C, RosterProposal(roster))]
@@ -89,7 +98,7 @@ class TestLeader:
         rosters.receive(B, ready(), 2.0)
         assert notices(rosters.handle_timeout(5.9)) == []
         assert notices(rosters.handle_timeout(6.0)) == [StoreWanted(1)]
-        assert notices(rosters.store_opened(STORE, 1, 6.0)) == [RosterChanged(Roster(1, 1, (A, B), STORE, 0))]
+        assert notices(rosters.store_opened(STORE, 1, 6.0)) == [RosterChanged(a_roster(1, 1, (A, B)))]
 
     def test_a_successor_waits_only_for_the_last_group(self):
         rosters = following(B)
@@ -107,7 +116,7 @@ class TestLeader:
     def test_a_death_makes_a_new_roster_at_once(self):
         rosters = leading()
         assert notices(rosters.view((A, C), 2.0)) == [StoreWanted(2)]
-        assert notices(rosters.store_opened(STORE, 2, 2.0)) == [RosterChanged(Roster(1, 2, (A, C), STORE, 0))]
+        assert notices(rosters.store_opened(STORE, 2, 2.0)) == [RosterChanged(a_roster(1, 2, (A, C)))]
 
     def test_a_newcomer_waits_for_the_boundary(self):
         rosters = leading((A, B))
@@ -116,7 +125,7 @@ class TestLeader:
         assert notices(rosters.receive(C, ready(2), 3.0)) == [], "told once"
         assert notices(rosters.boundary(17, 4.0)) == [StoreWanted(2)]
         assert notices(rosters.boundary(17, 4.0)) == [], "wanted once"
-        assert notices(rosters.store_opened(STORE, 2, 4.0)) == [RosterChanged(Roster(1, 2, (A, B, C), STORE, 17))]
+        assert notices(rosters.store_opened(STORE, 2, 4.0)) == [RosterChanged(a_roster(1, 2, (A, B, C), step=17))]
         assert notices(rosters.boundary(18, 5.0)) == []
 
     def test_whoever_stopped_for_a_newcomer_gets_a_roster_even_if_it_has_gone(self):
@@ -142,7 +151,7 @@ class TestLeader:
     def test_an_unwilling_member_is_left_out_and_told(self):
         rosters = leading()
         assert notices(rosters.receive(C, ready(3, ready=False, holds=(1, 1, A)), 2.0)) == [StoreWanted(2)]
-        roster = Roster(1, 2, (A, B), STORE, 0)
+        roster = a_roster(1, 2, (A, B))
         proposal = RosterProposal(roster)
         assert sends(rosters.store_opened(STORE, 2, 2.0)) == [Send(B, proposal), Send(C, proposal)]
 
@@ -155,7 +164,7 @@ class TestLeader:
         rosters.store_opened(STORE, 2, 2.0)
         rosters.receive(B, ready(3, holds=(1, 2, A)), 2.1)
         assert notices(rosters.view((A, B, C), 2.2, frozenset([C]))) == [StoreWanted(3)]
-        assert notices(rosters.store_opened(STORE, 3, 2.2)) == [RosterChanged(Roster(1, 3, (A, B), STORE, 0))]
+        assert notices(rosters.store_opened(STORE, 3, 2.2)) == [RosterChanged(a_roster(1, 3, (A, B)))]
 
     def test_a_broken_collective_makes_a_new_roster_once(self):
         rosters = leading()
@@ -227,7 +236,7 @@ class TestLeader:
         rosters.boundary(1, 1.0)
         rosters.store_opened(STORE, 2, 1.0)
         rosters.receive(B, ready(3, holds=(1, 2, A)), 1.1)
-        again = RosterProposal(Roster(1, 2, (A, B, C, D), STORE, 1))
+        again = RosterProposal(a_roster(1, 2, (A, B, C, D), step=1))
         assert sends(rosters.handle_timeout(2.0)) == [Send(C, again), Send(D, again)]
         assert sends(rosters.receive(C, ready(3, holds=(1, 1, A)), 2.5)) == [Send(C, again)], "at once, when it shows"
 
@@ -279,24 +288,24 @@ class TestWorker:
     def test_a_deposed_leaders_proposal_is_ignored(self):
         rosters = following()
         rosters.leader(C, 6, 1.0)
-        assert rosters.receive(A, RosterProposal(Roster(5, 3, (A, B), STORE, 0)), 2.0) == []
+        assert rosters.receive(A, RosterProposal(a_roster(5, 3, (A, B))), 2.0) == []
         assert rosters.roster.generation == (5, 2)
 
     def test_an_earlier_number_is_only_answered(self):
         rosters = following()
-        assert notices(rosters.receive(A, RosterProposal(Roster(5, 1, (A, B), STORE, 0)), 2.0)) == []
+        assert notices(rosters.receive(A, RosterProposal(a_roster(5, 1, (A, B))), 2.0)) == []
         assert rosters.roster.generation == (5, 2)
 
     def test_a_proposal_may_come_before_the_elections_news(self):
         rosters = following()
-        roster = Roster(6, 1, (C, B), STORE, 0)
+        roster = a_roster(6, 1, (C, B))
         effects = rosters.receive(C, RosterProposal(roster), 2.0)
         assert notices(effects) == [RosterChanged(roster)]
         assert rosters.leader(C, 6, 2.1) == []
         assert rosters.leader(A, 5, 2.1) == []
 
     def test_who_is_left_out_is_told(self):
-        rosters, roster = following(), Roster(5, 3, (A, C), STORE, 0)
+        rosters, roster = following(), a_roster(5, 3, (A, C))
         assert notices(rosters.receive(A, RosterProposal(roster), 2.0)) == [RosterMissed(roster)]
 
     def test_a_failure_is_repeated_until_the_next_roster(self):
@@ -304,15 +313,15 @@ class TestWorker:
         assert sends(rosters.failed((5, 2), 1.0), RosterFailed) == [Send(A, RosterFailed(5, 2))]
         assert rosters.failed((5, 2), 1.0) == []
         assert sends(rosters.handle_timeout(2.0), RosterFailed) == [Send(A, RosterFailed(5, 2))]
-        rosters.receive(A, RosterProposal(Roster(5, 3, (A, B), STORE, 0)), 2.5)
+        rosters.receive(A, RosterProposal(a_roster(5, 3, (A, B))), 2.5)
         assert sends(rosters.handle_timeout(9.0), RosterFailed) == []
         assert rosters.failed((5, 2), 9.0) == []
 
     @pytest.mark.parametrize(
         ("roster", "complaint"),
         [
-            (Roster(6, 1, (C, B), STORE, 0), f"that {C} leads"),
-            (Roster(6, 1, (A, B, B), STORE, 0), "names a member twice"),
+            (a_roster(6, 1, (C, B)), f"that {C} leads"),
+            (a_roster(6, 1, (A, B, B)), "names a member twice"),
             (Roster(6, 1, (A, B), "nowhere", 0), "without a store.*nowhere"),
         ],
     )
@@ -607,3 +616,83 @@ def test_whatever_arrives_generations_only_grow(inputs):
                 assert effect.roster.generation > last
                 last = effect.roster.generation
         assert (rosters.next_timeout() or now + 1) > now, "what was due is done: the driver's timer would spin"
+
+
+class TestLibrary:
+    """Which library a roster names, and what a refusal of it changes."""
+
+    def led(self, *devices):
+        rosters = Rosters(A, 1, PROFILE)
+        rosters.leader(A, 1, 0.0)
+        rosters.wants(True, 0.0, devices[0])
+        rosters.view([A, B, C][: len(devices)], 0.0)
+        for peer, device in zip((B, C), devices[1:], strict=False):
+            rosters.receive(peer, ready(device=device), 0.0)
+        rosters.store_opened(STORE, 1, 0.0)
+        return rosters
+
+    def acknowledged(self, rosters, number, *, sequence):
+        for peer in rosters.roster.members[1:]:
+            rosters.receive(peer, ready(sequence, holds=(1, number, A), device=gpu(peer)), 1.0)
+
+    def test_workers_with_a_device_each_get_their_library(self):
+        roster = self.led(gpu(A), gpu(B), gpu(C)).roster
+        assert (roster.library, roster.reason) == ("nccl", "each of its 3 workers has a cuda device of its own")
+
+    def test_the_roster_says_it_to_everybody(self):
+        rosters = Rosters(A, 1, PROFILE)
+        rosters.leader(A, 1, 0.0)
+        rosters.wants(True, 0.0, gpu(A))
+        rosters.view([A, B], 0.0)
+        rosters.receive(B, ready(device=gpu(B)), 0.0)
+        (sent,) = sends(rosters.store_opened(STORE, 1, 0.0))
+        follower = Rosters(B, 1, PROFILE)
+        follower.wants(True, 0.0, gpu(B))
+        (changed, *_) = follower.receive(A, sent.message, 0.0)
+        assert changed.roster == rosters.roster
+        assert changed.roster.library == "nccl"
+
+    def test_a_refusal_has_the_same_workers_fall_back_together(self):
+        rosters = self.led(gpu(A), gpu(B), gpu(C))
+        self.acknowledged(rosters, 1, sequence=2)
+        assert StoreWanted(2) in rosters.receive(B, RosterFailed(1, 1, "nccl"), 1.0)
+        rosters.store_opened(STORE, 2, 1.0)
+        assert rosters.roster.members == (A, B, C)
+        assert (rosters.roster.library, rosters.roster.reason) == (GLOO, "nccl did not come up between these workers")
+
+    def test_other_workers_are_asked_again(self):
+        rosters = self.led(gpu(A), gpu(B), gpu(C))
+        self.acknowledged(rosters, 1, sequence=2)
+        rosters.receive(B, RosterFailed(1, 1, "nccl"), 1.0)
+        rosters.view([A, B], 1.0)
+        rosters.store_opened(STORE, 2, 1.0)
+        assert (rosters.roster.members, rosters.roster.library) == ((A, B), "nccl")
+
+    def test_a_collective_that_broke_refuses_nothing(self):
+        rosters = self.led(gpu(A), gpu(B))
+        self.acknowledged(rosters, 1, sequence=2)
+        rosters.receive(B, RosterFailed(1, 1), 1.0)
+        rosters.store_opened(STORE, 2, 1.0)
+        assert rosters.roster.library == "nccl"
+
+    def test_the_leaders_own_refusal_counts(self):
+        rosters = self.led(gpu(A), gpu(B))
+        self.acknowledged(rosters, 1, sequence=2)
+        assert StoreWanted(2) in rosters.failed((1, 1), 1.0, "nccl")
+        rosters.store_opened(STORE, 2, 1.0)
+        assert rosters.roster.library == GLOO
+
+    def test_a_follower_says_what_it_computes_on_and_what_it_refuses(self):
+        rosters = Rosters(B, 1, PROFILE)
+        rosters.leader(A, 1, 0.0)
+        (sent,) = rosters.wants(True, 0.0, gpu(B))
+        assert sent.message.device == gpu(B)
+        rosters.receive(A, RosterProposal(a_roster(1, 1, (A, B), (gpu(A), gpu(B)))), 0.0)
+        _, broke = rosters.failed((1, 1), 1.0, "nccl")
+        assert broke.message == RosterFailed(1, 1, "nccl")
+
+    def test_refusals_are_bounded(self):
+        rosters = self.led(gpu(A), gpu(B))
+        for number in range(100):
+            rosters._broke((1, 1), f"library {number}", 1.0)
+        assert len(rosters._refusals) == 16

@@ -1,0 +1,148 @@
+"""Checkpoints: the agreed state in one file, from which any number of clusters starts again.
+
+A mesh survives the death of any peer, but not of all of them; and a training is continued, branched and examined by
+programs that know nothing of meshes. So the format is a common one, safetensors: the tensors under the model's own
+names (and the outer optimizer's as `outer <key> of <name>`), no code and no pickle. The words beside them (version,
+digest, counters, settings) are what the manifest of the state holds, so a file is checked against its digest, and
+against the training that loads it, in the words of the first difference.
+
+What is in a file says nothing about who wrote it: it is the same, byte for byte, on every worker at that version. A
+mesh that starts from it agrees on it as it agrees on initial weights: whoever founds the mesh must have it, and those
+who have no copy fetch it.
+
+With `local` the file also has what only the cluster holds: the model as it is trained by now, the state of the inner
+optimizer, and whatever else the policy carries. That part is for the same cluster to go on from.
+
+Written to a temporary file, synced and renamed, so that a name always stands for a whole file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ictp2p.errors import ConfigError, StateError
+from ictp2p.sync.manifest import Entry, describe, difference
+from ictp2p.sync.state import GlobalState
+
+_KEY = "ictp2p"
+_FORMAT = 1
+_LOCAL = "local "
+"""Before the number of a tensor of the cluster's own part."""
+
+
+def save(path: str | os.PathLike[str], state: GlobalState, local: tuple[bytes, Sequence[Tensor]] | None = None) -> None:
+    """Write the committed state to a file, whole or not at all.
+
+    Args:
+        path: the file; its folder must exist.
+        state: what was agreed.
+        local: a skeleton and tensors that only the cluster holds (`pack.pack`).
+
+    Raises:
+        StateError: it could not be written.
+    """
+    words = {
+        "format": _FORMAT,
+        "version": state.version,
+        "digest": state.digest.hex(),
+        "counters": state.counters,
+        "settings": state.settings,
+        "entries": [[e.name, e.dtype, e.shape] for e in state.entries],
+        "skeleton": local[0].hex() if local else None,
+    }
+    tensors = {name: tensor.clone() for name, tensor in state.committed.items()}
+    for number, tensor in enumerate(local[1] if local else ()):
+        tensors[f"{_LOCAL}{number}"] = tensor.detach().cpu().contiguous().clone()
+    _write(Path(path), tensors, {_KEY: json.dumps(words)})
+
+
+class Checkpoint:
+    """A file that was opened and found to be a checkpoint.
+
+    Args:
+        path: the file.
+
+    Raises:
+        StateError: there is no such file, or it is none of ours.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        try:
+            with safe_open(self._path, "pt") as file:
+                metadata: Mapping[str, str] = file.metadata() or {}
+                self._words: dict[str, Any] = json.loads(metadata[_KEY])
+            if self._words["format"] != _FORMAT:
+                raise StateError(f"checkpoint {self._path} has format {self._words['format']!r}, not {_FORMAT}")
+            self.version = int(self._words["version"])
+            """Of the state when it was written."""
+            self.digest = bytes.fromhex(self._words["digest"])
+            self._entries = tuple(Entry(name, dtype, tuple(shape)) for name, dtype, shape in self._words["entries"])
+            self._settings = tuple((str(name), str(value)) for name, value in self._words["settings"])
+            self.counters = {str(name): int(value) for name, value in self._words["counters"].items()}
+            """Such as the number of rounds."""
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise StateError(f"{self._path} is no checkpoint: {type(error).__name__}: {error}") from error
+
+    def load(self, state: GlobalState) -> None:
+        """Make a state that was not agreed on yet (version 0) this one.
+
+        Raises:
+            ConfigError: it is another training's; the first difference is named. `state` is as it was.
+            StateError: the bytes are not those that were written. `state` is as it was.
+        """
+        ours, theirs = describe(state.entries, state.settings), describe(self._entries, self._settings)
+        wrong = difference(ours, theirs)
+        if wrong is not None:
+            raise ConfigError(f"checkpoint {self._path} is of another training: {wrong}")
+        tentative = state.begin()
+        for name, tensor in self._tensors([e.name for e in self._entries]).items():
+            if tensor.shape != tentative[name].shape or tensor.dtype != tentative[name].dtype:
+                state.rollback()
+                raise StateError(f"checkpoint {self._path} holds {name!r} as {tensor.dtype}{list(tensor.shape)}")
+            tentative[name].copy_(tensor)
+        if state.seal(self.counters) != self.digest:
+            state.rollback()
+            raise StateError(f"checkpoint {self._path} does not have the digest that it was written with")
+        state.commit(0)
+
+    def local(self) -> tuple[bytes, list[Tensor]] | None:
+        """The cluster's own part, if there is one: a skeleton and tensors."""
+        if self._words["skeleton"] is None:
+            return None
+        with safe_open(self._path, "pt") as file:
+            count = sum(name.startswith(_LOCAL) for name in file.keys())  # noqa: SIM118 - no mapping
+        tensors = self._tensors([f"{_LOCAL}{number}" for number in range(count)])
+        return bytes.fromhex(self._words["skeleton"]), list(tensors.values())
+
+    def _tensors(self, names: Sequence[str]) -> dict[str, Tensor]:
+        try:
+            with safe_open(self._path, "pt") as file:
+                return {name: file.get_tensor(name) for name in names}
+        except (OSError, SafetensorError) as error:
+            raise StateError(f"checkpoint {self._path} cannot be read: {error}") from error
+
+
+def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file(tensors, beside, metadata)
+        with beside.open("rb") as written:
+            os.fsync(written.fileno())
+        beside.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except (OSError, SafetensorError) as error:
+        beside.unlink(missing_ok=True)
+        raise StateError(f"checkpoint {path} could not be written: {error}") from error

@@ -1,0 +1,79 @@
+"""Delayed Nesterov: momentum for outer steps that come one cluster at a time.
+
+Liu et al., "Asynchronous Local-SGD Training for Language Modeling" (2024), algorithm 3. When each step holds the
+contribution of one cluster instead of the average of all, ordinary momentum is applied as many times as there are
+clusters, and every one of these steps moves along an estimate that is stale by then; the paper found that this, and not
+the staleness of the gradients, is what breaks asynchronous training. So the gradient is applied at once, and the
+momentum only every `every` steps, from the mean of the gradients since:
+
+    h <- h + delta
+    every-th step:   b <- mu b + h / every;   theta <- theta - lr (delta / every + mu b);   h <- 0
+    otherwise:       theta <- theta - lr delta / every
+
+which is the paper's form with c = 0, its default. With `every=1` it is `Nesterov`, bit for bit. Like it, it rounds each
+operation once, so that every IEEE 754 machine gets the same bits; its count of steps is part of the global state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ictp2p.errors import ConfigError
+
+
+class DelayedNesterov(Optimizer):
+    """SGD whose Nesterov momentum is updated and applied every `every` steps."""
+
+    def __init__(self, params: Any, lr: float = 0.7, momentum: float = 0.9, every: int = 4) -> None:
+        """Set it up.
+
+        Args:
+            params: as for every torch optimizer.
+            lr: learning rate, dimensionless.
+            momentum: decay of the momentum each time it is applied, in [0, 1).
+            every: steps between two uses of the momentum: the number of clusters that contribute one by one.
+
+        Raises:
+            ConfigError: a value is out of range.
+        """
+        if not lr > 0.0:
+            raise ConfigError(f"outer learning rate {lr!r} is not positive")
+        if not 0.0 <= momentum < 1.0:
+            raise ConfigError(f"outer momentum {momentum!r} is not in [0, 1)")
+        if every < 1:
+            raise ConfigError(f"every {every!r} is not at least 1")
+        super().__init__(params, {"lr": lr, "momentum": momentum, "every": every})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Take one step along the gradients."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    move = self._move(param, param.grad, group["momentum"], group["every"])
+                    param.sub_(move.mul(group["lr"]))
+
+    def _move(self, param: Tensor, delta: Tensor, momentum: float, every: int) -> Tensor:
+        state = self._state_of(param)
+        buffer: Tensor = state["momentum_buffer"]
+        held, count = state["held"], state["count"]
+        held.add_(delta)
+        count.add_(1.0)
+        if count.item() < every:
+            return delta / every
+        buffer.mul_(momentum).add_(held.div(every))
+        held.zero_()
+        count.zero_()
+        return buffer * momentum + delta / every
+
+    def _state_of(self, param: Tensor) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[param]
+        if not state:
+            state["count"] = torch.zeros((), dtype=torch.float32)
+            state["held"] = torch.zeros_like(param)
+            state["momentum_buffer"] = torch.zeros_like(param)
+        return state

@@ -1,0 +1,132 @@
+"""Eager DiLoCo: a round takes as long as the next phase of training, and nobody waits for it.
+
+Kale, Douillard and Donchev, "Eager Updates For Overlapped Communication and Computation in DiLoCo" (2025). A round that
+is under way during a whole phase of inner steps brings its average one phase late; applying it then, alone, costs
+loss. But a cluster's own contribution it knows at once. So it goes on from an estimate, its own new pseudo-gradient for
+its own part of the average, and what the others brought the time before for theirs:
+
+    estimate = own / M + (average before - own before / M)
+
+with M clusters in the round before. When the average arrives, the outer step is taken for good from the agreed state,
+and the next estimate starts from there: estimates are never accumulated, and they are this cluster's alone. The agreed
+state is exactly that of the averages, one phase behind; it is what all clusters hold in common, bit for bit, and what a
+newcomer fetches. With a single cluster the estimate is the average, and this is `DiLoCo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ictp2p.sync.mesh import Mesh
+from ictp2p.sync.outer import OuterFactory
+from ictp2p.sync.policy import Policy
+from ictp2p.sync.weights import Weights
+
+
+class EagerDiLoCo(Policy):
+    """Go on from an estimate of the outer step, and correct it when the average arrives.
+
+    ```python
+    with ictp2p.Peer(config) as peer, ictp2p.EagerDiLoCo(peer, model, inner, sync_every=30) as policy:
+        for batch in peer.steps(loader):
+            ...
+    ```
+    """
+
+    def __init__(
+        self,
+        peer: Mesh,
+        model: torch.nn.Module,
+        inner: torch.optim.Optimizer,
+        outer: torch.optim.Optimizer | OuterFactory | None = None,
+        sync_every: int = 30,
+        **options: Any,
+    ) -> None:
+        """Set it up.
+
+        Args:
+            peer: the connection to the mesh.
+            model: what is trained.
+            inner: its optimizer, on which the training loop calls `step()`.
+            outer: the outer optimizer over the model's parameters, or what makes one; None for Nesterov SGD with
+                learning rate 0.7 and momentum 0.9.
+            sync_every: inner steps between outer rounds, and the time that each has.
+            options: as for `Policy`.
+
+        Raises:
+            ConfigError: a value is out of range, or an optimizer does not fit.
+        """
+        super().__init__(
+            peer,
+            model,
+            inner,
+            outer,
+            sync_every,
+            name="eager-diloco",
+            overlap=sync_every,
+            arithmetic=EagerWeights,
+            **options,
+        )
+
+
+class EagerWeights(Weights):
+    """`Weights` whose model trains from an estimate of the agreed state to come."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """As `Weights`."""
+        super().__init__(*args, **options)
+        self._start = {name: tensor.to("cpu", self.dtype, copy=True) for name, tensor in self._tensors.items()}
+        self._others = torch.zeros_like(self.delta)
+        self._participants = 1
+        self._unlanded = False
+        """Whether what was captured last is in no average yet."""
+
+    @torch.no_grad()
+    def capture(self) -> None:
+        """Compute the pseudo-gradient from where training started, and go on from an estimate."""
+        trained = torch.empty_like(self.delta)
+        for name, view in self._views(trained).items():
+            tensor = self._tensors[name]
+            view.copy_(self._start[name].to(tensor.dtype)).sub_(tensor.to("cpu", self.dtype))
+        self.delta.copy_(trained.add_(self.delta) if self._unlanded else trained)
+        self._unlanded = True
+        self._go_on(self._step(self.delta.div(self._participants).add_(self._others)))
+        self.state.rollback()
+
+    def commit(self, version: int, participants: int) -> None:
+        """Make the finished state the agreed one; training goes on from the estimate until the next capture."""
+        self.state.commit(version)
+        self._participants, self._unlanded = participants, False
+        torch.sub(self.average, self.delta.div(participants), out=self._others)
+
+    def adopt(self, *, mine: bool) -> None:
+        """The next capture estimates from the received state, with what the others brought when that was last seen."""
+        self._unlanded = self._unlanded and not mine
+
+    @torch.no_grad()
+    def load(self) -> None:
+        """Train on from the agreed state, whatever was here before."""
+        self._go_on(self.state.committed)
+
+    def carried(self, *, captured: bool) -> dict[str, Any]:
+        """What a newcomer to the cluster needs, beside the model and the agreed state."""
+        flags = {"participants": self._participants, "unlanded": self._unlanded}
+        return {**super().carried(captured=True), "start": dict(self._start), "others": self._others, **flags}
+
+    @torch.no_grad()
+    def take_over(self, carried: dict[str, Any]) -> None:
+        """Hold what another worker holds."""
+        super().take_over(carried)
+        for name, start in self._start.items():
+            start.copy_(carried["start"][name])
+        self._others.copy_(carried["others"])
+        self._participants, self._unlanded = carried["participants"], carried["unlanded"]
+
+    def _go_on(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in self._tensors.items():
+            self._start[name].copy_(tensors[name])
+            tensor.copy_(tensors[name])

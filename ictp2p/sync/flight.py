@@ -1,0 +1,67 @@
+"""A round under way while training goes on: its conversation with the mesh, in a thread of its own at the leader.
+
+What a round needs was captured before, so nothing that training changes is read here. The next state is computed
+here too, beside the committed one, and voted for; but nothing is applied, to the model or to the agreed state, until
+the training thread lands it. A round that nobody waits for any more is withdrawn: the mesh goes on without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+
+from ictp2p.sync.mesh import Mesh, RoundRequest, RoundResult
+
+_IDLE = 0.5
+"""Seconds between two signs of life while a landing waits."""
+
+
+class Withdrawn(Exception):
+    """The round is not waited for any more."""
+
+
+class Flight:
+    """One contribution on its way."""
+
+    def __init__(self, peer: Mesh, request: RoundRequest) -> None:
+        """Bring it to the mesh.
+
+        Args:
+            peer: the connection to the mesh.
+            request: the contribution. Its `idle` is replaced, its other callbacks are called in the flight's thread.
+        """
+        self._withdrawn = threading.Event()
+        self._result: RoundResult | BaseException | None = None
+        self._peer, self._request = peer, dataclasses.replace(request, idle=self._check)
+        self._thread = threading.Thread(target=self._run, name="ictp2p outer round", daemon=True)
+        self._thread.start()
+
+    def wait(self, idle: Callable[[], None]) -> RoundResult:
+        """Wait for the decision; raises whatever `Mesh.outer_round` raised.
+
+        Args:
+            idle: called now and then meanwhile.
+        """
+        while self._thread.is_alive():
+            self._thread.join(_IDLE)
+            idle()
+        if isinstance(self._result, RoundResult):
+            return self._result
+        assert self._result is not None
+        raise self._result
+
+    def withdraw(self) -> None:
+        """Give it up; once this returns, nothing touches the tensors of the request any more."""
+        self._withdrawn.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._peer.outer_round(self._request)
+        except BaseException as error:  # raised again where it is waited for
+            self._result = error
+
+    def _check(self) -> None:
+        if self._withdrawn.is_set():
+            raise Withdrawn

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.eager import EagerDiLoCo
+
+Array = NDArray[np.float32]
+F = np.float32
+START = np.array([1.0, -2.0, 0.5], F)
+EVERY = 4
+
+
+def rows(worker: int, steps: int) -> Array:
+    return np.random.default_rng(worker).integers(-3, 4, (steps, 3)).astype(F)
+
+
+def worker(data: Array, policy: Any = EagerDiLoCo, **options: Any) -> Callable[[Any], Any]:
+    def body(mesh: Any) -> Any:
+        model = torch.nn.Module()
+        model.w = torch.nn.Parameter(torch.from_numpy(START.copy()))
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        trace = []
+        with policy(mesh, model, inner, sync_every=EVERY, **options) as it:
+            for row in data:
+                model.w.grad = torch.from_numpy(row) + model.w.detach()
+                inner.step()
+                trace.append(model.w.detach().numpy().copy())
+            return trace, it
+
+    return body
+
+
+class Golden:
+    """Eager updates over clusters of one worker, in NumPy, written from the paper's equation."""
+
+    def __init__(self, clusters: int) -> None:
+        self.w = [START.copy() for _ in range(clusters)]
+        self.start = [START.copy() for _ in range(clusters)]
+        self.others = [np.zeros(3, F) for _ in range(clusters)]
+        self.agreed, self.buffer = START.copy(), np.zeros(3, F)
+        self.sent: list[Array] | None = None
+        self.count = F(1)
+
+    def outer(self, delta: Array) -> tuple[Array, Array]:
+        buffer = self.buffer * F(0.9) + delta
+        return self.agreed - (buffer * F(0.9) + delta) * F(0.7), buffer
+
+    def boundary(self) -> None:
+        if self.sent is not None:
+            self.count = F(len(self.sent))
+            mean = np.asarray(sum(self.sent) / self.count, F)
+            self.agreed, self.buffer = self.outer(mean)
+            self.others = [mean - delta / self.count for delta in self.sent]
+        self.sent = [start - w for start, w in zip(self.start, self.w, strict=True)]
+        estimates = [d / self.count + o for d, o in zip(self.sent, self.others, strict=True)]
+        self.w = [self.outer(estimate)[0] for estimate in estimates]
+        self.start = [w.copy() for w in self.w]
+
+    def run(self, data: Sequence[Array]) -> list[list[Array]]:
+        traces: list[list[Array]] = [[] for _ in self.w]
+        for step in range(len(data[0])):
+            self.w = [w - F(0.125) * (d[step] + w) for w, d in zip(self.w, data, strict=True)]
+            if (step + 1) % EVERY == 0:
+                self.boundary()
+            for trace, w in zip(traces, self.w, strict=True):
+                trace.append(w.copy())
+        return traces
+
+
+def test_every_step_is_the_papers(make_world: Any) -> None:
+    data = [rows(i, 18) for i in range(2)]
+    found = make_world(x=1, y=1).run(x_0=worker(data[0]), y_0=worker(data[1]))
+    golden = Golden(2)
+    for name, wanted in zip(("x_0", "y_0"), golden.run(data), strict=True):
+        trace, policy = found[name]
+        np.testing.assert_array_equal(np.array(trace), np.array(wanted))
+        np.testing.assert_array_equal(policy.state.committed["w"].numpy(), golden.agreed)
+        assert policy.version == 4
+    assert found["x_0"][1].digest() == found["y_0"][1].digest()
+
+
+def test_alone_it_is_diloco_with_the_agreed_state_one_round_behind(make_world: Any) -> None:
+    data = rows(0, 13)
+    eager, policy = make_world(x=1).run(x_0=worker(data))["x_0"]
+    plain, other = make_world(x=1).run(x_0=worker(data, DiLoCo))["x_0"]
+    np.testing.assert_array_equal(np.array(eager), np.array(plain))
+    assert (policy.version, other.version) == (3, 4)
+
+
+@pytest.mark.parametrize("aborted", [{0}, {1}, {0, 1}])
+def test_what_a_failed_round_brought_is_brought_again(make_world: Any, aborted: set[int]) -> None:
+    """Alone, with an outer step that adds up, nothing may be missing in the end."""
+    world, data = make_world(x=1), rows(0, 17)
+    world.aborts = aborted
+
+    def plain(parameters: Any) -> torch.optim.SGD:
+        return torch.optim.SGD(parameters, lr=1.0)
+
+    trace, policy = world.run(x_0=worker(data, outer=plain))["x_0"]
+    alone = START
+    for row in data:
+        alone = alone - F(0.125) * (row + alone)
+    np.testing.assert_allclose(trace[-1], alone, rtol=1e-5, atol=1e-6)
+    assert policy.version == 4 - len(aborted)
+
+
+@pytest.mark.parametrize("operation", ["all_gather", "all_reduce", "broadcast"])
+@pytest.mark.parametrize("count", range(0, 36, 5))
+def test_whoever_leads_next_goes_on_from_the_same_estimate(
+    make_world: Any, killed: Any, operation: str, count: int
+) -> None:
+    data = [rows(0, 14)] * 2
+    world = make_world(x=2, y=1)
+    world.faults["x/0", operation, count] = killed
+    found = world.run(x_0=worker(data[0]), x_1=worker(data[0]), y_0=worker(data[1]))
+    adopted = any(fields.get("verdict") == "ADOPT" for name, _, fields in world.events if name == "x/1")
+    for name in ("x_1", "y_0"):
+        trace, policy = found[name]
+        assert (policy.version, policy.digest()) == (3, found["y_0"][1].digest())
+        if not adopted:  # else x/1 never saw the average, and estimates from the one before
+            np.testing.assert_allclose(np.array(trace), np.array(Golden(2).run(data)[0]), rtol=1e-4, atol=1e-5)
