@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 TORCH_VERSION := 2.13.0
 TORCH ?=
 
-.PHONY: demo test mutations setup clean
+.PHONY: demo test mutations campaign setup clean
 
 demo: $(STAMP)
 	$(BIN)/python -m ictp2p demo $(DEMO_ARGS)
@@ -29,6 +29,15 @@ test: $(STAMP)
 # Breaks every safety rule in a copy of the source; see tests/mutations. make mutations MUTATIONS="no-fsync pin-ignored"
 mutations: $(STAMP)
 	$(BIN)/python -m tests.mutations.runner $(MUTATIONS)
+
+# Simulated worlds and faults at random, for hours if you like; what was found so far is in docs/simulator.md.
+#   make campaign SEEDS="1000 2000" WORLDS=500
+SEEDS ?= 0 300
+WORLDS ?= 100
+
+campaign: $(STAMP)
+	$(BIN)/python -m sim.campaign $(SEEDS)
+	WORLDS=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_world_machine.py
 
 setup: $(STAMP)
 

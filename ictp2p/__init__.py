@@ -18,20 +18,39 @@ if TYPE_CHECKING:
     from ictp2p.collective_calls import AVG, SUM, Work
     from ictp2p.config import Config
     from ictp2p.peer import Peer
+    from ictp2p.sync.delayed import DelayedNesterov
     from ictp2p.sync.diloco import DiLoCo
+    from ictp2p.sync.eager import EagerDiLoCo
     from ictp2p.sync.local_sgd import LocalSGD
     from ictp2p.sync.mirror import MirrorDescent
+    from ictp2p.sync.streaming import StreamingDiLoCo
 
-__all__ = ["AVG", "SUM", "AsyncPeer", "Config", "DiLoCo", "LocalSGD", "MirrorDescent", "Peer", "Work"]
+__all__ = [
+    "AVG",
+    "SUM",
+    "AsyncPeer",
+    "Config",
+    "DelayedNesterov",
+    "DiLoCo",
+    "EagerDiLoCo",
+    "LocalSGD",
+    "MirrorDescent",
+    "Peer",
+    "StreamingDiLoCo",
+    "Work",
+]
 
 _HOMES = {
     "AVG": "ictp2p.collective_calls",
     "AsyncPeer": "ictp2p.async_peer",
     "Config": "ictp2p.config",
+    "DelayedNesterov": "ictp2p.sync.delayed",
     "DiLoCo": "ictp2p.sync.diloco",
+    "EagerDiLoCo": "ictp2p.sync.eager",
     "LocalSGD": "ictp2p.sync.local_sgd",
     "MirrorDescent": "ictp2p.sync.mirror",
     "Peer": "ictp2p.peer",
+    "StreamingDiLoCo": "ictp2p.sync.streaming",
     "SUM": "ictp2p.collective_calls",
     "Work": "ictp2p.collective_calls",
 }

@@ -9,20 +9,20 @@ comes in through four seams, each a keyword with a real default (`network`, `clo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
+from ictp2p.alarms import announce
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.bulk.limit import RateLimit
 from ictp2p.collectives.channel import Links
 from ictp2p.collectives.execute import ExecuteProfile
 from ictp2p.config import Config
-from ictp2p.control import ControlConnection, SelfConnection, open_control
+from ictp2p.control import ControlConnection, open_control
 from ictp2p.core import commands, planning
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import Machines, Settings
@@ -31,7 +31,8 @@ from ictp2p.core.stack import Core
 from ictp2p.credential import Mesh
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.driver import Driver
-from ictp2p.errors import HandshakeFailed, IctError, NetworkError, PeerClosed, Unreachable, VersionMismatch
+from ictp2p.entrance import Entrance
+from ictp2p.errors import HandshakeFailed, IctError, NetworkError, PeerClosed, Unreachable
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.health import Health
@@ -44,18 +45,21 @@ from ictp2p.reception import Reception, serve
 from ictp2p.reporting import status_of
 from ictp2p.routing.babel import RouteChanged
 from ictp2p.security import Security, TlsSecurity
+from ictp2p.state_exchange import fetch_state, serve_state, with_witnesses
 from ictp2p.sync import notices
-from ictp2p.sync.agreement import Decided
+from ictp2p.sync.agreement import Decided, QuorumLost, QuorumRegained
 from ictp2p.sync.contributors import Contributors
+from ictp2p.sync.devices import Device
+from ictp2p.sync.restore import NOTHING, Held
 from ictp2p.sync.roster import RosterChanged, StoreWanted
 from ictp2p.sync.values import StateRef, genesis
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
 
+if TYPE_CHECKING:
+    from ictp2p.sync.state import GlobalState
+
 _LIFE = "life"
-_BOOK = "addresses"
-_ACQUAINTANCES = 256  # addresses that are remembered: any one of them leads back to all
-_SEED_PAUSE = 0.2  # seconds between rounds through the seeds
 
 
 class AsyncPeer:
@@ -100,18 +104,18 @@ class AsyncPeer:
         self._identity = Identity.load(self._disk, random_bytes=random_bytes)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._subscribers: list[Callable[[Notice], None]] = []
-        self._in = asyncio.Event()
         self._led = asyncio.Event()
         self._released = asyncio.Event()
         self.refusals: list[IctError] = []
         """Why strangers were turned away, newest last; bounded."""
         self.contributors = Contributors()
         """Which clusters are in the newest versions of the global state."""
-        self.life_state: Callable[[], str] = lambda: "INIT"
-        """Where the worker is in its life; whoever trains with this peer knows."""
+        self.life: Callable[[], tuple[str, Mapping[str, str]]] = lambda: ("INIT", {})
+        """Where the worker is in its life: at the top level, and by table inside. Whoever trains with it knows."""
         self.health = Health()
         """How well the event loop keeps up, and how often it suspected wrongly."""
         self._config_digest = b""
+        self._state: GlobalState | None = None
         self._store: Any = None
 
     # ------------------------------------------------------------ life
@@ -146,7 +150,8 @@ class AsyncPeer:
         self.telemetry.event("started", peer=self.id, cluster=self.cluster, address=str(self.address))
         self._execute(self.core.start(self._life << 32, self.clock()))
         self._spawn(self.health.watch(self.clock))
-        await (self._join() if self.config.seeds else self._found())
+        await self._entrance.enter()
+        self._spawn(self._entrance.keep_in_touch())
         async with self._deadline("no leader was elected in this cluster"):
             await self._led.wait()
 
@@ -160,29 +165,26 @@ class AsyncPeer:
         config, identity = self.config, self._identity
         self._life = int.from_bytes(self._disk.load(_LIFE) or b"", "big") + 1
         self._disk.save(_LIFE, self._life.to_bytes(8, "big"))
-        self._book = tuple((self._disk.load(_BOOK) or b"").decode().split())
-        self._acquaintances = tuple(Address.parse(text) for text in self._book)
-        """Whom we knew in a former life."""
         card = PeerCard(
             identity.peer_id,
             config.cluster_id,
             self._advertised(),
             identity.bulk_public,
             durable=config.data_dir is not None,
-            device=config.device,
             rank=config.rank,
         )
         machines = Machines(
             identity,
             config.cluster_id,
-            Settings.named(config.local_profile, config.global_profile),
+            Settings.named(config.local_profile, config.global_profile, config.restore_after),
             self._disk,
             self._life,
             self._rng,
-            planner=lambda request: planning.make_plan(self.core.directory, request),
+            planner=lambda request: planning.make_plan(self.core.directory, request, config.full_mesh),
             validate=planning.check_plan,
+            held=self.held,
         )
-        self.core = Core(machines, card, self._rng, up=config.bulk_rate or 0.0)
+        self.core = Core(machines, card, self._rng, up=config.bulk_rate or 0.0, complete=config.full_mesh)
         self.driver = Driver(
             self.core,
             self._network,
@@ -193,6 +195,14 @@ class AsyncPeer:
             dial_timeout=config.global_timeouts.connect,
         )
         self.bulk = self._make_bulk()
+        self._entrance = Entrance(
+            config,
+            self._disk,
+            self.core,
+            dial=self._dial,
+            found=self._found,
+            join=lambda: self._execute(self.core.joined(self.clock())),
+        )
         links: Links = RateLimit(self.bulk, config.bulk_rate) if config.bulk_rate else self.bulk
         waits = config.global_timeouts
         profile = ExecuteProfile(connect=waits.connect, start=waits.stall, total=waits.complete)
@@ -212,73 +222,16 @@ class AsyncPeer:
             random_bytes=self._random_bytes,
         )
 
-    async def _found(self) -> None:
-        """Nobody to join: begin a mesh, unless the disk holds the chain of one."""
-        now = self.clock()
-        if self.core.m.rounds.tip is None:
-            lineage = self._rng.getrandbits(64).to_bytes(8, "big")
-            self.call(Channel.ROUNDS, lambda now: self.core.m.rounds.bootstrap(genesis(lineage, self.id), now))
-        self._execute(self.core.joined(now))
-        if self._acquaintances:
-            self._spawn(self._look_for_acquaintances())
+    def _found(self) -> None:
+        """Begin a mesh."""
+        lineage = self._rng.getrandbits(64).to_bytes(8, "big")
+        self.call(Channel.ROUNDS, lambda now: self.core.m.rounds.bootstrap(genesis(lineage, self.id), now))
 
-    async def _look_for_acquaintances(self) -> None:
-        """Dial those whom we knew before a restart, until somebody greets us: nobody has to remember a founder."""
-        while not self.core.connected():
-            for address in self._acquaintances:
-                with contextlib.suppress(IctError):
-                    self._adopt(await self._dial_seed(address))
-                    break
-            await asyncio.sleep(self.config.global_timeouts.connect)
-
-    def _remember_acquaintances(self) -> None:
-        """Keep on disk where the others can be dialed: after a restart it is all that leads back to them."""
-        cards = (card for peer, card in sorted(self.core.directory.peers.items()) if peer != self.id)
-        book = tuple(dict.fromkeys(card.address for card in cards if card.address))[:_ACQUAINTANCES]
-        if book and book != self._book:
-            self._book = book
-            self._disk.save(_BOOK, "\n".join(book).encode())
-
-    async def _join(self) -> None:
-        """Dial the seeds in turn until one of them has shown us the mesh."""
-        failures: dict[Address, IctError] = {}
-        try:
-            async with asyncio.timeout(self.config.global_timeouts.form):
-                while not self._in.is_set():
-                    await self._try_seeds(failures)
-                    await self._settled(_SEED_PAUSE)
-        except TimeoutError:
-            reasons = "; ".join(str(failures.get(seed, f"{seed} did not answer")) for seed in self.config.seeds)
-            raise Unreachable(
-                f"no seed let this peer in within {self.config.global_timeouts.form:g} s: {reasons}"
-            ) from None
-
-    async def _try_seeds(self, failures: dict[Address, IctError]) -> None:
-        for seed in self.config.seeds:
-            try:
-                connection = await self._dial_seed(seed)
-            except IctError as error:
-                failures[seed] = error
-                continue
-            failures.pop(seed, None)
-            self._adopt(connection)
-            await self._settled(self.config.global_timeouts.connect)
-            return
-        hopeless = (HandshakeFailed, VersionMismatch)
-        if all(isinstance(failures.get(s), hopeless) and not isinstance(failures[s], SelfConnection) for s in failures):
-            raise failures[next(iter(failures))]
-
-    async def _dial_seed(self, seed: Address) -> ControlConnection:
+    async def _dial(self, address: Address) -> PeerId:
         timeout = self.config.global_timeouts.connect
-        return await open_control(self._network, seed, self.security, timeout=timeout, clock=self.clock)
-
-    async def _settled(self, seconds: float) -> None:
-        """Wait until we are in, but no longer than `seconds`."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._in.wait()
-        except TimeoutError:
-            return
+        connection = await open_control(self._network, address, self.security, timeout=timeout, clock=self.clock)
+        self._adopt(connection)
+        return connection.peer_id
 
     def _deadline(self, what: str) -> _Deadline:
         return _Deadline(self.config.global_timeouts.form, what)
@@ -365,6 +318,30 @@ class AsyncPeer:
         if (training, draining, self._config_digest) != (self.core.training, self.core.draining, self.core.config):
             self._execute(self.core.set_training(training, draining, self._config_digest, self.clock()))
 
+    def serve_state(self, state: GlobalState) -> None:
+        """Let the other peers have `state` from now on, and answer for it when they ask who holds the agreed one."""
+        self._state = state
+        serve_state(self.bulk, state)
+
+    async def fetch_state(self, ref: StateRef, state: GlobalState) -> None:
+        """Receive an agreed state of whoever should have it; see `state_exchange.fetch_state`."""
+
+        def superseded() -> bool:
+            agreed = self.agreed_state
+            return agreed is not None and agreed.version > ref.version
+
+        wanted = with_witnesses(self.core, ref)
+        await fetch_state(self.bulk, wanted, state, self.telemetry, self.clock, superseded=superseded)
+
+    def held(self) -> Held:
+        """Version and digest of the global state that others can have of this peer."""
+        return NOTHING if self._state is None else self._state.held()
+
+    def equip(self, device: Device) -> None:
+        """Say what the training thread computes on."""
+        if device != self.core.card.device:
+            self._execute(self.core.equip(device, self.clock()))
+
     async def reduce(self, work: Reduction) -> Outcome:
         """Take part in the next round as this cluster's leader; see `Participation.reduce`."""
         return await self.participation.reduce(work)
@@ -446,12 +423,12 @@ class AsyncPeer:
         self.participation.notice(notice)
         match notice:
             case commands.MeshLearned():
-                self._in.set()
+                self._entrance.open()
             case LeaderChanged(leader=leader, term=term):
                 self._leader_changed(leader, term)
             case commands.MemberChanged(scope=scope, member=member, status=status):
                 self.telemetry.event("member", scope=scope, member=member, status=status)
-                self._remember_acquaintances()
+                self._entrance.remember()
                 self.health.judged(scope, member, status, self._speaker(scope, member))
             case commands.StatusAsked(observer=observer):
                 document = json.dumps(self.status()).encode()
@@ -479,6 +456,8 @@ class AsyncPeer:
                 self.core.m.links.round_started()
             case notices.RoundCommitted() | notices.RoundAborted():
                 self.call(Channel.LINKS, self.core.m.links.round_ended)
+            case notices.StateMissing() | notices.StateRestored() | QuorumLost() | QuorumRegained():
+                announce(self.telemetry, notice)
             case notices.Released():
                 self._released.set()
             case _:
@@ -512,7 +491,7 @@ class AsyncPeer:
 
     def status(self) -> dict[str, Any]:
         """Everything that this peer believes, as plain data."""
-        return status_of(self.core, self.life_state())
+        return status_of(self.core, *self.life())
 
 
 class _Deadline:

@@ -1,4 +1,4 @@
-"""Collective calls of a peer: `all_reduce`, `broadcast`, `barrier`, `sync_state`.
+"""Collective calls of a peer: `all_reduce` and its halves, `broadcast`, `barrier`, `sync_state`; messages beside them.
 
 What a policy does for you these leave to you: call them from every worker of every cluster, in the same order. They
 are all-or-nothing: a call that raises has touched none of your tensors and may be repeated. What the errors ask for:
@@ -17,23 +17,27 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from torch import Tensor
 
 from ictp2p.async_peer import AsyncPeer
+from ictp2p.calls import parts
 from ictp2p.calls.chronicle import Chronicle
-from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed
+from ictp2p.calls.messages import Messages
+from ictp2p.calls.parts import Gathered, Reduce, Scattered
+from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed, brief
 from ictp2p.calls.runner import Call, Deadline, Runner
 from ictp2p.calls.state import SharedState, Synced, SyncState, check_state, fingerprint
 from ictp2p.calls.tensors import Bundle
+from ictp2p.collectives.codecs.prices import check_name
 from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout
 from ictp2p.loop_thread import LoopThread
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId, cluster_id
 from ictp2p.work import Work, WorkQueue
 
-__all__ = ["AVG", "SUM", "CollectiveCalls", "Completed", "Op", "Synced", "Work"]
+__all__ = ["AVG", "SUM", "CollectiveCalls", "Completed", "Gathered", "Op", "Scattered", "Synced", "Work"]
 
 Op = Literal["avg", "sum"]
 AVG: Literal["avg"] = "avg"
@@ -60,6 +64,8 @@ class CallEngine:
     def __init__(self, loop: LoopThread, peer: AsyncPeer, mesh: TrainingMesh) -> None:
         self.mesh = mesh
         self.form = peer.config.global_timeouts.form
+        self.patience = peer.config.global_timeouts.complete
+        self.cluster = peer.cluster
         self.chronicle = Chronicle(peer.id, peer.cluster)
         self._loop = loop
         self._peer = peer
@@ -67,15 +73,20 @@ class CallEngine:
         self._queue: WorkQueue | None = None
         self._lock = threading.Lock()
         self._shared: SharedState | None = None
+        self._messages = Messages(peer)
         mesh.evict = self._evict
         peer.subscribe(self.chronicle.notice)
 
     def submit(self, name: str, make: Callable[[], Call[R]]) -> Work[R]:
         """Queue a call; it is made, and its tensors read, when its turn comes."""
+        return self.submit_all(name, lambda run: run(make()))
+
+    def submit_all(self, name: str, body: Callable[[Any], R]) -> Work[R]:
+        """Queue several calls that make one: `body` is given what runs each of them."""
         with self._lock:
             if self._queue is None:
                 self._queue = WorkQueue(f"ictp2p calls {self._peer.cluster}", self._runner.leave)
-            return self._queue.submit(name, lambda: self._runner.run(make()))
+            return self._queue.submit(name, lambda: body(self._runner.run))
 
     def sync(self, state: Mapping[str, Tensor]) -> SyncState:
         """A call of `sync_state`; what the mirror of the last one holds stays, if the tensors are alike."""
@@ -88,6 +99,19 @@ class CallEngine:
         self._runner.version = lambda: shared.held
         self._runner.lesson = lambda: shared.answer(fingerprint(shared))
         return SyncState(self.mesh, self.chronicle, shared, state)
+
+    def send(self, bundle: Bundle, target: ClusterId, tag: int, timeout: float) -> Work[None]:
+        """Offer a message; beside the queue, for it waits for others."""
+        sending = self._messages.send(bundle.copied(), brief(bundle), target, tag, timeout)
+        return Work(f"send to {target}", self._loop.submit(sending))
+
+    def receive(self, bundle: Bundle, source: ClusterId, tag: int, timeout: float) -> Work[None]:
+        """Ask for a message; it is written into the tensors on the peer's thread."""
+
+        async def receive() -> None:
+            bundle.deliver(await self._messages.receive(bundle, source, tag, timeout))
+
+        return Work(f"recv from {source}", self._loop.submit(receive()))
 
     def gather(self, clusters: int, timeout: float) -> None:
         """Wait until so many clusters take part."""
@@ -131,14 +155,32 @@ class CollectiveCalls:
 
     @overload
     def all_reduce(
-        self, tensors: Tensor | Sequence[Tensor], op: Op = ..., weight: float = ..., async_op: Literal[False] = ...
+        self,
+        tensors: Tensor | Sequence[Tensor],
+        op: Op = ...,
+        weight: float = ...,
+        async_op: Literal[False] = ...,
+        *,
+        codec: str = ...,
     ) -> Completed: ...
     @overload
     def all_reduce(
-        self, tensors: Tensor | Sequence[Tensor], op: Op = ..., weight: float = ..., *, async_op: Literal[True]
+        self,
+        tensors: Tensor | Sequence[Tensor],
+        op: Op = ...,
+        weight: float = ...,
+        *,
+        async_op: Literal[True],
+        codec: str = ...,
     ) -> Work[Completed]: ...
     def all_reduce(
-        self, tensors: Tensor | Sequence[Tensor], op: Op = AVG, weight: float = 1.0, async_op: bool = False
+        self,
+        tensors: Tensor | Sequence[Tensor],
+        op: Op = AVG,
+        weight: float = 1.0,
+        async_op: bool = False,
+        *,
+        codec: str = "none",
     ) -> Completed | Work[Completed]:
         """Replace tensors by their mean or sum over all workers of all clusters; the same bits everywhere.
 
@@ -147,23 +189,128 @@ class CollectiveCalls:
             op: `AVG` or `SUM`.
             weight: this worker's share in a mean, in any unit common to all (tokens, say).
             async_op: return at once, with a `Work`; leave the tensors alone until it is done.
+            codec: how elements travel between clusters: `none`, `bfloat16`, `float16`, `int8`, `e3m0` or `topk`, which
+                round (types other than float32 and the 16-bit floats travel as they are); or `auto`, for the fastest
+                of the first, second and fourth.
 
         Returns:
             Which clusters contributed, and what it took.
 
         Raises:
-            ConfigError: the tensors mix types, or cannot be reduced by `op`; the weight is not positive and finite.
+            ConfigError: the tensors mix types, or cannot be reduced by `op`; the weight is not positive and finite;
+                there is no such codec.
             RoundMissed: the others went on without this cluster.
             RoundTimeout, NoQuorum: nothing was decided in time.
             MeshMismatch: the others bring other tensors.
         """
-        if op not in (AVG, SUM):
-            raise ConfigError(f"op {op!r} is not 'avg' or 'sum'")
-        if not (math.isfinite(weight) and weight > 0):
-            raise ConfigError(f"weight {weight!r} is not positive and finite")
+        engine, bundle = self._calls, _reducible(tensors, op, weight)
+        check_name(codec)
+        work = engine.submit(
+            "all_reduce", lambda: AllReduce(engine.mesh, engine.chronicle, bundle, op, float(weight), codec)
+        )
+        return work if async_op else work.wait()
+
+    @overload
+    def reduce(
+        self,
+        tensors: Tensor | Sequence[Tensor],
+        root_cluster: str,
+        op: Op = ...,
+        weight: float = ...,
+        async_op: Literal[False] = ...,
+    ) -> Completed: ...
+    @overload
+    def reduce(
+        self,
+        tensors: Tensor | Sequence[Tensor],
+        root_cluster: str,
+        op: Op = ...,
+        weight: float = ...,
+        *,
+        async_op: Literal[True],
+    ) -> Work[Completed]: ...
+    def reduce(
+        self,
+        tensors: Tensor | Sequence[Tensor],
+        root_cluster: str,
+        op: Op = AVG,
+        weight: float = 1.0,
+        async_op: bool = False,
+    ) -> Completed | Work[Completed]:
+        """Replace the tensors of one cluster's workers by the mean or sum over all workers; the others' stay.
+
+        Args:
+            tensors: one or several, all of one type; changed in place at the root, on success only.
+            root_cluster: who gets the result.
+            op: `AVG` or `SUM`.
+            weight: this worker's share in a mean.
+            async_op: return at once, with a `Work`.
+
+        Raises:
+            ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`; RoundTimeout also while
+                the root does not take part.
+        """
+        engine, bundle, root = self._calls, _reducible(tensors, op, weight), cluster_id(root_cluster)
+
+        def make() -> Reduce:
+            return Reduce(engine.mesh, engine.chronicle, bundle, op, float(weight), root, engine.cluster)
+
+        work = engine.submit("reduce", make)
+        return work if async_op else work.wait()
+
+    @overload
+    def reduce_scatter(
+        self, tensors: Tensor | Sequence[Tensor], op: Op = ..., weight: float = ..., async_op: Literal[False] = ...
+    ) -> Scattered: ...
+    @overload
+    def reduce_scatter(
+        self, tensors: Tensor | Sequence[Tensor], op: Op = ..., weight: float = ..., *, async_op: Literal[True]
+    ) -> Work[Scattered]: ...
+    def reduce_scatter(
+        self, tensors: Tensor | Sequence[Tensor], op: Op = AVG, weight: float = 1.0, async_op: bool = False
+    ) -> Scattered | Work[Scattered]:
+        """Reduce over all workers of all clusters; each cluster's workers get an equal part of the result.
+
+        Who takes part decides how it is cut, so the answer says which part it is. The tensors stay as they are.
+
+        Args:
+            tensors: one or several, all of one type; seen as one behind the other.
+            op: `AVG` or `SUM`.
+            weight: this worker's share in a mean.
+            async_op: return at once, with a `Work`.
+
+        Raises:
+            ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
+        """
+        engine, bundle = self._calls, _reducible(tensors, op, weight)
+
+        def body(run: parts.Run) -> Scattered:
+            return parts.reduce_scatter(run, engine.mesh, engine.chronicle, bundle, op, float(weight), engine.cluster)
+
+        work = engine.submit_all("reduce_scatter", body)
+        return work if async_op else work.wait()
+
+    @overload
+    def all_gather(self, tensors: Tensor | Sequence[Tensor], async_op: Literal[False] = ...) -> Gathered: ...
+    @overload
+    def all_gather(self, tensors: Tensor | Sequence[Tensor], async_op: Literal[True]) -> Work[Gathered]: ...
+    def all_gather(self, tensors: Tensor | Sequence[Tensor], async_op: bool = False) -> Gathered | Work[Gathered]:
+        """Give every worker what each cluster brings, which is its leader's, bit by bit.
+
+        Args:
+            tensors: one or several, of any types, the same shapes everywhere; they stay as they are.
+            async_op: return at once, with a `Work`.
+
+        Raises:
+            ConfigError: a tensor cannot be sent.
+            RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
+        """
         engine, bundle = self._calls, Bundle(tensors)
-        bundle.single_type(op)
-        work = engine.submit("all_reduce", lambda: AllReduce(engine.mesh, engine.chronicle, bundle, op, float(weight)))
+
+        def body(run: parts.Run) -> Gathered:
+            return parts.all_gather(run, engine.mesh, engine.chronicle, bundle, engine.cluster)
+
+        work = engine.submit_all("all_gather", body)
         return work if async_op else work.wait()
 
     @overload
@@ -234,6 +381,67 @@ class CollectiveCalls:
         work = engine.submit("sync_state", lambda: engine.sync(tensors))
         return work if async_op else work.wait()
 
+    @overload
+    def send(
+        self, tensors: Tensor | Sequence[Tensor], cluster: str, tag: int = ..., async_op: Literal[False] = ...
+    ) -> None: ...
+    @overload
+    def send(
+        self, tensors: Tensor | Sequence[Tensor], cluster: str, tag: int = ..., *, async_op: Literal[True]
+    ) -> Work[None]: ...
+    def send(
+        self, tensors: Tensor | Sequence[Tensor], cluster: str, tag: int = 0, async_op: bool = False
+    ) -> Work[None] | None:
+        """Send tensors to another cluster's leader, from this one's. Needs no round, and no agreement.
+
+        Messages of one tag arrive in the order in which they were sent; any number may be under way. They are copied
+        when the call is made.
+
+        Args:
+            tensors: one or several, of any types.
+            cluster: who receives.
+            tag: which `recv` it is for.
+            async_op: return at once, with a `Work`.
+
+        Raises:
+            ConfigError: a tensor cannot be sent, or the cluster is this one.
+            RoundAborted: this peer does not lead its cluster.
+            RoundTimeout: it was not received within `global_timeouts.complete`; it is withdrawn.
+        """
+        engine = self._calls
+        work = engine.send(Bundle(tensors), cluster_id(cluster), tag, engine.patience)
+        return work if async_op else work.wait()
+
+    @overload
+    def recv(
+        self, tensors: Tensor | Sequence[Tensor], cluster: str, tag: int = ..., async_op: Literal[False] = ...
+    ) -> None: ...
+    @overload
+    def recv(
+        self, tensors: Tensor | Sequence[Tensor], cluster: str, tag: int = ..., *, async_op: Literal[True]
+    ) -> Work[None]: ...
+    def recv(
+        self, tensors: Tensor | Sequence[Tensor], cluster: str, tag: int = 0, async_op: bool = False
+    ) -> Work[None] | None:
+        """Replace tensors by the next message of another cluster's leader; of this cluster, its leader alone calls.
+
+        Args:
+            tensors: of the types and shapes that are sent; changed in place, on success only.
+            cluster: who sends.
+            tag: which of its messages.
+            async_op: return at once, with a `Work`.
+
+        Raises:
+            ConfigError: the cluster is this one.
+            MeshMismatch: the message has other types or shapes; it stays where it is.
+            RoundAborted: this peer does not lead its cluster.
+            RoundTimeout: nothing came within `global_timeouts.complete`.
+            NetworkError: the connection broke in the middle of the message, which is lost.
+        """
+        engine = self._calls
+        work = engine.receive(Bundle(tensors), cluster_id(cluster), tag, engine.patience)
+        return work if async_op else work.wait()
+
     def gather(self, clusters: int, timeout: float | None = None) -> None:
         """Take part in calls from now on, and wait until so many clusters do, this one included.
 
@@ -251,6 +459,21 @@ class CollectiveCalls:
         if self._engine is None:
             raise PeerClosed("the peer is not running: use `with peer:`")
         return self._engine
+
+
+def _reducible(tensors: Tensor | Sequence[Tensor], op: str, weight: float) -> Bundle:
+    """The tensors of a reduction.
+
+    Raises:
+        ConfigError: they, the operation or the weight cannot be.
+    """
+    if op not in (AVG, SUM):
+        raise ConfigError(f"op {op!r} is not 'avg' or 'sum'")
+    if not (math.isfinite(weight) and weight > 0):
+        raise ConfigError(f"weight {weight!r} is not positive and finite")
+    bundle = Bundle(tensors)
+    bundle.single_type(op)
+    return bundle
 
 
 def _taking_part(peer: AsyncPeer) -> list[ClusterId]:

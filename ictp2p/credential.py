@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ictp2p.errors import ConfigError, RemoteProtocolError
-from ictp2p.identity import Identity, peer_id_of
+from ictp2p.identity import Identity, peer_id_of, verify
 from ictp2p.types import PeerId
 
 MIN_TOKEN_LENGTH = 16
@@ -92,6 +92,14 @@ class Mesh:
             is_authority=False,
         )
         return Credential(authority=authority, certificate=leaf)
+
+    def vouch(self, message: bytes) -> bytes:
+        """Sign a message as one who knows the token: 64 bytes. What it is about belongs in the message."""
+        return self._authority.sign(message)
+
+    def vouched(self, message: bytes, signature: bytes) -> bool:
+        """Say whether somebody who knows the token has signed the message."""
+        return verify(self._authority.public_key().public_bytes_raw(), message, signature)
 
     def __repr__(self) -> str:
         return f"<Mesh {self.fingerprint.hex()}>"

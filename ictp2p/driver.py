@@ -69,6 +69,8 @@ class Driver:
         self._pending: deque[Command] = deque()
         self._executing = False
         self._timer: asyncio.TimerHandle | None = None
+        self._armed = 0.0
+        """For when the timer is set, by our clock."""
         self._closed = False
 
     def connection(self, peer: PeerId) -> ControlConnection | None:
@@ -189,14 +191,19 @@ class Driver:
     # ------------------------------------------------------------ time
 
     def _arm(self) -> None:
+        """Set the timer, unless it is set for that time or sooner: most inputs only put off what was due."""
+        due = None if self._closed else self.core.next_timeout()
+        if due is None or (self._timer is not None and self._armed <= due):
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        due = None if self._closed else self.core.next_timeout()
-        if due is not None:
-            delay = max(0.0, due - self.clock()) + _TIMER_SLACK
-            self._timer = self._loop.call_later(delay, self._time_passed)
+        self._armed = due
+        self._timer = self._loop.call_later(max(0.0, due - self.clock()) + _TIMER_SLACK, self._time_passed)
 
     def _time_passed(self) -> None:
         self._timer = None
+        due = self.core.next_timeout()
+        if due is None or due > self.clock():
+            self._arm()
+            return
         self.execute(self.core.handle_timeout(self.clock()))

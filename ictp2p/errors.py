@@ -19,9 +19,11 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   ├── RoundAborted       the mesh agreed to abort it
     │   ├── RoundTimeout       it was not decided before its deadline
     │   ├── RoundMissed        the mesh went on without us: fetch the state, then go on
-    │   └── NoQuorum           too few voters are reachable to decide anything
+    │   ├── NoQuorum           too few voters are reachable to decide anything
+    │   └── NotFinite          this cluster's parameters hold NaN or infinity: it brings none of it to the others
     ├── StateError             state that cannot be had, or whose bytes do not match its agreed digest
     ├── LocalGroupError        the group inside the cluster broke: a new one is being formed
+    │   └── LibraryRefused         a vendor's collective library did not come up: the new one falls back to Gloo
     └── PeerClosed             the peer was closed, or drained, while something waited on it
 
 Foreign errors (`OSError`, `ssl.SSLError`, `msgspec.MsgspecError`) are translated at the edge, in `network`,
@@ -103,12 +105,20 @@ class NoQuorum(RoundError):
     """Too few voters can be reached to decide anything."""
 
 
+class NotFinite(RoundError):
+    """This cluster's parameters hold NaN or infinity, which one round would bring to every other cluster."""
+
+
 class StateError(IctError):
     """State that no provider has, or whose bytes do not match the agreed digest."""
 
 
 class LocalGroupError(IctError):
     """The process group inside the cluster broke; a new one is being formed."""
+
+
+class LibraryRefused(LocalGroupError):
+    """A vendor's collective library did not come up between the workers of a cluster."""
 
 
 class PeerClosed(IctError):

@@ -155,6 +155,21 @@ def _rows(*rows: str) -> tuple[Transition, ...]:
     return tuple(parsed)
 
 
+def _ended(states: str) -> tuple[str, ...]:
+    """Rows for what ends a table from anywhere: a fault, and the training loop's own end."""
+    return (
+        *_from_each(states, f"fault {OUTSIDE}: the group broke; ROLLBACK follows"),
+        *_from_each(states, f"left {OUTSIDE}: the training loop ended"),
+    )
+
+
+def _from_each(states: str, row: str) -> tuple[str, ...]:
+    """The same row for several sources; the first one has the note."""
+    return tuple(
+        f"{state} {row if number == 0 else row.partition(':')[0]}" for number, state in enumerate(states.split())
+    )
+
+
 LIFE = Table(
     "LIFE",
     "The top level: every peer, leader or follower, is in exactly one of these states.",
@@ -177,170 +192,143 @@ LIFE = Table(
 )
 """The top-level life of a peer."""
 
-RECONFIG_PG = Table(
-    "RECONFIG_PG",
-    "How the process group inside a cluster is replaced. Every way in is a way in which the members changed.",
+TRAINING = Table(
+    "TRAINING",
+    "One inner step, and the global synchronization after every `sync_every` of them, as the training thread goes "
+    "through them. A fault ends the table from anywhere; ROLLBACK follows.",
     OUTSIDE,
     _rows(
-        "[*] pg_diff PG_SHUTDOWN: the quorum changed",
-        "[*] rolled_back PG_SHUTDOWN: a rollback finished",
-        "[*] commit_seen PG_SHUTDOWN: a joiner saw every commit",
-        "[*] drain_survived PG_SHUTDOWN: another peer left and this one stays",
-        "[*] collective_timeout PG_SHUTDOWN: this peer survived a collective that timed out",
-        "PG_SHUTDOWN group_down PG_RECONFIG: the group is down and the fault is another's",
-        "PG_SHUTDOWN self_fault [*]: the group is down and the fault is this peer's own",
-        "PG_RECONFIG pg_diff PG_SHUTDOWN: the members changed again while the group was being built",
-        "PG_RECONFIG pg_ready [*]: every member of the new group is there",
+        "[*] group_ready COMPUTE: the group works, and the training loop computes",
+        "COMPUTE gradients QUORUM_COMPUTE: the loop called the inner optimizer; the workers say who takes part and how",
+        "QUORUM_COMPUTE pg_same SYNC_INTRA_CLUSTER_DDP: all of the group take part in this step",
+        "QUORUM_COMPUTE pg_diff [*]: everybody leaves the group at this boundary; RECONFIG_PG follows",
+        "SYNC_INTRA_CLUSTER_DDP averaged COMMIT: every worker has the mean, and its inner optimizer steps",
+        "COMMIT committed COMPUTE: the step is done",
+        "SYNC_INTRA_CLUSTER_DDP gradients QUORUM_COMPUTE: an error of the program ended the step; it is called again",
+        "QUORUM_COMPUTE gradients QUORUM_COMPUTE: the same",
+        "COMMIT gradients QUORUM_COMPUTE: the same, in the inner optimizer",
+        "COMPUTE global_due CALC_PSEUDOGRADS: a global synchronization is due",
+        "CALC_PSEUDOGRADS calculated COMPUTE: it is captured, and lands at once, or some inner steps later",
+        "COMPUTE leads QUORUM_COMPUTE_GLOBAL: it lands; this peer leads its cluster and waits for the round to open",
+        "COMPUTE follows WAIT_BCAST_PSEUDOGRADS: another peer leads, and will stream the average",
+        "QUORUM_COMPUTE_GLOBAL round_opened ALLREDUCE_PSEUDOGRADS: an attempt begins",
+        "QUORUM_COMPUTE_GLOBAL first_state GLOBAL_COMMIT_LEADER: nothing to reduce, only a state to agree on",
+        "ALLREDUCE_PSEUDOGRADS first_chunk BCAST_PSEUDOGRADS: the broadcast does not wait for the whole model",
+        "BCAST_PSEUDOGRADS complete GLOBAL_COMMIT_LEADER: the next state is computed, and voted for",
+        "ALLREDUCE_PSEUDOGRADS round_opened ALLREDUCE_PSEUDOGRADS: the attempt was aborted and the next one begins",
+        "BCAST_PSEUDOGRADS round_opened ALLREDUCE_PSEUDOGRADS: the same",
+        "GLOBAL_COMMIT_LEADER round_opened ALLREDUCE_PSEUDOGRADS: the same, after the vote",
+        "QUORUM_COMPUTE_GLOBAL missed FETCH_CKPT_G: the mesh is at a state that was not computed here",
+        "ALLREDUCE_PSEUDOGRADS missed FETCH_CKPT_G: the same",
+        "BCAST_PSEUDOGRADS missed FETCH_CKPT_G: the same",
+        "GLOBAL_COMMIT_LEADER missed FETCH_CKPT_G: the same",
+        "ALLREDUCE_PSEUDOGRADS complete GLOBAL_COMMIT_LEADER: the same, where there was nothing to stream",
+        "WAIT_BCAST_PSEUDOGRADS restarted WAIT_BCAST_PSEUDOGRADS: the leader begins an attempt",
+        "WAIT_BCAST_PSEUDOGRADS complete GLOBAL_COMMIT_FOLLOWER: all of it arrived, and the next state is computed",
+        "GLOBAL_COMMIT_FOLLOWER restarted WAIT_BCAST_PSEUDOGRADS: the same, another one",
+        "WAIT_BCAST_PSEUDOGRADS missed FETCH_CKPT_G: the leader has fetched another state and hands it on",
+        "GLOBAL_COMMIT_FOLLOWER missed FETCH_CKPT_G: the same",
+        "GLOBAL_COMMIT_LEADER decided COMPUTE: COMMIT, and all apply what they computed",
+        "GLOBAL_COMMIT_FOLLOWER decided COMPUTE: the same",
+        "FETCH_CKPT_G decided COMPUTE: the fetched state is the one that all go on from",
+        "QUORUM_COMPUTE_GLOBAL decided COMPUTE: nothing changed: no round, or one that was given up",
+        "ALLREDUCE_PSEUDOGRADS decided COMPUTE: the same",
+        "BCAST_PSEUDOGRADS decided COMPUTE: the same",
+        "WAIT_BCAST_PSEUDOGRADS decided COMPUTE: the same",
+        *_from_each(
+            "CALC_PSEUDOGRADS QUORUM_COMPUTE_GLOBAL ALLREDUCE_PSEUDOGRADS BCAST_PSEUDOGRADS GLOBAL_COMMIT_LEADER "
+            "WAIT_BCAST_PSEUDOGRADS GLOBAL_COMMIT_FOLLOWER FETCH_CKPT_G",
+            "given_up COMPUTE: an error goes to the program; the synchronization stays due",
+        ),
+        *_ended(
+            "COMPUTE QUORUM_COMPUTE SYNC_INTRA_CLUSTER_DDP COMMIT CALC_PSEUDOGRADS QUORUM_COMPUTE_GLOBAL "
+            "ALLREDUCE_PSEUDOGRADS BCAST_PSEUDOGRADS GLOBAL_COMMIT_LEADER WAIT_BCAST_PSEUDOGRADS "
+            "GLOBAL_COMMIT_FOLLOWER FETCH_CKPT_G"
+        ),
+    ),
+)
+"""One training step."""
+
+RECONFIG_PG = Table(
+    "RECONFIG_PG",
+    "How the training thread replaces the process group inside its cluster. Healing is part of it: a group counts only "
+    "once its members hold the same.",
+    OUTSIDE,
+    _rows(
+        "[*] first_quorum PG_SHUTDOWN: the training thread came up, and has no group to leave",
+        "[*] pg_diff PG_SHUTDOWN: everybody left the group at a step boundary",
+        "[*] rolled_back PG_SHUTDOWN: a fault was rolled back",
+        "PG_SHUTDOWN quorum PG_RECONFIG: the old group is down, and there is a newer roster with this worker in it",
+        "PG_RECONFIG group_up COMPARE_CKPT: every member of the new group is there",
+        "COMPARE_CKPT same [*]: all hold the same",
+        "COMPARE_CKPT peer_needs_state SEND_CKPT: this worker is furthest, and another lacks something",
+        "COMPARE_CKPT self_needs_state FETCH_CKPT: another worker is further, or also furthest and the one who sends",
+        "SEND_CKPT sent [*]",
+        "FETCH_CKPT fetched [*]",
+        *_ended("PG_SHUTDOWN PG_RECONFIG COMPARE_CKPT SEND_CKPT FETCH_CKPT"),
     ),
 )
 """Replacing the process group."""
 
 ROLLBACK = Table(
     "ROLLBACK",
-    "What a relevant fault sets off: tell the others, stop waiting for what cannot come, and leave the group.",
+    "What a relevant fault sets off: tell the others, end whatever waits on what cannot come, and leave the group. "
+    "Gradients and parameters are written after success only, so there is nothing to undo.",
     OUTSIDE,
     _rows(
         "[*] relevant_fault BCAST_ROLLBACK",
-        "BCAST_ROLLBACK told CANCEL_RELEVANT_FUTURES: every member that is left knows",
-        "CANCEL_RELEVANT_FUTURES cancelled PG_SHUTDOWN: nothing waits on the dead any more",
-        "PG_SHUTDOWN group_down [*]: RECONFIG_PG follows, or IDLE after an own fault",
+        "BCAST_ROLLBACK told CANCEL_RELEVANT_FUTURES: the leader knows, and has all leave by a new roster",
+        "CANCEL_RELEVANT_FUTURES cancelled PG_SHUTDOWN: nothing waits in the group any more",
+        "PG_SHUTDOWN group_down [*]: RECONFIG_PG follows",
     ),
 )
 """Rolling back a step."""
 
-_COMPUTE = Table(
-    "compute",
-    "One inner step's arithmetic.",
-    OUTSIDE,
-    _rows("[*] step FORWARD", "FORWARD loss BACKWARD", "BACKWARD gradients [*]"),
-)
-_LOCAL_QUORUM = Table(
-    "local quorum",
-    "Who takes part in this step, agreed while the arithmetic runs.",
-    OUTSIDE,
-    _rows("[*] step QUORUM_COMPUTE", "QUORUM_COMPUTE pg_same [*]: a changed quorum is pg_diff, and leaves TRAINING"),
-)
-_LOCAL_HEALING = Table(
-    "local healing",
-    "A member that lacks the state gets it beside the step, when the group is the same.",
-    OUTSIDE,
-    _rows(
-        "[*] peer_needs_state SEND_CKPT: another member lacks the state",
-        "[*] self_needs_state FETCH_CKPT: this one does",
-        "SEND_CKPT sent [*]",
-        "FETCH_CKPT fetched [*]",
-    ),
-)
-_GLOBAL_QUORUM = Table(
-    "global quorum",
-    "Which clusters take part in the round.",
-    OUTSIDE,
-    _rows("[*] round QUORUM_COMPUTE_GLOBAL", "QUORUM_COMPUTE_GLOBAL round_opened [*]"),
-)
-_PSEUDOGRADS = Table(
-    "pseudo-gradients",
-    "Reduced between the leaders, and streamed to the followers while they arrive.",
-    OUTSIDE,
-    _rows(
-        "[*] round CALC_PSEUDOGRADS",
-        "CALC_PSEUDOGRADS calculated ALLREDUCE_PSEUDOGRADS",
-        "ALLREDUCE_PSEUDOGRADS first_chunk BCAST_PSEUDOGRADS: the broadcast does not wait for the whole model",
-        "BCAST_PSEUDOGRADS restarted ALLREDUCE_PSEUDOGRADS: the attempt was aborted and the next one begins",
-        "BCAST_PSEUDOGRADS broadcast [*]",
-    ),
-)
-_GLOBAL_HEALING = Table(
-    "global healing",
-    "A cluster that joins or fell behind gets the committed state from the others.",
-    OUTSIDE,
-    _rows(
-        "[*] cluster_needs_state SEND_CKPT_G: another cluster lacks the committed state",
-        "[*] self_needs_state FETCH_CKPT_G: this one does",
-        "SEND_CKPT_G sent [*]",
-        "FETCH_CKPT_G fetched [*]",
-    ),
-)
-_GLOBAL_WAIT = Table(
-    "pseudo-gradients, followed",
-    "A follower takes what its leader streams.",
-    OUTSIDE,
-    _rows("[*] round WAIT_BCAST_PSEUDOGRADS", "WAIT_BCAST_PSEUDOGRADS broadcast [*]"),
-)
-_CHECKPOINT_ASSIST = Table(
-    "checkpoint assistance",
-    "A follower holds the same state as its leader and helps to serve it.",
-    OUTSIDE,
-    _rows("[*] round LISTEN_CKPT_ASSIST", "LISTEN_CKPT_ASSIST round_closed [*]"),
-)
-
-TRAINING = Table(
-    "TRAINING",
-    "One inner step, and the global synchronization after every `sync_every` of them. The streams inside a state run "
-    "side by side, and the state is left when all have ended.",
-    OUTSIDE,
-    _rows(
-        "[*] step STEP",
-        "STEP streams_done SYNC_INTRA_CLUSTER_DDP: gradients and quorum are there",
-        "SYNC_INTRA_CLUSTER_DDP averaged SYNC_INTRA_REPLICA_GROUP",
-        "SYNC_INTRA_REPLICA_GROUP synced COMMIT",
-        "COMMIT committed [*]: no global synchronization is due",
-        "COMMIT global_due_leader GLOBAL_LEADER: it is due, and this peer leads its cluster",
-        "COMMIT global_due_follower GLOBAL_FOLLOWER: it is due, and another peer leads",
-        "GLOBAL_LEADER streams_done SYNC_INTRA_REPLICA_GROUP_G",
-        "SYNC_INTRA_REPLICA_GROUP_G synced GLOBAL_COMMIT_LEADER",
-        "GLOBAL_COMMIT_LEADER committed [*]: the mesh decided COMMIT",
-        "GLOBAL_COMMIT_LEADER aborted GLOBAL_LEADER: the mesh decided ABORT; the same pseudo-gradients go again",
-        "GLOBAL_FOLLOWER streams_done GLOBAL_COMMIT_FOLLOWER",
-        "GLOBAL_FOLLOWER elected GLOBAL_LEADER: the leader died in the round and this peer takes over",
-        "GLOBAL_COMMIT_FOLLOWER committed [*]",
-        "GLOBAL_COMMIT_FOLLOWER aborted GLOBAL_FOLLOWER",
-    ),
-    {
-        "STEP": (_COMPUTE, _LOCAL_QUORUM, _LOCAL_HEALING),
-        "GLOBAL_LEADER": (_GLOBAL_QUORUM, _PSEUDOGRADS, _GLOBAL_HEALING),
-        "GLOBAL_FOLLOWER": (_GLOBAL_WAIT, _CHECKPOINT_ASSIST),
-    },
-)
-"""One training step."""
-
 DRAINING = Table(
     "DRAINING",
-    "Leaving without losing a step: the one who leaves says so, and all go on to the next commit.",
+    "Leaving without losing a step. Those who stay notice a drain as a roster without the leaver: they have nothing to "
+    "run to, since a step that it breaks is repeated without it.",
     OUTSIDE,
     _rows(
-        "[*] drain D_START",
-        "D_START drain_self D_NOTICE_OTHERS: this peer leaves",
-        "D_START drain_noticed D_RUN_UNTIL_COMMIT: another peer leaves",
-        "D_NOTICE_OTHERS told D_RUN_UNTIL_COMMIT",
-        "D_RUN_UNTIL_COMMIT committed D_COMMIT",
-        "D_COMMIT drain_self D_EXIT: this peer is the one that leaves",
-        "D_COMMIT drain_noticed [*]: the survivors reconfigure their group",
+        "[*] drain_self D_START: this peer was asked to leave",
+        "[*] drain_noticed D_NOTICED: another worker of its cluster leaves",
+        "D_START runs D_RUN_UNTIL_COMMIT: the training loop goes on, up to the next round",
+        "D_RUN_UNTIL_COMMIT committed D_COMMIT: it is in, and the training loop ends",
+        "D_COMMIT closed D_NOTICE_OTHERS: the vote is given up and goodbye said",
+        "D_START closed D_NOTICE_OTHERS: the program did not wait for the round",
+        "D_RUN_UNTIL_COMMIT closed D_NOTICE_OTHERS: the same",
+        "D_NOTICE_OTHERS told D_EXIT: every connection is closed",
+        "D_NOTICED drain_self D_START: and now this one too",
+        "D_NOTICED survived [*]: the group works without it",
     ),
 )
 """Leaving gracefully."""
 
 REJOIN = Table(
     "REJOIN",
-    "Coming back after a fault of one's own.",
+    "Coming back after the group went on without this worker.",
     OUTSIDE,
     _rows(
         "[*] advertise_join ADVERTISE_JOIN",
-        "ADVERTISE_JOIN advertised WAIT_CURRENT_STEP: the others finish the step that they are in",
-        "WAIT_CURRENT_STEP commits_seen PG_SHUTDOWN: all of them have committed it",
+        "ADVERTISE_JOIN advertised WAIT_CURRENT_STEP: the leader knows; the others finish the step that they are in",
+        "WAIT_CURRENT_STEP commits_seen PG_SHUTDOWN: all of them stand at a boundary, and the roster has this worker",
         "PG_SHUTDOWN group_down [*]: RECONFIG_PG follows",
+        "WAIT_CURRENT_STEP advertise_join ADVERTISE_JOIN: another roster without it",
+        "PG_SHUTDOWN advertise_join ADVERTISE_JOIN: the same",
     ),
 )
 """Coming back."""
 
 RECEIVED_JOIN = Table(
     "RECEIVED_JOIN",
-    "Letting a newcomer in at a step's boundary.",
+    "At the leader: letting a newcomer in at a step's boundary. Followers learn of it there, as `pg_diff`.",
     OUTSIDE,
     _rows(
         "[*] received_join RUN_UNTIL_COMMIT",
-        "RUN_UNTIL_COMMIT committed ADVERTISE_COMMIT",
-        "ADVERTISE_COMMIT advertised PG_SHUTDOWN: the newcomer knows that the step is over",
+        "RUN_UNTIL_COMMIT committed ADVERTISE_COMMIT: everybody stands at the boundary",
+        "ADVERTISE_COMMIT advertised PG_SHUTDOWN: the roster that has the newcomer is out",
         "PG_SHUTDOWN group_down [*]: RECONFIG_PG follows",
+        "RUN_UNTIL_COMMIT advertised PG_SHUTDOWN: a fault made the roster before the boundary came",
     ),
 )
 """Letting a newcomer in."""

@@ -1,35 +1,106 @@
-"""The life of one peer, as `fsm.LIFE` has it, told to whoever listens.
+"""The life of one peer: the tables of `fsm`, run, and told to whoever listens.
 
-The training side says what happened; the table says what that means. What the present state does not answer is
-no error here: a second member may die while the group is still being rebuilt, or while this peer drains.
+One machine per table, side by side (orthogonal regions). The top level, REJOIN, RECEIVED_JOIN and DRAINING are fed by
+both threads, from what happens in the mesh: what their present state does not answer is no error, since a second member
+may die while the group is still being rebuilt, or while this peer drains (`happened`, `heard`). TRAINING, RECONFIG_PG
+and ROLLBACK are what the training thread itself does, one thing after the other: there a trigger that is not in the
+table is a bug (`did`). It is told as an `illegal_transition` and counted, and training goes on: a picture of the work
+must not stop the work.
 """
 
 from __future__ import annotations
 
-from ictp2p.fsm import LIFE, Fsm
-from ictp2p.telemetry import Telemetry
+import threading
+from collections.abc import Callable
+
+from ictp2p.errors import LocalProtocolError
+from ictp2p.fsm import DRAINING, LIFE, OUTSIDE, TABLES, Fsm, Table
+
+Tell = Callable[..., None]
+"""Takes the kind of an event and its particulars."""
+
+EVERY_STEP = frozenset({"gradients", "pg_same", "averaged", "committed"})
+"""Triggers of TRAINING that come with every inner step: seen in the status, not told as events."""
 
 
 class Life:
-    """The top-level state of a peer."""
+    """Where a peer is, at the top level and inside.
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        self._fsm = Fsm(LIFE)
-        self._telemetry = telemetry
+    Args:
+        tell: told `life` with source, target and trigger for each step at the top level, `phase` with the table as
+            well for those inside, and `illegal_transition` for those that the tables do not have. From either thread.
+    """
+
+    def __init__(self, tell: Tell) -> None:
+        self._machines = {table.name: Fsm(table) for table in TABLES}
+        self._tell = tell
+        self._lock = threading.Lock()
 
     @property
     def state(self) -> str:
-        """Where the peer is in its life."""
-        return self._fsm.state
+        """Where the peer is at the top level."""
+        return self._machines[LIFE.name].state
+
+    @property
+    def inside(self) -> dict[str, str]:
+        """Where it is inside, by the name of each table that it is in."""
+        return {name: m.state for name, m in self._machines.items() if name != LIFE.name and m.state != OUTSIDE}
 
     def happened(self, *triggers: str) -> None:
-        """Follow the first of `triggers` that the present state answers, if any."""
+        """Follow the first of `triggers` that the top level answers, if any."""
+        self._follow(LIFE, triggers)
+
+    def heard(self, table: Table, *triggers: str) -> bool:
+        """Follow the first of `triggers` that a table fed by the mesh answers; whether there was any."""
+        return self._follow(table, triggers)
+
+    def draining(self) -> None:
+        """This peer was asked to leave. It may be in the middle of noticing that another one does."""
+        if self.state != "DRAINING":
+            self.happened("drain_self")
+        self.heard(DRAINING, "drain_self")
+
+    def closing(self) -> None:
+        """The program closes this peer, asked or not."""
+        self.draining()
+        self.heard(DRAINING, "closed")
+
+    def closed(self) -> None:
+        """It has left."""
+        self.heard(DRAINING, "told")
+        self.happened("drain_self", "pre_empted")
+
+    def did(self, table: Table, trigger: str) -> None:
+        """Follow what the training thread did.
+
+        Never raises: what the table does not have is told.
+        """
+        try:
+            self._fire(self._machines[table.name], trigger)
+        except LocalProtocolError as error:
+            self._tell("illegal_transition", table=table.name, trigger=trigger, text=str(error))
+
+    def _follow(self, table: Table, triggers: tuple[str, ...]) -> bool:
+        machine = self._machines[table.name]
         for trigger in triggers:
-            if self._fsm.can(trigger):
-                source = self._fsm.state
-                target = self._fsm.fire(trigger)
-                self._telemetry.event("life", source=source, target=target, trigger=trigger)
-                return
+            with self._lock:
+                answered = machine.can(trigger)
+                source, target = machine.state, machine.fire(trigger) if answered else ""
+            if answered:
+                self._told(table, source, target, trigger)
+                return True
+        return False
+
+    def _fire(self, machine: Fsm, trigger: str) -> None:
+        source, target = machine.state, machine.fire(trigger)
+        self._told(machine.table, source, target, trigger)
+
+    def _told(self, table: Table, source: str, target: str, trigger: str) -> None:
+        if table is LIFE:
+            self._tell("life", source=source, target=target, trigger=trigger)
+        elif trigger not in EVERY_STEP:
+            self._tell("phase", table=table.name, source=source, target=target, trigger=trigger)
 
     def __repr__(self) -> str:
-        return f"<Life {self.state}>"
+        inside = "".join(f" {name}/{state}" for name, state in self.inside.items())
+        return f"<Life {self.state}{inside}>"

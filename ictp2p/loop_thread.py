@@ -7,6 +7,7 @@ a training script that ends without closing its peer ends, and the others notice
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
@@ -32,15 +33,26 @@ class LoopThread:
         self._loop = _new_loop()
         self._lock = threading.RLock()  # reentrant: a signal handler may ask while its thread is asking
         self._closing = False
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether this process was forked from the one that the loop runs in. Threads are not forked along."""
+        return os.getpid() != self._process
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine on the loop.
 
         Raises:
-            PeerClosed: the loop has been closed.
+            PeerClosed: the loop has been closed, or stayed behind in the process that this one was forked from.
         """
+        if self.left_behind:
+            work.close()
+            raise PeerClosed(
+                f"the peer lives in process {self._process}, from which this one, {os.getpid()}, was forked"
+            )
         with self._lock:  # what came in before the loop is told to stop is cancelled by it; nothing comes in after
             if not self._closing:
                 return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -79,11 +91,13 @@ class LoopThread:
     def post(self, act: Callable[[], object]) -> None:
         """Call a function on the loop, soon; without effect once it is closed."""
         with self._lock:
-            if not self._closing:
+            if not self._closing and not self.left_behind:
                 self._loop.call_soon_threadsafe(act)
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread."""
+        if self.left_behind:  # its sockets are the parent's too, and so is the selector that watches them
+            return
         with self._lock:
             if self._closing:
                 return

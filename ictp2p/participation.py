@@ -17,6 +17,7 @@ import torch
 
 from ictp2p.collectives import execute, plan
 from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost, RoundTag
+from ictp2p.collectives.codecs.prices import check_name
 from ictp2p.core.packets import Channel
 from ictp2p.driver import Driver
 from ictp2p.errors import (
@@ -24,6 +25,7 @@ from ictp2p.errors import (
     LocalProtocolError,
     MeshMismatch,
     NetworkError,
+    NoQuorum,
     PeerClosed,
     RoundAborted,
     RoundError,
@@ -31,8 +33,9 @@ from ictp2p.errors import (
 )
 from ictp2p.machine import Effects, Notice
 from ictp2p.sync import notices
+from ictp2p.sync.agreement import QuorumLost, QuorumRegained
 from ictp2p.sync.rounds import Contribution
-from ictp2p.sync.values import Close, Open, Spec, StateRef
+from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
 
@@ -60,8 +63,12 @@ class Reduction:
     round). None votes the digest of the outputs' bytes."""
     progress: Callable[[int, int], None] | None = None
     """Told the elements `[start, stop)` whose result is in `outputs` now."""
-    restarted: Callable[[int], None] | None = None
-    """Told the number of each attempt that begins: what was reported of an earlier one is void."""
+    restarted: Callable[[int, Sequence[Participant]], None] | None = None
+    """Told the number of each attempt that begins, and who takes part: what was reported of an earlier one is void."""
+    note: bytes = b""
+    """For the other participants of the round."""
+    patient: bool = True
+    """Whether to wait for a quorum however long it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,17 +135,21 @@ class Participation:
         self._telemetry = telemetry
         self._profile = profile
         self._standing: _Standing | None = None
+        self._lost: QuorumLost | None = None
 
     async def reduce(self, work: Reduction) -> Outcome:
         """Stand READY with `work` until a round commits it.
 
         Raises:
+            ConfigError: there is no such codec.
             RoundMissed: a round was decided without this contribution; for a "sync" round the state moved on.
             RoundAborted: this peer does not lead its cluster (any more).
             MeshMismatch: the other clusters reduce something else.
+            NoQuorum: nothing can be decided, and `work` is not patient.
             LocalProtocolError: another contribution is standing.
             PeerClosed: the peer was closed.
         """
+        check_name(work.spec.codec)
         if self._standing is not None:
             raise LocalProtocolError("another collective of this peer is still under way")
         if not self._driver.core.leading:
@@ -147,13 +158,14 @@ class Participation:
         standing = self._standing = _Standing(work, self._driver.clock(), loop.create_future())
         try:
             self._stand(work)
+            self._despair()
             return await standing.decided
         finally:
             await self._put_down(standing)
 
     def _stand(self, work: Reduction) -> None:
         term = self._driver.core.m.election.term
-        contribution = Contribution(self._cluster, self._me, term, work.weight, work.spec, work.base)
+        contribution = Contribution(self._cluster, self._me, term, work.weight, work.spec, work.base, note=work.note)
         self._call(lambda now: self._rounds.ready(contribution, now))
 
     async def _put_down(self, standing: _Standing) -> None:
@@ -183,6 +195,11 @@ class Participation:
                 self._fail(RoundMissed(f"the mesh is at version {ref.version} of the state, not at this cluster's"))
             case notices.SpecRejected(reason=reason):
                 self._fail(MeshMismatch(reason))
+            case QuorumLost():
+                self._lost = notice
+                self._despair()
+            case QuorumRegained():
+                self._lost = None
 
     def deposed(self) -> None:
         """This peer leads its cluster no longer: another one speaks for it."""
@@ -195,6 +212,13 @@ class Participation:
     def _fail(self, error: IctError) -> None:
         if self._standing is not None and not self._standing.decided.done():
             self._standing.decided.set_exception(error)
+
+    def _despair(self) -> None:
+        """Nothing can be decided for now: end the wait of who does not want to wait for that."""
+        lost, standing = self._lost, self._standing
+        if lost is not None and standing is not None and not standing.work.patient:
+            missing = ", ".join(lost.missing) or "none of them by name"
+            self._fail(NoQuorum(f"the {len(lost.voters)} voters cannot decide: missing are {missing}"))
 
     def _opened(self, opened: Open) -> None:
         chosen = plan.decode(opened.plan)
@@ -211,9 +235,13 @@ class Participation:
         if standing is None or standing.work.spec != opened.spec:
             self._report_failure(opened, "no such contribution stands here", ())
             return
+        wrong = plan.check_codec(chosen, opened.spec.codec)
+        if wrong is not None:
+            self._report_failure(opened, wrong, ())
+            return
         standing.opened_at, standing.plan, standing.reported = self._driver.clock(), chosen.kind, -1
         if standing.work.restarted is not None:
-            standing.work.restarted(opened.attempt)
+            standing.work.restarted(opened.attempt, opened.participants)
         previous = standing.attempt
         standing.attempt = asyncio.get_running_loop().create_task(self._attempt(standing, opened, chosen, previous))
 
@@ -301,12 +329,24 @@ class Participation:
         me = chosen.participants.index(self._me)
         tag = RoundTag(opened.lineage, opened.round, opened.attempt, chosen.digest())
         progress = self._progress(standing, opened)
-        if opened.spec.kind == "broadcast":
-            if chosen.shares and chosen.shares[0].root == me:
-                for output, given in zip(work.outputs, work.inputs, strict=True):
-                    output.copy_(given)
+        if opened.spec.kind in ("broadcast", "gather"):
+            _place(chosen, me, work)
             return await execute.broadcast(
                 chosen, me, work.outputs, self._links, tag, progress=progress, profile=self._profile
+            )
+        weights = [p.weight for p in opened.participants]
+        if opened.spec.kind in ("scatter", "collect"):
+            return await execute.reduce(
+                chosen,
+                me,
+                work.inputs,
+                work.outputs,
+                self._links,
+                tag,
+                weights=weights,
+                op=opened.spec.op,
+                progress=progress,
+                profile=self._profile,
             )
         return await execute.all_reduce(
             chosen,
@@ -315,7 +355,7 @@ class Participation:
             work.outputs,
             self._links,
             tag,
-            weights=[p.weight for p in opened.participants],
+            weights=weights,
             op=opened.spec.op,
             progress=progress,
             profile=self._profile,
@@ -347,6 +387,17 @@ class Participation:
     def _call(self, act: Callable[[float], Effects]) -> None:
         now = self._driver.clock()
         self._driver.execute(self._driver.core.call(Channel.ROUNDS, act(now), now))
+
+
+def _place(chosen: plan.Plan, me: int, work: Reduction) -> None:
+    """Put what we bring where the copies of our part are made from; elsewhere there is nothing to bring."""
+    start = next((share.start for share in chosen.shares if share.root == me), None)
+    if start is None or not work.inputs:
+        return
+    (target,) = work.outputs
+    for given in work.inputs:
+        target[start : start + len(given)].copy_(given)
+        start += len(given)
 
 
 def _digest_of(tensors: Sequence[torch.Tensor]) -> bytes:

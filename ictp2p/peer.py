@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from ictp2p import torchrun
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.collective_calls import CallEngine, CollectiveCalls
 from ictp2p.config import Config
-from ictp2p.errors import PeerClosed
+from ictp2p.errors import LocalProtocolError, PeerClosed
+from ictp2p.fsm import DRAINING
 from ictp2p.health import quantile
 from ictp2p.life import Life
 from ictp2p.loop_thread import LoopThread
 from ictp2p.reporting import clusters_of, links_of, members_of, routes_of
-from ictp2p.telemetry import Event
+from ictp2p.telemetry import Event, Telemetry
 from ictp2p.training import TrainingMesh, open_store
 from ictp2p.types import Address, ClusterId, PeerId
 
@@ -70,7 +72,10 @@ class Peer(CollectiveCalls):
             AddressInUse: the listen address is taken.
             Unreachable: no seed answered in time.
             HandshakeFailed, VersionMismatch: all seeds turned us away.
+            LocalProtocolError: it has been started before. One whose start failed may be started again.
         """
+        if self._peer is not None:
+            raise LocalProtocolError("a peer is started once; make another `Peer` for another life")
         mates = torchrun.rendezvous(self.config, os.environ)
         if mates is not None:
             self.config = mates.before(self.config)
@@ -78,13 +83,13 @@ class Peer(CollectiveCalls):
         try:
             peer = self._peer = loop.call(lambda: AsyncPeer(self.config, open_store=open_store))
             loop.call(lambda: peer.telemetry.subscribe(self._tell))
-            life = self._life = Life(peer.telemetry)
+            life = self._life = Life(partial(_post, loop, peer.telemetry))
             loop.run(self._start(peer, life))
             if mates is not None:
                 mates.after(self.config, peer.address)
         except BaseException:
             loop.close()
-            self._loop = None
+            self._loop = self._peer = None
             raise
 
     async def _start(self, peer: AsyncPeer, life: Life) -> None:
@@ -92,18 +97,22 @@ class Peer(CollectiveCalls):
         assert self._loop is not None
         self._mesh = TrainingMesh(self._loop, peer, life)
         self._engine = CallEngine(self._loop, peer, self._mesh)
-        peer.life_state = lambda: life.state
+        peer.life = lambda: (life.state, life.inside)
 
     def close(self) -> None:
         """Leave the mesh politely and stop. May be called twice."""
-        if self._loop is None or self._peer is None:
+        if self._loop is None or self._peer is None or self._loop.left_behind:
             return
         if self._mesh is not None:
             self._mesh.close()
         if self._engine is not None:
             self._engine.close()
         try:
+            if self._life is not None:
+                self._life.closing()
             self._loop.run(self._peer.leave())
+            if self._life is not None:
+                self._life.closed()
         finally:
             self._loop.close()
             self._loop = None
@@ -114,7 +123,7 @@ class Peer(CollectiveCalls):
         if self._draining_from is None:
             self._draining_from = mesh.state.version if mesh.state is not None else -1
             if self._life is not None:
-                self._life.happened("drain_self")
+                self._life.draining()
 
     def steps(self, loader: Iterable[T]) -> Iterator[T]:
         """Yield the batches of `loader` until it ends or this worker has drained."""
@@ -123,11 +132,13 @@ class Peer(CollectiveCalls):
                 break
             yield batch
         if self._draining_from is not None and self._life is not None:
-            self._life.happened("drain_self")
+            self._life.heard(DRAINING, "committed")
 
     def _has_drained(self) -> bool:
         if self._draining_from is None:
             return False
+        if self._life is not None:
+            self._life.heard(DRAINING, "runs")
         state = self._training.state
         return state is None or state.version > self._draining_from
 
@@ -230,6 +241,11 @@ class Peer(CollectiveCalls):
 _MESH_METHODS = frozenset(name for name in vars(TrainingMesh) if not name.startswith("_") and name != "close")
 
 
+def _post(loop: LoopThread, telemetry: Telemetry, kind: str, **fields: Any) -> None:
+    """Report something from whichever thread it happened in."""
+    loop.post(lambda: telemetry.event(kind, **fields))
+
+
 def _stats(peer: AsyncPeer) -> dict[str, Any]:
     figures = peer.telemetry.snapshot()
     trips = peer.core.m.links.round_trips
@@ -241,5 +257,6 @@ def _stats(peer: AsyncPeer) -> dict[str, Any]:
         "loop_lag_p50": quantile(peer.health.lags, 0.5),
         "loop_lag_p99": quantile(peer.health.lags, 0.99),
         "false_suspicions": peer.health.false_suspicions,
+        "illegal_transitions": figures.counters.get("illegal_transition", 0),
         "control_connections": len(peer.core.connected()),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ictp2p.core.directory import Directory
@@ -9,13 +10,20 @@ from ictp2p.core.stack import Core
 from ictp2p.types import ClusterId
 
 
-def status_of(core: Core, life: str) -> dict[str, Any]:
-    """Everything that one peer believes, as plain data: scalars, lists of rows, nothing nested deeper."""
+def status_of(core: Core, life: str, inside: Mapping[str, str]) -> dict[str, Any]:
+    """Everything that one peer believes, as plain data: scalars, lists of rows, nothing nested deeper.
+
+    Args:
+        core: its control plane.
+        life: its state in the table LIFE.
+        inside: its state in each other table that it is in.
+    """
     return {
         "peer": core.card.peer,
         "cluster": core.card.cluster,
         "address": core.card.address,
         "life": life,
+        "phase": ", ".join(f"{table}/{state}" for table, state in inside.items()),
         "leading": core.leading,
         "leader": core.leader,
         "term": core.m.election.term,
@@ -54,6 +62,8 @@ def members_of(core: Core) -> list[dict[str, Any]]:
                 "peer": name,
                 "status": member.status.name.lower(),
                 "address": card.address if card else "",
+                "device": (card.device.model or card.device.kind) if card else "",
+                "library": card.device.library if card else "",
                 "leader": name == core.leader,
             }
         )

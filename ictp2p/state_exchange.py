@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ictp2p.bulk import Bulk
+from ictp2p.core.stack import Core
 from ictp2p.errors import IctError, NetworkError, RemoteProtocolError, StateError
 from ictp2p.sync.manifest import CHUNK, decode
 from ictp2p.sync.transfer import Ask, Fetch, TransferProfile
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from ictp2p.sync.state import GlobalState
 
 KIND = "state"
+_LOOK = 1.0
+"""Seconds between two looks at whether the state that is fetched is still the one to have."""
+WITNESSES = 16
+"""Most peers that are asked for a state although the decision does not name them."""
 MAX_MANIFEST = 8 << 20
 """Bytes of the longest manifest: chunk digests for half a terabyte."""
 
@@ -51,6 +56,23 @@ def serve_state(bulk: Bulk, state: GlobalState) -> None:
             yield state.chunk(question.digest, index)
 
     bulk.serve(KIND, answer)
+
+
+def with_witnesses(core: Core, ref: StateRef) -> StateRef:
+    """Beside those who held the state when it was decided, whoever should have it by now; they say so if not.
+
+    First those who are alive, and of the others the workers of the holders' own clusters: they took the same step, and
+    outlive their leader.
+    """
+    cards = core.directory.clusters
+    alive = {*core.m.mesh.alive(), core.card.cluster}
+    living = {w.peer for name, card in cards.items() if name in alive for w in card.workers}
+    able = [cards[c] for c in sorted(cards) if c in alive and cards[c].version >= ref.version]
+    homes = {core.directory.cluster_of(p) for p in ref.providers}
+    able.sort(key=lambda card: card.cluster not in homes)
+    others = [w.peer for card in able for w in card.workers if w.peer not in (*ref.providers, core.card.peer)]
+    providers = sorted((*ref.providers, *others[:WITNESSES]), key=lambda peer: peer not in living)
+    return msgspec.structs.replace(ref, providers=tuple(providers))
 
 
 async def fetch_state(
@@ -105,9 +127,10 @@ class _Transfer:
         self._asked: dict[asyncio.Task[None], None] = {}
         self._bytes = 0
         self._fatal: IctError | None = None
+        self._began = clock()
+        self._expecting = False
 
     async def run(self) -> None:
-        began = self._clock()
         try:
             while not self._fetch.done:
                 await self._turn()
@@ -119,7 +142,7 @@ class _Transfer:
         self._telemetry.event(
             "state_fetched",
             version=self._ref.version,
-            seconds=self._clock() - began,
+            seconds=self._clock() - self._began,
             bytes=self._bytes,
             providers=list(self._ref.providers),
         )
@@ -128,13 +151,15 @@ class _Transfer:
         """Ask what is to be asked, then wait until something happens."""
         if self._fatal is not None:
             raise self._fatal
+        if self._fetch.manifest is None and self._clock() >= self._began + _LOOK and self._superseded():
+            raise StateError(f"state {self._ref.digest.hex()[:16]} has a successor, and nobody has provided it yet")
         self._fetch.handle_timeout(self._clock())
         for ask in self._fetch.asks(self._clock()):
             self._asked[asyncio.get_running_loop().create_task(self._ask(ask))] = None
         due = self._fetch.next_timeout()
-        timeout = None if due is None else max(0.0, due - self._clock())
+        timeout = _LOOK if due is None else min(_LOOK, max(0.0, due - self._clock()))
         if not self._asked:
-            await asyncio.sleep(timeout if timeout is not None else self._profile.pause)
+            await asyncio.sleep(timeout)
             return
         done, _ = await asyncio.wait(self._asked, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finished = [task for task in self._asked if task in done]  # in order, which a set does not have
@@ -161,9 +186,15 @@ class _Transfer:
     async def _ask_manifest(self, provider: PeerId) -> None:
         buffer = bytearray(MAX_MANIFEST)
         size = await self._request(provider, (), memoryview(buffer))
-        encoded = bytes(memoryview(buffer)[:size])
-        missing = await asyncio.get_running_loop().run_in_executor(None, self._state.expect, encoded, self._ref.digest)
-        self._fetch.begin(decode(encoded, self._ref.digest), missing)
+        if self._expecting or self._fetch.manifest is not None:
+            return  # two were asked, and the other was first
+        self._expecting = True
+        try:
+            encoded, loop = bytes(memoryview(buffer)[:size]), asyncio.get_running_loop()
+            missing = await loop.run_in_executor(None, self._state.expect, encoded, self._ref.digest)
+            self._fetch.begin(decode(encoded, self._ref.digest), missing)
+        finally:
+            self._expecting = False
 
     async def _ask_chunks(self, ask: Ask) -> None:
         """Chunks arrive in one reply and are taken one by one, so that a broken reply keeps what it brought."""

@@ -16,19 +16,20 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
+import torch
 
 from ictp2p.async_peer import AsyncPeer
+from ictp2p.collectives.library import describe
 from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.rendezvous import RendezvousServer
 from ictp2p.core import commands
 from ictp2p.core.packets import Channel
-from ictp2p.errors import LocalGroupError, LocalProtocolError, PeerClosed, RoundAborted, RoundMissed
+from ictp2p.errors import LibraryRefused, LocalGroupError, LocalProtocolError, PeerClosed, RoundAborted, RoundMissed
+from ictp2p.fsm import DRAINING, RECEIVED_JOIN, REJOIN, Table
 from ictp2p.life import Life
 from ictp2p.loop_thread import LoopThread
 from ictp2p.machine import Effects, Notice
 from ictp2p.participation import Outcome, Reduction
-from ictp2p.state_exchange import fetch_state, serve_state
 from ictp2p.sync.mesh import Group, RoundRequest, RoundResult
 from ictp2p.sync.notices import StateAdvanced
 from ictp2p.sync.roster import Generation, Roster, RosterChanged, RosterMissed, RosterPending
@@ -44,8 +45,6 @@ _IDLE = 0.5
 _LET_GO = 5.0
 """Seconds that a round which was given up has to let go of the caller's tensors; it takes moments."""
 _NO_STATE = StateRef(0, b"", ())
-_WITNESSES = 16
-"""Most peers that are asked for a state although the decision does not name them."""
 
 
 class TrainingMesh:
@@ -74,16 +73,19 @@ class TrainingMesh:
         """Ends the use of the group by collective calls, for a policy; set by them."""
         self._policy_in = False
         self._ready = False
+        self._device = torch.device("cpu")
         peer.subscribe(self._notice)
 
     # ------------------------------------------------------------ rosters
 
-    def roster_ready(self, ready: bool) -> None:
-        """Say that this training thread wants into, or leaves, the cluster's group."""
+    def roster_ready(self, ready: bool, device: torch.device | None = None) -> None:
+        """Say that this training thread wants into, or leaves, the cluster's group, and what it computes on."""
         if ready:
+            if self._policy_in:
+                raise LocalProtocolError("a policy trains with this peer already: one model, one policy, one peer")
             self.evict()
         self._policy_in = ready
-        self._wants(ready)
+        self._wants(ready, device or torch.device("cpu"))
 
     def calls_ready(self, ready: bool) -> None:
         """The same for collective calls. There is one group, so a policy goes before them.
@@ -95,7 +97,7 @@ class TrainingMesh:
             if ready:
                 raise LocalProtocolError("a policy trains with this peer: collective calls have to wait until it ends")
             return
-        self._wants(ready)
+        self._wants(ready, torch.device("cpu"))
         if not ready:
             self._set_training(False)
 
@@ -120,29 +122,37 @@ class TrainingMesh:
 
     def roster_boundary(self, step: int) -> None:
         """Everybody stands at a step boundary: the leader may make the next roster."""
-        self._life.happened("received_join")
+        self._life.heard(RECEIVED_JOIN, "committed")
         self._machine(Channel.ROSTER, lambda now: self._rosters.boundary(step, now))
 
     def roster_failed(self, generation: Generation, reason: str) -> None:
         """A collective of that generation broke here."""
         self._life.happened("relevant_fault")
-        self._peer.telemetry.event("group_failed", generation=list(generation), reason=reason)
+        self.event("group_failed", generation=list(generation), reason=reason)
         self._machine(Channel.ROSTER, lambda now: self._rosters.failed(generation, now))
 
     def open_group(self, roster: Roster) -> Group:
         """Build the group of a roster."""
         waits = self._peer.config.local_timeouts
-        group = LocalGroup(
-            roster, self._peer.id, self._peer.host, GroupTimeouts(join=waits.form, operation=waits.complete)
-        )
+        patience = GroupTimeouts(join=waits.form, operation=waits.complete)
+        group = LocalGroup(roster, self._peer.id, self._peer.host, patience, self._device)
         with self._changed:
             self._check()
             self._group = group
             stale = self._newest > roster.generation
         if stale:
             group.abort("a newer roster is known")
-        group.open()
-        self._life.happened("first_quorum", "pg_ready")
+        try:
+            group.open()
+        except LibraryRefused as error:
+            self.event("warning", text=f"{roster.library} did not come up, the next group falls back to gloo: {error}")
+            self._machine(Channel.ROSTER, lambda now: self._rosters.failed(roster.generation, now, roster.library))
+            raise
+        self.event("collectives", library=roster.library, reason=roster.reason, size=group.size)
+        self._life.heard(REJOIN, "group_down")
+        self._life.heard(RECEIVED_JOIN, "group_down")
+        survived = self._life.heard(DRAINING, "survived")
+        self._life.happened("first_quorum", "pg_ready", *(("drain_noticed",) if survived else ()))
         if group.rank != 0:
             self._set_training(True)
         return group
@@ -152,7 +162,7 @@ class TrainingMesh:
     def serve_state(self, state: GlobalState) -> None:
         """Answer other peers' questions for `state` from now on."""
         self.state = state
-        self._loop.call(lambda: serve_state(self._peer.bulk, state))
+        self._loop.call(lambda: self._peer.serve_state(state))
 
     def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
         """Learn the agreed state; have ours adopted as version 1 if the mesh has none."""
@@ -182,17 +192,23 @@ class TrainingMesh:
 
     def fetch_state(self, ref: StateRef, state: GlobalState, idle: Callable[[], None]) -> None:
         """Receive `ref` into `state`."""
-        peer = self._peer
-        fetching = fetch_state(
-            peer.bulk,
-            self._loop.call(lambda: _with_witnesses(peer, ref)),
-            state,
-            peer.telemetry,
-            peer.clock,
-            superseded=lambda: self.decided_state().version > ref.version,
-        )
-        self._await(self._loop.submit(fetching), idle)
+        self._await(self._loop.submit(self._peer.fetch_state(ref, state)), idle)
         self._set_training(True)
+
+    def missing_state(self, ref: StateRef, reason: str, idle: Callable[[], None]) -> StateRef:
+        """Nobody provides `ref`: wait a while for another decision; the state to ask for after that."""
+        self.event("state_missing", version=ref.version, reason=reason)
+        end = time.monotonic() + self._peer.config.global_timeouts.connect
+        with self._changed:
+            while self.decided_state().version <= ref.version and time.monotonic() < end:
+                self._check()
+                self._changed.wait(_IDLE)
+                idle()
+        return self.decided_state()
+
+    def contributed(self, base: int) -> bool:
+        """Whether what this cluster brought from version `base` is in the agreed state."""
+        return self._peer.contributors.holds(base + 1, self._peer.cluster) is not False
 
     # ------------------------------------------------------------ rounds
 
@@ -207,10 +223,9 @@ class TrainingMesh:
             outcome = self.round(request)
         except RoundMissed:
             agreed = self.decided_state()
-            inside = self._peer.contributors.holds(request.base.version + 1, self._peer.cluster)
-            if inside is False or agreed.version <= request.base.version:
+            if not self.contributed(request.base.version) or agreed.version <= request.base.version:
                 raise
-            return RoundResult(agreed, mine=True)
+            return RoundResult(agreed, mine=True, participants=self._peer.contributors.count(request.base.version + 1))
         except RoundAborted as error:
             # Another worker leads, and what was brought here may yet be committed: it must not grow before that is
             # known, nor what was voted for be forgotten. The next group goes on with the same round.
@@ -229,6 +244,10 @@ class TrainingMesh:
         """Note something for telemetry."""
         self._loop.post(lambda: self._peer.telemetry.event(kind, **fields))
 
+    def phase(self, table: Table, trigger: str) -> None:
+        """Say what the training thread did."""
+        self._life.did(table, trigger)
+
     def close(self) -> None:
         """End every wait with `PeerClosed`."""
         with self._changed:
@@ -238,26 +257,39 @@ class TrainingMesh:
 
     # ------------------------------------------------------------ between the threads
 
-    def _wants(self, ready: bool) -> None:
+    def _wants(self, ready: bool, device: torch.device) -> None:
+        if ready:
+            self._device = device
+        described = describe(self._device)
+
         def act(now: float) -> Effects:
             if ready and not self._ready:  # whoever used the group before: its roster is not for this user
                 self._roster = None
             self._ready = ready
-            return self._rosters.wants(ready, now)
+            return self._rosters.wants(ready, now, described)
 
+        self._loop.call(lambda: self._peer.equip(described))
         self._machine(Channel.ROSTER, act)
 
     def _notice(self, notice: Notice) -> None:
         """On the loop: what the machines decided."""
         match notice:
             case RosterChanged(roster=roster):
+                self._life.heard(REJOIN, "commits_seen")
+                self._life.heard(RECEIVED_JOIN, "advertised")
+                if self._drained(roster):
+                    self._life.happened("drain_noticed")
+                    self._life.heard(DRAINING, "drain_noticed")
                 self._news(roster, mine=True)
             case RosterMissed(roster=roster):
-                self._life.happened("relevant_fault")
-                self._life.happened("self_fault")
-                self._life.happened("advertise_join")
+                for trigger in ("relevant_fault", "self_fault", "advertise_join"):
+                    self._life.happened(trigger)
+                self._life.heard(REJOIN, "advertise_join")
                 self._news(roster, mine=False)
+                self._life.heard(REJOIN, "advertised")  # the machine answers a roster by its report
             case RosterPending():
+                self._life.happened("received_join")
+                self._life.heard(RECEIVED_JOIN, "received_join")
                 with self._changed:
                     self._pending = True
             case StateAdvanced():
@@ -275,6 +307,13 @@ class TrainingMesh:
             self._changed.notify_all()
         if self._group is not None and self._group.generation < roster.generation:
             self._break_group(f"roster {roster.generation} replaces it")
+
+    def _drained(self, roster: Roster) -> bool:
+        """Whether a roster comes because somebody left who is well."""
+        members = self._peer.core.m.members
+        well = set(members.alive()) - members.suspects()
+        gone = set(self._group.members if self._group is not None else ()) - set(roster.members)
+        return bool(gone) and gone <= well
 
     def _break_group(self, reason: str) -> None:
         if self._group is not None:
@@ -305,15 +344,6 @@ class TrainingMesh:
             raise
 
 
-def _with_witnesses(peer: AsyncPeer, ref: StateRef) -> StateRef:
-    """Beside those who held the state when it was decided, whoever should have it by now; they say so if not."""
-    cards = peer.core.directory.clusters
-    alive = {*peer.core.m.mesh.alive(), peer.cluster}
-    able = [cards[c] for c in sorted(cards) if c in alive and cards[c].version >= ref.version]
-    others = [w.peer for card in able for w in card.workers if w.peer not in (*ref.providers, peer.id)]
-    return msgspec.structs.replace(ref, providers=(*ref.providers, *others[:_WITNESSES]))
-
-
 class _Conversation:
     """One outer round: the loop asks, the training thread answers."""
 
@@ -334,7 +364,9 @@ class _Conversation:
             base=request.base,
             finish=self._finish,
             progress=lambda start, stop: self._inbox.put(lambda: request.progress(start, stop)),
-            restarted=lambda attempt: self._inbox.put(lambda: request.restarted(attempt)),
+            restarted=lambda attempt, parts: self._inbox.put(lambda: request.restarted(attempt, parts)),
+            note=request.note,
+            patient=request.patient,
         )
         future = self._loop.submit(self._reduce(work))
         future.add_done_callback(lambda _: self._inbox.put(lambda: None))

@@ -7,6 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import uvloop
+from hypothesis import settings
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("ictp2p", deadline=None)
+settings.load_profile("ictp2p")
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

@@ -117,6 +117,32 @@ def test_a_sum_of_any_type(mesh: Mesh, dtype: torch.dtype) -> None:
         assert torch.equal(tensor, expected)
 
 
+@pytest.mark.parametrize("codec", ["int8", "bfloat16", "e3m0", "topk", "auto"])
+def test_a_sum_of_encoded_elements_is_the_same_everywhere(mesh: Mesh, codec: str) -> None:
+    mesh.add("a/0", "b/0", "c/0").gather(3)
+    value = {"a/0": 1.0, "b/0": -2.0, "c/0": 3.0}
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        generator = torch.Generator().manual_seed(ord(name[0]))
+        tensors = [torch.randn(50_001, generator=generator), torch.full((3,), value[name])]
+        mine = [tensor.clone() for tensor in tensors]
+        return mine, tensors, peer.all_reduce(tensors, op=ictp2p.SUM, codec=codec)
+
+    results = succeeded(mesh.run(body))
+    sums = [sum(mine[place] for mine, _, _ in results) for place in range(2)]
+    for _, tensors, result in results:
+        assert all(torch.equal(*pair) for pair in zip(tensors, results[0][1], strict=True))
+        assert result.clusters == ("a", "b", "c")
+    wrong = (results[0][1][0] - sums[0]).norm() / sums[0].norm()
+    assert wrong < {"int8": 0.02, "bfloat16": 0.006, "e3m0": 0.3, "topk": 1.0, "auto": 0.02}[codec]
+
+
+def test_a_codec_that_is_none_is_refused(mesh: Mesh) -> None:
+    mesh.add("a/0")
+    with pytest.raises(ConfigError, match="codec 'zip' is none of none, bfloat16"):
+        mesh["a/0"].all_reduce(torch.ones(3), codec="zip")
+
+
 def test_everybody_gets_the_same_bits(mesh: Mesh) -> None:
     mesh.add("a/0", "a/1", "b/0", "c/0").gather(3)
 

@@ -42,7 +42,7 @@ async def test_lag_is_what_the_loop_was_late_by() -> None:
         while not health.lags:
             await asyncio.sleep(0.01)
     watching.cancel()
-    assert health.lags[0] == pytest.approx(0.25)
+    assert health.lags[0] == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1), (0.5, 3), (0.99, 5), (1.0, 5)])

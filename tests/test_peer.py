@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ import torch
 
 import ictp2p
 from ictp2p.config import Timeouts
-from ictp2p.errors import ConfigError, MeshMismatch, PeerClosed
+from ictp2p.errors import AddressInUse, ConfigError, LocalProtocolError, MeshMismatch, PeerClosed
 from ictp2p.sync.policy import Policy
 
 TOKEN = "a token for tests only"
@@ -40,9 +43,11 @@ class Worker:
         rows: int = 0,
         width: int = 5,
         together: threading.Barrier | None = None,
+        kind: type[Policy] = ictp2p.DiLoCo,
         **policy: Any,
     ) -> None:
         self.peer = peer
+        self._kind = kind
         self._together = together
         self.digests: dict[int, str] = {}
         self.steps = 0
@@ -55,7 +60,7 @@ class Worker:
     def run(self) -> None:
         net = model(self._width)
         inner = torch.optim.SGD(net.parameters(), lr=0.1)
-        with ictp2p.DiLoCo(self.peer, net, inner, **self._policy) as policy:
+        with self._kind(self.peer, net, inner, **self._policy) as policy:
             self._note(policy)
             self.ready.set()
             if self._together is not None:
@@ -108,6 +113,30 @@ def test_two_clusters_hold_the_same_bits_at_every_version(pool: ThreadPoolExecut
         assert a.stats()["false_suspicions"] == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (ictp2p.StreamingDiLoCo, {"sync_every": 4, "fragments": 2, "overlap": 1}),
+        (ictp2p.StreamingDiLoCo, {"sync_every": 4, "fragments": 2, "overlap": 2, "mix": 0.5}),
+        (ictp2p.EagerDiLoCo, {"sync_every": 2}),
+        (ictp2p.DiLoCo, {"outer": lambda p: ictp2p.DelayedNesterov(p, every=2)}),
+    ],
+)
+def test_rounds_under_cover_of_training_hold_the_same_bits(
+    pool: ThreadPoolExecutor, kind: type[Policy], options: dict[str, Any]
+) -> None:
+    with ExitStack() as peers:
+        a = peers.enter_context(ictp2p.Peer(config("a")))
+        others = [peers.enter_context(ictp2p.Peer(config(c, str(a.address)))) for c in ("a", "b")]
+        workers = [Worker(p, versions=9, rows=row, kind=kind, **options) for row, p in enumerate((a, *others))]
+        finish(start(pool, *workers))
+        for other in workers[1:]:
+            common = {v for v in workers[0].digests.keys() & other.digests.keys() if v > 1}
+            assert len(common) >= 2
+            assert {v: workers[0].digests[v] for v in common} == {v: other.digests[v] for v in common}
+        assert a.stats()["illegal_transitions"] == 0
+
+
 def test_two_workers_of_a_cluster_step_together(pool: ThreadPoolExecutor) -> None:
     with ictp2p.Peer(config("a")) as one, ictp2p.Peer(config("a", str(one.address))) as two:
         workers = [Worker(one, versions=3, rows=1), Worker(two, versions=3, rows=2)]
@@ -153,7 +182,10 @@ def test_draining_ends_the_loop_after_the_next_commit(pool: ThreadPoolExecutor) 
         assert worker.ready.wait(20)
         a.drain()
         finish(running)
-        assert a.state == "EXIT"
+        assert a.state == "DRAINING"
+        assert a.status()["phase"] == "DRAINING/D_COMMIT"
+        assert a.stats()["illegal_transitions"] == 0
+    assert a.state == "EXIT"
 
 
 def test_closing_the_peer_ends_whatever_waits_on_it(pool: ThreadPoolExecutor) -> None:
@@ -194,3 +226,51 @@ def test_a_peer_that_is_not_running_says_so() -> None:
 def test_a_bad_cluster_name_is_refused_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match="'Not A Name'"):
         config("Not A Name")
+
+
+def test_one_peer_trains_one_model_at_a_time_and_lives_once() -> None:
+    with ictp2p.Peer(config("a")) as a:
+        net = model()
+        inner = torch.optim.SGD(net.parameters(), lr=0.1)
+        with ictp2p.DiLoCo(a, net, inner, sync_every=2) as policy:
+            other = model()
+            second = ictp2p.DiLoCo(a, other, torch.optim.SGD(other.parameters(), lr=0.1), sync_every=2)
+            with pytest.raises(LocalProtocolError, match="a policy trains with this peer already"):
+                second.__enter__()
+            net(torch.ones(4, 3)).square().mean().backward()
+            inner.step()
+            assert policy.progress.step == 1, "the first one is none the worse"
+        with pytest.raises(LocalProtocolError, match="a peer is started once"):
+            a.start()
+    with pytest.raises(LocalProtocolError, match="a peer is started once"):
+        a.start()
+
+
+def test_a_peer_whose_start_failed_may_be_started_again() -> None:
+    with ictp2p.Peer(config("a")) as a:
+        taken = ictp2p.Peer(replace(config("b"), listen=str(a.address)))
+        for _ in range(2):
+            with pytest.raises(AddressInUse, match=str(a.address.port)):
+                taken.start()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_is_told_that_the_peer_stayed_behind() -> None:
+    with ictp2p.Peer(config("a")) as a:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:  # a data loader's worker, say: nothing here may wait for a thread that is not here
+            said = "nothing"
+            try:
+                a.stats()
+            except PeerClosed as error:
+                said = str(error)
+            a.close()
+            os.write(writing, said.encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert f"the peer lives in process {os.getpid()}" in os.read(reading, 1000).decode()
+        os.close(reading)
+        os.close(writing)
+        assert a.members[0]["status"] == "alive", "the parent's peer is none the worse"

@@ -1,4 +1,4 @@
-"""`all_reduce`, `broadcast` and `barrier`: one round of the mesh each.
+"""`all_reduce`, `broadcast` and `barrier`: one round of the mesh each; `parts` has the calls of two.
 
 The leader brings its cluster's contribution and hands the result on while it arrives; the followers take it
 (`sync.stream`). Nobody's tensors are written before the mesh has committed the round.
@@ -26,7 +26,7 @@ from ictp2p.participation import EMPTY_DIGEST, Outcome
 from ictp2p.sync.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
-from ictp2p.sync.values import Open, Spec, StateRef
+from ictp2p.sync.values import Open, Participant, Spec, StateRef
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
 
@@ -56,9 +56,11 @@ class Completed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RoundCall:
-    """What the three have in common. Subclasses give the specification and the contribution."""
+    """What these calls have in common. Subclasses give the specification and the contribution."""
 
     asks_state = False
+    alike = True
+    """Whether every participant ends with the same bytes, so that these can be voted on and checked."""
 
     def __init__(self, mesh: TrainingMesh, chronicle: Chronicle, spec: Spec, weight: float, nbytes: int) -> None:
         self._mesh = mesh
@@ -95,6 +97,14 @@ class RoundCall:
         """The result's memory as the round needs it."""
         return ()
 
+    def _brought(self) -> tuple[int, int]:
+        """The bytes of the result that do not arrive, because we bring them."""
+        return 0, self._nbytes
+
+    def _place(self, element: int) -> int:
+        """Where in the result an element of the round goes."""
+        return element
+
     def _deliver(self, result: Tensor) -> None:
         """Write the result into the caller's tensors."""
 
@@ -130,23 +140,23 @@ class RoundCall:
         def progress(start: int, stop: int) -> None:
             nonlocal arrived
             arrived += stop - start
-            publisher.data(start * item, stop * item)
+            publisher.data(self._place(start) * item, self._place(stop) * item)
 
         def finish() -> bytes:
-            if arrived < self._spec.elements:  # where a broadcast begins nothing arrives
-                publisher.data(0, self._nbytes)
-            return _digest_of(result) if outputs else EMPTY_DIGEST
+            if arrived < self._spec.elements:
+                publisher.data(*self._brought())
+            return _digest_of(result) if outputs and self.alike else EMPTY_DIGEST
 
         def idle() -> None:
             refuse_if_missed(self._chronicle)
             deadline.check()
             publisher.wait()
 
-        def restarted(attempt: int) -> None:
+        def restarted(attempt: int, parts: Sequence[Participant]) -> None:
             nonlocal arrived
             refuse_if_missed(self._chronicle)
             arrived = 0
-            publisher.restart(attempt)
+            publisher.restart(attempt, parts)
 
         refuse_if_missed(self._chronicle)
         request = RoundRequest(
@@ -185,7 +195,7 @@ class RoundCall:
         encoded = broadcast_bytes(group, b"", 0)
         if verdict.kind is not Kind.COMMIT:
             raise as_told(encoded)
-        if self._spec.elements and _digest_of(result) != verdict.digest:
+        if self._spec.elements and self.alike and _digest_of(result) != verdict.digest:
             raise LocalGroupError(f"what leader {group.members[0]} streamed is not what the mesh committed")
         self._chronicle.settle(verdict.version)
         return encoded
@@ -195,19 +205,23 @@ class AllReduce(RoundCall):
     """The mean or sum of every worker's tensors."""
 
     def __init__(
-        self, mesh: TrainingMesh, chronicle: Chronicle, bundle: Bundle, op: Literal["avg", "sum"], weight: float
+        self,
+        mesh: TrainingMesh,
+        chronicle: Chronicle,
+        bundle: Bundle,
+        op: Literal["avg", "sum"],
+        weight: float,
+        codec: str = "none",
     ) -> None:
         self._bundle = bundle
         self._dtype = bundle.single_type(op)
-        spec = Spec("reduce", "all_reduce", name_of(bundle.tensors[0]), bundle.elements, op, "none", _brief(bundle))
+        spec = Spec("reduce", "all_reduce", name_of(bundle.tensors[0]), bundle.elements, op, codec, brief(bundle))
         super().__init__(mesh, chronicle, spec, weight, bundle.nbytes)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
         if group.size == 1:
             return self._bundle.readable()
-        flat = self._bundle.copied().view(self._dtype)
-        local_sum(group, flat, self.weight / weight if self._spec.op == "avg" else None)
-        return self._bundle.parts(flat.view(torch.uint8))
+        return cluster_sum(group, self._bundle, self._dtype, self.weight / weight if self._spec.op == "avg" else None)
 
     def _outputs(self, result: Tensor) -> Sequence[Tensor]:
         return self._bundle.parts(result)
@@ -221,7 +235,7 @@ class Broadcast(RoundCall):
 
     def __init__(self, mesh: TrainingMesh, chronicle: Chronicle, bundle: Bundle, root: ClusterId) -> None:
         self._bundle = bundle
-        spec = Spec("broadcast", f"broadcast@{root}", "uint8", bundle.nbytes, "sum", "none", _brief(bundle))
+        spec = Spec("broadcast", f"broadcast@{root}", "uint8", bundle.nbytes, "sum", "none", brief(bundle))
         super().__init__(mesh, chronicle, spec, 1.0, bundle.nbytes)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
@@ -235,13 +249,25 @@ class Broadcast(RoundCall):
 
 
 class Barrier(RoundCall):
-    """Nothing but everybody's presence."""
+    """Nothing but everybody's presence; before another call, so that all know who takes part."""
 
-    def __init__(self, mesh: TrainingMesh, chronicle: Chronicle) -> None:
-        super().__init__(mesh, chronicle, Spec("barrier", "barrier", "uint8", 0, "sum", "none"), 1.0, 0)
+    def __init__(self, mesh: TrainingMesh, chronicle: Chronicle, before: str = "", brief: bytes = b"") -> None:
+        name = f"{before} by whom" if before else "barrier"
+        super().__init__(mesh, chronicle, Spec("barrier", name, "uint8", 0, "sum", "none", brief), 1.0, 0)
 
 
-# ------------------------------------------------------------ shared with `state`
+# ------------------------------------------------------------ shared with `state` and `parts`
+
+
+def cluster_sum(group: Group, bundle: Bundle, dtype: torch.dtype, share: float | None) -> list[Tensor]:
+    """What the workers of a cluster bring together: their tensors' sum, each times its share if there is one.
+
+    Raises:
+        LocalGroupError: the group broke.
+    """
+    flat = bundle.copied().view(dtype)
+    local_sum(group, flat, share)
+    return bundle.parts(flat.view(torch.uint8))
 
 
 def refuse_if_missed(chronicle: Chronicle) -> None:
@@ -296,7 +322,7 @@ def _digest_of(result: Tensor) -> bytes:
     return hashlib.blake2b(result.numpy().data, digest_size=32).digest()
 
 
-def _brief(bundle: Bundle) -> bytes:
+def brief(bundle: Bundle) -> bytes:
     """Types and shapes so that those who differ are told in what; a digest where that would be long."""
     text = bundle.shapes
     return (text if len(text) <= 256 else hashlib.blake2b(text.encode(), digest_size=16).hexdigest()).encode()

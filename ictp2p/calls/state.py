@@ -70,12 +70,24 @@ class Mirror(GlobalState):
 
     _before: tuple[bytes, bytes] = (b"", b"")
     """Digest and manifest of the other half."""
+    _confirmed: tuple[int, bytes] = (0, b"")
+    """What the mesh agreed on last, of what was here."""
 
     def commit(self, version: int) -> None:
         """Make the sealed half the committed one; the other is what was."""
         was = (self.digest, self._manifest_bytes)
         super().commit(version)
         self._before = was
+
+    def confirm(self, version: int) -> None:
+        """Take the mesh's word that the committed half is this version."""
+        super().confirm(version)
+        self._confirmed = (version, self.digest)
+
+    def held(self) -> tuple[int, bytes]:
+        """The agreed state, as long as either half is that."""
+        confirmed = self._confirmed
+        return confirmed if confirmed[1] in (self.digest, self._before[0]) else (0, b"")
 
     def forget(self) -> None:
         """The other half is about to be written."""
@@ -281,7 +293,7 @@ class _Agreement:
             outputs=(),
             finish=lambda: digest,
             progress=lambda start, stop: None,
-            restarted=lambda attempt: None,
+            restarted=lambda attempt, parts: None,
             idle=self._idle,
         )
         try:

@@ -69,14 +69,14 @@ class Bundle:
     def copied(self) -> Tensor:
         """All bytes, flat; zeros between tensors of different types."""
         held = torch.zeros(self.nbytes, dtype=torch.uint8)
-        for view, tensor in zip(self._shaped(held), self.tensors, strict=True):
+        for view, tensor in zip(self.shaped(held), self.tensors, strict=True):
             view.copy_(tensor.detach())
         return held
 
     @torch.no_grad()
     def deliver(self, held: Tensor) -> None:
         """Write flat bytes into the caller's tensors."""
-        for view, tensor in zip(self._shaped(held), self.tensors, strict=True):
+        for view, tensor in zip(self.shaped(held), self.tensors, strict=True):
             tensor.copy_(view)
 
     def parts(self, held: Tensor) -> list[Tensor]:
@@ -85,7 +85,8 @@ class Bundle:
         spans = zip(self._starts, ends, self.tensors, strict=True)
         return [held[start:end].view(t.dtype) for start, end, t in spans]
 
-    def _shaped(self, held: Tensor) -> list[Tensor]:
+    def shaped(self, held: Tensor) -> list[Tensor]:
+        """Flat bytes as tensors of the types and shapes of ours, sharing memory with them."""
         return [part.view(t.shape) for part, t in zip(self.parts(held), self.tensors, strict=True)]
 
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from ictp2p.machine import Effects, Message, Notice, Persist, Send
 from ictp2p.sync.agreement import Agreement, Decided
+from ictp2p.sync.contributors import Contributors
 from ictp2p.sync.messages import SyncMessage
 from ictp2p.sync.notices import (
     RoundAborted,
@@ -32,10 +33,10 @@ from ictp2p.sync.notices import (
 )
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer, Rounds
-from ictp2p.sync.values import Close, Open, Spec, StateRef, Value, Voters, follows, genesis
+from ictp2p.sync.values import Close, Open, Restore, Spec, StateRef, Value, Voters, follows, genesis
 from ictp2p.types import ClusterId, PeerId
 
-PROFILE = replace(RoundProfile.local(), straggler_floor=2.0)
+PROFILE = replace(RoundProfile.local(), straggler_floor=2.0, anti_entropy=1.0, restore_after=2.0)
 """Pinned where the bound on recovery below depends on it, so that tuning the product cannot move the test."""
 SYNC = Spec("sync", "diloco", "float32", 10, "avg", "none")
 FIRST = b"initial"
@@ -53,20 +54,29 @@ class Referee:
 
     decided: dict[int, Value] = field(default_factory=dict)
     spent: dict[int, int] = field(default_factory=dict)
+    """Contribution to the version of the state that it is in."""
+    restores: int = 0
     results: dict[tuple[int, int], tuple[bytes, tuple[int, ...]]] = field(default_factory=dict)
 
     def on_decided(self, slot: int, value: Value) -> None:
+        new = slot not in self.decided
         known = self.decided.setdefault(slot, value)
         assert known == value, f"slot {slot} was decided twice: {known} and {value}"
         before = self.decided.get(slot - 1)
         assert before is None or follows(before, value) is None
+        if new and isinstance(value, Close) and value.committed:
+            self.spend(value)
+        if new and isinstance(value, Restore):
+            self.restores += 1
+            self.spent = {token: version for token, version in self.spent.items() if version <= value.source}
 
-    def on_spent(self, close: Close) -> None:
-        """Each contribution is in one committed round at most, and every round is decided once."""
+    def spend(self, close: Close) -> None:
+        """Each contribution is in the agreed state once at most, and every round is decided once."""
         digest, tokens = self.results[close.round, close.attempt]
         assert close.digest == digest
         for token in tokens:
-            assert self.spent.setdefault(token, close.round) == close.round, f"contribution {token} counted twice"
+            assert token not in self.spent, f"contribution {token} counted twice"
+            self.spent[token] = close.state.version
 
 
 @dataclass
@@ -81,6 +91,18 @@ class Life:
     voted: bytes = b""
     gave_up: bool = False
     asked: bool = False
+    memory: tuple[int, bytes] = (0, FIRST)
+    """Version and digest of the state that it holds; a new process has the weights it began with."""
+    base: int = 0
+    """Version that its contribution starts from."""
+    contributors: Contributors = field(default_factory=Contributors)
+
+    def drop(self, cluster: str) -> None:
+        """The round went on without it: its contribution is kept if it is in no version."""
+        if self.contributors.holds(self.base + 1, ClusterId(cluster)) is not False:
+            self.token = None
+        self.opened = None
+        self.asked = False
 
 
 class Adversary:
@@ -120,8 +142,9 @@ class Adversary:
             random.Random(self.rng.random()),
             lambda request: PlanAnswer(b"plan", "only one"),
             lambda plan, participants: None,
+            held=lambda: life.memory,
         )
-        self.lives[who] = Life(machine)
+        life = self.lives[who] = Life(machine)
         self.do(who, machine.start(self.now))
 
     def do(self, who: PeerId, effects: Effects) -> None:
@@ -155,6 +178,7 @@ class Adversary:
                 assert slot > life.last_slot
                 life.last_slot = slot
                 self.referee.on_decided(slot, value)
+                life.contributors.decided(value)
             case RoundOpened(opened):
                 assert life.opened is None
                 mine = next(p for p in opened.participants if p.leader == who)
@@ -167,15 +191,14 @@ class Adversary:
                 assert (close.round, close.attempt) == (opened.round, opened.attempt)
                 assert close.round > life.last_round
                 assert holding == (life.voted == close.digest)
-                self.referee.on_spent(close)
                 life.last_round = close.round
-                life.token = life.opened = None
-                life.asked = False
+                if holding:
+                    life.memory, life.token = (close.state.version, close.digest), None
+                life.drop(self.cluster[who])
             case RoundAborted():
                 life.opened = None
             case RoundPassed() | StateStale() | SpecRejected():
-                life.opened = life.token = None
-                life.asked = False
+                life.drop(self.cluster[who])
             case StateAdvanced(ref):
                 assert ref.version > 0
 
@@ -201,16 +224,28 @@ class Adversary:
         machine, tip = life.machine, life.machine.tip
         if life.opened is not None and not life.voted and not life.gave_up:
             self.finish(who, life, life.opened)
+        elif tip is not None and not self.hold(who, life, tip[1].state):
+            return
         elif life.opened is None and not life.asked and self.leader[self.cluster[who]] == who and tip is not None:
             if life.token is None:
                 self.tokens += 1
                 life.token = self.tokens
             name = self.cluster[who]
-            base = StateRef(0, tip[1].state.digest or FIRST, ())
-            life.asked = True
+            base = StateRef(*life.memory, ())
+            life.asked, life.base = True, base.version
             info = life.token.to_bytes(4, "big")
             contribution = Contribution(ClusterId(name), who, self.term[name], 1.0, SYNC, base, info)
             self.do(who, machine.ready(contribution, self.now))
+
+    def hold(self, who: PeerId, life: Life, agreed: StateRef) -> bool:
+        """Whether it holds the agreed state, or finds somebody from whom to fetch it."""
+        if agreed.version and life.memory[1] != agreed.digest:
+            near = (o for p, o in self.lives.items() if self.islands.get(p, 0) == self.islands.get(who, 0))
+            if all(other.memory[1] != agreed.digest for other in near):
+                return False
+        if agreed.version:
+            life.memory = (agreed.version, agreed.digest)
+        return True
 
     def finish(self, who: PeerId, life: Life, opened: Open) -> None:
         """The data phase, condensed: it succeeds if every bound leader is bound now, or has been and finished."""
@@ -358,7 +393,7 @@ def test_rounds_are_safe_in_chaos_and_live_after_it(seed: int) -> None:
     world = Adversary(seed)
     world.chaos(600)
     world.heal()
-    assert world.run(8.0, world.complete), world.explain()
+    assert world.run(14.0, world.complete), world.explain()
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,0 +1,38 @@
+"""Telling people what they should know at once: that nothing can be decided, or that the agreed state is lost.
+
+Each is an event with its figures, for programs, and a warning in words, which also reaches the log.
+"""
+
+from __future__ import annotations
+
+from ictp2p.machine import Notice
+from ictp2p.sync.agreement import QuorumLost, QuorumRegained
+from ictp2p.sync.notices import StateMissing, StateRestored
+from ictp2p.telemetry import Telemetry
+
+
+def announce(telemetry: Telemetry, notice: Notice) -> None:
+    """Tell of a notice that is an alarm, or the end of one."""
+    match notice:
+        case QuorumLost(voters=voters, missing=missing):
+            telemetry.event("quorum_lost", voters=list(voters), missing=list(missing))
+            telemetry.event("warning", text=f"no quorum: of {len(voters)} voters are missing {', '.join(missing)}")
+        case QuorumRegained():
+            telemetry.event("quorum_regained")
+        case StateMissing():
+            _missing(telemetry, notice)
+        case StateRestored(restore=restore):
+            lost, now = restore.state.version - 1, restore.state.version
+            telemetry.event("state_restored", lost=lost, source=restore.source, version=now, reason=restore.reason)
+            telemetry.event("warning", text=f"{restore.reason}, as version {now}: what came after it is lost")
+
+
+def _missing(telemetry: Telemetry, notice: StateMissing) -> None:
+    lost, source = notice.ref.version, notice.source
+    telemetry.event("state_lost", version=lost, source=source, seconds=notice.seconds)
+    what = f"nobody who is alive holds version {lost} of the state"
+    if source is None:
+        text = f"{what}, nor any other: start a worker from a checkpoint, with resume=True"
+    else:
+        text = f"{what}; the mesh goes back to version {source} in {notice.seconds:.0f} s unless a holder returns"
+    telemetry.event("warning", text=text)

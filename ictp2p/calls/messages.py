@@ -1,0 +1,197 @@
+"""`send` and `recv`: messages between the leaders of two clusters, beside the rounds and without agreement.
+
+The receiver asks. A message waits at its sender, in order per receiving cluster and tag, until the leader of that
+cluster requests it over a bulk connection; its bytes are then the reply. So nobody stores what nobody wants, nothing is
+sent into a cluster whose leader has just died, and neither side counts anything that a restart could forget.
+
+`send` is done when the reply has been handed to the connection. If that breaks before the receiver has all of it,
+`recv` raises, and the message is gone: whoever cannot bear this answers each message with another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+import msgspec
+import torch
+
+from ictp2p.async_peer import AsyncPeer
+from ictp2p.calls.rounds import brief
+from ictp2p.calls.tensors import Bundle
+from ictp2p.errors import (
+    ConfigError,
+    MeshMismatch,
+    NetworkError,
+    PeerClosed,
+    RemoteProtocolError,
+    RoundAborted,
+    RoundTimeout,
+    StateError,
+    Unreachable,
+)
+from ictp2p.types import ClusterId, PeerId
+from ictp2p.wire import MALFORMED
+
+_KIND = "message"
+_PAUSE = 0.1
+"""Seconds before a receiver looks again for a sender that it could not reach."""
+_ASKED = 4
+"""Requests under way to one cluster; half of what a peer serves to one other."""
+_MOST_BOXES = 4096
+"""Pairs of a cluster and a tag that are remembered."""
+
+
+class _Wanted(msgspec.Struct, frozen=True, array_like=True):
+    cluster: ClusterId
+    """Who asks."""
+    tag: int
+    shapes: bytes
+    """What it has room for."""
+
+
+@dataclass(slots=True)
+class _Message:
+    body: torch.Tensor
+    shapes: bytes
+    taken: asyncio.Future[None]
+
+
+class _Box:
+    """What waits for one cluster under one tag. The first is served to one asker at a time."""
+
+    def __init__(self) -> None:
+        self.waiting: OrderedDict[int, _Message] = OrderedDict()
+        self.turn = asyncio.Lock()
+        self.filled = asyncio.Event()
+
+
+class Messages:
+    """One peer's messages, on its event loop."""
+
+    def __init__(self, peer: AsyncPeer) -> None:
+        self._peer = peer
+        self._boxes: defaultdict[tuple[ClusterId, int], _Box] = defaultdict(_Box)
+        self._asking: defaultdict[ClusterId, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_ASKED))
+        self._posted = 0
+        peer.bulk.serve(_KIND, self._serve)
+
+    async def send(self, body: torch.Tensor, shapes: bytes, target: ClusterId, tag: int, timeout: float) -> None:
+        """Have a message ready for a cluster until it has taken it.
+
+        Args:
+            body: its bytes, which are ours.
+            shapes: what they are (`rounds.brief`).
+            target: whom it is for.
+            tag: which of its `receive` calls.
+            timeout: seconds.
+
+        Raises:
+            ConfigError: the cluster is our own.
+            RoundAborted: this peer does not lead its cluster.
+            RoundTimeout: nobody took it in time; it is withdrawn.
+            PeerClosed: the peer was closed.
+        """
+        self._check(target)
+        message = _Message(body, shapes, asyncio.get_running_loop().create_future())
+        box = self._boxes[target, tag]
+        self._posted += 1
+        number = self._posted
+        box.waiting[number] = message
+        box.filled.set()
+        try:
+            async with asyncio.timeout(timeout):
+                await message.taken
+        except TimeoutError:
+            raise RoundTimeout(f"cluster {target} did not receive message {tag} within {timeout:g} s") from None
+        except asyncio.CancelledError:
+            raise PeerClosed("the peer was closed before the message was received") from None
+        finally:
+            box.waiting.pop(number, None)
+
+    async def receive(self, bundle: Bundle, source: ClusterId, tag: int, timeout: float) -> torch.Tensor:
+        """Ask a cluster's leader for its next message, as long as it takes; the bytes.
+
+        Raises:
+            ConfigError: the cluster is our own.
+            RoundAborted: this peer does not lead its cluster.
+            MeshMismatch: what is sent has other types or shapes.
+            RoundTimeout: nothing came in time.
+            NetworkError: the connection broke in the middle of the message.
+            PeerClosed: the peer was closed.
+        """
+        self._check(source)
+        wanted = msgspec.msgpack.encode(_Wanted(self._peer.cluster, tag, brief(bundle)))
+        held, failure = torch.zeros(bundle.nbytes, dtype=torch.uint8), ""
+        try:
+            async with asyncio.timeout(timeout), self._asking[source]:
+                while True:
+                    try:
+                        await self._ask(source, wanted, held, timeout)
+                        return held
+                    except Unreachable as error:
+                        failure = f": {error}"
+                        await asyncio.sleep(_PAUSE)
+        except TimeoutError:
+            raise RoundTimeout(f"cluster {source} sent no message {tag} within {timeout:g} s{failure}") from None
+        except asyncio.CancelledError:
+            raise PeerClosed("the peer was closed while it waited for a message") from None
+
+    async def _ask(self, source: ClusterId, wanted: bytes, held: torch.Tensor, timeout: float) -> None:
+        leader = self._peer.core.directory.leader_of(source)
+        if leader is None:
+            raise Unreachable(f"cluster {source} is not known")
+        arrived = 0
+
+        def progress(size: int) -> None:
+            nonlocal arrived
+            arrived = size
+
+        try:
+            size = await self._peer.bulk.request(
+                leader, _KIND, wanted, held.numpy().data, timeout=timeout, progress=progress
+            )
+        except StateError as error:
+            if "MeshMismatch" in str(error):
+                raise MeshMismatch(str(error).partition(": ")[2]) from error
+            raise Unreachable(str(error)) from error  # it does not lead, or is not ready for messages: look again
+        except NetworkError as error:
+            if arrived:
+                raise
+            raise Unreachable(str(error)) from error
+        if size != len(held):
+            raise RemoteProtocolError(f"{leader} sent a message of {size} bytes, announced as {len(held)}")
+
+    async def _serve(self, peer: PeerId, payload: bytes) -> AsyncGenerator[memoryview, None]:
+        try:
+            wanted = msgspec.msgpack.decode(payload, type=_Wanted)
+        except MALFORMED as error:
+            raise RemoteProtocolError(f"a request for a message does not decode: {error}") from error
+        if not self._peer.core.leading:
+            raise RoundAborted("this peer does not lead its cluster")
+        if self._peer.core.directory.leader_of(wanted.cluster) != peer:
+            raise RoundAborted(f"{peer} does not lead cluster {wanted.cluster}, as far as this peer knows")
+        if (wanted.cluster, wanted.tag) not in self._boxes and len(self._boxes) >= _MOST_BOXES:
+            raise RemoteProtocolError(f"messages of {_MOST_BOXES} tags are waited for already")
+        box = self._boxes[wanted.cluster, wanted.tag]
+        async with box.turn:
+            while not box.waiting:
+                box.filled.clear()
+                await box.filled.wait()
+            number, message = next(iter(box.waiting.items()))
+            if message.shapes != wanted.shapes:
+                raise MeshMismatch(
+                    f"the message holds {message.shapes.decode()}, there is room for {wanted.shapes.decode()}"
+                )
+            yield message.body.numpy().data
+            box.waiting.pop(number, None)
+            if not message.taken.done():
+                message.taken.set_result(None)
+
+    def _check(self, other: ClusterId) -> None:
+        if other == self._peer.cluster:
+            raise ConfigError(f"cluster {other} cannot send to itself")
+        if not self._peer.core.leading:
+            raise RoundAborted(f"this peer does not lead cluster {self._peer.cluster}: its leader sends and receives")

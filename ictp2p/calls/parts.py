@@ -1,0 +1,220 @@
+"""`reduce`, `reduce_scatter` and `all_gather`: rounds in which participants do not all bring, or get, the same.
+
+`reduce` names its root. The other two cut a vector by who takes part, which nobody knows before a round is open. So
+they first hold a barrier: its decision names those who came. The round after it is for just these, in that order, and
+commits with others in it only if somebody died or came in between; then every participant sees so by the same decision,
+and all of them do both again.
+
+What is voted on is then that everybody holds its part, not what it is: it is another one for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.rounds import Barrier, Completed, RoundCall, brief, cluster_sum
+from ictp2p.calls.runner import Call
+from ictp2p.calls.tensors import Bundle, name_of
+from ictp2p.collectives.halves import cuts
+from ictp2p.errors import RoundTimeout
+from ictp2p.sync.mesh import Group
+from ictp2p.sync.values import Spec
+from ictp2p.training import TrainingMesh
+from ictp2p.types import ClusterId
+
+_TURNS = 8
+"""How often a membership may change under a call of two rounds before it gives up."""
+
+C = TypeVar("C", bound=RoundCall)
+Run = Callable[[Call[Completed]], Completed]
+"""Takes a call to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What every cluster brought."""
+
+    round: int
+    """Number of the round; the same everywhere."""
+    tensors: dict[ClusterId, list[Tensor]]
+    """By cluster, in the order of the round; a list as long as was brought."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """This cluster's part of a sum or mean."""
+
+    round: int
+    """Number of the round; the same everywhere."""
+    clusters: tuple[ClusterId, ...]
+    """Whose contributions are in it, and in which order the parts lie."""
+    start: int
+    """First element of the part, where all tensors stand one behind the other."""
+    stop: int
+    """One behind its last element."""
+    part: Tensor
+    """The elements, flat."""
+
+
+class Reduce(RoundCall):
+    """The mean or sum of every worker's tensors, for one cluster."""
+
+    alike = False
+
+    def __init__(
+        self,
+        mesh: TrainingMesh,
+        chronicle: Chronicle,
+        bundle: Bundle,
+        op: Literal["avg", "sum"],
+        weight: float,
+        root: ClusterId,
+        cluster: ClusterId,
+    ) -> None:
+        self._bundle = bundle
+        self._dtype = bundle.single_type(op)
+        self._root = root == cluster
+        dtype = name_of(bundle.tensors[0])
+        spec = Spec("collect", f"reduce@{root}", dtype, bundle.elements, op, "none", brief(bundle))
+        super().__init__(mesh, chronicle, spec, weight, bundle.nbytes if self._root else 0)
+
+    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
+        if group.size == 1:
+            return self._bundle.readable()
+        return cluster_sum(group, self._bundle, self._dtype, self.weight / weight if self._spec.op == "avg" else None)
+
+    def _outputs(self, result: Tensor) -> Sequence[Tensor]:
+        return self._bundle.parts(result) if self._root else ()
+
+    def _deliver(self, result: Tensor) -> None:
+        if self._root:
+            self._bundle.deliver(result)
+
+
+class Scatter(RoundCall):
+    """Each participant's part of the mean or sum of every worker's tensors."""
+
+    alike = False
+
+    def __init__(
+        self,
+        mesh: TrainingMesh,
+        chronicle: Chronicle,
+        bundle: Bundle,
+        op: Literal["avg", "sum"],
+        weight: float,
+        clusters: Sequence[ClusterId],
+        cluster: ClusterId,
+    ) -> None:
+        self._bundle = bundle
+        self._dtype = bundle.single_type(op)
+        ends, place = cuts(bundle.elements, len(clusters)), list(clusters).index(cluster)
+        self.start, self.stop = ends[place], ends[place + 1]
+        self.part = torch.empty(0, dtype=self._dtype)
+        dtype = name_of(bundle.tensors[0])
+        spec = Spec("scatter", "reduce_scatter", dtype, bundle.elements, op, "none", brief(bundle))
+        super().__init__(mesh, chronicle, spec, weight, (self.stop - self.start) * self._dtype.itemsize)
+
+    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
+        if group.size == 1:
+            return self._bundle.readable()
+        return cluster_sum(group, self._bundle, self._dtype, self.weight / weight if self._spec.op == "avg" else None)
+
+    def _outputs(self, result: Tensor) -> Sequence[Tensor]:
+        return [result.view(self._dtype)]
+
+    def _brought(self) -> tuple[int, int]:
+        return 0, 0
+
+    def _place(self, element: int) -> int:
+        return element - self.start
+
+    def _deliver(self, result: Tensor) -> None:
+        self.part = result.view(self._dtype)
+
+
+class Gather(RoundCall):
+    """A copy of what each participant brings, which is its leader's."""
+
+    def __init__(
+        self,
+        mesh: TrainingMesh,
+        chronicle: Chronicle,
+        bundle: Bundle,
+        clusters: Sequence[ClusterId],
+        cluster: ClusterId,
+    ) -> None:
+        self._bundle = bundle
+        self._start = list(clusters).index(cluster) * bundle.nbytes
+        self.result = torch.empty(0, dtype=torch.uint8)
+        nbytes = len(clusters) * bundle.nbytes
+        spec = Spec("gather", "all_gather", "uint8", nbytes, "sum", "none", brief(bundle))
+        super().__init__(mesh, chronicle, spec, 1.0, nbytes)
+
+    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
+        return [self._bundle.copied()]
+
+    def _outputs(self, result: Tensor) -> Sequence[Tensor]:
+        return [result]
+
+    def _brought(self) -> tuple[int, int]:
+        return self._start, self._start + self._bundle.nbytes
+
+    def _deliver(self, result: Tensor) -> None:
+        self.result = result
+
+
+def reduce_scatter(
+    run: Run,
+    mesh: TrainingMesh,
+    chronicle: Chronicle,
+    bundle: Bundle,
+    op: Literal["avg", "sum"],
+    weight: float,
+    cluster: ClusterId,
+) -> Scattered:
+    """Reduce, and keep this cluster's part.
+
+    Raises:
+        RoundTimeout: the membership changed again and again; else as the rounds.
+    """
+
+    def call(clusters: tuple[ClusterId, ...]) -> Scatter:
+        return Scatter(mesh, chronicle, bundle, op, weight, clusters, cluster)
+
+    done, scatter = _among(run, Barrier(mesh, chronicle, "reduce_scatter", brief(bundle)), call)
+    return Scattered(done.round, done.clusters, scatter.start, scatter.stop, scatter.part)
+
+
+def all_gather(run: Run, mesh: TrainingMesh, chronicle: Chronicle, bundle: Bundle, cluster: ClusterId) -> Gathered:
+    """Collect what every cluster brings.
+
+    Raises:
+        RoundTimeout: the membership changed again and again; else as the rounds.
+    """
+
+    def call(clusters: tuple[ClusterId, ...]) -> Gather:
+        return Gather(mesh, chronicle, bundle, clusters, cluster)
+
+    done, gather = _among(run, Barrier(mesh, chronicle, "all_gather", brief(bundle)), call)
+    rows = gather.result.view(len(done.clusters), bundle.nbytes)
+    return Gathered(
+        done.round, {name: bundle.shaped(row.clone()) for name, row in zip(done.clusters, rows, strict=True)}
+    )
+
+
+def _among(run: Run, barrier: Barrier, make: Callable[[tuple[ClusterId, ...]], C]) -> tuple[Completed, C]:
+    """Learn who is there, then do it with just these."""
+    for _ in range(_TURNS):
+        found = run(barrier)
+        call = make(found.clusters)
+        done = run(call)
+        if done.clusters == found.clusters:
+            return done, call
+    raise RoundTimeout(f"the clusters that take part changed {_TURNS} times in the middle of a call")

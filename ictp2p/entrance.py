@@ -1,0 +1,167 @@
+"""How a peer gets into its mesh: it founds it, is let in, or resumes.
+
+Who has no chain of decisions on its disk and names no seeds founds a mesh. Who names seeds waits until one of them lets
+it in, and never founds: peers that found because nobody seems to be there are how one mesh becomes two, since the
+living one may merely be out of reach. So nobody is elected to found either; of peers that all wait for each other one
+has to be told, by leaving out its seeds.
+
+Who has a chain on its disk belongs to that mesh already, and nobody has to let it in. It knocks for a moment, because
+a mesh that lives knows more than an old disk does, and then it resumes: it takes its place and looks for the others, by
+its seeds and by the addresses that it kept. That is safe however many are missing. Nothing is founded, so there is
+nothing to be found twice; and what is decided is decided by a quorum of the voters that the chain names, whose promises
+are on their disks. So a mesh that was stopped whole goes on as soon as a quorum of its last voters is back.
+
+Islands of a mesh that restarts in pieces must meet: as long as no quorum of the voters is in touch, a peer goes on
+dialing every address that it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+
+from ictp2p.config import Config
+from ictp2p.control import SelfConnection
+from ictp2p.core.stack import Core
+from ictp2p.disk import Disk
+from ictp2p.errors import HandshakeFailed, IctError, Unreachable, VersionMismatch
+from ictp2p.types import Address, PeerId
+
+_BOOK = "addresses"
+_REMEMBERED = 256
+"""Addresses that are kept: any one of them leads back to all."""
+_AT_ONCE = 8
+"""Addresses that are dialed at a time."""
+_PAUSE = 0.2
+"""Seconds between two rounds through the seeds."""
+
+
+class Entrance:
+    """One peer's way into the mesh, and back.
+
+    Args:
+        config: seeds and timeouts.
+        disk: keeps addresses through a restart.
+        core: says who is known, and who is connected.
+        dial: opens a connection to an address and adopts it; says to whom.
+        found: begins a mesh.
+        join: takes this peer's place in the mesh to which it belongs.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        disk: Disk,
+        core: Core,
+        dial: Callable[[Address], Awaitable[PeerId]],
+        found: Callable[[], None],
+        join: Callable[[], None],
+    ) -> None:
+        self._seeds = config.seeds
+        self._timeouts = config.global_timeouts
+        self._disk = disk
+        self._core = core
+        self._dial = dial
+        self._found = found
+        self._join = join
+        self._inside = asyncio.Event()
+        self._book = tuple((disk.load(_BOOK) or b"").decode().split())
+        former = (Address.parse(text) for text in self._book)
+        self._former = tuple(a for a in former if a not in self._seeds)
+        """Whom this peer knew in a former life."""
+        self._answers: dict[Address, PeerId | IctError] = {}
+        """What dialing each address gave, last."""
+
+    def open(self) -> None:
+        """This peer is in."""
+        self._inside.set()
+
+    async def enter(self) -> None:
+        """Get in.
+
+        Raises:
+            Unreachable: no seed let us in within the deadline; the message says what each answered.
+            HandshakeFailed, VersionMismatch: every seed turned us away for good.
+        """
+        if self._core.m.rounds.tip is not None:
+            await self._resume()
+        elif self._seeds:
+            await self._be_let_in()
+        else:
+            self._found()
+            self._join()
+
+    async def keep_in_touch(self) -> None:
+        """For as long as this peer runs: whenever it has lost the others, dial every address that it knows."""
+        while True:
+            await asyncio.sleep(self._timeouts.connect)
+            known = bool(self._seeds or self._former or self._book)
+            alone = known and not self._core.connected()
+            if self._inside.is_set() and (alone or not self._core.m.rounds.in_touch()):
+                await self._call_on(self._addresses())
+
+    def remember(self) -> None:
+        """Keep on disk where the others can be dialed: after a restart it is all that leads back to them."""
+        cards = (card for peer, card in sorted(self._core.directory.peers.items()) if peer != self._core.card.peer)
+        book = tuple(dict.fromkeys(card.address for card in cards if card.address))[:_REMEMBERED]
+        if book and book != self._book:
+            self._book = book
+            self._disk.save(_BOOK, "\n".join(book).encode())
+
+    async def _resume(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timeouts.connect):
+                await self._call_on(self._addresses())
+                if any(isinstance(answer, str) for answer in self._answers.values()):
+                    await self._inside.wait()
+        self._check_refusals()
+        if not self._inside.is_set():
+            self._join()
+
+    async def _be_let_in(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeouts.form):
+                while not self._inside.is_set():
+                    await self._call_on(self._seeds)
+                    self._check_refusals()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._inside.wait(), _PAUSE)
+        except TimeoutError:
+            reasons = "; ".join(self._told(seed) for seed in self._seeds)
+            raise Unreachable(f"no seed let this peer in within {self._timeouts.form:g} s: {reasons}") from None
+
+    def _told(self, seed: Address) -> str:
+        match self._answers.get(seed):
+            case None:
+                return f"{seed} did not answer"
+            case IctError() as error:
+                return str(error)
+            case _:
+                return f"{seed} is not in a mesh itself (a peer that is to found one has no seeds)"
+
+    def _addresses(self) -> Sequence[Address]:
+        """The seeds first: they are what people keep up to date."""
+        now_known = (Address.parse(text) for text in self._book)
+        return tuple(dict.fromkeys([*self._seeds, *self._former, *now_known]))
+
+    async def _call_on(self, addresses: Sequence[Address]) -> None:
+        """Dial those that no connected peer has, a few at a time."""
+        here = set(self._core.linked())
+        met = {card.address for peer, card in self._core.directory.peers.items() if peer in here}
+        due = [a for a in addresses if str(a) not in met and self._answers.get(a) not in here]
+        for start in range(0, len(due), _AT_ONCE):
+            await asyncio.gather(*(self._try(address) for address in due[start : start + _AT_ONCE]))
+
+    async def _try(self, address: Address) -> None:
+        try:
+            self._answers[address] = await self._dial(address)
+        except IctError as error:
+            self._answers[address] = error
+
+    def _check_refusals(self) -> None:
+        """Give up if every seed refused us for good: another token, another version."""
+        answers = [self._answers.get(seed) for seed in self._seeds]
+        final = [a for a in answers if isinstance(a, HandshakeFailed | VersionMismatch)]
+        if final and len(final) == len(answers) and not any(isinstance(a, SelfConnection) for a in final):
+            raise final[0]

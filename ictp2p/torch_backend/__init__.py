@@ -1,0 +1,31 @@
+"""`import ictp2p.torch_backend` makes "ictp2p" a backend of torch.distributed: whatever runs on Gloo runs on it.
+
+    import torch.distributed as dist
+    import ictp2p.torch_backend
+
+    dist.init_process_group("ictp2p")
+
+DDP, FSDP2, HSDP meshes (`init_device_mesh(..., backend_override={"dp_replicate": "ictp2p"})`), functional collectives,
+checkpoints and point-to-point calls then go over the sealed connections of `bulk`, on the schedules of `collectives`:
+the data plane that clusters use between each other, without agreement or healing, since a torch group has a fixed
+membership and dies with its first member. What that costs against Gloo stands in `docs/performance.md`.
+
+The device is the host's memory. CUDA tensors are staged through it, so `"cpu:ictp2p,cuda:ictp2p"` and `"ictp2p"` mean
+the same; mixing it with another backend for another device in one group is not possible (torch takes a group that is
+written in Python whole).
+"""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+
+from ictp2p.torch_backend.errors import RankLost, RankTimeout
+from ictp2p.torch_backend.group import ProcessGroup, create
+from ictp2p.torch_backend.options import Options
+
+__all__ = ["NAME", "Options", "ProcessGroup", "RankLost", "RankTimeout"]
+
+NAME = "ictp2p"
+"""What `init_process_group` calls this backend."""
+
+dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])

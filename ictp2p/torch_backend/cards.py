@@ -1,0 +1,101 @@
+"""What the ranks of a group tell each other through its store: who they are, which key, where they listen.
+
+The store is what the group trusts: whoever can write to it can take a rank's place, and `TCPStore` lets everybody write
+who reaches its port. With a token (see `credential`) each card is signed by one who knows it, and bound to its group
+and rank; then the store can withhold a card but not forge, swap or move one. Bytes on the data connections are sealed
+under X25519 keys from the cards either way.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Any
+
+import msgspec
+import torch.distributed as dist
+
+from ictp2p.credential import Mesh
+from ictp2p.errors import HandshakeFailed, RemoteProtocolError, RoundTimeout, VersionMismatch
+from ictp2p.types import Address, PeerId
+from ictp2p.wire import MALFORMED
+
+VERSION = 1
+_CONTEXT = b"ictp2p process group card v1"
+
+
+class Card(msgspec.Struct, frozen=True, array_like=True):
+    """One rank of one group."""
+
+    version: int
+    peer: Annotated[PeerId, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+    """Fresh for each group."""
+    key: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    """X25519 public key of this rank in this group."""
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
+    sealed: bool
+    nonce: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+    """Rank 0's names the group: no frame of another group, or of an earlier one on the same store, is ever its own."""
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return Address(self.host, self.port)
+
+
+def exchange(store: Any, rank: int, size: int, mine: Card, mesh: Mesh | None, timeout: float) -> list[Card]:
+    """Publish our card and wait for everybody's, in the order of ranks.
+
+    Args:
+        store: torch's, prefixed for this group.
+        rank: ours.
+        size: how many ranks there are.
+        mine: our card.
+        mesh: who vouches for cards; None: nobody.
+        timeout: seconds for all of it.
+
+    Raises:
+        RoundTimeout: not all ranks came; the missing are named.
+        HandshakeFailed: a card is not vouched for, or ranks differ on sealing.
+        RemoteProtocolError: what stands in the store is no card, or two ranks have the same.
+    """
+    body = msgspec.msgpack.encode(mine)
+    store.set(_key(rank), body + (mesh.vouch(_signed(rank, size, body)) if mesh else b""))
+    _wait(store, size, timeout)
+    cards = [_read(bytes(store.get(_key(n))), n, size, mesh) for n in range(size)]
+    if len({card.peer for card in cards}) < size:
+        raise RemoteProtocolError("two ranks of the group have one identity: the store was used before, or is wrong")
+    differing = [n for n, card in enumerate(cards) if card.sealed != mine.sealed]
+    if differing:
+        raise HandshakeFailed(f"ranks {differing} seal their connections: {not mine.sealed}, this one: {mine.sealed}")
+    return cards
+
+
+def _wait(store: Any, size: int, timeout: float) -> None:
+    keys = [_key(n) for n in range(size)]
+    try:
+        store.wait(keys, datetime.timedelta(seconds=timeout))
+    except (dist.DistError, RuntimeError) as error:
+        missing = [n for n, key in enumerate(keys) if not store.check([key])]
+        raise RoundTimeout(f"ranks {missing} of {size} did not come to the store within {timeout:g} s") from error
+
+
+def _read(data: bytes, rank: int, size: int, mesh: Mesh | None) -> Card:
+    body, signature = (data[:-64], data[-64:]) if mesh else (data, b"")
+    if mesh is not None and not mesh.vouched(_signed(rank, size, body), signature):
+        raise HandshakeFailed(f"rank {rank}'s card is not signed by one who knows this group's token")
+    try:
+        card = msgspec.msgpack.decode(body, type=Card)
+    except MALFORMED as error:
+        raise RemoteProtocolError(f"rank {rank}'s card does not decode (is a token set here only?): {error}") from error
+    if card.version != VERSION:
+        raise VersionMismatch(f"rank {rank} has cards of version {card.version}, this one of {VERSION}")
+    return card
+
+
+def _key(rank: int) -> str:
+    return f"ictp2p/{rank}"
+
+
+def _signed(rank: int, size: int, body: bytes) -> bytes:
+    return b"%s rank %d of %d " % (_CONTEXT, rank, size) + body

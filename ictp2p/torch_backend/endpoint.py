@@ -1,0 +1,204 @@
+"""One rank's place in one group on the network: a port, a key, and warm connections to the other ranks.
+
+Every group has an endpoint of its own; all endpoints of a process share one event loop in a thread beside the training.
+
+**Who is alive.** A connection that somebody uses carries a sign of life in pauses, but a rank that has yet to come to a
+collective uses none. So each end keeps a `Presence` on every connection from the moment that it stands: it expects the
+other side to talk whenever this rank waits for it, and lets the other side hear from us however long we compute. A rank
+that was killed shows at once, one that was stopped after the stall deadline, and a slow one never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from ictp2p.bulk import Bulk, BulkConnection, BulkProfile
+from ictp2p.bulk.collective import Aborted
+from ictp2p.bulk.connection import Frame
+from ictp2p.bulk.frames import Header, Kind
+from ictp2p.credential import Mesh
+from ictp2p.errors import HandshakeFailed, IctError
+from ictp2p.identity import Identity
+from ictp2p.loop_thread import LoopThread
+from ictp2p.network import TcpNetwork
+from ictp2p.opening import open_bulk
+from ictp2p.reception import Reception, serve
+from ictp2p.torch_backend.cards import VERSION, Card
+from ictp2p.torch_backend.options import Options
+from ictp2p.types import Address, PeerId
+
+_FINGERPRINT = b"torchpg1"
+"""What stands in the preambles of groups without a token. It says what this is, and grants nothing."""
+_PRESENCE = b"ictp2p presence\0"
+
+
+class Presence:
+    """Keeps one connection alive, and watches over it (`connection.User`)."""
+
+    def __init__(self, waiting: Callable[[], bool]) -> None:
+        self._waiting = waiting
+
+    def next_frame(self) -> Frame | None:
+        """Say nothing: the connection itself speaks up in a pause."""
+        return None
+
+    def place(self, header: Header) -> memoryview | None:
+        """Nothing is sent under this tag."""
+        return None
+
+    def take(self, header: Header, body: memoryview) -> None:
+        """Ignore it."""
+
+    def expecting(self) -> bool:
+        """While this rank waits for others, silence is a fault."""
+        return self._waiting()
+
+    def lost(self, error: IctError) -> None:
+        """Whoever waits on this connection is told by itself."""
+
+
+OnLost: TypeAlias = Callable[[PeerId, IctError, bool], None]
+"""Told of each connection that ends: to whom, why, and whether its other end had said goodbye."""
+
+
+class _Connections(Bulk):
+    """`Bulk` with a presence on each connection."""
+
+    waiting: Callable[[], bool]
+    on_lost: OnLost
+
+    def opened(self, connection: BulkConnection) -> None:
+        super().opened(connection)
+        assert connection.peer is not None
+        self.join(connection.peer, _PRESENCE, Presence(self.waiting), connection)
+
+    def lost(self, connection: BulkConnection, reason: IctError) -> None:
+        assert connection.peer is not None
+        polite = self._desks[connection].aborted(_PRESENCE) is not None
+        super().lost(connection, reason)
+        self.on_lost(connection.peer, reason, polite)
+
+    def say_goodbye(self) -> None:
+        """Tell every rank that what follows is no death."""
+        body = msgspec.msgpack.encode(Aborted("shut down", ()))
+        for connection in tuple(self._desks):
+            connection.send(Kind.ABORT, _PRESENCE, body=body)
+
+
+class _Closed:
+    """A reception's security where no control connection may come in."""
+
+    def __init__(self, me: PeerId, fingerprint: bytes) -> None:
+        self.peer_id = me
+        self.fingerprint = fingerprint
+
+    async def secure(
+        self, transport: asyncio.Transport, protocol: asyncio.Protocol, *, server_side: bool, timeout: float
+    ) -> asyncio.Transport:
+        raise HandshakeFailed("a process group has no control connections")
+
+    def proven(self, transport: asyncio.Transport) -> PeerId | None:
+        return None
+
+
+class Endpoint:
+    """Listens, and connects to the other ranks once it knows their cards.
+
+    Args:
+        options: complete (`Options.of`).
+        mesh: of the token, if there is one.
+        stall: seconds of silence that make a rank lost.
+        waiting: says whether this rank waits for others.
+        on_lost: told of each connection that ends.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        mesh: Mesh | None,
+        stall: float,
+        waiting: Callable[[], bool],
+        on_lost: OnLost,
+    ) -> None:
+        self._identity = Identity.generate()
+        self._fingerprint = mesh.fingerprint if mesh else _FINGERPRINT
+        self._options = options
+        self._network = TcpNetwork()
+        self._cards: dict[PeerId, Card] = {}
+        self._reception: Reception | None = None
+        profile = BulkProfile(stall=stall, handshake=max(2.0, stall / 2), sealed=options.sealed)
+        self.me = self._identity.peer_id
+        self.bulk = _Connections(self.me, self._keys, self._dial, profile=profile)
+        self.bulk.waiting, self.bulk.on_lost = waiting, on_lost
+
+    async def listen(self) -> Card:
+        """Open a port; our card.
+
+        Raises:
+            AddressInUse: the host in the options is not an address of this machine.
+        """
+        host = self._options.host or "127.0.0.1"
+        self._reception = await serve(
+            self._network,
+            Address(host, 0),
+            _Closed(self.me, self._fingerprint),
+            on_control=lambda connection: None,
+            on_bulk=lambda transport, preamble: self.bulk.accept(transport),
+        )
+        port = self._reception.address.port
+        key = self._identity.bulk_public
+        return Card(VERSION, self.me, key, host, port, self._options.sealed, os.urandom(16))
+
+    def know(self, cards: Sequence[Card]) -> None:
+        """Take the other ranks' cards: from now on they can be reached, and may come in."""
+        self._cards = {card.peer: card for card in cards}
+
+    async def close(self) -> None:
+        """Say goodbye, let what was written leave, within a second, then end everything."""
+        self.bulk.say_goodbye()
+        await self.bulk.close()
+        if self._reception is not None:
+            await self._reception.close()
+
+    async def _dial(self, peer: PeerId, timeout: float) -> asyncio.Transport:
+        return await open_bulk(self._network, self._cards[peer].address, self._fingerprint, timeout=timeout)
+
+    def _keys(self, peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+        card = self._cards.get(peer)
+        if card is None:
+            raise HandshakeFailed(f"{peer} is no rank of this group")
+        return self._identity.bulk_key(card.key, context)
+
+
+class _Loop:
+    """The process's event loop for its groups: made with the first, ended with the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: LoopThread | None = None
+        self._users = 0
+
+    def enter(self) -> LoopThread:
+        """Count a group in."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = LoopThread("ictp2p process groups")
+            self._users += 1
+            return self._loop
+
+    def leave(self) -> None:
+        """Count a group out."""
+        with self._lock:
+            self._users -= 1
+            loop, self._loop = (None, self._loop) if self._users else (self._loop, None)
+        if loop is not None:
+            loop.close()
+
+
+LOOP = _Loop()

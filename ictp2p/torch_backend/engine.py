@@ -1,0 +1,254 @@
+"""The collectives of one group as coroutines on host memory, each a plan that `collectives.execute` runs.
+
+torch tells a group nothing about its network, so all links are taken for equal, and then the direct schedules are
+optimal: every rank is the root of an equal share of an all-reduce (the star, which the planner would choose as well),
+and a scattered reduction or a gathered copy is one half of that. Only a reduction to one rank and a broadcast put the
+whole vector on one rank's link however they are arranged; a chain there carries it once where a star would carry it
+size - 1 times, and costs a chunk's time per hop.
+
+**Small tensors** have a plan of their own: every rank copies its contribution to every other, and each adds all of them
+up in the same order with the same arithmetic (`tensors.Adder`): one hop instead of two, and still equal bits.
+
+**Messages between two ranks** are broadcasts in a group of two. So there is one format of plans, one executor and one
+set of connections, with their deadlines, seals and detection of deaths, under everything.
+
+Frames are told apart by a tag made of the group, the kind of call and its number. Several calls may be under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ictp2p.bulk import Bulk
+from ictp2p.collectives import execute
+from ictp2p.collectives.channel import RoundTag
+from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share
+from ictp2p.collectives.schedules import star
+from ictp2p.collectives.tensors import Adder, Flat, Weights
+from ictp2p.types import PeerId
+
+CHUNK = 1024 * 1024
+"""Bytes per chunk: the cost per chunk vanishes beside the cost per byte."""
+SMALL = 64 * 1024
+"""Bytes that a rank sends at most when everybody copies everything: above, two hops are faster than more bytes."""
+CHAIN = 4 * 1024 * 1024
+"""Bytes from which a chain beats a star from or to one rank: its chunks must hide the hops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call: what its frames are told apart by, and how long it may take."""
+
+    kind: str
+    number: int
+    timeout: float
+    """Seconds, for the slowest rank to come and for the bytes to move."""
+
+
+class Engine:
+    """One rank's side of all collectives of a group.
+
+    Args:
+        bulk: the connections.
+        names: the peer of each rank.
+        rank: ours.
+        group: names the group; no other group has the same.
+    """
+
+    def __init__(self, bulk: Bulk, names: Sequence[PeerId], rank: int, group: bytes) -> None:
+        self.names = tuple(names)
+        self.rank = rank
+        self.size = len(names)
+        self._bulk = bulk
+        self._group = group
+
+    async def all_reduce(self, step: Step, tensors: Sequence[Tensor], op: str) -> None:
+        """Replace the tensors, which are of one type, by their sum (or what `op` says) over all ranks."""
+        flat = Flat(tensors)
+        if not flat.elements:
+            return
+        if (self.size - 1) * flat.elements * flat.itemsize <= SMALL:
+            await self._reduce_everywhere(step, flat, op)
+            return
+        trees = star.trees(self.size)
+        cuts = [flat.elements * n // self.size for n in range(self.size + 1)]
+        shares = tuple(Share(a, b, *tree) for tree, a, b in zip(trees, cuts, cuts[1:], strict=False))
+        plan = self._plan("star", self.names, shares, flat.partial_itemsize)
+        await execute.all_reduce(
+            plan,
+            self.rank,
+            tensors,
+            tensors,
+            self._bulk,
+            self._tag(step),
+            op=op,
+            in_place=True,
+            profile=_profile(step),
+        )
+
+    async def _reduce_everywhere(self, step: Step, flat: Flat, op: str) -> None:
+        mine = torch.cat([tensor.view(torch.uint8) for tensor in flat.tensors])
+        copies = torch.empty(self.size, len(mine), dtype=torch.uint8)
+        copies[self.rank] = mine
+        await self.all_gather(step, list(copies))
+        weights = Weights([1.0] * self.size, op, flat)
+        others = {n: (copies[n].numpy().data, True) for n in range(self.size) if n != self.rank}
+        Adder(flat, flat, weights, self.rank, flat.elements).finish(0, flat.elements, others)
+
+    async def reduce(
+        self, step: Step, tensors: Sequence[Tensor], outputs: Sequence[Tensor], root: int, op: str
+    ) -> None:
+        """Reduce the tensors over all ranks into `outputs`, of the same sizes, at rank `root`; elsewhere give none."""
+        flat = Flat(tensors)
+        if not flat.elements:
+            return
+        parents = self._spanning(root, flat.elements * flat.itemsize)
+        plan = self._plan(REDUCE, self.names, (Share(0, flat.elements, root, parents, parents),), flat.partial_itemsize)
+        await execute.reduce(
+            plan, self.rank, tensors, outputs, self._bulk, self._tag(step), op=op, profile=_profile(step)
+        )
+
+    async def reduce_scatter(
+        self, step: Step, inputs: Sequence[Sequence[Tensor]], outputs: Sequence[Tensor], op: str
+    ) -> None:
+        """Reduce several vectors; of each, rank n gets part n.
+
+        Args:
+            step: which call.
+            inputs: for each vector its parts, one per rank.
+            outputs: for each vector our part of the result; may lie where our part of the input does.
+            op: what is done.
+        """
+        parts = [part for vector in inputs for part in vector]
+        flat = Flat(parts)
+        if not flat.elements:
+            return
+        ends = list(itertools.accumulate((part.numel() for part in parts), initial=0))
+        trees = itertools.cycle(star.trees(self.size))
+        shares = tuple(
+            Share(a, b, tree.root, tree.reduce_parents, tree.reduce_parents)
+            for tree, a, b in zip(trees, ends, ends[1:], strict=False)
+        )
+        plan = self._plan(REDUCE, self.names, shares, flat.partial_itemsize)
+        await execute.reduce(
+            plan, self.rank, parts, outputs, self._bulk, self._tag(step), op=op, profile=_profile(step)
+        )
+
+    async def all_gather(self, step: Step, parts: Sequence[Tensor]) -> None:
+        """Fill in all parts, of which ours is there; `parts[i]` is that of rank `i % size`. Bytes."""
+        ends = list(itertools.accumulate((part.numel() for part in parts), initial=0))
+        shares = tuple(
+            self._copied(a, b, n % self.size, star.star(self.size, n % self.size).broadcast_parents)
+            for n, (a, b) in enumerate(itertools.pairwise(ends))
+        )
+        await self._broadcast(step, self.names, self.rank, shares, parts)
+
+    async def broadcast(self, step: Step, tensors: Sequence[Tensor], root: int) -> None:
+        """Copy the root's bytes to all."""
+        size = sum(tensor.numel() for tensor in tensors)
+        await self._broadcast(
+            step, self.names, self.rank, (self._copied(0, size, root, self._spanning(root, size)),), tensors
+        )
+
+    async def barrier(self, step: Step) -> None:
+        """Wait until every rank is here."""
+        await self.all_gather(step, list(torch.zeros(self.size, 1, dtype=torch.uint8)))
+
+    async def exchange(self, step: Step, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> None:
+        """Send bytes to some ranks and receive bytes from some; both ends of each pair must give the same sizes."""
+        nothing = torch.empty(0, dtype=torch.uint8)
+        if self.rank in outgoing and self.rank in incoming:
+            incoming[self.rank].copy_(outgoing[self.rank])
+        pairs = [
+            self._pair(step, n, outgoing.get(n, nothing), incoming.get(n, nothing))
+            for n in sorted(set(outgoing) | set(incoming))
+            if n != self.rank
+        ]
+        async with asyncio.TaskGroup() as group:
+            for pair in pairs:
+                group.create_task(pair)
+
+    async def send(self, step: Step, data: Tensor, target: int) -> None:
+        """Send bytes to a rank that calls `receive` with the same kind and number for us."""
+        await self._message(step, self.rank, target, data)
+
+    async def receive(self, step: Step, data: Tensor, source: int) -> None:
+        """Receive bytes from a rank."""
+        await self._message(step, source, self.rank, data)
+
+    async def first_sender(self, steps: Mapping[int, Step]) -> int:
+        """Wait until one of some ranks has begun to `send`, each with its own step; that rank."""
+        tags = {self.names[n]: self._tag(step, self._edge(n, self.rank)).wire() for n, step in steps.items()}
+        return self.names.index(await self._bulk.first_begun(tags))
+
+    async def reach(self, rank: int, timeout: float) -> None:
+        """Have a connection to a rank: it may wait for us to dial.
+
+        Raises:
+            NetworkError: it is not there.
+        """
+        await self._bulk.connection(self.names[rank], timeout)
+
+    # ------------------------------------------------------------ plans
+
+    async def _message(self, step: Step, source: int, target: int, data: Tensor) -> None:
+        names = (self.names[source], self.names[target])
+        share = Share(0, data.numel(), 0, (NO_PARENT, NO_PARENT), (NO_PARENT, 0))
+        plan = self._plan(BROADCAST, names, (share,), 1)
+        me = 0 if self.rank == source else 1
+        tag = self._tag(step, self._edge(source, target))
+        await execute.broadcast(plan, me, [data], self._bulk, tag, profile=_profile(step))
+
+    async def _pair(self, step: Step, other: int, outgoing: Tensor, incoming: Tensor) -> None:
+        """Swap bytes with one rank: what the lower one sends comes first in the plan."""
+        low, high = sorted((self.rank, other))
+        me = int(self.rank == high)
+        parts = [incoming, outgoing] if me else [outgoing, incoming]
+        middle, end = len(parts[0]), len(parts[0]) + len(parts[1])
+        shares = (
+            Share(0, middle, 0, (NO_PARENT, NO_PARENT), (NO_PARENT, 0)),
+            Share(middle, end, 1, (NO_PARENT, NO_PARENT), (1, NO_PARENT)),
+        )
+        names = (self.names[low], self.names[high])
+        await self._broadcast(step, names, me, shares, parts, self._edge(low, high))
+
+    async def _broadcast(
+        self,
+        step: Step,
+        names: tuple[PeerId, ...],
+        me: int,
+        shares: tuple[Share, ...],
+        tensors: Sequence[Tensor],
+        edge: int = 0,
+    ) -> None:
+        plan = self._plan(BROADCAST, names, shares, 1)
+        if plan.elements:
+            await execute.broadcast(plan, me, tensors, self._bulk, self._tag(step, edge), profile=_profile(step))
+
+    def _plan(self, kind: str, names: Sequence[PeerId], shares: tuple[Share, ...], itemsize: int) -> Plan:
+        return Plan(kind, tuple(names), shares, max(1, CHUNK // itemsize), 0.0, 0.0)
+
+    def _copied(self, start: int, stop: int, root: int, parents: tuple[int, ...]) -> Share:
+        return Share(start, stop, root, (NO_PARENT,) * self.size, parents)
+
+    def _spanning(self, root: int, nbytes: int) -> tuple[int, ...]:
+        """Whom each rank sends to on the way to `root`, or gets from on the way back."""
+        if nbytes < CHAIN:
+            return star.star(self.size, root).reduce_parents
+        return tuple(NO_PARENT if n == root else (n - 1) % self.size for n in range(self.size))
+
+    def _edge(self, source: int, target: int) -> int:
+        return source * self.size + target + 1
+
+    def _tag(self, step: Step, edge: int = 0) -> RoundTag:
+        return RoundTag(self._group, step.number, edge, step.kind.encode())
+
+
+def _profile(step: Step) -> execute.ExecuteProfile:
+    return execute.ExecuteProfile(connect=step.timeout, start=step.timeout, total=step.timeout)

@@ -1,0 +1,486 @@
+"""The process group: torch's calls in, coroutines of `Engine` and `Messages` out.
+
+Calls are numbered in the order in which they are made, which must be the same on every rank, as torch has it; they
+then run side by side. A call that fails (a rank died, nobody came in time) fails on every rank that takes part, within
+the stall deadline, and what its tensors hold is undefined. The connections of the others stand.
+
+torch has two names for some calls, the old of which C++ still uses: both are here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import torch
+import torch.distributed.distributed_c10d
+from torch import Tensor
+
+from ictp2p.credential import Mesh
+from ictp2p.errors import ConfigError, IctError, PeerClosed
+from ictp2p.torch_backend.cards import exchange
+from ictp2p.torch_backend.endpoint import LOOP, Endpoint
+from ictp2p.torch_backend.engine import Engine, Step
+from ictp2p.torch_backend.errors import RankTimeout, named
+from ictp2p.torch_backend.memory import Memory, octets
+from ictp2p.torch_backend.messages import Messages
+from ictp2p.torch_backend.options import Options
+from ictp2p.torch_backend.reductions import Reduction
+from ictp2p.torch_backend.work import GroupWork
+from ictp2p.types import PeerId
+
+_c10d: Any = torch.distributed.distributed_c10d
+"""Untyped: torch's stubs lack half of it, and overload the rest for callers from C++."""
+_Base: Any = _c10d.ProcessGroup
+
+Tensors: TypeAlias = Sequence[Tensor]
+_CLOSING = 2.0
+"""Seconds to let go of connections when the group ends."""
+
+
+def create(given: Any, options: object = None) -> ProcessGroup:
+    """Make a group as torch's registry asks for it."""
+    return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options)
+
+
+class ProcessGroup(_Base):  # type: ignore[misc]
+    """One rank's side of a group.
+
+    Args:
+        store: where the ranks meet, prefixed for this group.
+        rank: ours.
+        size: how many there are.
+        timeout: of each call, and of meeting.
+        options: an `Options`, or None.
+
+    Raises:
+        RoundTimeout: not all ranks came.
+        HandshakeFailed: one of them does not know the token.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: object = None) -> None:
+        super().__init__(rank, size)
+        self._chosen = Options.of(options)
+        self._rank, self._size, self._timeout = rank, size, timeout
+        self._name = self._description = ""
+        self._numbers: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._pending: dict[asyncio.Task[None], GroupWork] = {}
+        self._closed = False
+        self._loop = LOOP.enter()
+        try:
+            self._meet(store)
+        except BaseException:
+            self.shutdown()
+            raise
+
+    def _meet(self, store: Any) -> None:
+        """Tell the others where we are, learn where they are, and wait until all know it."""
+        seconds = self._timeout.total_seconds()
+        mesh = Mesh.from_token(self._chosen.token) if self._chosen.token else None
+        stall = min(self._chosen.stall, seconds)
+        self._endpoint = self._loop.call(lambda: Endpoint(self._chosen, mesh, stall, self._waits, self._lost))
+        mine = self._loop.run(self._endpoint.listen())
+        cards = exchange(store, self._rank, self._size, mine, mesh, seconds)
+        self._loop.call(lambda: self._endpoint.know(cards))
+        self._names = [card.peer for card in cards]
+        self._engine = Engine(self._endpoint.bulk, self._names, self._rank, cards[0].nonce)
+        self._messages = Messages(self._engine)
+        store.set(f"ictp2p/ready/{self._rank}", b"")
+        store.wait([f"ictp2p/ready/{n}" for n in range(self._size)], self._timeout)
+
+    # ------------------------------------------------------------ what torch asks of any group
+
+    def getBackendName(self) -> str:
+        """As `name`, for C++."""
+        return "ictp2p"
+
+    def name(self) -> str:
+        """As it was registered."""
+        return "ictp2p"
+
+    def rank(self) -> int:
+        """Our number."""
+        return self._rank
+
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self._size
+
+    def getRank(self) -> int:
+        """As `rank`, for C++."""
+        return self._rank
+
+    def getSize(self) -> int:
+        """As `size`, for C++."""
+        return self._size
+
+    @property
+    def group_name(self) -> str:
+        """Given by torch."""
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        """Given by torch."""
+        return self._description
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")] + ([torch.device("cuda")] if torch.cuda.is_available() else [])
+
+    def getGroupName(self) -> str:
+        """As `group_name`, for C++."""
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        """Take the name that torch gives."""
+        self._name = name
+
+    _set_group_name = setGroupName
+
+    def getGroupDesc(self) -> str:
+        """As `group_desc`, for C++."""
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        """Take the description that torch gives."""
+        self._description = description
+
+    _set_group_desc = setGroupDesc
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Change how long calls may take from now on."""
+        self._timeout = timeout
+
+    _set_default_timeout = set_timeout
+
+    def shutdown(self) -> None:
+        """Say goodbye and end. What is under way fails with `PeerClosed`. May be called twice."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            if hasattr(self, "_endpoint"):
+                self._loop.run(asyncio.wait_for(self._end(), _CLOSING))
+        finally:
+            LOOP.leave()
+
+    abort = shutdown
+
+    async def _end(self) -> None:
+        for task in tuple(self._pending):
+            task.cancel()
+        await self._endpoint.close()
+
+    # ------------------------------------------------------------ reductions
+
+    def allreduce(self, tensors: Tensors, opts: Any = None, timeout: timedelta | None = None) -> GroupWork:
+        """Reduce over all ranks, in place, to the same bits everywhere."""
+        return self.allreduce_coalesced(_listed(tensors), opts, timeout)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None, timeout: timedelta | None = None) -> GroupWork:
+        """Reduce several tensors as one; those of one type are one vector."""
+        opts = _options(_c10d.AllreduceOptions, opts, timeout)
+        memory, lists = Memory(), dict[torch.dtype, list[Tensor]]()
+        for tensor in tensors:
+            lists.setdefault(tensor.dtype, []).append(tensor)
+        jobs = []
+        for dtype, alike in lists.items():
+            reduction = Reduction(opts.reduceOp, dtype)
+            flat = [reduction.view(memory.update(tensor)) for tensor in alike]
+            if reduction.factor is not None:
+                for part in flat:
+                    part.copy_(reduction.contribution(part))
+            jobs.append((self._step("all_reduce", opts), flat, reduction.op))
+
+        async def run() -> None:
+            for step, flat, op in jobs:
+                await self._engine.all_reduce(step, flat, op)
+
+        return self._begin("all_reduce", run, memory, tensors)
+
+    def reduce(self, tensors: Tensors, opts: Any) -> GroupWork:
+        """Reduce to one rank, in place there; the others' tensors stay as they are."""
+        (tensor,) = tensors
+        reduction, memory, root = Reduction(opts.reduceOp, tensor.dtype), Memory(), opts.rootRank
+        flat = reduction.view(memory.update(tensor) if root == self._rank else memory.read(tensor))
+        brought, step = reduction.contribution(flat), self._step("reduce", opts)
+        outputs = [flat] if root == self._rank else []
+        return self._begin(
+            "reduce", lambda: self._engine.reduce(step, [brought], outputs, root, reduction.op), memory, tensors
+        )
+
+    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> GroupWork:
+        """Reduce a list of tensors per output; rank n gets the n-th of it."""
+        memory = Memory()
+        return self._reduce_scatter(memory, outputs, [[memory.read(part) for part in each] for each in inputs], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
+        """Reduce several tensors; each rank gets an equal part of each."""
+        memory = Memory()
+        vectors = [
+            _split(memory.read(whole), out.numel(), self._size) for whole, out in zip(inputs, outputs, strict=True)
+        ]
+        return self._reduce_scatter(memory, outputs, vectors, opts)
+
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> GroupWork:
+        """Reduce a tensor; each rank gets an equal part."""
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    def _reduce_scatter(self, memory: Memory, outputs: Tensors, vectors: Sequence[Tensors], opts: Any) -> GroupWork:
+        opts = _options(_c10d.ReduceScatterOptions, opts)
+        reduction = Reduction(opts.reduceOp, outputs[0].dtype)
+        for parts, out in zip(vectors, outputs, strict=True):
+            self._expect(len(parts), "tensors to scatter")
+            _fits(out, parts[self._rank], "reduce_scatter")
+        brought = [[reduction.contribution(reduction.view(part)) for part in parts] for parts in vectors]
+        results = [reduction.view(memory.write(out)) for out in outputs]
+        step = self._step("reduce_scatter", opts)
+        return self._begin(
+            "reduce_scatter",
+            lambda: self._engine.reduce_scatter(step, brought, results, reduction.op),
+            memory,
+            outputs,
+        )
+
+    # ------------------------------------------------------------ copies
+
+    def broadcast(self, tensors: Tensors, opts: Any = None) -> GroupWork:
+        """Copy one rank's tensors to all."""
+        opts = _options(_c10d.BroadcastOptions, opts)
+        memory = Memory()
+        place = memory.read if opts.rootRank == self._rank else memory.write
+        flat, step = [octets(place(tensor)) for tensor in tensors], self._step("broadcast", opts)
+        return self._begin("broadcast", lambda: self._engine.broadcast(step, flat, opts.rootRank), memory, tensors)
+
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
+        """Collect every rank's tensors, one list of results for each tensor that is brought."""
+        memory = Memory()
+        places = [[octets(memory.write(result)) for result in results] for results in outputs]
+        return self._all_gather(memory, places, inputs, [tensor for each in outputs for tensor in each], opts)
+
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
+        """Collect every rank's list of tensors: `outputs[n]` is the list of rank n."""
+        return self.allgather([list(each) for each in zip(*outputs, strict=True)], inputs, opts)
+
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
+        """Collect several tensors, each into one that holds all ranks' parts in order."""
+        memory = Memory()
+        places = [
+            _split(octets(memory.write(whole)), part.numel() * part.itemsize, self._size)
+            for whole, part in zip(outputs, inputs, strict=True)
+        ]
+        return self._all_gather(memory, places, inputs, outputs, opts)
+
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> GroupWork:
+        """Collect every rank's tensor into one that holds all in order."""
+        return self.all_gather_single_coalesced([output], [tensor], opts)
+
+    def _all_gather(
+        self, memory: Memory, places: Sequence[Tensors], inputs: Tensors, results: Tensors, opts: Any
+    ) -> GroupWork:
+        for parts, tensor in zip(places, inputs, strict=True):
+            self._expect(len(parts), "tensors to gather into")
+            _fits(parts[self._rank], brought := octets(memory.read(tensor)), "all_gather")
+            parts[self._rank].copy_(brought)
+        step, parts = (
+            self._step("all_gather", _options(_c10d.AllgatherOptions, opts)),
+            [p for each in places for p in each],
+        )
+        return self._begin("all_gather", lambda: self._engine.all_gather(step, parts), memory, results)
+
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> GroupWork:
+        """Collect every rank's tensor at one rank."""
+        memory, root, (tensor,) = Memory(), opts.rootRank, inputs
+        mine, step, incoming = octets(memory.read(tensor)), self._step("gather", opts), dict[int, Tensor]()
+        if root == self._rank:
+            self._expect(len(outputs[0]), "tensors to gather into")
+            incoming = {n: octets(memory.write(result)) for n, result in enumerate(outputs[0])}
+            _fits(incoming[root], mine, "gather")
+        results = outputs[0] if outputs else []
+        return self._begin("gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results)
+
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> GroupWork:
+        """Give each rank its tensor of one rank's list."""
+        memory, root, (tensor,) = Memory(), opts.rootRank, outputs
+        mine, step, outgoing = octets(memory.write(tensor)), self._step("scatter", opts), dict[int, Tensor]()
+        if root == self._rank:
+            self._expect(len(inputs[0]), "tensors to scatter")
+            outgoing = {n: octets(memory.read(part)) for n, part in enumerate(inputs[0])}
+            _fits(mine, outgoing[root], "scatter")
+        return self._begin("scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs)
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
+        """Give tensor n to rank n, and get one from each."""
+        memory = Memory()
+        incoming, outgoing = [memory.write(out) for out in outputs], [memory.read(part) for part in inputs]
+        return self._all_to_all(memory, incoming, outgoing, outputs, opts)
+
+    def all_to_all_single(
+        self, output: Tensor, tensor: Tensor, incoming: Sequence[int], outgoing: Sequence[int], opts: Any = None
+    ) -> GroupWork:
+        """Cut a tensor along its first dimension, give part n to rank n, and line up what comes.
+
+        Args:
+            output: where it lines up.
+            tensor: what is cut.
+            incoming: rows of the output per rank; none: equal parts.
+            outgoing: rows of the input per rank; none: equal parts.
+            opts: torch's.
+        """
+        memory = Memory()
+        places = self._cut(memory.write(output), output.shape, incoming)
+        return self._all_to_all(memory, places, self._cut(memory.read(tensor), tensor.shape, outgoing), [output], opts)
+
+    def _all_to_all(self, memory: Memory, places: Tensors, parts: Tensors, results: Tensors, opts: Any) -> GroupWork:
+        self._expect(len(parts), "tensors to send")
+        self._expect(len(places), "tensors to receive")
+        _fits(places[self._rank], parts[self._rank], "all_to_all")
+        outgoing, incoming = dict(enumerate(map(octets, parts))), dict(enumerate(map(octets, places)))
+        step = self._step("all_to_all", _options(_c10d.AllToAllOptions, opts))
+        return self._begin("all_to_all", lambda: self._engine.exchange(step, outgoing, incoming), memory, results)
+
+    # ------------------------------------------------------------ messages
+
+    def send(self, tensors: Tensors, target: int, tag: int) -> GroupWork:
+        """Send a tensor to a rank."""
+        (tensor,), memory, timeout = tensors, Memory(), self._timeout.total_seconds()
+        flat = octets(memory.read(tensor))
+        return self._begin(
+            f"send to rank {target}", lambda: self._messages.send(flat, target, tag, timeout), memory, tensors
+        )
+
+    def recv(self, tensors: Tensors, source: int, tag: int) -> GroupWork:
+        """Receive a tensor from a rank."""
+        return self._receive(tensors, source, tag, f"receive from rank {source}")
+
+    def recv_anysource(self, tensors: Tensors, tag: int) -> GroupWork:
+        """Receive a tensor from whichever rank sends first."""
+        return self._receive(tensors, None, tag, "receive from any rank")
+
+    def _receive(self, tensors: Tensors, source: int | None, tag: int, name: str) -> GroupWork:
+        (tensor,), memory, timeout = tensors, Memory(), self._timeout.total_seconds()
+        flat = octets(memory.write(tensor))
+        return self._begin(name, lambda: self._messages.receive(flat, source, tag, timeout), memory, tensors)
+
+    def barrier(self, opts: Any = None) -> GroupWork:
+        """Wait for every rank."""
+        step = self._step("barrier", _options(_c10d.BarrierOptions, opts))
+        return self._begin("barrier", lambda: self._engine.barrier(step), Memory(), [])
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """Wait for every rank; the error names those that did not come."""
+        opts = _options(_c10d.BarrierOptions, None, timeout)
+        self.barrier(opts).wait()
+
+    # The names that torch had before, and still calls from C++.
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+
+    # ------------------------------------------------------------ running
+
+    def _step(self, kind: str, opts: Any) -> Step:
+        with self._lock:
+            self._numbers[kind] = number = self._numbers.get(kind, 0) + 1
+        given = opts.timeout
+        timeout = given if given > timedelta(0) else self._timeout
+        return Step(kind, number, timeout.total_seconds())
+
+    def _begin(
+        self, name: str, start: Callable[[], Coroutine[Any, Any, int | None]], memory: Memory, results: Tensors
+    ) -> GroupWork:
+        work = GroupWork(f"{name} of group {self._name or 'without a name'}", results)
+        with self._lock:
+            if not self._closed:
+                self._loop.post(lambda: self._launch(work, name, start, memory))
+                return work
+        work.finish(PeerClosed(f"{name}: the process group was shut down"))
+        return work
+
+    def _launch(self, work: GroupWork, name: str, start: Callable[[], Awaitable[int | None]], memory: Memory) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(work, name, start, memory))
+        self._pending[task] = work
+        task.add_done_callback(self._pending.pop)
+
+    async def _run(
+        self, work: GroupWork, name: str, start: Callable[[], Awaitable[int | None]], memory: Memory
+    ) -> None:
+        try:
+            source = await start()
+            if memory.returns:
+                await asyncio.get_running_loop().run_in_executor(None, memory.give_back)
+        except asyncio.CancelledError:
+            work.finish(PeerClosed(f"{name}: the process group was shut down"))
+            raise
+        except BaseException as error:
+            work.finish(self._translated(error, name))
+        else:
+            work.finish(source=-1 if source is None else source)
+
+    def _translated(self, error: BaseException, name: str) -> BaseException:
+        while isinstance(error, BaseExceptionGroup):  # several pairs of one call failed: one reason is enough
+            error = error.exceptions[0]
+        if isinstance(error, TimeoutError):
+            return RankTimeout(f"{name}: nobody came in time", (), ())
+        return named(error, name, self._names) if isinstance(error, IctError) else error
+
+    def _waits(self) -> bool:
+        return bool(self._pending)
+
+    def _lost(self, peer: PeerId, error: IctError, polite: bool) -> None:
+        if peer in self._names:
+            self._messages.lost(self._names.index(peer), error, polite)
+
+    # ------------------------------------------------------------ shapes
+
+    def _expect(self, count: int, what: str) -> None:
+        if count != self._size:
+            raise ConfigError(f"{count} {what} for {self._size} ranks")
+
+    def _cut(self, flat: Tensor, shape: torch.Size, rows: Sequence[int]) -> list[Tensor]:
+        """Cut a flat tensor by rows of its shape."""
+        height = shape[0] if shape else 0
+        if not rows:
+            if height % self._size:
+                raise ConfigError(f"{height} rows do not make {self._size} equal parts")
+            rows = [height // self._size] * self._size
+        self._expect(len(rows), "split sizes")
+        if sum(rows) != height:
+            raise ConfigError(f"split sizes {list(rows)} do not add up to {height} rows")
+        return list(torch.split(flat, [count * (flat.numel() // max(1, height)) for count in rows]))
+
+
+def _split(flat: Tensor, length: int, size: int) -> list[Tensor]:
+    if len(flat) != size * length:
+        raise ConfigError(f"{len(flat)} are not {size} parts of {length}")
+    return list(torch.split(flat, length)) if length else [flat] * size
+
+
+def _listed(tensors: Tensor | Tensors) -> Tensors:
+    return [tensors] if isinstance(tensors, Tensor) else tensors
+
+
+def _options(kind: Any, given: Any, timeout: timedelta | None = None) -> Any:
+    if hasattr(given, "timeout"):
+        return given
+    opts = kind()
+    if given is not None:
+        opts.reduceOp = given
+    if timeout is not None:
+        opts.timeout = timeout
+    return opts
+
+
+def _fits(place: Tensor, brought: Tensor, name: str) -> None:
+    if place.numel() != brought.numel() or place.dtype != brought.dtype:
+        raise ConfigError(
+            f"{name}: {brought.numel()} of {brought.dtype} do not fit in {place.numel()} of {place.dtype}"
+        )

@@ -1,0 +1,74 @@
+"""Tensors of any shape and place as flat, dense memory of the host: their own where it is that, else a copy.
+
+What is copied in is copied back when the collective has succeeded. Device tensors are staged through pinned memory:
+copying out waits for the caller's stream, and a result is on the device before anybody is told that it is there.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ictp2p.errors import ConfigError
+
+
+class Memory:
+    """The tensors of one call."""
+
+    def __init__(self) -> None:
+        self._returns: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def returns(self) -> bool:
+        """Whether anything has to be copied back."""
+        return bool(self._returns)
+
+    def read(self, tensor: Tensor) -> Tensor:
+        """A tensor's elements, flat, only to be read.
+
+        Raises:
+            ConfigError: it is not dense.
+        """
+        tensor = _dense(tensor)
+        if tensor.device.type == "cpu":
+            return tensor.contiguous().view(-1)
+        held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        held.view(tensor.shape).copy_(tensor)
+        return held
+
+    def write(self, tensor: Tensor) -> Tensor:
+        """Memory for a tensor's elements, flat, of undefined content.
+
+        Raises:
+            ConfigError: it is not dense.
+        """
+        tensor = _dense(tensor)
+        if tensor.device.type == "cpu" and tensor.is_contiguous():
+            return tensor.view(-1)
+        held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        self._returns.append((tensor, held))
+        return held
+
+    def update(self, tensor: Tensor) -> Tensor:
+        """A tensor's elements, flat, to be read and written."""
+        held = self.write(tensor)
+        if self._returns and self._returns[-1][1] is held:
+            held.view(tensor.shape).copy_(tensor.detach())
+        return held
+
+    @torch.no_grad()
+    def give_back(self) -> None:
+        """Copy back what had to be copied."""
+        for tensor, held in self._returns:
+            tensor.copy_(held.view(tensor.shape))
+
+
+def octets(flat: Tensor) -> Tensor:
+    """The bytes of a flat tensor."""
+    return flat.view(torch.uint8)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    if tensor.layout is not torch.strided:
+        raise ConfigError(f"a tensor of layout {tensor.layout} cannot be sent: make it dense")
+    return tensor.detach()

@@ -1,0 +1,97 @@
+"""Messages between two ranks, in order per sender, receiver and tag; a receiver may take whoever sends first.
+
+Sender and receiver count their messages, so a message and the call that takes it find each other without a word on
+the wire, and any number may be under way. Who receives from anybody waits for the first to begin; until it has chosen,
+later receives of its tag wait behind it, or numbers would be given away twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import Any
+
+from torch import Tensor
+
+from ictp2p.collectives.channel import ParticipantLost
+from ictp2p.errors import IctError
+from ictp2p.torch_backend.engine import Engine, Step
+
+
+class Messages:
+    """One rank's messages. On the event loop; calls begin in the order in which they are made."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sent: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self._received: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._own: defaultdict[int, asyncio.Queue[Tensor]] = defaultdict(asyncio.Queue)
+        self._gone: set[int] = set()
+        self._death: ParticipantLost | None = None
+        self._broken: asyncio.Future[None] | None = None
+
+    async def send(self, data: Tensor, target: int, tag: int, timeout: float) -> None:
+        """Send bytes; ends when the receiver takes them, or has them all on their way."""
+        if target == self._engine.rank:
+            self._own[tag].put_nowait(data.clone())
+            return
+        self._sent[target, tag] += 1
+        await self._engine.send(_step(tag, self._sent[target, tag], timeout), data, target)
+
+    async def receive(self, data: Tensor, source: int | None, tag: int, timeout: float) -> int:
+        """Receive bytes from a rank, or from any; who it was."""
+        async with self._turns[tag]:
+            source = await self._first(tag, timeout) if source is None else source
+            self._received[source, tag] += 1
+            number = self._received[source, tag]
+        if source == self._engine.rank:
+            data.copy_(await self._own[tag].get())
+        else:
+            await self._engine.receive(_step(tag, number, timeout), data, source)
+        return source
+
+    def lost(self, rank: int, error: IctError, polite: bool) -> None:
+        """A rank has gone. Who receives from anybody waits for it no longer; if it died, not for the others either."""
+        self._gone.add(rank)
+        if not polite and self._death is None:
+            self._death = ParticipantLost(str(error), [self._engine.names[rank]])
+        if self._broken is not None and not self._broken.done() and (self._death or not self._left()):
+            self._broken.set_result(None)
+
+    def _left(self) -> list[int]:
+        return [n for n in range(self._engine.size) if n != self._engine.rank and n not in self._gone]
+
+    def _check(self) -> None:
+        if self._death is not None:
+            raise self._death
+        if not self._left():
+            raise ParticipantLost("no other rank is left to receive from", [])
+
+    async def _first(self, tag: int, timeout: float) -> int:
+        self._check()
+        steps = {n: _step(tag, self._received[n, tag] + 1, timeout) for n in self._left()}
+        self._broken = asyncio.get_running_loop().create_future()
+        choosing = asyncio.ensure_future(self._engine.first_sender(steps))
+        reaching = [asyncio.ensure_future(self._reach(n, timeout)) for n in steps]
+        try:
+            both: set[asyncio.Future[Any]] = {choosing, self._broken}
+            await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if choosing.done():
+                return choosing.result()
+            self._check()
+            raise TimeoutError
+        finally:
+            self._broken = None
+            for task in (choosing, *reaching):
+                task.cancel()
+
+    async def _reach(self, rank: int, timeout: float) -> None:
+        try:
+            await self._engine.reach(rank, timeout)
+        except IctError as error:  # it may have left before we ever met
+            self.lost(rank, error, polite=True)
+
+
+def _step(tag: int, number: int, timeout: float) -> Step:
+    return Step(f"message {tag}", number, timeout)

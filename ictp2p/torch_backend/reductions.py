@@ -1,0 +1,64 @@
+"""torch's reduction operations as those of `collectives.tensors`, for every type that has them.
+
+Bools are bytes of 0 or 1, and a sum of them is whether any is set, as torch has it; complex numbers are pairs of real
+ones, of which only sums and means are defined by parts. `PREMUL_SUM` multiplies each contribution by a factor first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ictp2p.errors import ConfigError
+
+_OPS: dict[Any, str] = {
+    dist.ReduceOp.SUM: "sum",
+    dist.ReduceOp.AVG: "avg",
+    dist.ReduceOp.PRODUCT: "product",
+    dist.ReduceOp.MIN: "min",
+    dist.ReduceOp.MAX: "max",
+    dist.ReduceOp.BAND: "band",
+    dist.ReduceOp.BOR: "bor",
+    dist.ReduceOp.BXOR: "bxor",
+    dist.ReduceOp.PREMUL_SUM: "premul_sum",
+}
+_OF_BOOLS = {"sum": "max", "max": "max", "bor": "max", "product": "min", "min": "min", "band": "min", "bxor": "bxor"}
+
+
+class Reduction:
+    """One reduction of tensors of one type.
+
+    Raises:
+        ConfigError: the type has no such operation.
+    """
+
+    def __init__(self, operation: Any, dtype: torch.dtype) -> None:
+        state = operation.__getstate__() if hasattr(operation, "__getstate__") else (operation, None)
+        kind = next((name for op, name in _OPS.items() if operation == op), None)
+        if kind is None:
+            raise ConfigError(f"reduction {operation!r} is not known")
+        self.factor: float | Tensor | None = None
+        self._dtype = dtype
+        if kind == "premul_sum":
+            self.factor, kind = state[1], "sum"
+        if dtype is torch.bool:
+            if kind not in _OF_BOOLS:
+                raise ConfigError(f"bools have no reduction {kind!r}")
+            kind = _OF_BOOLS[kind]
+        elif dtype.is_complex and kind not in ("sum", "avg"):
+            raise ConfigError(f"{dtype} has no reduction {kind!r}")
+        self.op = kind
+        """Its name in `collectives.tensors`."""
+
+    def view(self, flat: Tensor) -> Tensor:
+        """See a flat tensor as a type that can be reduced."""
+        if self._dtype is torch.bool:
+            return flat.view(torch.uint8)
+        return torch.view_as_real(flat).view(-1) if flat.is_complex() else flat
+
+    def contribution(self, flat: Tensor) -> Tensor:
+        """What a rank brings: `flat` itself, or times the factor."""
+        return flat if self.factor is None else flat * self.factor

@@ -1,0 +1,115 @@
+"""A collective under way, as torch and its C++ callers want to wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
+
+_FOREVER = timedelta(0)
+"""What torch's callers give when they name no timeout (`kNoTimeout`)."""
+
+
+_Work: Any = dist.Work
+
+
+class GroupWork(_Work):  # type: ignore[misc]
+    """Ends once, on the event loop's thread; may be waited for in any other.
+
+    Callbacks of futures (DDP's communication hooks) run in a thread of their own: they may take long, and must not hold
+    up the connections.
+    """
+
+    def __init__(self, name: str, results: Sequence[Tensor]) -> None:
+        """Begin; `name` is for people, `results` what `result` and the future give."""
+        super().__init__()
+        self._name = name
+        self._results = list(results)
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._future: Any = None
+        self._source = -1
+
+    def __repr__(self) -> str:
+        state = "under way" if not self._ended.is_set() else f"failed: {self._error}" if self._error else "done"
+        return f"<{self._name} {state}>"
+
+    def finish(self, error: BaseException | None = None, source: int = -1) -> None:
+        """End it: well, or with an error. `source` is the rank that a message came from."""
+        with self._lock:
+            if self._ended.is_set():
+                return
+            self._error, self._source = error, source
+            self._ended.set()
+            future = self._future
+        if future is not None:
+            threading.Thread(target=future.set_result, args=(self._results,), daemon=True).start()
+
+    # ------------------------------------------------------------ torch.distributed.Work
+
+    def wait(self, timeout: timedelta = _FOREVER) -> bool:
+        """Wait until it has ended.
+
+        Args:
+            timeout: how long; by default as long as the collective's own deadline lets it take.
+
+        Raises:
+            dist.DistError: it failed (`RankLost`, `RankTimeout`), or is still under way when `timeout` is over.
+        """
+        if not self._ended.wait(timeout.total_seconds() if timeout > _FOREVER else None):
+            raise dist.DistBackendError(f"{self._name} is still under way after {timeout.total_seconds():g} s")
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self) -> None:
+        """Wait."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Wait: results come from the host."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether it has ended, either way."""
+        return self._ended.is_set()
+
+    def is_success(self) -> bool:
+        """Whether it has ended well."""
+        return self._ended.is_set() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        """Why it failed."""
+        return self._error if self._ended.is_set() else None
+
+    def result(self) -> list[Tensor]:
+        """The tensors that it filled in."""
+        return self._results
+
+    def source_rank(self) -> int:
+        """The rank that a received message came from."""
+        return self._source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> Future[Any]:
+        """A future of the tensors. Its error, if it fails, is torch's own with our words: futures carry no types."""
+        with self._lock:
+            if self._future is None:
+                self._future = Future()
+                if self._ended.is_set():
+                    self._future.set_result(self._results)
+            future: Future[Any] = self._future
+        return future.then(self._unwrapped)
+
+    def _unwrapped(self, future: Any) -> Any:
+        """Fail the future that hangs on ours: only a callback that raises can, from Python."""
+        if self._error is not None:
+            raise self._error
+        return future.value()

@@ -1,0 +1,90 @@
+"""Messages between leaders: in order, none twice, and what a death, a wrong shape or nobody at all does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import ictp2p
+from ictp2p.errors import ConfigError, MeshMismatch, PeerClosed, RoundAborted, RoundTimeout
+from tests.test_collective_calls import PATIENCE, TOKEN, Mesh, succeeded
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
+
+
+@pytest.fixture
+def mesh() -> Iterator[Mesh]:
+    mesh = Mesh()
+    try:
+        yield mesh
+    finally:
+        mesh.close()
+
+
+def test_messages_of_a_tag_arrive_in_order_and_any_number_is_under_way(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0", "c/0").gather(3)
+
+    def body(name: str, peer: ictp2p.Peer) -> Any:
+        others = [cluster for cluster in "abc" if cluster != name[0]]
+        sent, works = torch.zeros(50_000), []
+        for number in range(12):
+            sent.fill_(number)  # a message is a copy
+            for other in others:
+                pair = [sent, torch.tensor([True, bool(number % 2)])]
+                works.append(peer.send(pair, other, tag=number % 2, async_op=True))
+        room = {
+            (other, number): [torch.zeros(50_000), torch.zeros(2, dtype=torch.bool)]
+            for other in others
+            for number in range(12)
+        }
+        works += [peer.recv(pair, other, tag=number % 2, async_op=True) for (other, number), pair in room.items()]
+        for work in works:
+            work.wait(PATIENCE)
+        return all(
+            bool((values == number).all()) and flags.tolist() == [True, bool(number % 2)]
+            for (_, number), (values, flags) in room.items()
+        )
+
+    assert succeeded(mesh.run(body)) == [True] * 3
+
+
+def test_what_is_wrong_is_said_and_the_message_stays(mesh: Mesh) -> None:
+    mesh.add("a/0", "b/0").gather(2)
+    a, b = mesh["a/0"], mesh["b/0"]
+    sending = a.send(torch.arange(4), "b", async_op=True)
+    small = torch.full((3,), -1)
+    with pytest.raises(MeshMismatch, match=r"holds int64\[4\], there is room for int64\[3\]"):
+        b.recv(small, "a")
+    assert small.tolist() == [-1] * 3
+    assert not sending.done()
+    right = torch.zeros(4, dtype=torch.int64)
+    b.recv(right, "a")
+    sending.wait(PATIENCE)
+    assert right.tolist() == [0, 1, 2, 3]
+    with pytest.raises(ConfigError, match="cannot send to itself"):
+        a.send(torch.ones(1), "a")
+
+
+def test_a_follower_leaves_messages_to_its_leader(mesh: Mesh) -> None:
+    mesh.add("a/0", "a/1", "b/0").gather(2)
+    (follower,) = {"a/0", "a/1"} - set(mesh.leaders())
+    with pytest.raises(RoundAborted, match="does not lead cluster a"):
+        mesh[follower].recv(torch.ones(1), "b")
+
+
+def test_nobody_waits_for_ever(mesh: Mesh) -> None:
+    config = ictp2p.Config.local(cluster="a", token=TOKEN)
+    hasty = replace(config, global_timeouts=replace(config.global_timeouts, complete=0.6))
+    with ictp2p.Peer(hasty) as peer:
+        with pytest.raises(RoundTimeout, match="cluster b did not receive message 3"):
+            peer.send(torch.ones(1), "b", tag=3)
+        with pytest.raises(RoundTimeout, match=r"cluster b sent no message 0 .*not known"):
+            peer.recv(torch.ones(1), "b")
+    waiting = mesh.add("c/0")["c/0"].recv(torch.ones(1), "d", async_op=True)
+    mesh["c/0"].close()
+    with pytest.raises(PeerClosed):
+        waiting.wait(PATIENCE)

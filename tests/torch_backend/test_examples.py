@@ -1,0 +1,62 @@
+"""The examples on process groups, one after the other in four processes that have torchrun's environment."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import runpy
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.torch_backend import ranks
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SMALL = ("--epochs", "2", "--samples", "8", "--length", "32", "--batch", "4")
+RUNS = [
+    ("ddp.py",),
+    ("fsdp2.py",),
+    ("hsdp.py",),
+    ("parameter_server_ring.py", "--how", "ring", *SMALL),
+    ("parameter_server_ring.py", "--how", "parameter_server", *SMALL),
+]
+
+
+def examples(ports: list[int]) -> list[str]:
+    """In each process: what every example printed."""
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    printed = []
+    for port, (script, *arguments) in zip(ports, RUNS, strict=True):
+        os.environ["MASTER_PORT"], sys.argv = str(port), [script, *arguments]
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+        printed.append(out.getvalue())
+    return printed
+
+
+@pytest.mark.real
+@pytest.mark.timeout(150)
+def test_every_rank_ends_with_the_same_parameters_and_has_learned(tmp_path: Path) -> None:
+    ddp, fsdp2, hsdp, ring, server = zip(*ranks.run(examples, 4, tmp_path, ports=free_ports(len(RUNS))), strict=True)
+    for texts in (ddp, hsdp):
+        assert len({text.partition("weights")[2] for text in texts}) == 1
+    assert all("loaded what was saved: True" in text for text in fsdp2)
+    assert all("'dp_replicate': 'ictp2p', 'dp_shard': 'gloo'" in text for text in hsdp)
+    for texts in (ring, server):
+        assert len({tuple(re.findall(r"parameters (\w+)", text)) for text in texts}) == 1
+        assert all(len(re.findall("everywhere", text)) == 2 for text in texts)
+    for text in (*ddp, *fsdp2, *hsdp, *ring, *server):
+        first, *_, last = [float(loss) for loss in re.findall(r"loss ([\d.]+)", text)]
+        assert last < first
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]

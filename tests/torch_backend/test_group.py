@@ -1,0 +1,302 @@
+"""The group beyond what Gloo can be compared in: bits, order, deadlines, deaths, options."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ictp2p.errors import ConfigError, HandshakeFailed, IctError, PeerClosed, RoundTimeout
+from ictp2p.torch_backend import Options, ProcessGroup, RankLost, RankTimeout
+from tests.torch_backend.conftest import formed, together
+
+LOCAL = Options(host="127.0.0.1")
+
+
+def sums(op: Any = dist.ReduceOp.SUM, seconds: float | None = None) -> Any:
+    options = dist.distributed_c10d.AllreduceOptions()
+    options.reduceOp = op
+    if seconds is not None:
+        options.timeout = timedelta(seconds=seconds)
+    return options
+
+
+def rooted(kind: str, root: int) -> Any:
+    options = getattr(dist.distributed_c10d, kind)()
+    options.rootRank = root
+    return options
+
+
+@given(st.integers(2, 4), st.sampled_from([7, 4000, 90_000]), st.sampled_from([torch.float32, torch.bfloat16]))
+@settings(max_examples=8, deadline=None)
+def test_rounded_sums_are_the_same_bits_on_every_rank_small_or_large(
+    size: int, length: int, dtype: torch.dtype
+) -> None:
+    def act(group: ProcessGroup, rank: int) -> torch.Tensor:
+        mine = torch.randn(length, generator=torch.Generator().manual_seed(rank)).to(dtype)
+        group.allreduce([mine]).wait()
+        return mine
+
+    results = together(size, act)
+    assert all(torch.equal(results[0], other) for other in results[1:])
+    exact = sum(torch.randn(length, generator=torch.Generator().manual_seed(n)).to(dtype).double() for n in range(size))
+    assert torch.allclose(results[0].double(), exact, rtol=2e-2, atol=2e-2)
+
+
+def test_many_calls_of_all_kinds_are_under_way_at_once() -> None:
+    def act(group: ProcessGroup, rank: int) -> bool:
+        reduced = [torch.full((n * 50,), float(rank + n)) for n in range(40)]
+        copied = [torch.full((n * 70,), float(rank)) for n in range(40)]
+        works = [group.allreduce([tensor]) for tensor in reduced]
+        works += [group.broadcast([tensor], rooted("BroadcastOptions", n % 3)) for n, tensor in enumerate(copied)]
+        works.append(group.barrier())
+        for work in reversed(works):
+            work.wait()
+        return all((t == 3 + 3 * n).all() for n, t in enumerate(reduced)) and all(
+            (t == n % 3).all() for n, t in enumerate(copied)
+        )
+
+    assert together(3, act) == [True] * 3
+
+
+def test_threads_of_a_rank_may_use_groups_of_their_own() -> None:
+    def act(group: ProcessGroup, rank: int) -> list[float]:
+        total = torch.full((30_000,), float(rank))
+        for _ in range(10):
+            group.allreduce([total], dist.ReduceOp.AVG).wait()
+        return [float(total[0]), float(total[-1])]
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: together(2, act), range(2)))
+    assert found == [[[0.5, 0.5]] * 2] * 2
+
+
+def test_hundreds_of_messages_may_be_sent_before_one_is_received() -> None:
+    gate = threading.Barrier(2)
+
+    def act(group: ProcessGroup, rank: int) -> list[int]:
+        if rank == 0:
+            works = [group.send([torch.tensor([n])], 1, n % 5) for n in range(300)]
+            group.send([torch.tensor([0])], 1, 99).wait()  # all others are on their way
+            gate.wait(20)
+            [work.wait() for work in works]
+            return []
+        group.recv([torch.tensor([0])], 0, 99).wait()
+        gate.wait(20)
+        parts = [torch.zeros(1, dtype=torch.int64) for _ in range(300)]
+        [work.wait() for work in [group.recv([part], 0, n % 5) for n, part in enumerate(parts)]]
+        return [int(part) for part in parts]
+
+    assert together(2, act)[1] == list(range(300))
+
+
+def test_who_receives_from_anybody_gets_each_message_once_and_in_order() -> None:
+    def act(group: ProcessGroup, rank: int) -> list[tuple[int, int]]:
+        if rank:
+            works = [group.send([torch.tensor([n])], 0, 3) for n in range(20)]
+            [work.wait() for work in works]
+            return []
+        parts = [torch.zeros(1, dtype=torch.int64) for _ in range(40)]
+        works = [group.recv_anysource([part], 3) for part in parts]
+        [work.wait() for work in works]
+        return [(work.source_rank(), int(part)) for work, part in zip(works, parts, strict=True)]
+
+    (found, *_) = together(3, act)
+    for rank in (1, 2):
+        assert [n for source, n in found if source == rank] == list(range(20))
+
+
+def test_a_rank_may_send_to_itself() -> None:
+    def act(group: ProcessGroup, rank: int) -> float:
+        got = torch.zeros(3)
+        receiving = group.recv([got], rank, 0)
+        group.send([torch.full((3,), 7.0)], rank, 0).wait()
+        receiving.wait()
+        return float(got[0])
+
+    assert together(1, act) == [7.0]
+
+
+@pytest.mark.parametrize("length", [5, 100_000])
+def test_strided_tensors_are_read_and_written_where_they_lie(length: int) -> None:
+    def act(group: ProcessGroup, rank: int) -> bool:
+        base = torch.zeros(length, 3)
+        base[:, 1] = rank + 1
+        group.allreduce([base[:, 1]]).wait()
+        into = torch.zeros(2 * length, 2)
+        group.all_gather_single(into[:, 0], torch.full((length,), float(rank))).wait()
+        turned = torch.zeros(4, 2).T
+        group.all_to_all_single(turned, torch.full((2, 4), float(rank)).contiguous(), [], []).wait()
+        return bool(
+            (base[:, 1] == 3).all()
+            and not base[:, 0].any()
+            and into[:, 0].tolist() == [0.0] * length + [1.0] * length
+            and not into[:, 1].any()
+            and turned.tolist() == [[0.0] * 4, [1.0] * 4]
+        )
+
+    assert together(2, act) == [True, True]
+
+
+def test_a_factor_multiplies_each_contribution_before_the_sum() -> None:
+    def act(group: ProcessGroup, rank: int) -> list[float]:
+        mine = torch.full((4,), float(rank + 1))
+        group.allreduce([mine], sums(torch.distributed._make_nccl_premul_sum(0.5))).wait()
+        return mine.tolist()
+
+    assert together(2, act) == [[1.5] * 4] * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op", "message"),
+    [
+        (torch.int32, dist.ReduceOp.AVG, "int32 cannot be averaged"),
+        (torch.float32, dist.ReduceOp.BAND, "float32 has no bits"),
+        (torch.bool, dist.ReduceOp.AVG, "bools have no reduction 'avg'"),
+        (torch.complex64, dist.ReduceOp.MAX, "complex64 has no reduction 'max'"),
+    ],
+)
+def test_what_a_type_cannot_is_refused_by_name(dtype: torch.dtype, op: Any, message: str) -> None:
+    def act(group: ProcessGroup, rank: int) -> None:
+        group.allreduce([torch.zeros(3, dtype=dtype)], sums(op)).wait()
+
+    for error in together(2, act):
+        assert isinstance(error, ConfigError)
+        assert message in str(error)
+
+
+def test_sparse_tensors_are_refused() -> None:
+    (error,) = together(1, lambda group, rank: group.allreduce([torch.zeros(3).to_sparse()]))
+    assert isinstance(error, ConfigError)
+
+
+def test_futures_give_the_tensors_or_the_reason() -> None:
+    def act(group: ProcessGroup, rank: int) -> list[float]:
+        mine = torch.ones(3)
+        hooked = group.allreduce([mine]).get_future().then(lambda done: done.value()[0] / 2)
+        found = [float(hooked.wait()[0])]
+        late = group.recv([torch.zeros(1)], 1 - rank, 0).get_future()
+        group.barrier().wait()
+        group.shutdown()
+        with pytest.raises(RuntimeError, match="shut down"):
+            late.wait()
+        return found
+
+    assert together(2, act) == [[1.0], [1.0]]
+
+
+def test_who_does_not_come_is_named_when_the_time_is_over() -> None:
+    def act(group: ProcessGroup, rank: int) -> Any:
+        if rank == 2:
+            return None
+        with pytest.raises(RankTimeout) as caught:
+            group.allreduce([torch.ones(5)], sums(seconds=0.3)).wait()
+        assert isinstance(caught.value, dist.DistBackendError)
+        return caught.value.ranks
+
+    assert together(3, act)[:2] == [(2,), (2,)]
+
+
+def test_a_wait_may_be_shorter_than_the_call() -> None:
+    def act(group: ProcessGroup, rank: int) -> float:
+        mine = torch.ones(2)
+        if rank == 0:
+            work = group.allreduce([mine])
+            with pytest.raises(dist.DistBackendError, match="still under way"):
+                work.wait(timedelta(milliseconds=20))
+            assert not work.is_completed()
+            group.barrier().wait()
+            work.wait()
+            assert work.is_success()
+        else:
+            group.barrier().wait()
+            group.allreduce([mine]).wait()
+        return float(mine[0])
+
+    assert together(2, act) == [2.0, 2.0]
+
+
+def test_programs_that_bring_different_sizes_learn_it_at_once() -> None:
+    def act(group: ProcessGroup, rank: int) -> Any:
+        with pytest.raises(RankLost) as caught:
+            group.allreduce([torch.ones(100_000 + rank)]).wait()
+        return str(caught.value)
+
+    assert any("expected" in text for text in together(2, act))
+
+
+def test_a_group_that_ends_fails_what_is_under_way_and_what_comes() -> None:
+    def act(group: ProcessGroup, rank: int) -> list[str]:
+        if rank:
+            return []
+        waiting = group.recv([torch.zeros(1)], 1, 0)
+        group.shutdown()
+        errors = [waiting, group.barrier()]
+        with pytest.raises(PeerClosed):
+            waiting.wait()
+        return [type(work.exception()).__name__ for work in errors]
+
+    assert together(2, act)[0] == ["PeerClosed"] * 2
+
+
+def test_one_that_has_left_is_lost_to_those_who_still_wait_for_it() -> None:
+    def act(group: ProcessGroup, rank: int) -> Any:
+        if rank:
+            group.barrier().wait()
+            group.shutdown()
+            return None
+        group.barrier().wait()
+        with pytest.raises(RankLost) as caught:
+            group.recv([torch.zeros(1)], 1, 0).wait()
+        with pytest.raises(IctError):
+            group.recv_anysource([torch.zeros(1)], 0).wait()
+        return caught.value.ranks
+
+    assert together(2, act)[0] == (1,)
+
+
+TOKENS = ["a secret of sixteen letters", "another secret of that length"]
+
+
+def test_a_token_is_asked_of_every_rank() -> None:
+    same = formed(2, options=lambda rank: Options(host="127.0.0.1", token=TOKENS[0]))
+    assert same == ["formed"] * 2
+    other = formed(2, seconds=1, options=lambda rank: Options(host="127.0.0.1", token=TOKENS[rank]))
+    assert all(isinstance(error, HandshakeFailed) for error in other)
+    missing = formed(2, seconds=1, options=lambda rank: Options(host="127.0.0.1", token=TOKENS[0] if rank else None))
+    assert all(isinstance(error, IctError) for error in missing)
+
+
+def test_ranks_that_differ_on_sealing_are_told() -> None:
+    found = formed(2, seconds=1, options=lambda rank: Options(host="127.0.0.1", sealed=bool(rank)))
+    assert all(isinstance(error, HandshakeFailed) and "seal" in str(error) for error in found)
+    assert formed(2, options=lambda rank: Options(host="127.0.0.1", sealed=False)) == ["formed"] * 2
+
+
+def test_ranks_that_do_not_meet_are_named() -> None:
+    with pytest.raises(RoundTimeout, match=r"ranks \[1, 2\] of 3"):
+        ProcessGroup(dist.HashStore(), 0, 3, timedelta(seconds=0.2), LOCAL)
+
+
+def test_options_come_from_the_caller_first_and_then_from_the_environment() -> None:
+    environment = {"ICTP2P_HOST": "192.0.2.7", "ICTP2P_SEALED": "0", "ICTP2P_TOKEN": "t" * 16}
+    assert Options.of(None, environment) == Options("192.0.2.7", False, 30.0, "t" * 16)
+    assert Options.of(Options(host="192.0.2.8", stall=3), environment).host == "192.0.2.8"
+    assert Options.of(None, {"MASTER_ADDR": "localhost"}).host in ("127.0.0.1", "::1")
+    with pytest.raises(ConfigError, match="not 5"):
+        Options.of(5)
+
+
+def test_nothing_is_left_when_groups_are_gone() -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    for _ in range(3):
+        together(2, lambda group, rank: group.barrier().wait())
+    after = {thread.name for thread in threading.enumerate()}
+    assert not {name for name in after - before if "process groups" in name}
