@@ -7,12 +7,13 @@ training that `sim.workload` does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.config import Config
 from ictp2p.config.values import PRESETS
-from ictp2p.errors import IctError
+from ictp2p.errors import IctError, PeerClosed
 from ictp2p.machine import Notice
 from ictp2p.security import PlainSecurity
 from ictp2p.sync import acceptor
@@ -152,7 +153,8 @@ class Supervisor:
         host.note("joined", cluster=host.cluster)
         if cluster.workload is not None:
             host.worker = Worker(host, peer, cluster.workload, self._world.ledger, host.serial)
-            await host.worker.run()
+            with contextlib.suppress(PeerClosed):  # it left in the middle of a round
+                await host.worker.run()
 
     def _make_peer(self, host: Host, process: Process) -> AsyncPeer:
         world, cluster = self._world, self._world.clusters[host.cluster]

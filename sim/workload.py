@@ -207,6 +207,8 @@ class Worker:
             except StateError as error:
                 newer, before = self._agreed(), self.state.version
                 self.host.note("fetch_failed", version=ref.version, error=str(error))
+                if newer.version > ref.version:
+                    self.peer.set_training(True)  # they went on meanwhile: from now on they wait for us
                 self._heal()  # a mate that holds it may be back
                 if self.state.version >= self._agreed().version:
                     return

@@ -49,7 +49,7 @@ class World(Harm):
         audit: look at the invariants.
         encrypt: seal bulk bytes, as in the real world; costs processor time and changes no timing.
         spare_state: do not crash the last worker that holds the newest version of the state. The state lives in
-            memory: when all who hold it are dead it is lost, and no mesh goes on from there.
+            memory: when all who hold it are dead, the mesh goes back to an older version, and work is lost.
         spare_quorum: do not lose a disk without which no quorum of the voters is left: no mesh goes on from there.
         waive: rules whose breach is counted in `auditor.waived` and does not stop the world: for campaigns that look
             for something else than what is known already.

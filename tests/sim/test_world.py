@@ -72,3 +72,12 @@ def test_who_is_there_already_is_not_started_again() -> None:
         world.run_for(4)
         assert [entry.host for entry in world.trace.of("boot")] == ["a/0", "b/0"]
         world.run_until(world.settled, within=30)
+
+
+def test_who_takes_longer_to_fetch_a_state_than_the_others_take_for_a_round_catches_up() -> None:
+    """Regression: the state that it was fetching was gone each time, for the others went on without waiting for it."""
+    with World(1) as world:
+        world.cluster("a", workers=1, compute=0.3)
+        world.cluster("b", workers=1, at=5.0)
+        world.link("a", "b", delay=0.2)
+        world.run_until(lambda: set(world.commits()[-1].participants) == {"a", "b"} if world.version() else False, 60)

@@ -242,6 +242,10 @@ def test_a_planted_bug_shrinks_to_one_fault_and_is_replayed(
         left = tmp_path / "planted.json"
         recovers = False
 
+        @initialize(count=st.integers(1, len(NAMES)), seed=st.integers(0, 2**32))
+        def begin(self, count: int, seed: int) -> None:  # type: ignore[override]
+            super().begin(count, 1, 1.0, seed)
+
     with pytest.raises(Breach, match="E1") as raised:
         run_state_machine_as_test(
             Planted,

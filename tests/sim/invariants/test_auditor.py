@@ -32,9 +32,9 @@ def test_an_honest_world_gives_no_findings(world: World) -> None:
 
 def test_every_host_of_a_large_world_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     with World(3) as world:
-        for n in range(20):
-            world.cluster(f"c{n}", workers=1, train=False)
-        world.run_for(1)
+        for n in range(5):
+            world.cluster(f"c{n}", workers=4, train=False)
+        world.run_for(0.1)
         looked: list[str] = []
         monkeypatch.setattr(world.auditor.gossip, "look", lambda host: looked.append(host.name))
         world.auditor.sweep()
