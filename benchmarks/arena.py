@@ -123,11 +123,13 @@ class Rank:
         self.store.set(f"{name}-{self.names[self.number]}", str(server.sockets[0].getsockname()[1]))
         return bulk
 
-    def plan(self, elements: int, kind: str | None = None, among: Sequence[int] | None = None) -> Plan:
+    def plan(
+        self, elements: int, kind: str | None = None, among: Sequence[int] | None = None, codec: str = "none"
+    ) -> Plan:
         """Plan an all-reduce of float32 among some ranks, nothing measured."""
         names = tuple(self.names[n] for n in (among or range(self.ranks)))
         links = {(a, b): LinkEstimate() for a in names for b in names if a != b}
-        return plan(PlanRequest(names, elements, 4, links, only=kind)).plan
+        return plan(PlanRequest(names, elements, 4, links, only=kind, codec=codec)).plan
 
     async def reduce(
         self,

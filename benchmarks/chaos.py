@@ -8,7 +8,8 @@ committed, in integers that float32 holds exactly, and every worker can prove at
 or counted twice. Afterwards the controller checks that
 
 - each version had one digest, whoever held it, whenever;
-- each version is the one before plus one contribution of every listed participant, and of nobody else;
+- each version is the one before plus one contribution of every listed participant, and of nobody else; or, where
+  all holders of it died, it has the bytes of an older one;
 - versions went on whenever a quorum of the voters was running, and after everybody was let go again;
 - no worker fell silent, ended with anything but an `IctError`, or gathered file descriptors.
 
@@ -50,7 +51,7 @@ SLOTS = 16
 SYNC_EVERY = 4
 HEARD = (
     *("round_opened", "reduce_progress", "round_committed", "round_aborted"),
-    *("state_fetched", "group", "group_failed", "outer", "warning"),
+    *("state_fetched", "state_restored", "group", "group_failed", "outer", "warning"),
 )
 """The peer's own events that are passed on, beside the worker's."""
 
@@ -288,6 +289,10 @@ class Seen:
     participants: dict[int, set[str]] = field(default_factory=dict)
     gained: dict[tuple[int, int], set[int]] = field(default_factory=dict)
     """Contributions by (slot, base version)."""
+    restored: dict[int, int] = field(default_factory=dict)
+    """Versions that have the bytes of an older one, because all holders of those between had died."""
+    excused: set[tuple[str, int]] = field(default_factory=set)
+    """Workers and the restore after which their books were found to lack what was lost by it."""
 
 
 class Chaos:
@@ -445,6 +450,12 @@ class Chaos:
                 participants = set(event["participants"])
                 if self.seen.participants.setdefault(event["version"], participants) != participants:
                     self.problem(f"version {event['version']} lists two sets of participants")
+            case "state_restored":
+                if event["version"] not in self.seen.restored:
+                    self.tell(f"version {event['lost']} is lost; {event['source']} is {event['version']} now")
+                self.seen.restored[event["version"]] = event["source"]
+            case "books" if self.excuse(worker, event["version"]):
+                pass
             case "books":
                 self.problem(f"{worker.name} has {event['have']} where it did {event['want']} at v{event['version']}")
             case "alive":
@@ -456,6 +467,13 @@ class Chaos:
                 worker.doomed = True
         if self.trap == kind:
             self.spring(worker)
+
+    def excuse(self, worker: Worker, version: int) -> bool:
+        """Whether steps of a worker are lost, with a version that died; once for each."""
+        losses = [(worker.name, number) for number in self.seen.restored if number <= version]
+        fresh = [loss for loss in losses if loss not in self.seen.excused]
+        self.seen.excused.update(fresh)
+        return bool(fresh)
 
     def version(self, worker: Worker, event: dict[str, Any]) -> None:
         """A worker is at a version."""
@@ -694,6 +712,10 @@ class Chaos:
         """Each version is the one before plus one contribution of every participant."""
         names = {slot: name for name, slot in self.slots.items()}
         for number, books in sorted(self.seen.books.items()):
+            if (source := self.seen.restored.get(number)) is not None:
+                if books != self.seen.books.get(source, books):
+                    self.problem(f"version {number} restores {source}, whose books are {self.seen.books[source]}")
+                continue
             before = self.seen.books.get(number - 1)
             if before is None:
                 continue

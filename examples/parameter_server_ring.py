@@ -1,6 +1,6 @@
 """Data-parallel training with point-to-point messages: a parameter server and a ring all-reduce, written out.
 
-Three nodes train one language model (Qwen3, small and with random weights; without `transformers` installed, the
+Three nodes train one language model (Qwen3, small and with random weights, if `ictp2p[qwen]` is installed; else the
 demo's byte-level transformer), each on 24 samples of its own. Gradients are averaged by one of two functions that know
 nothing but `isend` and `irecv`; after every epoch the parameters must be the same bits on all nodes.
 

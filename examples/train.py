@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 import ictp2p
+from ictp2p.errors import IctError
 
 CONTEXT = 32
 
@@ -105,4 +106,7 @@ def drain_on_interrupt(peer: ictp2p.Peer) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        main()
+    except IctError as error:  # each says in one line what is wrong, and with which value
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from ictp2p.sync.eager import EagerDiLoCo
     from ictp2p.sync.local_sgd import LocalSGD
     from ictp2p.sync.mirror import MirrorDescent
+    from ictp2p.sync.pace import AdaptivePace
     from ictp2p.sync.streaming import StreamingDiLoCo
 
 __all__ = [
     "AVG",
     "SUM",
+    "AdaptivePace",
     "AsyncPeer",
     "Config",
     "DelayedNesterov",
@@ -42,6 +44,7 @@ __all__ = [
 
 _HOMES = {
     "AVG": "ictp2p.collective_calls",
+    "AdaptivePace": "ictp2p.sync.pace",
     "AsyncPeer": "ictp2p.async_peer",
     "Config": "ictp2p.config",
     "DelayedNesterov": "ictp2p.sync.delayed",

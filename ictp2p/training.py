@@ -8,8 +8,6 @@ whoever waits in it at once instead of at a timeout.
 
 from __future__ import annotations
 
-import asyncio
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -22,14 +20,23 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.library import describe
 from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.rendezvous import RendezvousServer
+from ictp2p.conversation import IDLE, Conversation
 from ictp2p.core import commands
 from ictp2p.core.packets import Channel
-from ictp2p.errors import LibraryRefused, LocalGroupError, LocalProtocolError, PeerClosed, RoundAborted, RoundMissed
+from ictp2p.errors import (
+    LibraryRefused,
+    LocalGroupError,
+    LocalProtocolError,
+    PeerClosed,
+    RoundAborted,
+    RoundMissed,
+    StateError,
+)
 from ictp2p.fsm import DRAINING, RECEIVED_JOIN, REJOIN, Table
 from ictp2p.life import Life
 from ictp2p.loop_thread import LoopThread
 from ictp2p.machine import Effects, Notice
-from ictp2p.participation import Outcome, Reduction
+from ictp2p.participation import Outcome
 from ictp2p.sync.mesh import Group, RoundRequest, RoundResult
 from ictp2p.sync.notices import StateAdvanced
 from ictp2p.sync.roster import Generation, Roster, RosterChanged, RosterMissed, RosterPending
@@ -40,10 +47,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_IDLE = 0.5
-"""Seconds between two `idle` calls: half of what policies are promised."""
-_LET_GO = 5.0
-"""Seconds that a round which was given up has to let go of the caller's tensors; it takes moments."""
 _NO_STATE = StateRef(0, b"", ())
 
 
@@ -182,7 +185,7 @@ class TrainingMesh:
         with self._changed:
             while (agreed := self.decided_state()).version == 0:
                 self._check()
-                self._changed.wait(_IDLE)
+                self._changed.wait(IDLE)
                 idle()
         return agreed
 
@@ -191,8 +194,16 @@ class TrainingMesh:
         return self._peer.agreed_state or _NO_STATE
 
     def fetch_state(self, ref: StateRef, state: GlobalState, idle: Callable[[], None]) -> None:
-        """Receive `ref` into `state`."""
-        self._await(self._loop.submit(self._peer.fetch_state(ref, state)), idle)
+        """Receive `ref` into `state`; if the mesh goes on meanwhile, it has to wait for us from then on.
+
+        Else whoever takes longer to receive a state than the others take for a round would never catch up.
+        """
+        try:
+            self._await(self._loop.submit(self._peer.fetch_state(ref, state)), idle)
+        except StateError:
+            if self.decided_state().version > ref.version:
+                self._set_training(True)
+            raise
         self._set_training(True)
 
     def missing_state(self, ref: StateRef, reason: str, idle: Callable[[], None]) -> StateRef:
@@ -202,7 +213,7 @@ class TrainingMesh:
         with self._changed:
             while self.decided_state().version <= ref.version and time.monotonic() < end:
                 self._check()
-                self._changed.wait(_IDLE)
+                self._changed.wait(IDLE)
                 idle()
         return self.decided_state()
 
@@ -215,7 +226,7 @@ class TrainingMesh:
     def round(self, request: RoundRequest) -> Outcome:
         """Take part in a round of any kind, through as many attempts as it takes; see `Participation.reduce`."""
         self._set_training(True)
-        return _Conversation(self._loop, self._peer, request).run()
+        return Conversation(self._loop, self._peer, request).run()
 
     def outer_round(self, request: RoundRequest) -> RoundResult:
         """Take part in a round, through as many attempts as it takes."""
@@ -239,6 +250,10 @@ class TrainingMesh:
             received=outcome.bytes_received,
             reason=outcome.reason,
         )
+
+    def clock(self) -> float:
+        """Monotonic seconds."""
+        return self._peer.clock()
 
     def event(self, kind: str, **fields: object) -> None:
         """Note something for telemetry."""
@@ -334,7 +349,7 @@ class TrainingMesh:
         try:
             while True:
                 try:
-                    return self._loop.wait(future, _IDLE)
+                    return self._loop.wait(future, IDLE)
                 except TimeoutError:
                     if future.done():
                         raise
@@ -342,73 +357,6 @@ class TrainingMesh:
         except BaseException:
             future.cancel()
             raise
-
-
-class _Conversation:
-    """One outer round: the loop asks, the training thread answers."""
-
-    def __init__(self, loop: LoopThread, peer: AsyncPeer, request: RoundRequest) -> None:
-        self._loop = loop
-        self._peer = peer
-        self._request = request
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._over = threading.Event()
-
-    def run(self) -> Outcome:
-        request = self._request
-        work = Reduction(
-            request.spec,
-            request.inputs,
-            request.outputs,
-            weight=request.weight,
-            base=request.base,
-            finish=self._finish,
-            progress=lambda start, stop: self._inbox.put(lambda: request.progress(start, stop)),
-            restarted=lambda attempt, parts: self._inbox.put(lambda: request.restarted(attempt, parts)),
-            note=request.note,
-            patient=request.patient,
-        )
-        future = self._loop.submit(self._reduce(work))
-        future.add_done_callback(lambda _: self._inbox.put(lambda: None))
-        try:
-            while not future.done():
-                self._turn()
-            return self._loop.wait(future)
-        except BaseException:
-            future.cancel()
-            self._over.wait(_LET_GO)
-            raise
-
-    async def _reduce(self, work: Reduction) -> Outcome:
-        """On the loop: once this has ended, nothing refers to the tensors, and another round may be asked for."""
-        try:
-            return await self._peer.reduce(work)
-        finally:
-            self._over.set()
-
-    def _turn(self) -> None:
-        try:
-            act = self._inbox.get(timeout=_IDLE)
-        except queue.Empty:
-            act = self._request.idle
-        act()
-
-    async def _finish(self) -> bytes:
-        """On the loop: have the training thread finish the result, and wait for its digest."""
-        loop = asyncio.get_running_loop()
-        digest: asyncio.Future[bytes] = loop.create_future()
-
-        def finish() -> None:
-            found = self._request.finish()
-            loop.call_soon_threadsafe(_set_unless_done, digest, found)
-
-        self._inbox.put(finish)
-        return await digest
-
-
-def _set_unless_done(future: asyncio.Future[bytes], value: bytes) -> None:
-    if not future.done():
-        future.set_result(value)
 
 
 def open_store(host: str) -> tuple[str, RendezvousServer]:

@@ -93,3 +93,12 @@ def until(process: subprocess.Popen[str], text: str) -> str:
     """Read to the first line with `text`."""
     assert process.stdout is not None
     return next(line for line in process.stdout if text in line)
+
+
+def test_a_mistake_is_answered_in_one_line(terminals: Terminals) -> None:
+    process = terminals.start("train.py", "--cluster", "tokyo", "--join", "127.0.0.1:99999")
+    _, errors = process.communicate(timeout=80)
+    assert process.returncode == 1
+    assert errors.strip() == (
+        "ConfigError: join: address '127.0.0.1:99999' is not valid: port '99999' is not a number from 0 to 65535"
+    )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,7 +129,11 @@ def test_rounds_under_cover_of_training_hold_the_same_bits(
     with ExitStack() as peers:
         a = peers.enter_context(ictp2p.Peer(config("a")))
         others = [peers.enter_context(ictp2p.Peer(config(c, str(a.address)))) for c in ("a", "b")]
-        workers = [Worker(p, versions=9, rows=row, kind=kind, **options) for row, p in enumerate((a, *others))]
+        together = threading.Barrier(3)
+        workers = [
+            Worker(p, versions=9, rows=row, together=together, kind=kind, **options)
+            for row, p in enumerate((a, *others))
+        ]
         finish(start(pool, *workers))
         for other in workers[1:]:
             common = {v for v in workers[0].digests.keys() & other.digests.keys() if v > 1}
@@ -198,6 +203,42 @@ def test_closing_the_peer_ends_whatever_waits_on_it(pool: ThreadPoolExecutor) ->
         b.close()
         with pytest.raises(PeerClosed):
             running[0].result(20)
+
+
+def test_a_mesh_that_was_stopped_whole_goes_on_from_what_its_workers_bring(
+    pool: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    """Each is told to join the other; nobody founds anything the second time."""
+
+    def peers(first: str = "", second: str = "") -> list[ictp2p.Peer]:
+        one = replace(config("a", second), listen=first or "127.0.0.1:0", data_dir=str(tmp_path / "a"))
+        two = replace(config("b", first), listen=second or "127.0.0.1:0", data_dir=str(tmp_path / "b"))
+        return [ictp2p.Peer(replace(c, restore_after=1.0)) for c in (one, two)]
+
+    told: list[dict[str, Any]] = []
+    a, b = peers()
+    with a:
+        b = ictp2p.Peer(replace(b.config, join=(str(a.address),)))
+        with b:
+            finish(start(pool, Worker(a, versions=4), Worker(b, versions=4, rows=1)))
+            addresses, slot, lost = (str(a.address), str(b.address)), a.status()["slot"], a.status()["state_version"]
+    a, b = peers(*addresses)
+    for peer in (a, b):
+        peer.on_event(lambda event: told.append(dict(event)) if event["kind"].startswith("state_") else None)
+    began = [pool.submit(peer.start) for peer in (a, b)]
+    finish(began)
+    with ExitStack() as stack:
+        for peer in (a, b):
+            stack.callback(peer.close)
+        together = threading.Barrier(2)
+        workers = [Worker(p, versions=lost + 6, rows=n, together=together, resume=True) for n, p in enumerate((a, b))]
+        finish(start(pool, *workers))
+        assert a.status()["slot"] > slot
+    restored = [event for event in told if event["kind"] == "state_restored"]
+    assert {event["source"] for event in restored} == {0}
+    common = workers[0].digests.keys() & workers[1].digests.keys()
+    assert common
+    assert {v: workers[0].digests[v] for v in common} == {v: workers[1].digests[v] for v in common}
 
 
 def test_events_are_flat_and_timed(pool: ThreadPoolExecutor) -> None:

@@ -62,7 +62,7 @@ class Hold:
         self.inbound = connection
         self._receiver.begun(self.peer, again)
 
-    def catch_up(self, header: Header, body: bytes) -> None:
+    def catch_up(self, header: Header, body: bytes | memoryview) -> None:
         """Take a chunk that came before we had begun."""
         try:
             place = self.place(header)

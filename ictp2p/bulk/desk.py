@@ -78,7 +78,8 @@ class Desk:
                 _remember(self._aborted, header.tag, why)
                 self._bulk.aborted(self._connection, header.tag, why)
             case Kind.PARTIAL | Kind.RESULT:
-                self.early.keep(header, body)
+                if not self._bulk.catch_up(self._connection, header, body):
+                    self.early.keep(header, body)
             case Kind.REQUEST:
                 self._serve(header.tag, body)
             case Kind.CANCEL if header.tag in self._serving:

@@ -248,6 +248,13 @@ class Bulk:
         if hold is not None:
             hold.begun(connection, again=again)
 
+    def catch_up(self, connection: BulkConnection, header: Header, body: memoryview) -> bool:
+        """Hand over a chunk that began to arrive before we had begun; False if we have not begun yet."""
+        hold = self._holding(connection, header.tag)
+        if hold is not None:
+            hold.catch_up(header, body)
+        return hold is not None
+
     def aborted(self, connection: BulkConnection, tag: bytes, why: Aborted) -> None:
         """A peer has given a collective up."""
         hold = self._holding(connection, tag)

@@ -321,9 +321,7 @@ class _Session:
         node = self._index(peer)
         if partial:
             if self._coder is not None:
-                self._coder.check(
-                    body, self.plan.shares[share].span(chunk, self.plan.chunk), own=self.exchange.is_leaf(share, node)
-                )
+                self._coder.check(body, self._span(piece), own=self.exchange.is_leaf(share, node))
             self._staged.setdefault((share, node), deque()).append(body)
         elif not self._receipts:
             self._land(piece, body)
@@ -355,15 +353,13 @@ class _Session:
         stable = True
         views: Sequence[bytes | memoryview]
         if not piece.partial:
-            views = [_RECEIPT] if self._receipts else self._target.views(start, stop)
+            views = [_RECEIPT] if self._receipts else self._result(start, stop)
         elif self.exchange.is_leaf(piece.share, self.exchange.me):
-            views = self._source.views(start, stop)
+            views = [self._coder.contribution(start, stop)] if self._coder else self._source.views(start, stop)
+            stable = self._coder is None
         else:
-            assert self._adder is not None
-            taken = self._take(piece.share)
-            views = self._adder.partial(start, stop, taken)
-            self._return(taken)
-            stable = not self._source.widened
+            views = self._partial(piece.share, start, stop)
+            stable = self._coder is None and not self._source.widened
         self.sent += sum(map(len, views))
         return Outgoing(piece.partial, piece.share, piece.chunk, views, stable)
 

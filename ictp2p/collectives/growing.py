@@ -28,6 +28,8 @@ _ROUNDS = 20
 _SMOOTHING = 0.7
 _GOOD = 1.005
 """Within this factor of the bound nothing more is sought."""
+_FRESH = 16
+"""The most trees taken in at a time: the cheapest."""
 _EVEN = 0.1
 """Weight of even prices when trees are grown: most resources have no price of their own, and yet are not free."""
 _GAIN = 1e-4
@@ -68,7 +70,8 @@ def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
         mild = prices if smoothed is None else _SMOOTHING * smoothed + (1 - _SMOOTHING) * prices
         found, proven = _cheapest(topology, mild)
         bound = max(bound, proven)
-        fresh = [one for one in found if one not in trees and topology.load(one, cost) @ prices < 1 - _GAIN]
+        priced = [(float(topology.load(one, cost) @ prices), one) for one in found if one not in trees]
+        fresh = [one for price, one in sorted(priced) if price < 1 - _GAIN][:_FRESH]
         if not fresh and smoothed is None:
             break  # these were the very prices: no tree whatever is cheaper, or none is found
         smoothed = mild if fresh else None

@@ -28,7 +28,7 @@ from ictp2p.sync.mesh import Group
 from ictp2p.sync.outer import wide
 
 _HEAD = struct.Struct("<dQB")
-_MOVES = 1
+_MOVES, _DUE = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class Heads:
     """The whole weight; 0 if nobody has anything to contribute."""
     moves: bool
     """Whether everybody leaves the group now."""
+    due: bool
+    """Whether the leader wants a round after this step."""
     present: tuple[bool, ...]
     """Which tensors take part: those that some worker has."""
 
@@ -58,14 +60,21 @@ class Averager:
         self._parameters, self._buffers = tuple(parameters), tuple(buffers)
         self._dtype = wide([t.dtype for t in (*parameters, *buffers)])
 
-    def heads(self, group: Group, weight: float, step: int, moves: bool) -> Heads:
+    def heads(self, group: Group, weight: float, step: int, *, moves: bool, due: bool) -> Heads:
         """Exchange heads.
+
+        Args:
+            group: the cluster.
+            weight: of this worker's gradients.
+            step: at which it stands.
+            moves: whether it wants everybody to leave the group.
+            due: whether it would have a round after this step; the leader's word counts.
 
         Raises:
             LocalGroupError: the exchange failed, or the workers stand at different steps.
         """
         mine = [p.grad is not None for p in self._parameters]
-        data = _HEAD.pack(weight, step, _MOVES * moves) + _pack(mine)
+        data = _HEAD.pack(weight, step, _MOVES * moves | _DUE * due) + _pack(mine)
         replies = group.all_gather(data)
         heads = [_HEAD.unpack_from(reply) for reply in replies]
         steps = [head[1] for head in heads]
@@ -74,7 +83,8 @@ class Averager:
         total = sum(head[0] for head in heads)
         flags = [_unpack(reply[_HEAD.size :], len(mine)) for reply in replies]
         present = (*map(any, zip(*flags, strict=True)), *(True for _ in self._buffers))
-        return Heads(weight / total if total else 0.0, total, any(h[2] & _MOVES for h in heads), present)
+        moves, due = any(head[2] & _MOVES for head in heads), bool(heads[0][2] & _DUE)
+        return Heads(weight / total if total else 0.0, total, moves, due, present)
 
     @torch.no_grad()
     def average(self, group: Group, heads: Heads) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.outer import OuterFactory
+from ictp2p.sync.pace import Pace
 from ictp2p.sync.policy import Policy
 
 
@@ -38,7 +39,7 @@ class DiLoCo(Policy):
         model: torch.nn.Module,
         inner: torch.optim.Optimizer,
         outer: torch.optim.Optimizer | OuterFactory | None = None,
-        sync_every: int = 100,
+        sync_every: int | Pace = 100,
         **options: Any,
     ) -> None:
         """Set it up.
@@ -49,7 +50,7 @@ class DiLoCo(Policy):
             inner: its optimizer, on which the training loop calls `step()`.
             outer: the outer optimizer over the model's parameters, or what makes one; None for Nesterov SGD with
                 learning rate 0.7 and momentum 0.9. It is adopted: do not step it yourself.
-            sync_every: inner steps between outer rounds.
+            sync_every: inner steps between outer rounds, or an `AdaptivePace`.
             options: as for `Policy`.
 
         Raises:

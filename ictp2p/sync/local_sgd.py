@@ -13,6 +13,7 @@ import torch
 
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.outer import Nesterov
+from ictp2p.sync.pace import Pace
 from ictp2p.sync.policy import Policy
 
 
@@ -30,7 +31,12 @@ class LocalSGD(Policy):
     """
 
     def __init__(
-        self, peer: Mesh, model: torch.nn.Module, inner: torch.optim.Optimizer, sync_every: int = 1, **options: Any
+        self,
+        peer: Mesh,
+        model: torch.nn.Module,
+        inner: torch.optim.Optimizer,
+        sync_every: int | Pace = 1,
+        **options: Any,
     ) -> None:
         """Set it up.
 

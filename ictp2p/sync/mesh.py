@@ -199,6 +199,10 @@ class Mesh(Protocol):
         """Whether what this cluster brought from version `base` is in the agreed state. True if nobody can know."""
         ...
 
+    def clock(self) -> float:
+        """Monotonic seconds, as training passes them."""
+        ...
+
     def event(self, kind: str, **fields: object) -> None:
         """Note something for telemetry."""
         ...

@@ -54,6 +54,8 @@ class Nesterov(Optimizer):
         if not 0.0 <= momentum < 1.0:
             raise ConfigError(f"outer momentum {momentum!r} is not in [0, 1)")
         super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov})
+        self.phase = 1.0
+        """How many phases of training the next gradients are of; see `_phases`."""
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -71,8 +73,29 @@ class Nesterov(Optimizer):
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(param)
         buffer: Tensor = state["momentum_buffer"]
+        if self.phase != 1.0:
+            return _phases(buffer, delta, momentum, nesterov, self.phase)
         buffer.mul_(momentum).add_(delta)
         return buffer.mul(momentum).add_(delta) if nesterov else buffer
+
+
+def _phases(buffer: Tensor, delta: Tensor, momentum: float, nesterov: bool, phases: float) -> Tensor:
+    """Update the momentum, and give the move, as `phases` equal phases of `delta / phases` each would have done.
+
+    With d = delta / p and m = mu^p, the recursion b <- mu b + d, taken p times, sums up to
+
+        b_p = m b + d (1 - m) / (1 - mu)
+        b_1 + ... + b_p = b mu (1 - m) / (1 - mu) + d (p - mu (1 - m) / (1 - mu)) / (1 - mu)
+
+    which has a meaning for every positive p. Thus a phase may be longer or shorter than the one that the learning rate
+    and the momentum were tuned for, and training as a whole goes the same way.
+    """
+    kept = momentum**phases
+    gained = (1.0 - kept) / (1.0 - momentum)
+    each = delta.div(phases)
+    total = buffer.mul(momentum * gained).add_(each.mul((phases - momentum * gained) / (1.0 - momentum)))
+    buffer.mul_(kept).add_(each.mul(gained))
+    return total.mul_(momentum).add_(delta) if nesterov else total
 
 
 class Outer:
@@ -113,14 +136,18 @@ class Outer:
         return tuple(lines)
 
     @torch.no_grad()
-    def step(self, tensors: Mapping[str, Tensor], deltas: Mapping[str, Tensor]) -> None:
+    def step(self, tensors: Mapping[str, Tensor], deltas: Mapping[str, Tensor], phase: float = 1.0) -> None:
         """Step parameters and state in `tensors`, in place, down the averaged pseudo-gradients.
 
         Args:
             tensors: the global state, by name.
             deltas: for each parameter that takes a step.
+            phase: how long the phase was that made them, in phases of the length that the optimizer was tuned for.
+                `Nesterov` takes the step that as many such phases would have taken; any other takes one.
         """
         optimizer = self._optimizer
+        if isinstance(optimizer, Nesterov):
+            optimizer.phase = phase
         optimizer.state.clear()
         for group, names in zip(optimizer.param_groups, self._groups, strict=True):
             group["params"] = [self._bind(name, tensors, deltas[name]) for name in names if name in deltas]

@@ -36,6 +36,7 @@ from ictp2p.fsm import TRAINING
 from ictp2p.sync.flight import Flight
 from ictp2p.sync.heal import share_state
 from ictp2p.sync.mesh import Group, Mesh, RoundRequest, RoundResult
+from ictp2p.sync.pace import Pace
 from ictp2p.sync.progress import Progress
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
 from ictp2p.sync.values import Participant, Spec, StateRef
@@ -66,6 +67,7 @@ class OuterRound:
         progress: Progress,
         spec: Spec,
         without_quorum: WithoutQuorum,
+        pace: Pace,
         most_skipped: int = 0,
         *,
         overlaps: bool = False,
@@ -78,11 +80,13 @@ class OuterRound:
             progress: how far this worker is; kept up to date.
             spec: what is reduced, but for the number of elements, which is that of the fragment.
             without_quorum: what to do while the mesh cannot decide.
+            pace: told how long rounds take.
             most_skipped: rounds that `continue` may skip in a row.
             overlaps: whether rounds are under way while training goes on.
         """
         self._peer, self._weights, self._progress = peer, weights, progress
         self._spec, self._without_quorum = spec, without_quorum
+        self._pace = pace
         self._most_skipped, self._skipped = most_skipped, 0
         self._overlaps = overlaps
         self._flight: Flight | None = None
@@ -206,6 +210,8 @@ class OuterRound:
         """Bring this cluster's contribution, once."""
         try:
             result = self._landed(publisher) if self._flight else self._peer.outer_round(self._request(publisher))
+            if result.seconds:
+                self._pace.took(result.seconds)
             verdict = self._catch_up(result.state, result.mine, publisher)
             return dataclasses.replace(verdict, participants=result.participants)
         except RoundMissed:

@@ -33,12 +33,13 @@ from ictp2p.errors import ConfigError, LocalGroupError, LocalProtocolError, Stat
 from ictp2p.fsm import RECONFIG_PG, ROLLBACK, TRAINING, Table
 from ictp2p.sync import checkpoint
 from ictp2p.sync.agreed import Agenda, Agreed
-from ictp2p.sync.averaging import Averager
+from ictp2p.sync.averaging import Averager, Heads
 from ictp2p.sync.heal import Replica, Stateful, heal
 from ictp2p.sync.manifest import config_digest, describe
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.outer import OuterFactory
 from ictp2p.sync.outer_round import OuterRound, WithoutQuorum
+from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.progress import Progress
 from ictp2p.sync.state import GlobalState
 from ictp2p.sync.values import Spec
@@ -60,7 +61,7 @@ class Policy:
         model: torch.nn.Module,
         inner: torch.optim.Optimizer,
         outer: torch.optim.Optimizer | OuterFactory | None,
-        sync_every: int,
+        sync_every: int | Pace,
         *,
         name: str,
         fragments: int | Sequence[Collection[str]] = 1,
@@ -81,7 +82,8 @@ class Policy:
             model: what is trained.
             inner: its optimizer, on which the training loop calls `step()`.
             outer: the outer optimizer; None for DiLoCo's default.
-            sync_every: inner steps after which all of the model has been in an outer round, at least 1.
+            sync_every: inner steps after which all of the model has been in an outer round, at least 1; or an
+                `AdaptivePace`, which finds out.
             name: of the policy; must be the same everywhere.
             fragments: into how many parts, or which, the model is divided; a round carries one of them.
             overlap: inner steps that training goes on while a round is under way.
@@ -98,8 +100,7 @@ class Policy:
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
-        if sync_every < 1:
-            raise ConfigError(f"sync_every {sync_every!r} is not at least 1")
+        self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
         if without_quorum not in get_args(WithoutQuorum):
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
         if most_skipped < 0:
@@ -108,20 +109,23 @@ class Policy:
         """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on."""
         self.progress = Progress()
         """How far this worker is; read it, do not write it."""
-        self.sync_every = sync_every
         self._peer, self._inner = peer, inner
-        settings = [("policy", name), ("sync_every", str(sync_every)), ("overlap", str(overlap)), ("codec", codec)]
-        self._weights = weights = arithmetic(model, outer, settings, fragments, mix, Agenda(agenda))
-        self._between, self._overlap = max(1, sync_every // len(weights.fragments)), overlap
-        if not 0 <= overlap <= self._between:
-            raise ConfigError(f"overlap {overlap!r} is not from 0 to the {self._between} steps between two rounds")
+        settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec)]
+        agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
+        self._weights = weights = arithmetic(model, outer, settings, fragments, mix, Agenda(agenda), pace)
+        between = max(1, pace.steps // len(weights.fragments))
+        if not 0 <= overlap <= between:
+            raise ConfigError(f"overlap {overlap!r} is not from 0 to the {between} steps between two rounds")
+        self._overlap = pace.overlap = overlap
+        self._resting = 0.0
+        """When the last step and what followed it ended."""
         self.progress.weights = [0.0] * len(weights.fragments)
         self.state.brought = resume
         self._items = describe(self.state.entries, self.state.settings)
         dtype = str(weights.dtype).removeprefix("torch.")
         spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(self._items))
         self._outer_round = OuterRound(
-            peer, weights, self.progress, spec, without_quorum, most_skipped, overlaps=overlap > 0
+            peer, weights, self.progress, spec, without_quorum, pace, most_skipped, overlaps=overlap > 0
         )
         self._averager = Averager(list(weights.trained.values()), list(weights.buffers.values()))
         self._replica = Replica(model, inner, (*carry, self._outer_round))
@@ -138,12 +142,17 @@ class Policy:
 
     def __repr__(self) -> str:
         at = self.progress
-        return f"<{type(self).__name__} step {at.step} version {at.version}, round in {self._between - at.since}>"
+        return f"<{type(self).__name__} step {at.step} version {at.version}, {at.since} since the last round>"
 
     @property
     def state(self) -> GlobalState:
         """The global state: what the mesh agrees on."""
         return self._weights.state
+
+    @property
+    def sync_every(self) -> int:
+        """Inner steps after which all of the model has been in an outer round, as agreed by now."""
+        return self._pace.steps
 
     @property
     def version(self) -> int:
@@ -189,6 +198,7 @@ class Policy:
         found.load(self.state)
         self._weights.load()
         self._resumed = found.counters["round"]
+        self.state.brought = True
         local = found.local()
         if local is not None:
             self._replica.load(*local)
@@ -206,6 +216,7 @@ class Policy:
             self._peer.serve_state(self.state)
             self._settle()
             self._check_resumed()
+            self._resting = self._peer.clock()
         except BaseException:
             self._leave()
             raise
@@ -235,7 +246,8 @@ class Policy:
     def _before_step(self, optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if kwargs.get("closure") is not None or any(a is not None for a in args[1:]):
             raise ConfigError("inner.step(closure) cannot be averaged: call loss.backward() first, then inner.step()")
-        self.progress.stepped(self._in_group(self._average))
+        heads = self._in_group(self._average)
+        self.progress.averaged(heads.weight, due=heads.due)
         self._spent = False
 
     def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
@@ -243,22 +255,25 @@ class Policy:
         self.progress.step += 1
         self.progress.since += 1
         self.progress.aloft += self.progress.aloft > 0
+        self._pace.stepped(self._peer.clock() - self._resting)
         if self._lands or self._launches:
             self._settle()
+        self._resting = self._peer.clock()
 
-    def _average(self, group: Group) -> float:
-        """Average the gradients; the weight that went into the mean."""
+    def _average(self, group: Group) -> Heads:
+        """Average the gradients."""
         self._peer.phase(TRAINING, "gradients")
         weight = 0.0 if self._spent else float(self.weight)
         moves = self._peer.roster_moves(group.generation)
-        heads = self._averager.heads(group, weight, self.progress.step, moves)
+        due = self._pace.due(self.progress.since + 1, len(self._weights.fragments))
+        heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due)
         if heads.moves:
             self._peer.phase(TRAINING, "pg_diff")
             raise _Moved
         self._peer.phase(TRAINING, "pg_same")
         self._averager.average(group, heads)
         self._peer.phase(TRAINING, "averaged")
-        return heads.weight
+        return heads
 
     # The group.
 
@@ -268,7 +283,7 @@ class Policy:
 
     @property
     def _launches(self) -> bool:
-        return not self.progress.aloft and self.progress.since >= self._between
+        return self.progress.due and not self.progress.aloft
 
     def _synchronize(self, group: Group) -> None:
         """Do what is due at this step boundary. What is under way lands before the next is launched.

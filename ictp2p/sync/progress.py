@@ -11,9 +11,6 @@ import struct
 from dataclasses import dataclass, field
 from typing import Self
 
-OVERDUE = 2**32
-"""Inner steps after which every policy has a round due."""
-
 
 @dataclass(slots=True)
 class Progress:
@@ -24,9 +21,11 @@ class Progress:
     step: int = 0
     """Inner steps taken by this cluster's training."""
     since: int = 0
-    """Inner steps since a round was launched last; `OVERDUE` or more if that was missed."""
+    """Inner steps since a round was launched last."""
     aloft: int = 0
     """Inner steps since the round that is under way was launched, plus one; 0 if there is none."""
+    due: bool = False
+    """Whether the next round is to be launched at this boundary."""
     brought: float = 0.0
     """Weight that the round under way brings."""
     weights: list[float] = field(default_factory=lambda: [0.0])
@@ -37,17 +36,23 @@ class Progress:
         """Greater is further. Between equal steps, whoever launched is further, and whoever landed further still."""
         return (self.version, self.step, -self.since, int(not self.aloft))
 
-    def stepped(self, weight: float) -> None:
-        """A step was averaged, with that much weight in it."""
+    def averaged(self, weight: float, *, due: bool) -> None:
+        """The gradients of a step were averaged, with that much weight in them.
+
+        Args:
+            weight: of all workers.
+            due: whether a round is to be launched after this step.
+        """
         self.weights = [held + weight for held in self.weights]
+        self.due = self.due or due
 
     def launched(self, fragment: int) -> None:
         """A round with that fragment is under way."""
-        self.since, self.aloft, self.brought = 0, 1, self.weights[fragment]
+        self.since, self.due, self.aloft, self.brought = 0, False, 1, self.weights[fragment]
 
     def missed(self) -> None:
         """What was brought was not taken, and others were: it is due again at once."""
-        self.since = OVERDUE
+        self.due = True
 
     def counted(self, fragment: int) -> None:
         """What was brought is in the agreed state."""
@@ -55,16 +60,16 @@ class Progress:
 
     def pack(self) -> bytes:
         """Its bytes, equally many for equally many fragments."""
-        whole = (self.version, self.step, self.since, self.aloft)
-        return struct.pack(f"<4Q{len(self.weights) + 1}d", *whole, self.brought, *self.weights)
+        whole = (self.version, self.step, self.since, self.aloft, self.due)
+        return struct.pack(f"<5Q{len(self.weights) + 1}d", *whole, self.brought, *self.weights)
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
         """Read what `pack` wrote."""
-        version, step, since, aloft, brought, *weights = struct.unpack(f"<4Q{len(data) // 8 - 4}d", data)
-        return cls(version, step, since, aloft, brought, weights)
+        version, step, since, aloft, due, brought, *weights = struct.unpack(f"<5Q{len(data) // 8 - 5}d", data)
+        return cls(version, step, since, aloft, bool(due), brought, weights)
 
     def become(self, other: Progress) -> None:
         """Be as far as another worker."""
         self.version, self.step, self.since = other.version, other.step, other.since
-        self.aloft, self.brought, self.weights = other.aloft, other.brought, list(other.weights)
+        self.aloft, self.due, self.brought, self.weights = other.aloft, other.due, other.brought, list(other.weights)

@@ -24,6 +24,7 @@ import torch
 
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.outer import Nesterov, OuterFactory
+from ictp2p.sync.pace import Pace
 from ictp2p.sync.policy import Policy
 
 
@@ -43,7 +44,7 @@ class StreamingDiLoCo(Policy):
         model: torch.nn.Module,
         inner: torch.optim.Optimizer,
         outer: torch.optim.Optimizer | OuterFactory | None = None,
-        sync_every: int = 100,
+        sync_every: int | Pace = 100,
         fragments: int | Sequence[Collection[str]] = 4,
         overlap: int = 1,
         mix: float = 0.0,
@@ -57,7 +58,7 @@ class StreamingDiLoCo(Policy):
             inner: its optimizer, on which the training loop calls `step()`.
             outer: the outer optimizer over the model's parameters, or what makes one; None for Nesterov SGD with
                 learning rate 0.4 and momentum 0.9.
-            sync_every: inner steps between two rounds of the same fragment.
+            sync_every: inner steps between two rounds of the same fragment, or an `AdaptivePace`.
             fragments: how many fragments, each of every P-th layer; or the names of the modules in each.
             overlap: inner steps between the capture of a pseudo-gradient and the landing of its round; at most those
                 between two rounds.

@@ -28,6 +28,7 @@ from ictp2p.errors import ConfigError, NotFinite
 from ictp2p.sync.agreed import Agenda
 from ictp2p.sync.fragments import Fragments, fragments
 from ictp2p.sync.outer import Outer, OuterFactory, wide
+from ictp2p.sync.pace import Pace
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.values import Participant
 
@@ -46,6 +47,7 @@ class Weights:
         divided: int | Sequence[Collection[str]] = 1,
         mix: float = 0.0,
         agenda: Agenda | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """Take the model as version 0.
 
@@ -56,6 +58,7 @@ class Weights:
             divided: into which fragments; see `fragments`.
             mix: how much of the local value stays when a new global one arrives, in [0, 1).
             agenda: what else is agreed on with each round.
+            pace: how long the phases are that the outer optimizer steps after; None for always the same.
 
         Raises:
             ConfigError: the outer optimizer does not fit the model, nor the fragments, or `mix` is out of range.
@@ -70,6 +73,7 @@ class Weights:
         self._tensors: dict[str, Tensor] = {**self.trained, **self.buffers}
         self._mix = mix
         self.agenda = agenda or Agenda(())
+        self._pace = pace or Pace(1)
         self.dtype = wide([t.dtype for t in self._tensors.values()])
         self.fragments = _divide(model, self._tensors, divided)
         """Names of the tensors in each fragment."""
@@ -204,7 +208,7 @@ class Weights:
         stepped = {name: delta for name, delta in deltas.items() if name in self.trained}
         averaged = [name for name in deltas if name in self.buffers]
         tentative = self.state.begin([*self._outer.touched(stepped), *averaged, *self.agenda.names])
-        self._outer.step(tentative, stepped)
+        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters))
         for name in averaged:
             tentative[name].sub_(deltas[name])
         return tentative

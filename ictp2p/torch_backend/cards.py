@@ -61,7 +61,7 @@ def exchange(store: Any, rank: int, size: int, mine: Card, mesh: Mesh | None, ti
     """
     body = msgspec.msgpack.encode(mine)
     store.set(_key(rank), body + (mesh.vouch(_signed(rank, size, body)) if mesh else b""))
-    _wait(store, size, timeout)
+    _wait(store, [_key(n) for n in range(size)], timeout)
     cards = [_read(bytes(store.get(_key(n))), n, size, mesh) for n in range(size)]
     if len({card.peer for card in cards}) < size:
         raise RemoteProtocolError("two ranks of the group have one identity: the store was used before, or is wrong")
@@ -71,13 +71,22 @@ def exchange(store: Any, rank: int, size: int, mine: Card, mesh: Mesh | None, ti
     return cards
 
 
-def _wait(store: Any, size: int, timeout: float) -> None:
-    keys = [_key(n) for n in range(size)]
+def all_ready(store: Any, rank: int, size: int, timeout: float) -> None:
+    """Wait until every rank knows all cards: from then on whoever dials another is known there.
+
+    Raises:
+        RoundTimeout: not all ranks came so far; the missing are named.
+    """
+    store.set(_ready(rank), b"")
+    _wait(store, [_ready(n) for n in range(size)], timeout)
+
+
+def _wait(store: Any, keys: list[str], timeout: float) -> None:
     try:
         store.wait(keys, datetime.timedelta(seconds=timeout))
     except (dist.DistError, RuntimeError) as error:
         missing = [n for n, key in enumerate(keys) if not store.check([key])]
-        raise RoundTimeout(f"ranks {missing} of {size} did not come to the store within {timeout:g} s") from error
+        raise RoundTimeout(f"ranks {missing} of {len(keys)} did not come to the store within {timeout:g} s") from error
 
 
 def _read(data: bytes, rank: int, size: int, mesh: Mesh | None) -> Card:
@@ -95,6 +104,10 @@ def _read(data: bytes, rank: int, size: int, mesh: Mesh | None) -> Card:
 
 def _key(rank: int) -> str:
     return f"ictp2p/{rank}"
+
+
+def _ready(rank: int) -> str:
+    return f"ictp2p/{rank}/ready"
 
 
 def _signed(rank: int, size: int, body: bytes) -> bytes:

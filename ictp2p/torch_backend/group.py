@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ictp2p.credential import Mesh
 from ictp2p.errors import ConfigError, IctError, PeerClosed
-from ictp2p.torch_backend.cards import exchange
+from ictp2p.torch_backend.cards import all_ready, exchange
 from ictp2p.torch_backend.endpoint import LOOP, Endpoint
 from ictp2p.torch_backend.engine import Engine, Step
 from ictp2p.torch_backend.errors import RankTimeout, named
@@ -89,8 +89,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self._names = [card.peer for card in cards]
         self._engine = Engine(self._endpoint.bulk, self._names, self._rank, cards[0].nonce)
         self._messages = Messages(self._engine)
-        store.set(f"ictp2p/ready/{self._rank}", b"")
-        store.wait([f"ictp2p/ready/{n}" for n in range(self._size)], self._timeout)
+        all_ready(store, self._rank, self._size, seconds)
 
     # ------------------------------------------------------------ what torch asks of any group
 

@@ -75,11 +75,19 @@ class World:
     def moves(self) -> list[tuple[str, int, int]]:
         found = [("begin", *pair) for pair, heard in self.heard.items() if not heard]
         found += [("send", *pair) for pair in self.wires if self.can_send(*pair)]
+        found += [("early", *pair) for pair in self.wires if self.can_send_early(*pair)]
         return found + [("deliver", *pair) for pair, wire in self.wires.items() if wire]
 
     def can_send(self, node: int, peer: int) -> bool:
+        return peer in self.machines[node]._begun and self.has_something(node, peer)
+
+    def can_send_early(self, node: int, peer: int) -> bool:
         machine = self.machines[node]
-        return peer in machine._begun and any(
+        return peer not in machine._begun | machine._early and self.has_something(node, peer)
+
+    def has_something(self, node: int, peer: int) -> bool:
+        machine = self.machines[node]
+        return any(
             machine._sendable(machine._lanes[number], peer, partial=partial) is not None
             for partial, number in machine._towards[peer]
         )
@@ -89,8 +97,9 @@ class World:
         if what == "begin":
             self.heard[source, target] = True
             self.machines[source].begun(target)
-        elif what == "send":
-            piece = self.machines[source].next_send(target)
+        elif what in ("send", "early"):
+            machine = self.machines[source]
+            piece = machine.next_send(target) if what == "send" else machine.next_early(target, self.plan.chunk)
             assert piece is not None
             self.wires[source, target].append((piece, self.content(source, piece)))
         else:
@@ -230,3 +239,17 @@ def test_a_limit_holds_back_only_what_runs_ahead() -> None:
     machine.arrived(1, Piece(False, 1, 0))
     assert machine.next_send(1) == Piece(True, 1, 3)
     assert machine.next_send(1) is None
+
+
+def test_one_small_chunk_goes_ahead_of_the_beginning_and_no_more() -> None:
+    plan = Plan(
+        "star", tuple("ab"), tuple(Share(n * 9, n * 9 + 9, *t) for n, t in enumerate(star.trees(2))), 4, 0.0, 0.0
+    )
+    machine = Exchange(plan, 0, PARTIAL_BYTES)
+    assert machine.next_early(1, 3) is None, "chunks of four elements are too large"
+    assert machine.next_early(1, 4) == Piece(True, 1, 0)
+    assert machine.next_early(1, 4) is None
+    assert machine.next_send(1) is None
+    machine.begun(1)
+    assert machine.next_early(1, 4) is None
+    assert machine.next_send(1) == Piece(True, 1, 1)

@@ -55,6 +55,7 @@ def test_a_good_plan_is_accepted_and_survives_its_encoding() -> None:
         (msgspec.structs.replace(GOOD, seconds=float("nan")), "claims nan"),
         (msgspec.structs.replace(GOOD, bound=-1.0), "against a bound"),
         (msgspec.structs.replace(GOOD, participants=("b", "a", "c")), "the round is for"),
+        (msgspec.structs.replace(GOOD, kind=plans.REDUCE), "share 1: the receipts .* do not take its reduce tree"),
     ],
 )
 def test_every_broken_rule_is_named(plan: Plan, expected: str) -> None:

@@ -49,6 +49,11 @@ def test_whichever_three_clusters_fail_the_others_stay_connected(size: int, salt
     assert len(seen) == size - len(gone)
 
 
+@pytest.mark.parametrize("size", range(6, 30))
+def test_nobody_has_fewer_neighbours_than_the_ring_gives(size: int) -> None:
+    assert min(len(beside) for beside in graph(named(size)).values()) >= 2 * BESIDE
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_third_may_fail_at_once_and_the_rest_is_a_few_hops_wide(seed: int) -> None:
     names = named(99, str(seed))

@@ -106,6 +106,33 @@ _ROUTING: Final = (
     ),
 )
 
+_CONTROL_PLANE: Final = (
+    Mutation(
+        "no-ring",
+        "A sparse mesh stays connected whichever three clusters fail.",
+        "ictp2p/core/overlay.py",
+        "for offset in range(-BESIDE, BESIDE)]",
+        "for offset in range(0)]",
+        ("core/test_overlay.py::test_nobody_has_fewer_neighbours_than_the_ring_gives",),
+    ),
+    Mutation(
+        "parting-taken-for-death",
+        "The end of a connection that both sides gave up is evidence of nothing.",
+        "ictp2p/core/stack.py",
+        "            if not agreed:\n",
+        "            if peer:\n",
+        ("core/test_stack.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
+    ),
+    Mutation(
+        "timeout-not-asked-again",
+        "A machine that got an input is asked anew when it wants to be called.",
+        "ictp2p/core/timetable.py",
+        "        self._stale[channel] = None\n",
+        "        pass\n",
+        ("core/test_timetable.py",),
+    ),
+)
+
 _GOSSIP: Final = (
     Mutation(
         "helpers-drawn-at-random",
@@ -569,16 +596,16 @@ _EXECUTOR: Final = (
         "output-over-input",
         "Results may not be asked for where the contribution lies.",
         "ictp2p/collectives/execute.py",
-        "    if source.overlaps(target):\n",
-        "    if source.overlaps(target) and not inputs:\n",
+        "    if not in_place and source.overlaps(target):\n",
+        "    if not in_place and source.overlaps(target) and not inputs:\n",
         ("collectives/test_execute.py::test_an_output_may_not_share_memory_with_an_input",),
     ),
     Mutation(
         "added-as-it-comes",
         "Terms are added in the order of participants, so that a repeat gives the same bits.",
         "ictp2p/collectives/tensors.py",
-        "for n in sorted(terms)])",
-        "for n in terms])",
+        "for n in sorted(terms)]\n",
+        "for n in terms]\n",
         ("collectives/test_tensors.py::test_terms_are_added_in_the_order_of_participants",),
     ),
     Mutation(
@@ -604,6 +631,31 @@ _EXECUTOR: Final = (
         "        if peer not in self._begun:\n            return None\n",
         "",
         ("collectives/test_exchange.py::test_nothing_is_sent_to_a_participant_that_has_not_begun",),
+    ),
+    Mutation(
+        "dropped-early-chunk-forgotten",
+        "A chunk that came before we had begun, and found no room, is asked for again.",
+        "ictp2p/bulk/early.py",
+        "            self._dropped[tag] = None\n",
+        "",
+        ("bulk/test_early.py::test_a_chunk_that_comes_early_is_used_or_sent_again",),
+    ),
+    Mutation(
+        "two-chunks-before-the-beginning",
+        "Only one chunk goes ahead of the beginning: a second could overtake the first when that is sent again.",
+        "ictp2p/collectives/exchange.py",
+        "if peer in self._begun or peer in self._early:",
+        "if peer in self._begun:",
+        ("collectives/test_exchange.py::test_one_small_chunk_goes_ahead_of_the_beginning_and_no_more",),
+    ),
+    Mutation(
+        "early-chunk-lost-while-we-begin",
+        "A chunk that was being read when we began is ours.",
+        "ictp2p/bulk/desk.py",
+        "                if not self._bulk.catch_up(self._connection, header, body):\n"
+        "                    self.early.keep(header, body)\n",
+        "                self.early.keep(header, body)\n",
+        ("bulk/test_collective.py::test_every_type_sealed_and_in_clear",),
     ),
     Mutation(
         "followers-not-told",
@@ -709,8 +761,68 @@ _EDGE: Final = (
     ),
 )
 
+_GROUPS: Final = (
+    Mutation(
+        "in-place-clobbers",
+        "Where a sum is made in the contribution's own place, the contribution is read before it is overwritten.",
+        "ictp2p/collectives/tensors.py",
+        "return mine if read_first or not self._in_place else mine.copy()",
+        "return mine",
+        ("bulk/test_reduce.py::test_in_place_is_exact_whatever_our_place_among_the_terms",),
+    ),
+    Mutation(
+        "receipts-astray",
+        "The receipts of a reduction take its reduce tree: else a window would open for what nobody has used.",
+        "ictp2p/collectives/plan.py",
+        "if plan.kind == REDUCE and share.broadcast_parents != share.reduce_parents:",
+        "if False:",
+        ("collectives/test_plan.py::test_every_broken_rule_is_named",),
+    ),
+    Mutation(
+        "begun-forgotten",
+        "A peer that is far ahead has begun what it has begun, however much it was.",
+        "ictp2p/bulk/desk.py",
+        "_REMEMBERED = 4096",
+        "_REMEMBERED = 64",
+        ("torch_backend/test_group.py::test_hundreds_of_messages_may_be_sent_before_one_is_received",),
+    ),
+    Mutation(
+        "cards-unsigned",
+        "With a token, nobody takes a rank's place who does not know it.",
+        "ictp2p/torch_backend/cards.py",
+        "if mesh is not None and not mesh.vouched(_signed(rank, size, body), signature):",
+        "if False:",
+        ("torch_backend/test_cards.py::test_a_card_is_bound_to_its_token_group_size_and_rank",),
+    ),
+    Mutation(
+        "any-source-unordered",
+        "A receive from anybody is matched before the next one of its tag is: no message is given away twice.",
+        "ictp2p/torch_backend/messages.py",
+        "        async with self._turns[tag]:\n",
+        "        if True:\n",
+        ("torch_backend/test_group.py::test_who_receives_from_anybody_gets_each_message_once_and_in_order",),
+    ),
+    Mutation(
+        "parts-of-others",
+        "A vector is cut by those who are in the round that reduces it, not by those who were in the one before.",
+        "ictp2p/calls/parts.py",
+        "        if done.clusters == found.clusters:\n",
+        "        if done:\n",
+        ("calls/test_parts.py::test_both_rounds_are_repeated_until_the_same_clusters_are_in_both",),
+    ),
+    Mutation(
+        "message-lost-unread",
+        "A message stays at its sender until a receiver that has room for it takes it.",
+        "ictp2p/calls/messages.py",
+        "            number, message = next(iter(box.waiting.items()))\n",
+        "            number, message = box.waiting.popitem(last=False)\n",
+        ("calls/test_messages.py::test_what_is_wrong_is_said_and_the_message_stays",),
+    ),
+)
+
 CATALOGUE: Final = (
     *_ROUTING,
+    *_CONTROL_PLANE,
     *_GOSSIP,
     *_ELECTION,
     *_AGREEMENT,
@@ -719,5 +831,6 @@ CATALOGUE: Final = (
     *_FSM,
     *_EXECUTOR,
     *_EDGE,
+    *_GROUPS,
 )
 """Every mutation, by floor."""

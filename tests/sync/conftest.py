@@ -122,6 +122,9 @@ class World:
         self.dead: set[str] = set()
         self.events: list[tuple[str, str, dict[str, object]]] = []
         self.results: dict[str, Any] = {}
+        self.clock: Callable[[str], float] = lambda worker: time.monotonic()
+        self.seconds: Callable[[str], float] = lambda cluster: 0.0
+        """How long a round took, as the leader of a cluster measured it."""
         self.errors: dict[str, BaseException] = {}
 
     def fault(self, worker: str, operation: str) -> None:
@@ -286,6 +289,9 @@ class FakeMesh:
     def contributed(self, base: int) -> bool:
         return self.cluster_name in self.world.contributors.get(base + 1, {self.cluster_name})
 
+    def clock(self) -> float:
+        return self.world.clock(self.name)
+
     def event(self, kind: str, **fields: object) -> None:
         self.world.events.append((self.name, kind, fields))
 
@@ -365,7 +371,8 @@ class FakeMesh:
             self._wait(lambda: world.rounds > number, request)
             if number in world.aborts:
                 raise RoundAborted(f"round {number} was aborted")
-            result = RoundResult(self.decided_state(), True, len(everyone))
+            seconds = world.seconds(self.cluster_name)
+            result = RoundResult(self.decided_state(), True, len(everyone), seconds)
         world.fault(self.name, "committed")
         return result
 

@@ -33,7 +33,9 @@ def parameter(gradient: Any, dtype: torch.dtype = torch.float32) -> torch.nn.Par
 def mean(weight: float, *parameters: torch.nn.Parameter, **options: Any) -> Callable[[Any], Any]:
     def work(group: Any) -> Any:
         averager = Averager(parameters, options.get("buffers", []))
-        heads = averager.heads(group, weight, options.get("step", 0), options.get("moves", False))
+        heads = averager.heads(
+            group, weight, options.get("step", 0), moves=options.get("moves", False), due=options.get("due", False)
+        )
         averager.average(group, heads)
         return [None if p.grad is None else p.grad.tolist() for p in parameters], heads
 
@@ -80,11 +82,17 @@ def test_one_head_moves_all(make_world: Any) -> None:
     assert [heads.moves for _, heads in found] == [True, True]
 
 
+@pytest.mark.parametrize("leader", [True, False])
+def test_the_leaders_word_says_when_a_round_is_due(make_world: Any, leader: bool) -> None:
+    found = averaged(make_world, mean(1.0, parameter(None), due=leader), mean(1.0, parameter(None), due=not leader))
+    assert [heads.due for _, heads in found] == [leader, leader]
+
+
 def test_different_steps_are_an_error_that_names_them(make_world: Any) -> None:
     def work(step: int) -> Callable[[Any], Any]:
         def run(group: Any) -> None:
             with pytest.raises(LocalGroupError, match=r"'a/0': 4, 'a/1': 5"):
-                Averager([], []).heads(group, 1.0, step, False)
+                Averager([], []).heads(group, 1.0, step, moves=False, due=False)
 
         return run
 
@@ -96,7 +104,7 @@ def test_a_sum_that_fails_leaves_the_gradients_alone(make_world: Any) -> None:
 
     def fails(group: Any) -> None:
         averager = Averager([held], [])
-        heads = averager.heads(group, 1.0, 0, False)
+        heads = averager.heads(group, 1.0, 0, moves=False, due=False)
         group.abort("a member died")
         with pytest.raises(LocalGroupError):
             averager.average(group, heads)

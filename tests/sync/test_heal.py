@@ -69,8 +69,8 @@ def test_identical_workers_exchange_nothing_but_a_hello(make_world: Any) -> None
         ([Progress(3, 20, 2), Progress(3, 21, 3), Progress(3, 20, 2)], 1),
         ([Progress(3, 24, 4), Progress(4, 24, 0), Progress(3, 24, 4)], 1),
         ([Progress(3, 24, 4), Progress(3, 24, 4), Progress(3, 24, 0)], 2),
-        ([Progress(3, 24, 4), Progress(3, 24, 0, 1, 5.0), Progress(3, 24, 4)], 1),
-        ([Progress(3, 26, 2, 3, 5.0), Progress(3, 26, 2, 3, 5.0), Progress(3, 26, 2)], 2),
+        ([Progress(3, 24, 4), Progress(3, 24, 0, 1, brought=5.0), Progress(3, 24, 4)], 1),
+        ([Progress(3, 26, 2, 3, brought=5.0), Progress(3, 26, 2, 3, brought=5.0), Progress(3, 26, 2)], 2),
     ],
 )
 def test_all_become_like_the_one_that_is_furthest(make_world: Any, progresses: list[Progress], source: int) -> None:

@@ -123,7 +123,7 @@ def test_a_sparse_gradient_is_refused_in_words(make_world: Any) -> None:
             model(torch.tensor([1, 2])).sum().backward()
             inner.step()
 
-    with pytest.raises(ConfigError, match="layout torch.sparse_coo cannot be averaged: use dense gradients"):
+    with pytest.raises(ConfigError, match=r"layout torch\.sparse_coo cannot be averaged: use dense gradients"):
         make_world(a=2).run(a_0=body, a_1=body)
 
 

@@ -240,7 +240,7 @@ def test_an_aborted_round_is_made_up_for_by_the_next(make_world: Any) -> None:
 
 
 def test_what_missed_a_round_is_carried_over_and_brought_to_the_very_next_once(make_world: Any) -> None:
-    """theta <- G_new + (theta - G_old): what this cluster learnt is in neither G, and enters the next one."""
+    """Theta <- G_new + (theta - G_old): what this cluster learnt is in neither G, and enters the next one."""
     world, data = make_world(a=1, b=2), [rows(i, 8) for i in range(3)]
     world.absent = {0: {"b"}}
     found = world.run(a_0=worker(data[0]), b_0=worker(data[1][:4]), b_1=worker(data[2][:4]))
@@ -367,7 +367,7 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
         model = Model()
         inner = torch.optim.SGD(model.parameters(), lr=0.125)
         with DiLoCo(mesh, model, inner, None, 4) as policy:
-            assert repr(policy) == "<DiLoCo step 0 version 1, round in 4>"
+            assert repr(policy) == "<DiLoCo step 0 version 1, 0 since the last round>"
             with pytest.raises(ConfigError, match="closure"):
                 inner.step(lambda: torch.tensor(0.0))
         train(model, inner, rows(0, 9))

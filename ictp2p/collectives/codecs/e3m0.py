@@ -1,8 +1,9 @@
 """E3M0 blockwise: four bits per element, a sign and three bits of exponent; an eighth of float32's bytes.
 
 A code stands for 0 or for plus or minus 1, 1/2, .. 1/64 times its block's scale, which is the largest magnitude. An
-element errs by at most a third of itself, or 1/128 of the scale if that is more (both rounded up by 0.3 %). Streaming
-DiLoCo (Douillard et al. 2025) exchanges pseudo-gradients so, accumulated in float32, without loss.
+element errs by at most a third of itself, or 1/128 of the scale if that is more (either half a percent more, for
+roundings). Streaming DiLoCo (Douillard et al. 2025) exchanges pseudo-gradients so, accumulated in float32, and lost
+nothing by it.
 
 A code with zeros behind it *is* a float16: sign, five bits of exponent of which two are zero, no mantissa. So the
 processor's own conversion from float32 does the work, with subnormals for what lies below the least power of two, and

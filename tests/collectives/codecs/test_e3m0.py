@@ -14,7 +14,7 @@ def test_an_element_errs_by_a_third_of_itself_at_most(elements: torch.Tensor) ->
     padded[: len(elements)] = elements.abs()
     largest = padded.view(-1, 256).amax(1).repeat_interleave(256)[: len(elements)]
     error = (through(E3M0(), elements) - elements).abs()
-    assert (error <= 1.003 * torch.maximum(elements.abs() / 3, largest / 128) + 2.0**-100).all()
+    assert (error <= 1.005 * torch.maximum(elements.abs() / 3, largest / 128) + 2.0**-100).all()
 
 
 def test_every_code_is_said_exactly() -> None:

@@ -1,0 +1,175 @@
+"""When the next outer round is launched: after a fixed number of inner steps, or after as many as the link asks for.
+
+`Pace` is the fixed one. `AdaptivePace` measures. Compute utilization is *H t / (H t + T)*, with H inner steps of t
+seconds between rounds that cost T seconds of waiting, so a target u needs *H = u T / ((1 - u) t)* (the rule behind the
+utilization tables of Douillard et al., "Streaming DiLoCo", 2025). Each cluster says with its contribution how long its
+steps take and how long its last round took; H follows from the slowest steps and the *shortest* of the round times,
+because all others contain waiting for somebody who came later. It is decided with the commit of a round and is part of
+the agreed state: no two clusters ever hold a different H for the same round, and a newcomer learns it with the state.
+
+Changing H alone is worse than not adapting (AutoLoCo, 2026): a longer phase makes a longer pseudo-gradient, and
+momentum that decays per round forgets at another rate. The outer optimizer is therefore told how long the phase was in
+units of the one it was tuned for, and takes the step that as many such phases would have taken (`Nesterov.phase`).
+
+Clusters of different speed arrive together if each takes steps in proportion to its speed (DyLU of Liu et al.,
+"Asynchronous Local-SGD Training for Language Modeling", 2024): H is then that of the fastest. Since a cluster's workers
+must launch at the same step, its leader says so in the exchange before each step; when to say it is the leader's alone.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ictp2p.errors import ConfigError
+from ictp2p.sync.agreed import Said
+from ictp2p.sync.manifest import Entry
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_NOTE = struct.Struct("<QQ")  # nanoseconds per inner step, nanoseconds that the last round took
+_STEPS, _FASTEST = "steps per phase", "nanoseconds per step of the fastest"
+_SECOND = 10**9
+_LONGEST = 10**9 * 86400
+"""A step or a round of more than a day is no measurement."""
+_STEADY = 1.25
+"""A wanted H within this factor of the present one changes nothing: what is measured wavers by more than it means."""
+_ROUNDING = 1e-6
+"""Steps by which a quotient may be beyond a whole number because of how fractions are kept."""
+_FORGETS = 0.25
+"""Weight of the newest step time in the mean."""
+
+
+class Pace:
+    """A round after every `steps` inner steps."""
+
+    def __init__(self, steps: int) -> None:
+        """Set it up.
+
+        Raises:
+            ConfigError: `steps` is not at least 1.
+        """
+        if steps < 1:
+            raise ConfigError(f"sync_every {steps!r} is not at least 1")
+        self.steps = steps
+        """Inner steps after which all of the model has been in a round."""
+        self.reference = steps
+        """The same, as the outer optimizer was tuned for."""
+        self.overlap = 0
+        """Inner steps of each round that are under cover of training; set by the policy."""
+
+    def describe(self) -> Sequence[tuple[str, str]]:
+        """What must be equal everywhere, in words."""
+        return [("sync_every", str(self.reference))]
+
+    def due(self, since: int, fragments: int) -> bool:
+        """Whether this cluster launches a round, `since` inner steps after the last launch."""
+        return since >= max(1, self.steps // fragments)
+
+    def stepped(self, seconds: float) -> None:
+        """An inner step took so long."""
+
+    def took(self, seconds: float) -> None:
+        """A round took so long, from launch to commit."""
+
+    def phase(self, counters: Mapping[str, int]) -> float:
+        """How long the phase is that ends with a round from this state, in phases of the reference length."""
+        return 1.0
+
+
+class AdaptivePace(Pace):
+    """A round as often as the link allows at a given compute utilization. Give it to a policy as `sync_every`."""
+
+    name = "pace"
+    entries: tuple[Entry, ...] = ()
+
+    def __init__(
+        self,
+        steps: int = 100,
+        *,
+        utilization: float = 0.95,
+        least: int = 10,
+        most: int = 2000,
+        proportional: bool = True,
+    ) -> None:
+        """Set it up.
+
+        Args:
+            steps: inner steps of the first phase, and those that the outer optimizer's learning rate is meant for.
+            utilization: share of the time that training is to compute, in (0, 1).
+            least: fewest inner steps per phase.
+            most: most inner steps per phase: the further apart clusters go, the less their average is worth.
+            proportional: whether a slower cluster takes fewer steps, so that all arrive together.
+
+        Raises:
+            ConfigError: a value is out of range.
+        """
+        super().__init__(steps)
+        if not 0.0 < utilization < 1.0:
+            raise ConfigError(f"utilization {utilization!r} is not in (0, 1)")
+        if not 1 <= least <= steps <= most:
+            raise ConfigError(
+                f"steps {steps!r} are not from least {least!r} to most {most!r}, or least is not positive"
+            )
+        self._utilization, self._least, self._most = utilization, least, most
+        self._proportional = proportional
+        self._step = self._round = 0.0
+        self._fastest = 0
+        self.counters: Mapping[str, int] = {_STEPS: steps, _FASTEST: 0}
+
+    def describe(self) -> Sequence[tuple[str, str]]:
+        """What must be equal everywhere, in words."""
+        bounds = f"{self._least} to {self._most}"
+        return [*super().describe(), ("utilization", repr(self._utilization)), ("adaptive sync_every", bounds)]
+
+    def due(self, since: int, fragments: int) -> bool:
+        """Whether this cluster launches a round, `since` inner steps after the last launch."""
+        return since >= max(1, round(self.steps * self._share()) // fragments)
+
+    def stepped(self, seconds: float) -> None:
+        """An inner step took so long."""
+        self._step = seconds if not self._step else self._step + _FORGETS * (seconds - self._step)
+
+    def took(self, seconds: float) -> None:
+        """A round took so long, from launch to commit."""
+        self._round = seconds
+
+    def phase(self, counters: Mapping[str, int]) -> float:
+        """How long the phase is that ends with a round from this state, in phases of the reference length."""
+        return counters[_STEPS] / self.reference
+
+    def note(self) -> bytes:
+        """How long steps and rounds take here."""
+        return _NOTE.pack(*(min(_LONGEST, int(seconds * _SECOND)) for seconds in (self._step, self._round)))
+
+    def decide(self, counters: dict[str, int], tensors: Mapping[str, Tensor], said: Sequence[Said]) -> None:
+        """Decide H for the phase after the round."""
+        measured = [_NOTE.unpack(note) for _, note in said if len(note) == _NOTE.size]
+        steps = [step for step, _ in measured if 0 < step <= _LONGEST]
+        rounds = [took for _, took in measured if 0 < took <= _LONGEST]
+        if steps:
+            counters[_FASTEST] = min(steps)
+        if steps and rounds:
+            counters[_STEPS] = self._wanted(counters[_STEPS], max(steps), min(steps), min(rounds))
+
+    def landed(self, counters: Mapping[str, int], tensors: Mapping[str, Tensor]) -> None:
+        """Train by what was agreed."""
+        self.steps, self._fastest = counters[_STEPS], counters[_FASTEST]
+
+    def _wanted(self, now: int, slowest: int, fastest: int, took: int) -> int:
+        """H for these measurements, all in nanoseconds; in integers but for one division, the same on all machines."""
+        pace = fastest if self._proportional else slowest
+        waits = max(0, took - self.overlap * pace)
+        share = self._utilization / (1.0 - self._utilization)
+        wanted = min(self._most, max(self._least, math.ceil(share * waits / pace - _ROUNDING)))
+        steady = wanted <= now * _STEADY and now <= wanted * _STEADY and self._least <= now <= self._most
+        return now if steady else wanted
+
+    def _share(self) -> float:
+        """Steps here for one of the fastest cluster's."""
+        if not (self._proportional and self._fastest and self._step):
+            return 1.0
+        return min(1.0, self._fastest / (self._step * _SECOND))

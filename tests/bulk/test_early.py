@@ -1,0 +1,101 @@
+"""Chunks that come before their collective has begun here: kept within bounds, or sent again; never lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.bulk import early
+from ictp2p.bulk.early import EarlyChunks
+from ictp2p.bulk.frames import Header, Kind
+from ictp2p.collectives.channel import RoundTag
+from ictp2p.collectives.execute import ExecuteProfile, all_reduce
+from ictp2p.collectives.plan import Plan, Share
+from ictp2p.collectives.schedules import star
+from ictp2p.types import PeerId
+
+PROFILE = ExecuteProfile(connect=2.0, start=2.0, total=5.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 600_000))))
+def test_what_is_kept_is_bounded_and_what_is_dropped_is_known(came: list[tuple[int, int]]) -> None:
+    chunks = EarlyChunks(6)
+    first: dict[int, int] = {}
+    for number, size in came:
+        first.setdefault(number, size)
+        chunks.keep(Header(Kind.PARTIAL, bytes([number]) * 16), memoryview(bytes(size)))
+        assert chunks._size <= early.EARLY_BYTES
+    for number, size in first.items():
+        tag = bytes([number]) * 16
+        kept = chunks.take(tag)
+        assert len(kept[1]) == size if kept else chunks.dropped(tag)
+        assert not chunks.dropped(tag)
+        assert chunks.take(tag) is None
+    assert chunks._size == 0
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(0, 20), st.integers(1, 3))
+def test_no_more_collectives_are_remembered_than_allowed(came: list[int], room: int, remembered: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(early, "EARLY_BYTES", room)
+        chunks = EarlyChunks(remembered)
+        for number in came:
+            chunks.keep(Header(Kind.PARTIAL, bytes([number]) * 16), memoryview(bytes(8)))
+            assert max(len(chunks._kept), len(chunks._dropped)) <= remembered
+            assert chunks._size == 8 * len(chunks._kept) <= room
+
+
+def reductions(world: Any, elements: int) -> tuple[list[torch.Tensor], list[Callable[[], asyncio.Task[Any]]]]:
+    names: list[PeerId] = world.names
+    size = len(names)
+    shares = tuple(Share(n * elements, (n + 1) * elements, *t) for n, t in enumerate(star.trees(size)))
+    plan = Plan("star", tuple(names), shares, elements, 0.0, 0.0)
+    outputs = [torch.zeros(size * elements) for _ in names]
+
+    def start(node: int) -> asyncio.Task[Any]:
+        inputs = [torch.full((size * elements,), float(node + 1))]
+        tag = RoundTag(b"early", 1, 0, plan.digest())
+        return asyncio.ensure_future(
+            all_reduce(plan, node, inputs, [outputs[node]], world.bulks[names[node]], tag, op="sum", profile=PROFILE)
+        )
+
+    return outputs, [lambda n=n: start(n) for n in range(size)]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("room", [1 << 20, 0])
+async def test_a_chunk_that_comes_early_is_used_or_sent_again(
+    mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(early, "EARLY_BYTES", room)
+    world = mesh(3)
+    outputs, start = reductions(world, 100)
+    first = [start[0](), start[1]()]
+    arrived: list[EarlyChunks] = []
+    while len(arrived) < 2:
+        await asyncio.sleep(0)
+        desks = world.bulks[world.names[2]]._desks.values()
+        arrived = [desk.early for desk in desks if desk.early._kept or desk.early._dropped]
+    assert all(bool(chunks._kept) == bool(room) for chunks in arrived)
+    await asyncio.gather(*first, start[2]())
+    assert all(bool((out == 6).all()) for out in outputs)
+    assert not any(chunks._kept or chunks._dropped for chunks in arrived)
+
+
+async def test_large_chunks_wait_until_the_other_has_begun(mesh: Callable[..., Any]) -> None:
+    world = mesh(2)
+    outputs, start = reductions(world, 20_000)
+    first = start[0]()
+    desks = world.bulks[world.names[1]]._desks
+    while not any(desk._begun for desk in desks.values()):
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not any(desk.early._kept for desk in desks.values())
+    await asyncio.gather(first, start[1]())
+    assert all(bool((out == 3).all()) for out in outputs)

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.errors import ConfigError
+from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.outer import Nesterov
+from ictp2p.sync.pace import AdaptivePace, Pace
+
+MILLION = 10**6
+
+
+def said(*measured: tuple[float, float]) -> list[Any]:
+    """Notes of clusters whose steps and rounds take so many milliseconds."""
+    return [(f"c{n}", struct.pack("<QQ", *(int(v * MILLION) for v in pair))) for n, pair in enumerate(measured)]
+
+
+def decided(pace: AdaptivePace, *measured: tuple[float, float]) -> int:
+    counters = dict(pace.counters)
+    pace.decide(counters, {}, said(*measured))
+    return counters["steps per phase"]
+
+
+@given(
+    st.floats(0.5, 0.99),
+    st.lists(st.tuples(st.floats(1.0, 1e3), st.floats(10.0, 1e5)), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_the_target_utilization_is_reached(
+    target: float, measured: list[tuple[float, float]], proportional: bool
+) -> None:
+    pace = AdaptivePace(100, utilization=target, least=1, most=10**6, proportional=proportional)
+    wanted = decided(pace, *measured)
+    step = (min if proportional else max)(s for s, _ in measured)
+    waits = min(r for _, r in measured)
+    compute = wanted * step
+    if wanted == 100:  # steady: within a quarter of what was wanted
+        assert 100 / 1.26 - 1 <= target / (1 - target) * waits / step <= 126
+    elif wanted < 10**6:
+        assert compute / (compute + waits) >= target * (1 - 1e-9)
+        assert wanted == 1 or (compute - step) / (compute - step + waits) < target + 1e-6
+
+
+def test_by_hand() -> None:
+    pace = AdaptivePace(100, utilization=0.95, least=10, most=1000)
+    # 0.95 / 0.05 = 19: rounds of 1 s need 19 s of steps.
+    assert decided(pace, (50.0, 1000.0)) == 380
+    assert decided(pace, (50.0, 1000.0), (50.0, 4000.0)) == 380, "the longer one had to wait for the other"
+    assert decided(pace, (190.0, 1000.0)) == 100
+    assert decided(pace, (180.0, 1000.0)) == 100, "within a quarter of what it is"
+    assert decided(pace, (1.0, 1000.0)) == 1000, "the most"
+    assert decided(pace, (100.0, 10.0)) == 10, "the least"
+    assert decided(pace) == decided(pace, (0.0, 0.0)) == decided(pace, (50.0, 0.0)) == 100, "nothing was measured"
+
+
+def test_what_overlaps_costs_nothing() -> None:
+    pace = AdaptivePace(100, least=1)
+    pace.overlap = 10
+    assert decided(pace, (50.0, 1000.0)) == 190, "half of the round is under cover"
+    assert decided(pace, (200.0, 1000.0)) == 1
+
+
+def test_a_note_that_makes_no_sense_counts_for_nothing() -> None:
+    pace = AdaptivePace(100)
+    counters = dict(pace.counters)
+    pace.decide(counters, {}, [("a", b"x"), ("b", b""), *said((50.0, 1000.0)), ("d", b"\xff" * 16)])
+    assert counters["steps per phase"] == 380
+
+
+@given(st.integers(1, 6), st.floats(0.0, 0.95), st.booleans(), st.lists(st.floats(-2.0, 2.0), min_size=3, max_size=3))
+def test_a_phase_of_n_lengths_moves_as_n_phases_would(
+    phases: int, momentum: float, nesterov: bool, delta: list[float]
+) -> None:
+    """The correction for a changed H, against the steps that it stands for."""
+    start, before = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64), torch.tensor([0.3, -1.0, 2.0])
+    ends, buffers = [], []
+    for length, times in ((phases, 1), (1, phases)):
+        param = torch.nn.Parameter(start.clone())
+        optimizer = Nesterov([param], lr=0.7, momentum=momentum, nesterov=nesterov)
+        if momentum:
+            optimizer.state[param]["momentum_buffer"] = before.double()
+        optimizer.phase = length
+        for _ in range(times):
+            param.grad = torch.tensor(delta, dtype=torch.float64) / times
+            optimizer.step()
+        ends.append(param.detach())
+        buffers.append(optimizer.state[param].get("momentum_buffer", torch.zeros(3)))
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(buffers[0], buffers[1], rtol=1e-9, atol=1e-12)
+
+
+@given(st.floats(0.2, 3.0), st.floats(0.2, 3.0))
+def test_phases_add_up(one: float, other: float) -> None:
+    """Also for parts of a phase: two in a row of one slope are one of both lengths."""
+    ends = []
+    for lengths in ((one, other), (one + other,)):
+        param = torch.nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
+        optimizer = Nesterov([param], lr=0.7, momentum=0.9, nesterov=False)
+        for length in lengths:
+            optimizer.phase = length
+            param.grad = torch.tensor([length], dtype=torch.float64)
+            optimizer.step()
+        ends.append((float(param.detach()), float(optimizer.state[param]["momentum_buffer"])))
+    assert math.isclose(ends[0][1], ends[1][1], rel_tol=1e-9)
+
+
+def worker(pace: Pace, steps: int, times: list[float] | None = None) -> Callable[[Any], Any]:
+    """A training loop whose steps take a second each on the clock that `times` holds."""
+
+    def body(mesh: Any) -> Any:
+        model = torch.nn.Linear(2, 1, bias=False)
+        torch.nn.init.ones_(model.weight)
+        inner = torch.optim.SGD(model.parameters(), lr=0.01)
+        lengths, last = [], 0
+        with DiLoCo(mesh, model, inner, sync_every=pace) as policy:
+            for number in range(1, steps + 1):
+                model(torch.ones(2)).square().backward()
+                if times is not None:
+                    times[0] += 1.0
+                version = policy.version
+                inner.step()
+                inner.zero_grad()
+                if policy.version > version:
+                    lengths.append(number - last)
+                    last = number
+            return lengths, policy
+
+    return body
+
+
+def test_h_follows_the_measured_times_and_is_the_same_everywhere(make_world: Any) -> None:
+    """Steps of a second, rounds of two: a utilization of 0.9 needs 18 steps, decided with the second round."""
+    world = make_world(a=2, b=1)
+    clocks = {name: [0.0] for name in ("a_0", "a_1", "b_0")}
+    world.clock = lambda name: clocks[name.replace("/", "_")][0]
+    world.seconds = lambda cluster: 2.0
+    paces = {name: AdaptivePace(4, utilization=0.9, least=2) for name in clocks}
+    found = world.run(**{name: worker(paces[name], 46, clocks[name]) for name in clocks})
+    for lengths, policy in found.values():
+        assert lengths == [4, 4, 18, 18]
+        assert policy.sync_every == 18
+    assert len({policy.digest() for _, policy in found.values()}) == 1
+
+
+def test_a_slower_cluster_takes_fewer_steps_so_that_both_arrive_together(make_world: Any) -> None:
+    world = make_world(a=1, b=1)
+    clocks = {"a_0": [0.0], "b_0": [0.0]}
+    world.clock = lambda name: clocks[name.replace("/", "_")][0] * (3.0 if name == "b/0" else 1.0)
+    world.seconds = lambda cluster: 2.0
+    paces = {name: AdaptivePace(6, utilization=0.75, least=2) for name in clocks}
+    steps = {"a_0": 30, "b_0": 14}
+    found = world.run(**{name: worker(paces[name], steps[name], clocks[name]) for name in clocks})
+    assert found["a_0"][0] == [6] * 5
+    assert found["b_0"][0] == [6, 2, 2, 2, 2]
+
+
+def test_a_fixed_pace_is_diloco_as_it_was(make_world: Any) -> None:
+    found = [make_world(a=1).run(a_0=worker(pace, 9))["a_0"] for pace in (Pace(4), 4)]  # type: ignore[arg-type]
+    assert found[0][0] == found[1][0] == [4, 4]
+    assert found[0][1].digest() == found[1][1].digest()
+
+
+def test_a_newcomer_of_the_cluster_launches_with_the_others(make_world: Any, killed: Any) -> None:
+    world = make_world(a=2)
+    clocks = {"a_0": [0.0], "a_1": [0.0]}
+    world.clock = lambda name: clocks[name.replace("/", "_")][0]
+    world.seconds = lambda cluster: 2.0
+    world.faults["a/0", "all_reduce", 11] = killed
+    paces = {name: AdaptivePace(4, utilization=0.9, least=2) for name in clocks}
+    found = world.run(**{name: worker(paces[name], 30, clocks[name]) for name in clocks})
+    assert found["a_1"][0] == [4, 4, 18]
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"steps": 0}, "sync_every 0"),
+        ({"utilization": 1.0}, "utilization 1.0"),
+        ({"steps": 5, "least": 6}, "least 6"),
+        ({"steps": 5, "least": 1, "most": 4}, "most 4"),
+        ({"least": 0}, "least 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        AdaptivePace(**settings)
+
+
+def test_numpy_agrees_on_a_half_phase() -> None:
+    """Half a phase, worked out by hand: m = sqrt(mu), gained = (1 - m) / (1 - mu)."""
+    param = torch.nn.Parameter(torch.tensor([0.0], dtype=torch.float64))
+    optimizer = Nesterov([param], lr=1.0, momentum=0.25)
+    optimizer.state[param]["momentum_buffer"] = torch.tensor([4.0], dtype=torch.float64)
+    optimizer.phase = 0.5
+    param.grad = torch.tensor([1.0], dtype=torch.float64)
+    optimizer.step()
+    kept, gained = 0.5, 0.5 / 0.75
+    each = 1.0 / 0.5
+    total = 4.0 * 0.25 * gained + each * (0.5 - 0.25 * gained) / 0.75
+    np.testing.assert_allclose(float(optimizer.state[param]["momentum_buffer"]), 4.0 * kept + each * gained)
+    np.testing.assert_allclose(float(param.detach()), -(1.0 + 0.25 * total))
