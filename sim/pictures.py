@@ -190,9 +190,9 @@ def _rows(hosts: list[dict[str, Any]]) -> list[tuple[str, str, list[dict[str, An
 
 def _draw_timeline(axes: Axes, told: Mapping[str, Any], rows: list[tuple[str, str, list[dict[str, Any]]]]) -> None:
     end = told.get("virtual_seconds", 1.0)
-    lines: dict[str, list[int]] = {}
+    lines: dict[str, list[tuple[int, list[list[float]]]]] = {}
     for n, (_, cluster, hosts) in enumerate(rows):
-        lines.setdefault(cluster, []).append(-n)
+        lines.setdefault(cluster, []).append((-n, [interval for host in hosts for interval in host["leads"]]))
         for host in hosts:
             _bars(axes, host["up"], -n, "#dbe9f6", 0.7, 1)
             _bars(axes, host["leads"], -n, "#90b8de", 0.7, 2)
@@ -219,12 +219,14 @@ def _bars(axes: Axes, intervals: list[list[float]], y: float, colour: str, heigh
     axes.broken_barh(bars, (y - height / 2, height), facecolors=colour, zorder=order)
 
 
-def _draw_round(axes: Axes, row: Mapping[str, Any], lines: Mapping[str, list[int]]) -> None:
+def _draw_round(axes: Axes, row: Mapping[str, Any], lines: Mapping[str, list[tuple[int, list[list[float]]]]]) -> None:
+    """Draw it where the leaders of the clusters in it are."""
     for cluster in row["participants"]:
-        ys = lines.get(cluster, [])
-        if not ys:
+        found = lines.get(cluster, [])
+        if not found:
             continue
-        middle = sum(ys) / len(ys)
+        led = [y for y, leads in found if any(start <= row["opened"] < stop for start, stop in leads)]
+        middle = led[0] if led else found[0][0]
         if row["outcome"] == "committed":
             span = row["ended"] - row["opened"]
             axes.broken_barh([(row["opened"], span)], (middle - 0.14, 0.28), facecolors="#2f855a", zorder=3)
@@ -238,7 +240,7 @@ def _draw_faults(axes: Axes, faults: list[dict[str, Any]], end: float) -> None:
     for row in faults:
         axes.axvline(row["at"], color=_RED, linestyle="--", linewidth=0.8, zorder=5)
         level = (level + 1) % 3 if row["at"] - last < 0.16 * end else 0
-        text = row["what"] if len(row["what"]) <= 44 else f"{row['what'][:42]}.."
+        text = row["what"] if len(row["what"]) <= 72 else f"{row['what'][:70]}.."
         if len(faults) <= 12 and text != labelled:
             axes.annotate(text, (row["at"], 1.0), xycoords=("data", "axes fraction"), xytext=(2, 3 + 9 * level),
                           textcoords="offset points", fontsize=7, color=_RED, annotation_clip=False)  # fmt: skip

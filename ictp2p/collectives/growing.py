@@ -20,7 +20,7 @@ from ictp2p.collectives.schedules.arborescence import cheapest
 from ictp2p.collectives.schedules.trees import Cost, Matrix, Tree
 from ictp2p.collectives.topology import Topology
 
-EXACT = 12
+EXACT = 16
 """Up to this many participants the cheapest trees are found exactly."""
 _PASSES = ((16, 12, 12), (32, 4, 4), (64, 2, 2))
 """Up to how many participants so many generations are grown, and so many of them kept; beyond, one."""
@@ -28,9 +28,9 @@ _ROUNDS = 20
 _SMOOTHING = 0.7
 _GOOD = 1.005
 """Within this factor of the bound nothing more is sought."""
-_FRESH = 16
+_FRESH = 8
 """The most trees taken in at a time: the cheapest."""
-_EVEN = 0.1
+_EVEN = 0.3
 """Weight of even prices when trees are grown: most resources have no price of their own, and yet are not free."""
 _GAIN = 1e-4
 """A tree has to cost less than a byte's price by this share."""

@@ -9,6 +9,7 @@ One more check says how far the plan is from the bound that no algorithm can bea
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from sim import mesh
@@ -74,10 +75,10 @@ def play(stage: Stage, settings: Settings) -> None:
     mesh.check_lives(stage)
 
 
-def _loads(attempt: Attempt, a: str, b: str) -> int:
-    """Elements that a plan sends over the link between two clusters, both ways."""
-    if attempt.plan is None:
-        return 0
+def _loads(attempt: Attempt, a: str, b: str) -> float:
+    """Elements that a plan sends over the link between two clusters, both ways; infinite if one of them is not in."""
+    if attempt.plan is None or not {a, b} <= set(attempt.participants):
+        return math.inf
     pair = {attempt.participants.index(a), attempt.participants.index(b)}
     total = 0
     for share in attempt.plan.shares:

@@ -77,10 +77,11 @@ async def test_a_chunk_that_comes_early_is_used_or_sent_again(
     outputs, start = reductions(world, 100)
     first = [start[0](), start[1]()]
     arrived: list[EarlyChunks] = []
-    while len(arrived) < 2:
-        await asyncio.sleep(0)
-        desks = world.bulks[world.names[2]]._desks.values()
-        arrived = [desk.early for desk in desks if desk.early._kept or desk.early._dropped]
+    async with asyncio.timeout(2.0):
+        while len(arrived) < 2:
+            await asyncio.sleep(0)
+            desks = world.bulks[world.names[2]]._desks.values()
+            arrived = [desk.early for desk in desks if desk.early._kept or desk.early._dropped]
     assert all(bool(chunks._kept) == bool(room) for chunks in arrived)
     await asyncio.gather(*first, start[2]())
     assert all(bool((out == 6).all()) for out in outputs)

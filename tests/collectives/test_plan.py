@@ -86,3 +86,28 @@ def test_chunks_cover_a_share_once(start: int, length: int, chunk: int) -> None:
     spans = [share.span(index, chunk) for index in range(share.chunks(chunk))]
     covered = [element for first, last in spans for element in range(first, last)]
     assert covered == list(range(start, start + length))
+
+
+def test_a_codec_is_known_and_its_blocks_are_kept_whole() -> None:
+    def coded(codec: str, chunk: int, middle: int) -> str | None:
+        first = msgspec.structs.replace(STAR, stop=middle)
+        second = msgspec.structs.replace(CHAIN, start=middle, stop=9000)
+        return problem(Plan("test", NAMES, (first, second), chunk, 2.0, 1.0, codec), 9000)
+
+    assert coded("int8", 512, 256 * 3) is None
+    assert coded("topk", 4096, 8192) is None
+    assert "codec 'zip' is none of none, bfloat16" in (coded("zip", 512, 256) or "")
+    assert "chunk of 500 elements is not of whole blocks of 256" in (coded("int8", 500, 256) or "")
+    assert "share 1 begins at 300, not at a block of 256" in (coded("e3m0", 512, 300) or "")
+    assert coded("bfloat16", 500, 300) is None
+
+
+def test_the_codec_is_the_one_that_was_asked_for() -> None:
+    def made(codec: str) -> Plan:
+        return msgspec.structs.replace(GOOD, codec=codec)
+
+    assert plans.check_codec(made("int8"), "int8") is None
+    assert plans.check_codec(made("none"), "int8") is None, "exact is better than asked for"
+    assert plans.check_codec(made("int8"), "auto") is None
+    assert "asked for was 'none'" in (plans.check_codec(made("bfloat16"), "none") or "")
+    assert "asked for was 'auto'" in (plans.check_codec(made("e3m0"), "auto") or "")

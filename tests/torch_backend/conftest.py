@@ -1,15 +1,22 @@
-"""Groups whose ranks are threads of this process: real sockets, keys and seals, without the price of processes."""
+"""Groups whose ranks are threads of this process: real sockets, keys and seals, without the price of processes.
+
+And one start of four processes for all tests that need as many.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import pytest
 import torch.distributed as dist
 
 from ictp2p.torch_backend import Options, ProcessGroup
+from tests.torch_backend import ranks
 
 T = TypeVar("T")
 SECONDS = 20.0
@@ -46,6 +53,21 @@ def formed(size: int, *, seconds: float = SECONDS, options: Callable[[int], Opti
 
     with ThreadPoolExecutor(size) as ranks:
         return list(ranks.map(_caught(form), range(size)))
+
+
+@pytest.fixture(scope="session")
+def four_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of four processes found; see `four_ranks.run`."""
+    from tests.torch_backend import four_ranks
+    from tests.torch_backend.test_examples import RUNS
+
+    folder = tmp_path_factory.mktemp("four_ranks")
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in RUNS]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        ports = [probe.getsockname()[1] for probe in probes]
+    return ranks.run(four_ranks.run, 4, folder, place=str(folder / "checkpoint"), ports=ports)
 
 
 def _caught(act: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -7,13 +7,11 @@ import io
 import os
 import re
 import runpy
-import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-from tests.torch_backend import ranks
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = ("--epochs", "2", "--samples", "8", "--length", "32", "--batch", "4")
@@ -40,8 +38,8 @@ def examples(ports: list[int]) -> list[str]:
 
 @pytest.mark.real
 @pytest.mark.timeout(150)
-def test_every_rank_ends_with_the_same_parameters_and_has_learned(tmp_path: Path) -> None:
-    ddp, fsdp2, hsdp, ring, server = zip(*ranks.run(examples, 4, tmp_path, ports=free_ports(len(RUNS))), strict=True)
+def test_every_rank_ends_with_the_same_parameters_and_has_learned(four_ranks: list[dict[str, Any]]) -> None:
+    ddp, fsdp2, hsdp, ring, server = zip(*(each["examples"] for each in four_ranks), strict=True)
     for texts in (ddp, hsdp):
         assert len({text.partition("weights")[2] for text in texts}) == 1
     assert all("loaded what was saved: True" in text for text in fsdp2)
@@ -52,11 +50,3 @@ def test_every_rank_ends_with_the_same_parameters_and_has_learned(tmp_path: Path
     for text in (*ddp, *fsdp2, *hsdp, *ring, *server):
         first, *_, last = [float(loss) for loss in re.findall(r"loss ([\d.]+)", text)]
         assert last < first
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
-
-from tests.torch_backend import ranks
 
 STEPS = 4
 
@@ -124,7 +121,8 @@ def functional_collectives(rank: int, size: int) -> bool:
 
 @pytest.mark.real
 @pytest.mark.timeout(150)
-def test_what_trains_on_process_groups_trains_on_ours(tmp_path: Path) -> None:
-    for found in ranks.run(everything, 4, tmp_path, place=str(tmp_path / "checkpoint")):
+def test_what_trains_on_process_groups_trains_on_ours(four_ranks: list[dict[str, Any]]) -> None:
+    for each in four_ranks:
+        found = dict(each["training"])
         assert found.pop("backend") == "ictp2p"
         assert found == dict.fromkeys(("ddp", "fsdp2", "hsdp", "dcp", "functional", "beside_gloo"), True)

@@ -85,7 +85,8 @@ def _grow_within(price: Matrix, roots: Sequence[int], limit: int) -> list[tuple[
         np.copyto(giver, added[:, None], where=better)
         added = offer.argmin(axis=1)
         chosen = giver[every, added]
-        parents[every, added] = chosen
+        found = np.isfinite(offer[every, added])  # who is not reached keeps no parent, and the tree is not complete
+        parents[every[found], added[found]] = chosen[found]
         depth[every, added] = depth[every, chosen] + 1
     parents[every, np.array(roots)] = NO_PARENT
     complete = (parents != NO_PARENT).sum(axis=1) == size - 1
