@@ -89,9 +89,9 @@ class Rank:
             prefer(None)
         return group
 
-    def agree(self, name: str) -> None:
-        """Wait until all ranks are here."""
-        if self.store.add(name, 1) == self.ranks:
+    def agree(self, name: str, count: int | None = None) -> None:
+        """Wait until all ranks are here, or so many."""
+        if self.store.add(name, 1) == (count or self.ranks):
             self.store.set(f"{name}-all", "")
         self.store.wait([f"{name}-all"], SECONDS)
 
@@ -171,25 +171,38 @@ async def take_turns(
     return measured
 
 
-def processes(ranks: int, work: Callable[..., Any], *arguments: Any, seconds: float = 600) -> list[Any]:
-    """Run `work(rank, *arguments)`, a coroutine function, in one process for each rank; give what each returns."""
+def processes(ranks: int, work: Callable[..., Any], *arguments: Any, seconds: float = 600, dying: int = 0) -> list[Any]:
+    """Run `work(rank, *arguments)`, a coroutine function, in one process for each rank; give what each returns.
+
+    Of the last `dying` ranks nothing is awaited; they are killed at the end.
+    """
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     workers = [
-        context.Process(target=_be, args=(number, ranks, port, work, arguments, results), daemon=True)
+        context.Process(target=_be, args=(number, ranks, dying, port, work, arguments, results), daemon=True)
         for number in range(ranks)
     ]
     for process in workers:
         process.start()
-    collected = dict(results.get(timeout=seconds) for _ in workers)
+    collected = dict(results.get(timeout=seconds) for _ in workers[dying:])
+    for process in workers[ranks - dying :]:
+        process.kill()
     for process in workers:
         process.join()
-    return [collected[number] for number in range(ranks)]
+    return [collected[number] for number in range(ranks - dying)]
 
 
-def _be(number: int, ranks: int, port: int, work: Callable[..., Any], arguments: tuple[Any, ...], results: Any) -> None:
+def _be(
+    number: int,
+    ranks: int,
+    dying: int,
+    port: int,
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    results: Any,
+) -> None:
     torch.set_num_threads(1)
     rank = Rank(number, ranks, port)
     try:
@@ -197,7 +210,7 @@ def _be(number: int, ranks: int, port: int, work: Callable[..., Any], arguments:
     except BaseException as error:
         results.put((number, error))
         raise
-    rank.agree("the end")
+    rank.agree("the end", ranks - dying)
 
 
 def summary(collected: Sequence[dict[str, list[Turn]]], size: float) -> dict[str, dict[str, float]]:

@@ -110,3 +110,5 @@ if __name__ == "__main__":
         main()
     except IctError as error:  # each says in one line what is wrong, and with which value
         sys.exit(f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:  # the second Ctrl-C, or one while it was still joining
+        sys.exit(130)

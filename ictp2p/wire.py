@@ -55,6 +55,9 @@ class FrameKind(enum.IntEnum):
     """An encoded message of whoever owns the connection."""
 
 
+_KINDS = {int(kind): kind for kind in FrameKind}
+
+
 class Frame(NamedTuple):
     """One whole frame, as it left the other side."""
 
@@ -90,38 +93,43 @@ class FrameReader:
         """
         if self._error is not None:
             raise self._error
-        self._buffer += data
+        if self._buffer:
+            self._buffer += data
+        source = self._buffer or data  # most reads hold whole frames: those are cut from what was read
         frames: list[Frame] = []
         start = 0
         try:
-            while (header := self._header(start)) is not None:
+            while (header := self._header(source, start)) is not None:
                 kind, length = header
                 body_at = start + HEADER_SIZE
-                if len(self._buffer) - body_at < length:
+                if len(source) - body_at < length:
                     break
                 start = body_at + length
-                frames.append(Frame(kind, bytes(memoryview(self._buffer)[body_at:start])))
+                frames.append(Frame(kind, bytes(memoryview(source)[body_at:start])))
         except ProtocolError as error:
             self._error = error
             self._buffer.clear()
             raise
-        del self._buffer[:start]
+        if self._buffer:
+            del self._buffer[:start]
+        elif start < len(data):
+            self._buffer += memoryview(data)[start:]
         return frames
 
-    def _header(self, start: int) -> tuple[FrameKind, int] | None:
-        if len(self._buffer) - start < HEADER_SIZE:
+    def _header(self, source: bytes | bytearray, start: int) -> tuple[FrameKind, int] | None:
+        if len(source) - start < HEADER_SIZE:
             return None
-        magic, version, kind, length = _HEADER.unpack_from(self._buffer, start)
+        magic, version, kind, length = _HEADER.unpack_from(source, start)
         if magic != _MAGIC:
-            raise RemoteProtocolError(f"expected a frame, got {bytes(self._buffer[start : start + HEADER_SIZE])!r}")
+            raise RemoteProtocolError(f"expected a frame, got {bytes(source[start : start + HEADER_SIZE])!r}")
         if version != WIRE_VERSION:
             raise VersionMismatch(f"frame of wire version {version}, expected {WIRE_VERSION}")
         if length > self._limit:
             raise RemoteProtocolError(f"frame of {length} bytes is over the limit of {self._limit}")
-        try:
-            return FrameKind(kind), length
-        except ValueError:
-            raise RemoteProtocolError(f"frame of unknown kind {kind}") from None
+        known = _KINDS.get(kind)
+        if known is None:
+            raise RemoteProtocolError(f"frame of unknown kind {kind}")
+        return known, length
 
 
 class Codec:

@@ -111,9 +111,11 @@ class Bulk:
         """Connect a collective to its neighbours (see `channel.Links`)."""
         if any((peer, tag) in self._users for peer in peers):
             raise ConfigError("a collective with this tag is already running here")
-        results = await asyncio.gather(
-            *(self._pool.connection(peer, timeout, patient=True) for peer in peers), return_exceptions=True
-        )
+        results: Sequence[BulkConnection | BaseException | None] = [next(self._pool.among(p), None) for p in peers]
+        if not all(results):
+            results = await asyncio.gather(
+                *(self._pool.connection(peer, timeout, patient=True) for peer in peers), return_exceptions=True
+            )
         ready = {p: c for p, c in zip(peers, results, strict=True) if isinstance(c, BulkConnection) and not c.closed}
         holds = [Hold(receiver, peer, tag, connection, self._clock) for peer, connection in ready.items()]
         attached = Attached(holds, self._release)

@@ -40,6 +40,9 @@ class Dialer:
         self._wanted: dict[PeerId, Address] = {}
         self._attempts: dict[PeerId, _Attempt] = {}
         self._open: set[PeerId] = set()
+        self._soonest: float | None = None
+        self._stale = True
+        """Whether `_soonest` has to be found anew: it is asked for after each input, and few inputs move it."""
 
     def want(self, wanted: Mapping[PeerId, Address], now: float) -> None:
         """Replace the set of wanted peers; one that is new, or whose address changed, is due at once."""
@@ -49,14 +52,17 @@ class Dialer:
         for peer in self._wanted.keys() - wanted.keys():
             self._attempts.pop(peer, None)
         self._wanted = dict(wanted)
+        self._stale = True
 
     def opened(self, peer: PeerId) -> None:
         """A connection to the peer is open, whoever dialed it."""
         self._open.add(peer)
+        self._stale = True
 
     def lost(self, peer: PeerId, now: float) -> None:
         """The connection ended: try again at once."""
         self._open.discard(peer)
+        self._stale = True
         if peer in self._wanted:
             self._attempts[peer] = _Attempt(due=now)
 
@@ -66,19 +72,27 @@ class Dialer:
         if attempt is None:
             return
         pause = min(self._longest_pause, self._first_pause * 2.0 ** min(attempt.failures, 16))
+        self._stale = True
         attempt.failures += 1
         attempt.due = now + pause * self._rng.uniform(0.75, 1.25)
 
     def dial(self, now: float) -> list[tuple[PeerId, Address]]:
         """The peers to dial now, in id order; each is then under way until `opened` or `failed`."""
+        soonest = self.next_timeout()
+        if soonest is None or soonest > now:
+            return []
         ready = [p for p in sorted(self._attempts) if p not in self._open and self._is_due(self._attempts[p], now)]
         for peer in ready:
             self._attempts[peer].due = None
+        self._stale = True
         return [(peer, self._wanted[peer]) for peer in ready]
 
     def next_timeout(self) -> float | None:
         """When `dial` will next have something to do."""
-        return earliest([a.due for p, a in self._attempts.items() if p not in self._open])
+        if self._stale:
+            self._stale = False
+            self._soonest = earliest([a.due for p, a in self._attempts.items() if p not in self._open])
+        return self._soonest
 
     @staticmethod
     def _is_due(attempt: _Attempt, now: float) -> bool:

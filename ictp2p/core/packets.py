@@ -53,7 +53,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True):
     """The source's cluster."""
     target: PeerId
     hops: int
-    channel: int
+    channel: Channel
     body: bytes
 
 
@@ -127,8 +127,6 @@ def decode_packet(body: bytes) -> Packet:
         RemoteProtocolError: it is not a packet, or names a channel that this version does not know.
     """
     try:
-        packet = _packet_decoder.decode(body)
-        Channel(packet.channel)
-    except (*MALFORMED, ValueError) as error:
+        return _packet_decoder.decode(body)
+    except MALFORMED as error:
         raise RemoteProtocolError(f"malformed packet of {len(body)} bytes: {error}") from error
-    return packet

@@ -188,7 +188,7 @@ class Core:
         if packet.target != self.card.peer:
             self._forward(packet)
         elif packet.channel in ONE_HOP and packet.source != peer:
-            raise RemoteProtocolError(f"{peer} relayed a {Channel(packet.channel).name} packet of {packet.source}")
+            raise RemoteProtocolError(f"{peer} relayed a {packet.channel.name} packet of {packet.source}")
         else:
             self._inbox.append(packet)
         return self._finish()
@@ -351,12 +351,12 @@ class Core:
         try:
             self._deliver(packet)
         except ProtocolError as error:
-            self._context.out.append(Violated(packet.source, f"{Channel(packet.channel).name}: {error}"))
+            self._context.out.append(Violated(packet.source, f"{packet.channel.name}: {error}"))
             if packet.source in self._open:
                 self._context.out.append(Hangup(packet.source, str(error)))
 
     def _deliver(self, packet: Packet) -> None:
-        channel = Channel(packet.channel)
+        channel = packet.channel
         self._timetable.touch(channel)  # here already: a machine may refuse the second half of a message
         message = CODECS[channel].decode(packet.body)
         if channel is Channel.HELLO:

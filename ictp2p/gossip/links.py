@@ -12,7 +12,9 @@ Theory of operation:
    median is for plans and the low quantile for deadlines. A transfer that waited for its application says only that
    the link does *at least* that much, so it may raise an estimate and never lowers one (Cardwell et al., BBR, 2016).
    A median of many samples would notice a changed link half a window too late, hence the shift rule: two full-speed
-   samples in a row that agree with each other and not with the median begin a new window.
+   samples in a row that agree with each other and not with the median begin a new window, and so does a single one
+   that lasted for long. It is an average over so many round trips that no burst of other traffic explains it; and who
+   needs two would wait for two rounds, of which a link that has become slow makes the first one last.
 4. **Probing** is for links of which nothing fresh is known, and politely: one at a time, never in a round, paid from a
    token bucket that `probe_share` of the rounds' bytes fills. Each cluster begins its list after its own name, so
    that not everybody probes the same one first.
@@ -71,7 +73,11 @@ class LinkProfile:
     """Seconds after which a bandwidth sample is forgotten, and a link without a younger one is probed."""
 
     shift: float = 0.3
-    """Relative distance from the median at which two agreeing samples begin a new window."""
+    """Relative distance from the median at which two agreeing samples, or a long one, begin a new window."""
+
+    long: float = 5.0
+    """Seconds that a full-speed sample must have lasted to begin a new window alone. Lower follows a changed link after
+    shorter rounds, and believes shorter disturbances."""
 
     least_sample: int = 65536
     """Bytes below which a transfer says nothing about bandwidth: it fits into the buffers on the way."""
@@ -97,7 +103,7 @@ class LinkProfile:
     @classmethod
     def local(cls) -> LinkProfile:
         """Several clusters on one machine."""
-        return cls(hello_interval=0.5, refresh=10.0, probe_bytes=2**20, probe_credit=16 * 2**20, probe_timeout=5.0)
+        return cls(hello_interval=0.5, refresh=10.0, long=2.0, probe_bytes=2**20, probe_credit=16 * 2**20, probe_timeout=5.0)
 
     @classmethod
     def lan(cls) -> LinkProfile:
@@ -237,7 +243,7 @@ class Links:
             self._budget = min(credit, float(self._profile.probe_credit))
         link = self._links.setdefault(neighbour, _Link(self._profile))
         if bytes >= self._profile.least_sample:
-            link.windows[direction].add(bytes / seconds, app_limited, now)
+            link.windows[direction].add(bytes / seconds, seconds, app_limited, now)
             self._flows[direction].append(_Flow(neighbour, now - seconds, now, bytes / seconds))
         if self._probing and self._probing[0] == neighbour and direction == "out" and not app_limited:
             self._probing = None
@@ -510,8 +516,8 @@ class _Window:
         """Whether what is known is more than a lower bound, and recent."""
         return self._full_at > now - self._profile.horizon
 
-    def add(self, rate: float, app_limited: bool, now: float) -> None:
-        """Take a sample, bytes/s, if it says anything new."""
+    def add(self, rate: float, seconds: float, app_limited: bool, now: float) -> None:
+        """Take a sample, bytes/s over so many seconds, if it says anything new."""
         self._samples = [sample for sample in self._samples if self._counts(sample, now)]
         self._sorted = (float("-inf"), [])
         known = _quantile(self.ascending(now), 0.5)
@@ -524,7 +530,9 @@ class _Window:
         self._sorted = (float("-inf"), [])
         self.newest = now
         self._full_at = self._full_at if app_limited else now
-        if self._shifted():
+        if known is not None and not app_limited and seconds >= self._profile.long and self._far(rate, known):
+            del self._samples[:-1]
+        elif self._shifted():
             del self._samples[:-2]
 
     def _counts(self, sample: _Sample, now: float) -> bool:
@@ -537,7 +545,10 @@ class _Window:
             return False
         low, high = min(one, two), max(one, two)
         agree = high <= low * (1.0 + self._profile.shift)
-        return agree and (high < median * (1.0 - self._profile.shift) or low > median * (1.0 + self._profile.shift))
+        return agree and self._far(low, median) and self._far(high, median) and (low > median or high < median)
+
+    def _far(self, rate: float, median: float) -> bool:
+        return abs(rate - median) > self._profile.shift * median
 
 
 @dataclass(frozen=True, slots=True)

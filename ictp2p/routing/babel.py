@@ -206,8 +206,8 @@ class Babel:
             for key in keys(advert, self._profile.classes):
                 if update.full:
                     told.add(key)
-                if self.table.learn(key, sender, offer):
-                    self._reconsider(key, sender, now)
+                if self.table.learn(key, sender, offer) and self.table.matters(key, sender):
+                    self._settle(key, now)
         for key in before:
             if key not in told and self.table.learn(key, sender, Distance(0, INFINITY)):
                 self._reconsider(key, sender, now)

@@ -11,8 +11,9 @@ from ictp2p.routing.algebra import INFINITY, Link, link_cost, significant
 from ictp2p.routing.classes import Membership
 from ictp2p.routing.profile import RoutingProfile
 
-_NOISE = 0.03
-"""Relative change of a cost that is none: each would be news of every destination to every neighbour."""
+_NOISE = 0.1
+"""Relative change of a cost that is none: each would be news of every destination to every neighbour, in every class.
+Shares of a line that several transfers use vary more than this from round to round, and no better way follows."""
 
 
 class Neighbour:

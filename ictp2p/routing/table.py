@@ -70,7 +70,8 @@ class RouteTable:
         choice = self.chosen.get(key)
         if choice is None or choice.stale or choice.neighbour == neighbour:
             return True
-        return self._metric(key, neighbour) < choice.metric
+        offer, costs = self._offers.get(key, {}).get(neighbour), self.costs.get(neighbour)
+        return offer is not None and costs is not None and offer.metric + costs[key[1]] < choice.metric
 
     def choose(self, key: Key, now: float) -> Choice | None:
         """Make the choice anew."""
@@ -86,12 +87,16 @@ class RouteTable:
 
     def lacks_freshness(self, key: Key) -> bool:
         """Say whether an offer would be better than what we use, were its sequence number fresh."""
-        choice = self.chosen.get(key)
+        promised = self._sources.distance(key)
+        if promised is None:
+            return False
+        choice, costs, traffic_class = self.chosen.get(key), self.costs, key[1]
         bound = INFINITY if choice is None or choice.stale else choice.metric
-        return any(
-            self._metric(key, neighbour) < bound and not self._sources.feasible(key, offer)
-            for neighbour, offer in self._offers.get(key, {}).items()
-        )
+        for neighbour, offer in self._offers.get(key, {}).items():
+            better = neighbour in costs and offer.metric + costs[neighbour][traffic_class] < bound
+            if better and not offer.better_than(promised):
+                return True
+        return False
 
     def nearest(self, key: Key) -> list[str]:
         """The neighbours with a usable offer, nearest first."""

@@ -1,7 +1,10 @@
 """How an open attempt ends: counting votes, failures and doubts.
 
 COMMIT needs votes for one digest from more than half of the participants, so that the bytes survive and late
-clusters have someone to fetch from; then it waits only for those who may still vote, and not past the soft deadline.
+clusters have someone to fetch from; then it waits only for those who may still vote, and not past the soft deadline,
+unless the majority itself needed longer: a link that has become slow holds up everybody, and the two at its ends a
+little more than the others. So the rest gets a share of the majority's own time (`patience`): to fetch a whole state
+costs more than the end of a transfer, and who is left behind misses the next round too.
 Two different digests mean that somebody's memory or code is wrong: ABORT, never a choice between them. A FAILED
 without a majority of votes is an ABORT at once: an all-reduce that broke for one will not finish for the others,
 and the next attempt starts from contributions that are still untouched. A doubted participant is not waited for,
@@ -35,10 +38,12 @@ class Outcome:
 
 @dataclass(slots=True)
 class BallotBox:
-    """The newest verdict of every peer, and since when participants are doubted."""
+    """The newest verdict of every peer, since when participants are doubted, and since when most have voted."""
 
     verdicts: dict[PeerId, Vote | Failed] = field(default_factory=dict)
     doubts: dict[PeerId, float] = field(default_factory=dict)
+    majority: tuple[int, int, float] | None = None
+    """Round, attempt, and when this peer first counted the votes of most."""
 
     def put(self, sender: PeerId, verdict: Vote | Failed) -> None:
         """Take a verdict; an older attempt's never replaces a newer one's, and the first on an attempt stays."""
@@ -71,13 +76,22 @@ class BallotBox:
         if len(set(votes.values())) > 1:
             return Outcome(False, _differing(opened, votes))
         if 2 * len(votes) > len(opened.participants):
-            return _majority(opened, verdicts, votes, doubts, since + opened.deadline * profile.soft_share, now)
+            return _majority(opened, verdicts, votes, doubts, self._soft(opened, profile, since, now), now)
         if len(votes) < len(verdicts):
             return Outcome(False, _failures(opened, verdicts))
         end = max(since + opened.deadline, office + profile.suspect_grace)
         if doubts:
             end = min(end, max(since, office, min(doubts.values())) + profile.suspect_grace)
         return _minority(opened, verdicts, doubts, end, now)
+
+    def _soft(self, opened: Open, profile: RoundProfile, since: float, now: float) -> float:
+        """Until when those are waited for who have not voted, now that most have."""
+        number = (opened.round, opened.attempt)
+        if self.majority is None or self.majority[:2] != number:
+            self.majority = (*number, now)
+        took = self.majority[2] - since
+        soft = max(opened.deadline * profile.soft_share, took * (1.0 + profile.patience))
+        return since + min(soft, opened.deadline)
 
     def _doubt(self, opened: Open, sight: Sight, verdicts: Mapping[PeerId, object], now: float) -> dict[str, float]:
         """Doubted participants without a verdict, in words, and since when."""

@@ -88,7 +88,8 @@ class Policy:
             fragments: into how many parts, or which, the model is divided; a round carries one of them.
             overlap: inner steps that training goes on while a round is under way.
             mix: how much of the local value stays when the result lands, in [0, 1).
-            codec: what the pseudo-gradients are encoded with on the wire.
+            codec: what the pseudo-gradients are encoded with on the wire: `none`, `bfloat16`, `float16`, `int8`, `e3m0`
+                (all accumulate in float32), or `auto` for the fastest of none, bfloat16 and int8 on these links.
             without_quorum: what to do while the mesh cannot decide.
             most_skipped: outer rounds in a row that `without_quorum="continue"` may skip; then it waits as well.
             resume: the model was loaded from a checkpoint of this training: if the mesh has lost its state and nobody
@@ -103,6 +104,8 @@ class Policy:
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
         if without_quorum not in get_args(WithoutQuorum):
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
+        if codec == "topk":
+            raise ConfigError("codec 'topk' needs error feedback, which no policy keeps: what it drops is lost")
         if most_skipped < 0:
             raise ConfigError(f"most_skipped {most_skipped!r} is negative")
         self.weight: float = 1.0

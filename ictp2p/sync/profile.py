@@ -30,7 +30,8 @@ class RoundProfile:
     straggler_fraction: float
     """The same as a fraction of the time between the last commit and the first READY; the larger counts."""
     soft_deadline: float
-    """Time after which a majority of votes commits without the rest. Grows with the hard one for a long plan."""
+    """Time after which a majority of votes commits without the rest. Grows with the hard one for a long plan, and
+    with what the majority needed (`patience`)."""
     hard_deadline: float
     """Least time after which an attempt without a majority is aborted; `plan_factor` times the plan's predicted
     time counts if that is larger. Only a backstop: failures and suspicions end an attempt much sooner."""
@@ -45,6 +46,9 @@ class RoundProfile:
     restore_after: float = 600.0
     """Once nobody who is alive has held the agreed state for this long, the mesh goes back to the newest version that
     somebody holds; infinite: it waits for a holder. Several times what it takes to tell the dead from the slow."""
+    patience: float = 0.25
+    """What the rest of an attempt gets beyond the time that a majority needed, as a share of that time, if this is later
+    than the soft deadline. Higher keeps clusters behind a slow link in, and lets one that hangs delay the others."""
     plan_factor: float = 8.0
     """How many times its predicted seconds a plan may take."""
     max_voters: int = MAX_VOTERS
@@ -60,6 +64,8 @@ class RoundProfile:
             raise ConfigError(f"max_voters {self.max_voters} is not in 1..{MAX_VOTERS}")
         if not 0 < self.soft_deadline <= self.hard_deadline:
             raise ConfigError(f"soft_deadline {self.soft_deadline} is not in (0, {self.hard_deadline}]")
+        if not self.patience >= 0:
+            raise ConfigError(f"patience {self.patience} is not at least 0")
         if self.retry <= 0 or self.anti_entropy <= 0:
             raise ConfigError(f"retry {self.retry} and anti_entropy {self.anti_entropy} must be positive")
         if not self.restore_after > 0:

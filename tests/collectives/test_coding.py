@@ -201,7 +201,7 @@ def test_what_cannot_be_encoded_is_refused() -> None:
 
 
 async def test_whoever_sends_what_does_not_decode_answers_for_it() -> None:
-    plan = make_plan(parameter_server.trees(2)[:1], 2, BLOCK, "topk", BLOCK)
+    plan = make_plan(parameter_server.trees(3)[:1], 3, BLOCK, "topk", BLOCK)
     names = [PeerId(name) for name in plan.participants]
     switch = Switch(names, 0)
     tag = RoundTag(b"lineage", 1, 1, plan.digest())
@@ -214,7 +214,7 @@ async def test_whoever_sends_what_does_not_decode_answers_for_it() -> None:
     body = receiver.destination(names[1], True, 0, 0, size)
     assert body is not None
     body[:] = b"\xff" * size
-    with pytest.raises(RemoteProtocolError, match="ascending"):
+    with pytest.raises(RemoteProtocolError, match="ascending"):  # before the third one's, with which it is added
         receiver.arrived(names[1], True, 0, 0, body)
     receiver.lost(names[1], "it sent nonsense", ())
     with pytest.raises(ParticipantLost):

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.collectives import topology
@@ -111,6 +111,7 @@ def _climbs(parents: list[int], node: int, root: int) -> bool:
 
 
 @given(st.integers(0, 2**32), st.integers(2, 7))
+@example(0, 6)
 @settings(max_examples=30, deadline=None)
 def test_few_participants_get_the_optimum_and_its_proof(seed: int, size: int) -> None:
     """The bound that the prices prove and the rates that the trees reach meet: both are the optimum."""

@@ -245,14 +245,17 @@ class TestBandwidth:
         assert measured.bandwidth_out_low == pytest.approx(101 * MIB)
         assert (measured.bandwidth_in, measured.bandwidth_in_low, measured.age) == (5 * MIB, 5 * MIB, 1.0)
 
-    @given(st.lists(RATES, max_size=30), st.lists(st.tuples(RATES, st.booleans()), min_size=1, max_size=40))
+    @given(
+        st.lists(RATES, max_size=30),
+        st.lists(st.tuples(RATES, st.booleans(), st.sampled_from([1.0, 60.0])), min_size=1, max_size=40),
+    )
     def test_an_app_limited_transfer_never_lowers_an_estimate(self, full, later):
         links = linked()
         for rate in full:
             move(links, rate, 2.0)
-        for rate, limited in later:
+        for rate, limited, seconds in later:
             before = links.measurement(B, 2.0)
-            move(links, rate, 2.0, limited=limited)
+            move(links, rate, 2.0, limited=limited, seconds=seconds)
             after = links.measurement(B, 2.0)
             if limited and before.bandwidth_out is not None:
                 assert after.bandwidth_out >= before.bandwidth_out * (1 - 1e-9)
@@ -293,6 +296,26 @@ class TestBandwidth:
         for factor in noise[-2:]:
             move(links, truth * change * factor, 3.0)
         assert links.measurement(B, 3.0).bandwidth_out == pytest.approx(truth * change, rel=0.1)
+
+    @given(
+        st.integers(1, 40),
+        st.floats(1e6, 1e8),
+        st.floats(0.05, 0.69) | st.floats(1.31, 20.0),
+        st.floats(NO_PROBES.long, 1000.0),
+    )
+    def test_or_after_one_that_lasted(self, before, truth, change, seconds):
+        links = linked()
+        for _ in range(before):
+            move(links, truth, 2.0)
+        told = move(links, truth * change, 3.0, seconds=seconds)
+        assert links.measurement(B, 3.0).bandwidth_out == pytest.approx(truth * change, rel=1e-4)
+        assert notices(told, LinkChanged), "the planner must hear of it"
+
+    def test_a_long_sample_that_is_like_the_others_ends_no_window(self):
+        links = linked()
+        for number in range(11):
+            move(links, (100 + number) * MIB, 2.0, seconds=60.0)
+        assert links.measurement(B, 2.0).bandwidth_out == pytest.approx(105 * MIB)
 
     def test_one_outlier_changes_little(self):
         links = linked()

@@ -328,6 +328,22 @@ _ROUNDS: Final = (
         ("sync/test_rounds.py::test_an_attempt_without_a_majority_ends_at_the_hard_deadline",),
     ),
     Mutation(
+        "rest-left-behind-by-a-late-majority",
+        "Who is a little later than a majority that was itself late still gets into the commit.",
+        "ictp2p/sync/ballot_box.py",
+        "took * (1.0 + profile.patience)",
+        "0.0 * took",
+        ("sync/test_rounds.py::test_who_votes_within_that_share_is_in",),
+    ),
+    Mutation(
+        "rest-waited-for-without-end",
+        "Who has not voted is not waited for past the hard deadline, however late the majority was.",
+        "ictp2p/sync/ballot_box.py",
+        "return since + min(soft, opened.deadline)",
+        "return since + soft",
+        ("sync/test_rounds.py::test_the_rest_gets_a_share_of_what_the_majority_needed",),
+    ),
+    Mutation(
         "vote-of-another-attempt-counts",
         "A verdict counts for exactly the attempt that it is about.",
         "ictp2p/sync/ballot_box.py",
@@ -561,12 +577,44 @@ _FSM: Final = (
 _EXECUTOR: Final = (
     Mutation(
         "own-sum-kept",
-        "Every participant takes the root's bytes, and none keeps a sum of its own. (No lossy codec exists yet; with"
-        " one, this is the owner that keeps its un-quantised sum.)",
+        "Every participant takes the root's bytes, and none keeps a sum of its own.",
         "ictp2p/collectives/execute.py",
         "return views[0] if len(views) == 1 else None",
         "return memoryview(bytearray(size)) if len(views) == 1 else None",
         ("collectives/test_execute.py::test_results_land_in_the_output_itself",),
+    ),
+    Mutation(
+        "own-sum-not-decoded",
+        "With a codec the root keeps what others decode, not the sum that it encoded.",
+        "ictp2p/collectives/coding.py",
+        "        self._decode(start, stop, wire)\n        self._keep(start, wire.numpy())",
+        "        self._outputs.ranges(start, stop)[0].copy_(total[: len(self._outputs.ranges(start, stop)[0])])\n"
+        "        self._keep(start, wire.numpy())",
+        ("collectives/test_coding.py::test_results_that_are_no_longer_at_hand_are_encoded_anew",),
+    ),
+    Mutation(
+        "codec-not-as-asked",
+        "Elements are not rounded unless that was asked for, whatever the coordinator plans.",
+        "ictp2p/collectives/plan.py",
+        "    return None if plan.codec in allowed else",
+        "    return None if allowed else",
+        ("collectives/test_plan.py::test_the_codec_is_the_one_that_was_asked_for",),
+    ),
+    Mutation(
+        "diverged-hidden",
+        "A block with an element that is not finite decodes to NaN, never to ordinary numbers.",
+        "ictp2p/collectives/codecs/blocks.py",
+        "scale.masked_fill_(poisoned, torch.nan)",
+        "scale.masked_fill_(poisoned, 0.0)",
+        ("collectives/codecs/test_codec.py::test_what_is_not_finite_is_never_hidden",),
+    ),
+    Mutation(
+        "residual-before-commit",
+        "What a codec left out is kept only of contributions that were committed.",
+        "ictp2p/collectives/codecs/feedback.py",
+        "left.sub_(piece).nan_to_num_(0.0, 0.0, 0.0)",
+        "self._residual[start : start + _PIECE] = left.sub_(piece).nan_to_num_(0.0, 0.0, 0.0)",
+        ("collectives/codecs/test_feedback.py::test_a_round_that_was_not_committed_leaves_no_trace",),
     ),
     Mutation(
         "attempt-not-in-the-tag",

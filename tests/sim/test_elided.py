@@ -18,15 +18,19 @@ DIGESTS = ("digest", "error", "text")
 
 
 def course(*, elide: bool) -> tuple[list[tuple[Any, ...]], World]:
-    """Three clusters train two megabytes, a fourth one joins, a leader dies and comes back."""
+    """Three clusters train two megabytes, a fourth one joins, a leader dies in a round and comes back."""
     with World(3, profile="wan", elide=elide) as world:
         world.links(delay=0.03, bandwidth=2e6)
         for n, name in enumerate("abcd"):
             workers, at = (2, 0.0) if name != "d" else (1, 12.0)
             world.cluster(name, workers=workers, compute=3.0 + n, elements=500_000, up=2e6, down=2e6, at=at)
-        world.after(28.0, KillLeader("b"))
-        world.after(36.0, Restart("b/0"))
-        world.run_for(55.0)
+        world.run_for(24.0)
+        began = len(world.trace.entries)
+        world.run_until(lambda: any(e.kind == "round_opened" for e in world.trace.entries[began:]), 20.0)
+        world.run_for(0.5)
+        world.inject(KillLeader("b"))
+        world.after(8.0, Restart("b/0"))
+        world.run_to(55.0)
         told = [
             (entry.at, entry.host, entry.kind, {k: v for k, v in entry.fields.items() if k not in DIGESTS})
             for entry in world.trace.entries
