@@ -33,6 +33,8 @@ _KEEPALIVE_PROBES = 3
 _USER_TIMEOUT = 15_000  # milliseconds; SWIM's probes are faster, this is the floor under them
 _BACKLOG = 512
 _RESOLVE = 5.0  # seconds to look up the name of an address to listen on
+_AT_ONCE = 64  # connections accepted in one turn of the loop, at most
+_BREATHER = 1.0  # seconds without accepting after the system had no room for another connection
 _TAKEN = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
 
 
@@ -50,6 +52,10 @@ class Listener(Protocol):
 
     def close(self) -> None:
         """Stop accepting, at once. Accepted connections live on."""
+        ...
+
+    async def settled(self) -> None:
+        """Wait until every connection that was accepted has reached its protocol; that takes moments."""
         ...
 
 
@@ -70,6 +76,7 @@ class Network(Protocol):
         Raises:
             Refused: the host says that nobody listens there.
             Unreachable: no answer in time, no such host, or no way to it.
+            ConnectionLost: it was reset at once.
         """
         ...
 
@@ -85,10 +92,7 @@ class TcpNetwork:
             sock = _listening_socket(family, where)
         except (OSError, ValueError) as error:  # ValueError: a host that cannot even be looked up, as in "a..b"
             raise translate(error, f"cannot listen on {address}") from error
-        # Asked before asyncio owns the socket: afterwards a server that closes early has no sockets to ask.
-        actual = shown_address(sock.getsockname())
-        server = await loop.create_server(factory, sock=sock, backlog=_BACKLOG)
-        return _TcpListener(server, actual)
+        return _TcpListener(loop, sock, factory)
 
     async def connect(self, factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
         """Connect to `address`; see `Network.connect`."""
@@ -100,17 +104,67 @@ class TcpNetwork:
             raise Unreachable(f"{address} did not answer within {timeout:g} s") from error
         except (OSError, ValueError) as error:
             raise translate(error, f"cannot connect to {address}") from error
-        _tune(transport.get_extra_info("socket"))
+        try:
+            if transport.is_closing():  # it ended while the protocol said its first words: there is nothing to tune
+                raise ConnectionResetError
+            _tune(transport.get_extra_info("socket"))
+        except OSError as error:
+            transport.abort()
+            raise translate(error, f"cannot connect to {address}") from error
         return transport, protocol
 
 
 class _TcpListener:
-    def __init__(self, server: asyncio.Server, address: Address) -> None:
-        self._server = server
-        self.address = address
+    """Accepts by itself, so that every connection has an owner at every instant.
+
+    In asyncio's server a connection belongs to nobody for two turns of the loop, between `accept` and its protocol:
+    one that arrives while the port is being closed, or the loop is, stays open until the garbage collector finds it.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        self.address = shown_address(sock.getsockname())
+        self._loop = loop
+        self._socket = sock
+        self._factory = factory
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._listen()
 
     def close(self) -> None:
-        self._server.close()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    async def settled(self) -> None:
+        await asyncio.gather(*self._arriving, return_exceptions=True)
+
+    def _listen(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                sock, _name = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionError):
+                return  # nobody else, or it was gone before we asked
+            except OSError:  # out of descriptors or memory: what is waiting must not turn the loop into a treadmill
+                self._loop.remove_reader(self._socket.fileno())
+                self._loop.call_later(_BREATHER, self._listen)
+                return
+            sock.setblocking(False)
+            task = self._loop.create_task(self._arrive(sock))
+            self._arriving.add(task)
+            task.add_done_callback(lambda done, sock=sock: self._arrived(done, sock))  # type: ignore[misc]
+
+    async def _arrive(self, sock: socket.socket) -> None:
+        await self._loop.connect_accepted_socket(self._factory, sock)
+
+    def _arrived(self, task: asyncio.Task[None], sock: socket.socket) -> None:
+        self._arriving.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            sock.close()
 
     def __repr__(self) -> str:
         return f"<TcpListener {self.address}>"

@@ -23,10 +23,6 @@ from ictp2p.preamble import NO_TICKET, Kind, Preamble, Verdict, check, judge
 from ictp2p.security import Security
 from ictp2p.types import Address
 
-_ACCEPTING = 5
-"""Turns of the event loop in which a connection that it has accepted reaches its protocol. Those that are on their way
-when the port closes are turned away in these, and not left to the garbage collector."""
-
 OnControl = Callable[[ControlConnection], None]
 OnBulk = Callable[[asyncio.Transport, Preamble], None]
 OnRefused = Callable[[Address, IctError], None]
@@ -87,6 +83,8 @@ class Reception:
         self._half_open: dict[asyncio.Task[None], Opening] = {}
         self._mine = Preamble(security.fingerprint)
         self._closed = False
+        self.knocks = 0
+        """How many connections have been accepted so far, whoever they were from."""
 
     @property
     def address(self) -> Address:
@@ -102,8 +100,7 @@ class Reception:
         """Stop listening and drop whoever is in the handshake. Established connections live on."""
         self._closed = True
         self.listener.close()
-        for _ in range(_ACCEPTING):
-            await asyncio.sleep(0)
+        await self.listener.settled()
         half_open = dict(self._half_open)
         for task in half_open:
             task.cancel()
@@ -117,6 +114,7 @@ class Reception:
 
     def knock(self) -> asyncio.BaseProtocol:
         """Make the protocol for a connection that was just accepted."""
+        self.knocks += 1
         return Opening(self._accepted)
 
     def _accepted(self, opening: Opening) -> None:

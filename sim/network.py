@@ -166,6 +166,9 @@ class SimListener:
         if self._internet.listeners.get(self.address) is self:
             del self._internet.listeners[self.address]
 
+    async def settled(self) -> None:
+        """Nothing is on its way to a protocol: a connection reaches it at the instant that it is accepted."""
+
     def __repr__(self) -> str:
         return f"<SimListener {self.address}>"
 

@@ -107,6 +107,89 @@ def test_a_port_where_nobody_listens_is_refused_and_that_is_told_apart_from_sile
     run(story())
 
 
+def test_a_connection_that_ends_while_its_protocol_first_speaks_is_lost_by_name(run):
+    class Ended(Caught):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            transport.abort()  # as a write does that meets a reset
+
+    async def story() -> None:
+        listener = await NETWORK.serve(Caught, LOOPBACK)
+        with pytest.raises(ConnectionLost, match=str(listener.address)):
+            await NETWORK.connect(Ended, listener.address, 5)
+        listener.close()
+
+    run(story())
+
+
+def test_who_gives_up_just_as_the_port_opens_leaves_no_port_behind(run):
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = Address(*unused.getsockname())
+
+    def taken() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(address) == 0
+
+    async def story() -> None:
+        asked = asyncio.get_running_loop().create_task(NETWORK.serve(Caught, address))
+        while not taken():
+            await asyncio.sleep(0)
+        if not asked.cancel():  # uvloop's opens it without waiting
+            asked.result().close()
+        await asyncio.wait([asked], timeout=5)
+        if not asked.cancelled():
+            asked.result().close()
+        assert not taken()
+
+    run(story())
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_who_arrives_just_as_the_port_closes_reaches_a_protocol_or_nothing(run, turns: int):
+    """However the turns of the loop fall: no connection may be left without an owner (the fixture looks)."""
+
+    async def story() -> None:
+        accepted: list[Caught] = []
+        listener = await NETWORK.serve(lambda: accepted.append(Caught()) or accepted[-1], LOOPBACK)
+        dialers = [socket.create_connection((listener.address.host, listener.address.port)) for _ in range(20)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        listener.close()
+        await listener.settled()
+        assert all(each.made.done() for each in accepted)
+        for each in accepted:
+            each.made.result().abort()
+            await each.lost
+        for dialer in dialers:
+            dialer.close()
+
+    run(story())
+
+
+def test_out_of_descriptors_the_port_pauses_and_goes_on(run, monkeypatch: pytest.MonkeyPatch):
+    async def story() -> None:
+        accepted = Caught()
+        listener = await NETWORK.serve(lambda: accepted, LOOPBACK)
+        real, failed = socket.socket.accept, []
+
+        def accept(sock: socket.socket) -> tuple[socket.socket, object]:
+            if not failed:
+                failed.append(sock)
+                raise OSError(errno.EMFILE, "Too many open files")
+            return real(sock)
+
+        monkeypatch.setattr("ictp2p.network._BREATHER", 0.0)
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        transport, dialer = await NETWORK.connect(Caught, listener.address, 5)
+        await accepted.made
+        assert failed
+        transport.close()
+        await dialer.lost
+        await accepted.lost
+        listener.close()
+
+    run(story())
+
+
 def test_a_host_that_does_not_answer_costs_no_more_than_the_deadline(run):
     async def story() -> None:
         with socket.socket() as deaf, socket.socket() as first:
