@@ -34,6 +34,7 @@ from ictp2p.collectives.channel import RoundTag
 from ictp2p.collectives.execute import ExecuteProfile, Stats, all_reduce
 from ictp2p.collectives.plan import Plan
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.errors import Unreachable
 from ictp2p.types import PeerId
 
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET, <sched.h>
@@ -71,7 +72,8 @@ class Rank:
         self.number = number
         self.ranks = ranks
         self.names = [PeerId(f"{n:032x}") for n in range(ranks)]
-        self.store = dist.TCPStore("127.0.0.1", port, ranks, is_master=number == 0, timeout=SECONDS)
+        self.hosts, self.device = ["127.0.0.1"] * ranks, "lo"
+        self.store = self._store(port)
         self._groups = 0
 
     def gloo(self, control: str | None = None) -> Any:
@@ -80,7 +82,7 @@ class Rank:
         if control is not None and self.number == 0:
             prefer(control)
         self.agree(f"before-{self._groups}")
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        os.environ["GLOO_SOCKET_IFNAME"] = self.device
         prefix = dist.PrefixStore(f"gloo-{self._groups}", self.store)
         group = cast("Any", dist.ProcessGroupGloo)(prefix, self.number, self.ranks, SECONDS)
         group.allreduce([torch.zeros(1)]).wait()
@@ -95,8 +97,8 @@ class Rank:
             self.store.set(f"{name}-all", "")
         self.store.wait([f"{name}-all"], SECONDS)
 
-    async def bulk(self, name: str, *, sealed: bool) -> Bulk:
-        """Open a data plane of ours among the ranks."""
+    async def bulk(self, name: str, *, sealed: bool, profile: BulkProfile | None = None, **options: Any) -> Bulk:
+        """Open a data plane of ours among the ranks; `options` as `Bulk` has them."""
         loop = asyncio.get_running_loop()
 
         def keys(peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
@@ -108,20 +110,28 @@ class Rank:
 
         async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
             port = int(self.store.get(f"{name}-{peer}"))
-            async with asyncio.timeout(timeout):
-                transport, _ = await loop.create_connection(asyncio.Protocol, "127.0.0.1", port)
+            host = self.hosts[self.names.index(peer)]
+            try:
+                async with asyncio.timeout(timeout):
+                    transport, _ = await loop.create_connection(asyncio.Protocol, host, port)
+            except OSError as error:  # a timeout is one too
+                raise Unreachable(f"{peer} at {host}: {error}") from error
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return transport
 
-        bulk = Bulk(self.names[self.number], keys, dial, profile=replace(BulkProfile.local(), sealed=sealed))
+        profile = replace(profile or BulkProfile.local(), sealed=sealed)
+        bulk = Bulk(self.names[self.number], keys, dial, profile=profile, **options)
 
         class Accept(asyncio.Protocol):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 bulk.accept(cast("asyncio.Transport", transport))
 
-        server = await loop.create_server(Accept, "127.0.0.1", 0)
+        server = await loop.create_server(Accept, self.hosts[self.number], 0)
         self.store.set(f"{name}-{self.names[self.number]}", str(server.sockets[0].getsockname()[1]))
         return bulk
+
+    def _store(self, port: int) -> Any:
+        return dist.TCPStore("127.0.0.1", port, self.ranks, is_master=self.number == 0, timeout=SECONDS)
 
     def plan(
         self, elements: int, kind: str | None = None, among: Sequence[int] | None = None, codec: str = "none"

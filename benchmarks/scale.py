@@ -13,6 +13,7 @@ The invariants are not looked at unless `--audit`: they cost as much as the peer
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import resource
 import time
@@ -179,6 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--audit", action="store_true", help="look at the invariants too")
     add("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
+    gc.set_threshold(50_000, 20, 50)  # a world is millions of objects that live long: look at the young ones less often
     found: list[Figures] = []
     for what in options.what:
         found += KINDS[what](options)

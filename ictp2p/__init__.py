@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ictp2p.sync.local_sgd import LocalSGD
     from ictp2p.sync.mirror import MirrorDescent
     from ictp2p.sync.pace import AdaptivePace
+    from ictp2p.sync.sampler import ElasticSampler
+    from ictp2p.sync.sparse import SparseDiLoCo
     from ictp2p.sync.streaming import StreamingDiLoCo
 
 __all__ = [
@@ -35,9 +37,11 @@ __all__ = [
     "DelayedNesterov",
     "DiLoCo",
     "EagerDiLoCo",
+    "ElasticSampler",
     "LocalSGD",
     "MirrorDescent",
     "Peer",
+    "SparseDiLoCo",
     "StreamingDiLoCo",
     "Work",
 ]
@@ -50,9 +54,11 @@ _HOMES = {
     "DelayedNesterov": "ictp2p.sync.delayed",
     "DiLoCo": "ictp2p.sync.diloco",
     "EagerDiLoCo": "ictp2p.sync.eager",
+    "ElasticSampler": "ictp2p.sync.sampler",
     "LocalSGD": "ictp2p.sync.local_sgd",
     "MirrorDescent": "ictp2p.sync.mirror",
     "Peer": "ictp2p.peer",
+    "SparseDiLoCo": "ictp2p.sync.sparse",
     "StreamingDiLoCo": "ictp2p.sync.streaming",
     "SUM": "ictp2p.collective_calls",
     "Work": "ictp2p.collective_calls",

@@ -22,7 +22,7 @@ from ictp2p.bulk.limit import RateLimit
 from ictp2p.collectives.channel import Links
 from ictp2p.collectives.execute import ExecuteProfile
 from ictp2p.config import Config
-from ictp2p.control import ControlConnection, open_control
+from ictp2p.control import ControlConnection, SelfConnection, open_control
 from ictp2p.core import commands, planning
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import Machines, Settings
@@ -229,7 +229,14 @@ class AsyncPeer:
 
     async def _dial(self, address: Address) -> PeerId:
         timeout = self.config.global_timeouts.connect
-        connection = await open_control(self._network, address, self.security, timeout=timeout, clock=self.clock)
+        knocks = self.reception.knocks
+        try:
+            connection = await open_control(self._network, address, self.security, timeout=timeout, clock=self.clock)
+        except SelfConnection as error:
+            if self.reception.knocks != knocks:  # whatever ways it took, it came in at our own door
+                raise
+            what = f"{address} is another process with the identity of this one, {self.id}"
+            raise HandshakeFailed(f"{what}: give each worker a data directory of its own, not a copy") from error
         self._adopt(connection)
         return connection.peer_id
 
@@ -454,6 +461,7 @@ class AsyncPeer:
                 self.contributors.decided(value)
             case notices.RoundOpened():
                 self.core.m.links.round_started()
+                self.bulk.stop_probes()
             case notices.RoundCommitted() | notices.RoundAborted():
                 self.call(Channel.LINKS, self.core.m.links.round_ended)
             case notices.StateMissing() | notices.StateRestored() | QuorumLost() | QuorumRegained():

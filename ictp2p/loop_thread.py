@@ -1,12 +1,16 @@
 """An event loop in a thread of its own, beside the thread that trains.
 
 The loop is uvloop's where there is one (twice the packets per CPU second of asyncio's own). The thread is a daemon:
-a training script that ends without closing its peer ends, and the others notice a death, which is the truth.
+a training script that ends without closing its peer ends, and the others notice a death, which is the truth. It is
+stopped before the interpreter is taken apart, though: a daemon thread that runs on into that ends the process with a
+segmentation fault when it is inside an extension (uvloop, torch) at the wrong moment, and the script's exit status
+is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -16,6 +20,9 @@ from typing import Any, TypeVar
 from ictp2p.errors import PeerClosed
 
 T = TypeVar("T")
+
+_PATIENCE = 2.0
+"""Seconds that the end of the process waits for a loop that is in the middle of something."""
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -36,6 +43,7 @@ class LoopThread:
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        _RUNNING[self] = None
 
     @property
     def left_behind(self) -> bool:
@@ -103,12 +111,33 @@ class LoopThread:
                 return
             self._closing = True
             self._loop.call_soon_threadsafe(self._loop.stop)
+        _RUNNING.pop(self, None)
         self._thread.join()
         _finish(self._loop)
+
+    def abandon(self) -> None:
+        """Stop, finishing nothing: the process ends. Its sockets end with it."""
+        if self.left_behind:
+            return
+        with self._lock:
+            if self._closing:
+                return
+            self._closing = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_PATIENCE)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+
+
+_RUNNING: dict[LoopThread, None] = {}
+
+
+@atexit.register  # with the import, and so called after whatever a script registers to close its peer
+def _end_all() -> None:
+    for loop in tuple(_RUNNING):
+        loop.abandon()
 
 
 def _finish(loop: asyncio.AbstractEventLoop) -> None:

@@ -69,6 +69,7 @@ async def fetch_status(address: str, token: str, timeout: float, network: Networ
         raise Unreachable(f"{where} did not tell its status within {timeout:g} s") from None
     finally:
         connection.close()
+        await connection.wait_closed()
 
 
 def _packet(source: PeerId, target: PeerId, message: Message) -> bytes:

@@ -111,14 +111,23 @@ class Flow:
         self.open = True
         """Whether packets pass at all."""
         self.timer: asyncio.TimerHandle | None = None
+        self.far = 0.0
+        """The round trip, seconds, as of the last look at the path."""
+        self.shared: Resources = ()
+        """The resources, as of then."""
+        self._mathis = math.inf
+
+    def look(self) -> None:
+        """Ask what the path is like. It stays so until somebody tells `Fluid.changed`."""
+        self.far, self.shared = self.round_trip(), self.resources()
+        loss = self.loss()
+        self._mathis = 1.22 * SEGMENT / (max(self.far, 1e-4) * math.sqrt(loss)) if loss > 0 else math.inf
 
     def cap(self) -> float:
         """What it may have at most, however much there is."""
         if not self.open:
             return 0.0
-        round_trip, loss = self.round_trip(), self.loss()
-        mathis = 1.22 * SEGMENT / (max(round_trip, 1e-4) * math.sqrt(loss)) if loss > 0 else math.inf
-        return min(mathis, self.window / round_trip if round_trip > NEAR else math.inf)
+        return min(self._mathis, self.window / self.far if self.far > NEAR else math.inf)
 
 
 class Fluid:
@@ -140,11 +149,18 @@ class Fluid:
         if now - flow.stopped > IDLE:
             flow.window = float(INITIAL_WINDOW)
         flow.since = flow.grown = now
+        flow.look()
         self._flows[flow] = None
-        self.changed()
+        self._stir()
 
     def changed(self) -> None:
-        """Capacities or flows changed: compute rates anew, soon."""
+        """Capacities or paths changed: look at them, and compute rates anew, soon."""
+        for flow in self._flows:
+            flow.look()
+        self._stir()
+
+    def _stir(self) -> None:
+        """Compute rates anew, soon."""
         if self._pending is None:
             self._pending = self._loop.at(self._loop.now + COALESCE, self._solve, context=self._context)
 
@@ -153,7 +169,7 @@ class Fluid:
         if flow in self._flows:
             del self._flows[flow]
             self._disarm(flow)
-            self.changed()
+            self._stir()
 
     def __len__(self) -> int:
         return len(self._flows)
@@ -186,7 +202,7 @@ class Fluid:
         capacity: list[float] = []
         uses: list[tuple[int, int]] = []
         for number, flow in enumerate(flows):
-            for name, size in flow.resources():
+            for name, size in flow.shared:
                 if name not in index:
                     index[name] = len(capacity)
                     capacity.append(size)
@@ -197,7 +213,7 @@ class Fluid:
 
     def _grow(self, flow: Flow, now: float) -> float:
         """Open the window of a flow that fills it; give when to look again."""
-        round_trip = flow.round_trip()
+        round_trip = flow.far
         if round_trip <= NEAR or flow.rate < 0.999 * flow.window / round_trip:
             return math.inf
         if now - flow.grown >= round_trip - 1e-9:
@@ -232,4 +248,4 @@ class Fluid:
         if flow.head() > 0:
             self._arm(flow)
         else:
-            self.changed()
+            self._stir()

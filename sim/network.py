@@ -29,7 +29,7 @@ from ictp2p.network import Listener, translate
 from ictp2p.preamble import Kind
 from ictp2p.types import Address
 from sim.chance import Chance
-from sim.elided import KEPT, is_empty
+from sim.elided import KEPT, is_empty, nothing
 from sim.fluid import Flow, Fluid
 from sim.loop import Process, SimLoop
 from sim.topology import Topology
@@ -637,7 +637,7 @@ class Endpoint(asyncio.Transport):
             real = data[done : done + count]
             view[: len(real)] = real
             if len(real) < count:
-                view[len(real) : count] = bytes(count - len(real))
+                view[len(real) : count] = nothing(count - len(real))
             protocol.buffer_updated(count)
             done += count
 

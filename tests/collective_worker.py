@@ -15,7 +15,16 @@ def tell(what: str, **fields: Any) -> None:
     sys.stdout.flush()
 
 
-def main(cluster: str, value: str, clusters: str, rounds: str, join: str) -> None:
+def meet(peer: ictp2p.Peer, value: float, whole: float) -> None:
+    """Add up small numbers until everybody's is in the sum: then all stand at the same call."""
+    while True:
+        tensor = torch.tensor([value])
+        peer.all_reduce(tensor, op="sum")
+        if tensor[0].item() == whole:
+            return
+
+
+def main(cluster: str, value: str, whole: str, clusters: str, rounds: str, join: str) -> None:
     config = ictp2p.Config.local(
         cluster=cluster, token="0123456789abcdef0123456789abcdef", join=(join,) if join else (), bulk_rate=20e6
     )
@@ -30,6 +39,7 @@ def main(cluster: str, value: str, clusters: str, rounds: str, join: str) -> Non
     with peer:
         tell("ready", address=str(peer.address), peer=peer.id)
         peer.gather(int(clusters), timeout=60.0)
+        meet(peer, float(value), float(whole))
         for number in range(int(rounds)):
             tensor = torch.full((1_000_000,), float(value))
             done = peer.all_reduce(tensor, op="sum")

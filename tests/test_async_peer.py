@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -92,6 +93,20 @@ async def test_three_clusters_average_and_hold_the_same_bits() -> None:
             assert torch.equal(work.outputs[0], torch.full((ELEMENTS,), 3.0))
             assert outcome.participants == ("a", "b", "c")
         assert torch.equal(works[0].inputs[0], torch.full((ELEMENTS,), 1.0))
+
+
+async def test_a_round_ends_the_probes_that_hold_its_links() -> None:
+    async with mesh("a", "b") as peers:
+        await all_training(peers)
+        bulk = peers[0].bulk
+        bulk.profile = replace(bulk.profile, probe=60.0)
+        connection = await bulk.connection(peers[1].id, 5.0)
+        connection.pace(1e6)  # until the round: what is left of the probe would be sent in no time
+        probing = asyncio.create_task(bulk.probe(peers[1].id, 256 * 2**20, timeout=15.0))
+        await asyncio.gather(*(p.reduce(reduction(1.0)) for p in peers))
+        result = await probing
+        assert result.limited
+        assert result.size < 64 * 2**20
 
 
 async def test_a_participant_that_dies_in_mid_reduce_costs_one_attempt() -> None:
@@ -202,6 +217,19 @@ async def test_one_data_folder_is_for_one_peer(tmp_path: Path) -> None:
     await first.close()
 
 
+async def test_a_copy_of_a_data_folder_is_told_that_its_identity_is_taken(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    founder = AsyncPeer(config("a", data_dir=str(original)))
+    try:
+        await founder.start()
+        shutil.copytree(original, copy)
+        twin = AsyncPeer(config("b", founder, data_dir=str(copy)))
+        with pytest.raises(HandshakeFailed, match=f"{founder.address} is another process with the identity"):
+            await twin.start()
+    finally:
+        await founder.close()
+
+
 async def test_a_peer_that_restarts_with_its_disk_is_the_same_peer_in_the_same_mesh(tmp_path: Path) -> None:
     async with mesh("a", "b") as peers:
         third = AsyncPeer(config("c", peers[0], data_dir=str(tmp_path)))
@@ -252,6 +280,19 @@ async def test_the_status_says_who_is_there_and_costs_nobody_anything() -> None:
         with pytest.raises(ConfigError):
             await fetch_status("nowhere", TOKEN, 5.0)
         await until(lambda: len(peers[0].core.connected()) == 1)
+
+
+async def test_who_asked_for_the_status_has_hung_up_when_it_has_it() -> None:
+    class Watched(TcpNetwork):
+        async def connect(self, factory, address, timeout):  # type: ignore[no-untyped-def]
+            transport, protocol = await super().connect(factory, address, timeout)
+            sockets.append(transport.get_extra_info("socket"))
+            return transport, protocol
+
+    sockets: list[socket.socket] = []
+    async with mesh("a") as (founder,):
+        await fetch_status(str(founder.address), TOKEN, 5.0, Watched())
+        assert [sock.fileno() for sock in sockets] == [-1]
 
 
 async def test_a_peer_that_leaves_gives_up_its_vote_and_is_not_mourned() -> None:

@@ -25,7 +25,7 @@ class Worker:
         self.name = name
         self.told: list[dict[str, Any]] = []
         self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        arguments = [name[0], str(VALUES[name]), "2", str(ROUNDS), join]
+        arguments = [name[0], str(VALUES[name]), str(sum(VALUES.values())), "2", str(ROUNDS), join]
         self.process = subprocess.Popen(
             [sys.executable, str(WORKER), *arguments],
             stdin=subprocess.PIPE,

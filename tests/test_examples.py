@@ -63,6 +63,16 @@ def test_all_reduce(terminals: Terminals) -> None:
     assert terminals.outputs() == ["mean of oslo, tokyo: [4.0, 4.0, 4.0, 4.0]\n"] * 2
 
 
+def test_elastic_data(terminals: Terminals) -> None:
+    address = free_address()
+    terminals.start("elastic_data.py", "oslo", "--listen", address)
+    terminals.start("elastic_data.py", "tokyo", "--join", address)
+    texts = terminals.outputs()
+    assert all(text.endswith("4000 of 4000 samples were seen\n") for text in texts)
+    steps = [int(re.findall(r"took (\d+) steps", text)[0]) for text in texts]
+    assert sum(steps) >= 2000, "two epochs of a thousand batches"
+
+
 def test_pccl_loop(terminals: Terminals) -> None:
     address = free_address()
     steps = ("--clusters", "2", "--outer-steps", "12")

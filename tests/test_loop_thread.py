@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -41,3 +43,27 @@ def test_a_closed_loop_takes_nothing_more() -> None:
     loop.post(lambda: None)
     with pytest.raises(PeerClosed):
         loop.call(lambda: None)
+
+
+_LAST = """
+import atexit, threading
+atexit.register(lambda: print([t.name for t in threading.enumerate()]))  # called after what is registered later
+from ictp2p.loop_thread import LoopThread
+loop = LoopThread("loop")
+began = threading.Event()
+"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "left"),
+    [
+        ("", 0, "['MainThread']"),
+        ("raise SystemExit(3)", 3, "['MainThread']"),
+        ("loop.close()", 0, "['MainThread']"),
+        ("atexit.register(loop.close)", 0, "['MainThread']"),
+        ("loop.post(lambda: (began.set(), threading.Event().wait())); began.wait()", 0, "['MainThread', 'loop']"),
+    ],
+)
+def test_a_loop_ends_before_the_interpreter_does_unless_it_is_stuck(ending: str, status: int, left: str) -> None:
+    script = subprocess.run([sys.executable, "-c", _LAST + ending], capture_output=True, text=True, timeout=60)
+    assert (script.stdout.strip(), script.stderr, script.returncode) == (left, "", status)

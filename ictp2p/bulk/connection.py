@@ -138,6 +138,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         self._clock = clock
         self._stall = stall
         self._high_water = high_water
+        self._held = high_water
         self._users: list[User] = []
         self._control: deque[Frame] = deque()
         self._outbound: Seal | None = None
@@ -198,6 +199,15 @@ class BulkConnection(asyncio.BufferedProtocol):
         """Send at most `rate` bytes/s from now on; None: as fast as it goes."""
         self._bucket.set(rate, self._clock())
         self.pump()
+
+    def hold(self, size: int | None) -> None:
+        """Let the transport hold at most `size` bytes beyond the kernel's own buffer; None: as the profile says.
+
+        What one offers next leaves after what is held: little of it lets a user change its mind on a slow link.
+        """
+        self._held = self._high_water if size is None else size
+        if not self.closed:
+            self._limit()
 
     def ahead(self) -> int | None:
         """Give the bytes on their way that keep this connection busy; None: not known, as much as may be."""
@@ -490,7 +500,7 @@ class BulkConnection(asyncio.BufferedProtocol):
         self.pump()
 
     def _limit(self) -> None:
-        self.transport.set_write_buffer_limits(high=self._high_water, low=self._high_water // 4)
+        self.transport.set_write_buffer_limits(high=self._held, low=self._held // 4)
 
     # Ending.
 

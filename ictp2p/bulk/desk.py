@@ -121,8 +121,8 @@ class Desk:
         if header.second > header.length:
             return
         del self._probes[header.tag]
-        sample = meter.sample() or (header.length, max(1e-6, meter.last - before), True)
-        self._bulk.measured(self._connection, header.tag, *sample)
+        size, seconds, limited = meter.sample() or (header.length, max(1e-6, meter.last - before), True)
+        self._bulk.measured(self._connection, header.tag, size, seconds, limited or bool(header.first))
 
 
 def _remember(table: OrderedDict[bytes, _T], key: bytes, value: _T) -> None:

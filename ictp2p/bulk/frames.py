@@ -47,7 +47,7 @@ class Kind(enum.IntEnum):
     """A reply is complete (`first` 0), or failed (1) with a reason in the body."""
     CANCEL = 11
     PROBE = 12
-    """Bytes without meaning; `second` counts those still to come, this body included."""
+    """Bytes without meaning; `second` counts those still to come, this body included; `first` is 1 after a stop."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -20,7 +20,7 @@ from ictp2p.bulk.desk import CHUNKS, KINDS, Desk
 from ictp2p.bulk.frames import Header, Kind, pack_measured
 from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
 from ictp2p.bulk.profile import BulkProfile
-from ictp2p.bulk.streams import MAX_PROBE, MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
+from ictp2p.bulk.streams import MAX_PROBE, MAX_REQUEST, PROBE_CHUNK, Fetch, Handler, Probe, ProbeResult, Request
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, ParticipantLost, Receiver, Slots
 from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.errors import ConfigError, ConnectionLost, IctError, NetworkError, PeerClosed
@@ -67,6 +67,7 @@ class Bulk:
         self._desks: dict[BulkConnection, Desk] = {}
         self._awaited: dict[tuple[PeerId, bytes], asyncio.Future[PeerId]] = {}
         self._handlers: dict[str, Handler] = {}
+        self._probes: dict[Probe, None] = {}
         self._counter = 0
         self._session = random_bytes(8)
         ways: Relays = relays or (lambda _: ())
@@ -191,7 +192,7 @@ class Bulk:
         return size
 
     async def probe(self, peer: PeerId, size: int, *, timeout: float) -> ProbeResult:
-        """Send `size` meaningless bytes to `peer` and give what it measured.
+        """Send up to `size` meaningless bytes to `peer`, for `BulkProfile.probe` seconds, and give what it measured.
 
         Raises:
             ConfigError: no such size.
@@ -200,17 +201,29 @@ class Bulk:
         if not 0 < size <= MAX_PROBE:
             raise ConfigError(f"probe of {size} bytes is not within 1..{MAX_PROBE}")
         tag = self._new_tag()
-        probe = Probe(tag, size)
+        probe = Probe(tag, size, self.profile.probe, self._clock)
+        self._probes[probe] = None
+        connection: BulkConnection | None = None
         try:
             async with asyncio.timeout(timeout):
-                self.join(peer, tag, probe, await self._pool.connection(peer, timeout))
+                connection = await self._pool.connection(peer, timeout)
+                connection.hold(PROBE_CHUNK)
+                self.join(peer, tag, probe, connection)
                 result = await probe.result
         except TimeoutError:
             raise ConnectionLost(f"{peer} did not measure {size} bytes within {timeout:g} s") from None
         finally:
+            del self._probes[probe]
             self.part(peer, tag, probe)
-        self._report(peer, "out", result.size, result.seconds, False)
+            if connection is not None:
+                connection.hold(None)
+        self._report(peer, "out", result.size, result.seconds, result.limited)
         return result
+
+    def stop_probes(self) -> None:
+        """End all probes that are under way from here: the links are needed."""
+        for probe in self._probes:
+            probe.stop()
 
     # What the pool asks (`pool.Tenant`).
 

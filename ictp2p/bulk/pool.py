@@ -1,8 +1,8 @@
 """One peer's warm connections, and every way to make one.
 
 A connection is made in the first way that works: dial the peer; ask it over the control plane to dial us; go through a
-relay. Both ends then agree on fresh keys, whichever way the bytes take (see `frames`). A relay does the same on behalf
-of others, so a path may take several relays.
+relay; each begun a little after the one before (`ways`). Both ends then agree on fresh keys, whichever way the bytes
+take (see `frames`). A relay does the same on behalf of others, so a path may take several relays.
 
 If both ends dial at once there are two connections, and both stay: each side sends on the one it prefers (the one that
 the lower id dialed), and whatever arrives is told apart by its tag, not by its connection. No race has to be resolved.
@@ -12,22 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection, User
 from ictp2p.bulk.frames import MAX_HOPS, Header, Hello, Purpose, transcript
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.relay import Relay
+from ictp2p.bulk.ways import first_way
 from ictp2p.errors import (
     ConfigError,
     ConnectionLost,
     HandshakeFailed,
     IctError,
-    NetworkError,
     PeerClosed,
-    ProtocolError,
     RemoteProtocolError,
     Unreachable,
 )
@@ -137,6 +137,7 @@ class Pool:
 
         Raises:
             NetworkError: it cannot be dialed from here either.
+            PeerClosed: this peer was closed.
         """
         if len(ticket) != 16:
             raise RemoteProtocolError(f"ticket of {len(ticket)} bytes from {peer}, expected 16")
@@ -228,18 +229,17 @@ class Pool:
             task.exception()  # whoever still waits has it; if nobody does, it is no news
 
     async def _open(self, peer: PeerId) -> BulkConnection:
-        failures = []
-        ways: list[Callable[[PeerId], Awaitable[BulkConnection]]] = [self._open_direct]
+        ways: list[Callable[[], Coroutine[Any, Any, BulkConnection]]] = [lambda: self._open_direct(peer)]
         if self._ask_dial is not None:
-            ways.append(self._open_by_ticket)
-        for way in [*ways, *(self._through(relay) for relay in self._relays(peer) if relay not in (peer, self.me))]:
-            try:
-                return await way(peer)
-            except (NetworkError, ProtocolError) as error:
-                failures.append(str(error) or type(error).__name__)
+            ways.append(lambda: self._open_by_ticket(peer))
+        relays = (relay for relay in self._relays(peer) if relay not in (peer, self.me))
+        ways += [partial(self._open_through, relay, peer) for relay in relays]
+        try:
+            return await first_way(ways, self._profile.patience, lambda spare: None)
+        except Unreachable as error:
             if warm := self._warm(peer):
                 return warm
-        raise Unreachable(f"no bulk connection to {peer}: {'; '.join(failures)}")
+            raise Unreachable(f"no bulk connection to {peer}: {error}") from error
 
     async def _open_direct(self, peer: PeerId) -> BulkConnection:
         return await self._greet(await self._dial(peer, self._profile.handshake), self._hello(Purpose.DIRECT, peer))
@@ -253,12 +253,9 @@ class Pool:
             raise Unreachable(f"{peer} did not dial us within {self._profile.handshake:g} s")
         return warm
 
-    def _through(self, relay: PeerId) -> Callable[[PeerId], Awaitable[BulkConnection]]:
-        async def way(peer: PeerId) -> BulkConnection:
-            transport = await self._dial(relay, self._profile.handshake)
-            return await self._greet(transport, self._hello(Purpose.RELAY, peer))
-
-        return way
+    async def _open_through(self, relay: PeerId, peer: PeerId) -> BulkConnection:
+        transport = await self._dial(relay, self._profile.handshake)
+        return await self._greet(transport, self._hello(Purpose.RELAY, peer))
 
     # Handshakes.
 
@@ -267,6 +264,9 @@ class Pool:
         return Hello(purpose, self.me, peer, self._random_bytes(32), ticket, self._profile.sealed, hops)
 
     def _take_over(self, transport: asyncio.Transport, hello: Hello | None) -> BulkConnection:
+        if self._closed:  # while it was dialed: nobody would end it
+            transport.abort()
+            raise PeerClosed(f"{self.me} was closed")
         profile = self._profile
         connection = BulkConnection(self, self._clock, profile.stall, profile.high_water, hello)
         tuning.suit(transport)

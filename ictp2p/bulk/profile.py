@@ -15,9 +15,13 @@ class BulkProfile:
     handshake: float = 5.0
     """Seconds for one way of connecting, hellos included."""
     patience: float = 1.0
-    """Seconds that the higher id leaves the lower one to dial, where both need the connection."""
+    """Seconds that the higher id leaves the lower one to dial, where both need the connection; and that one way to a
+    peer has before the next one is tried beside it. Lower than some round trips makes connections that are not used."""
     rate: float | None = None
     """Bytes per second that each connection may send; None: as much as it takes."""
+    probe: float = 2.0
+    """Seconds after which a probe ends, whatever is left of it. It outgrows slow start by then; more only keeps a slow
+    link busy for longer."""
     sealed: bool = True
     """AES-128-GCM on all bodies. Costs 0.17 CPU s per GB; both ends must say the same."""
     high_water: int = 1024 * 1024

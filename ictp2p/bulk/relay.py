@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.splice import Splice, splice
-from ictp2p.errors import NetworkError, Unreachable
+from ictp2p.bulk.ways import first_way
+from ictp2p.errors import NetworkError, ProtocolError, Unreachable
 from ictp2p.types import PeerId
 
 
@@ -76,14 +78,15 @@ class Relay:
             if not hello.hops:
                 raise Unreachable("too many relays")
             onward = await self._onward(hello)
-        except NetworkError as error:
+        except (NetworkError, ProtocolError) as error:
             incoming.write(Hello.refusal(hello, str(error)).pack())
             incoming.close()
             return
         except asyncio.CancelledError:
             incoming.abort()
             raise
-        if incoming.is_closing():
+        if incoming.is_closing() or onward.is_closing():
+            incoming.abort()
             onward.abort()
             return
         onward.write(hello.relayed().pack())
@@ -92,19 +95,10 @@ class Relay:
 
     async def _onward(self, hello: Hello) -> asyncio.Transport:
         """Reach the target itself, by either side's dialing, before another relay: those would pass it round."""
-        failures: list[str] = []
-        for way in (self._dialed, self._asked):
-            try:
-                return await way(hello.target)
-            except NetworkError as error:
-                failures.append(str(error))
-        for hop in self._relays(hello.target):
-            if hop not in (hello.source, hello.target):
-                try:
-                    return await self._dialed(hop)
-                except NetworkError as error:
-                    failures.append(str(error))
-        raise Unreachable("; ".join(failures))
+        hops = [hop for hop in self._relays(hello.target) if hop not in (hello.source, hello.target)]
+        ways = [partial(self._dialed, hello.target), partial(self._asked, hello.target)]
+        ways += [partial(self._dialed, hop) for hop in hops]
+        return await first_way(ways, self._profile.patience, lambda spare: spare.abort())
 
     async def _dialed(self, hop: PeerId) -> asyncio.Transport:
         transport = await self._dial(hop, self._profile.handshake)
@@ -121,7 +115,11 @@ class Relay:
             self._ask_dial(target, ticket)
             async with asyncio.timeout(self._profile.handshake):
                 return await arrived
-        except TimeoutError:
-            raise Unreachable("target did not dial") from None
+        except BaseException as error:
+            if arrived.done() and not arrived.cancelled():
+                arrived.result().abort()  # it came in the moment in which we gave up
+            if isinstance(error, TimeoutError):
+                raise Unreachable("target did not dial") from None
+            raise
         finally:
             del self._tickets[ticket]

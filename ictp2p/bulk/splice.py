@@ -57,6 +57,7 @@ class Splice(asyncio.BufferedProtocol):
         other, self.other = self.other, None
         if other is not None:
             other.finish()
+        else:
             self._ended()
 
     def finish(self) -> None:
@@ -78,7 +79,10 @@ class Splice(asyncio.BufferedProtocol):
 def splice(
     one: asyncio.Transport, two: asyncio.Transport, stall: float, ended: Callable[[], None]
 ) -> tuple[Splice, Splice]:
-    """Join two transports, neither of which is being read; both are read from now on. `ended` is called once."""
+    """Join two transports, neither of which is being read; both are read from now on.
+
+    `ended` is called once, when both are gone.
+    """
     ends = Splice(stall, ended), Splice(stall, ended)
     for transport, end, other in zip((one, two), ends, ends[::-1], strict=True):
         end.other = other

@@ -4,13 +4,17 @@ A request names a kind and a destination; the reply is a stream of chunks in ord
 that destination, so a slow reader of one stream cannot hold up another. Served lazily: the handler is asked for its
 next buffer when the connection has taken the last one.
 
-A probe is a timed blast. Its receiver measures it, from the first frame's end to the last one's, and says so.
+A probe is a timed blast. Its receiver measures it, from the first frame's end to the last one's, and says so. It ends
+after its bytes or its seconds, whichever comes first: bytes alone would hold a slow link for minutes. Once somebody
+needs the link for more than measuring it, the probe ends at once (`Probe.stop`); what such a one has measured is but a
+lower bound, for it may have been cut short in slow start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -31,9 +35,11 @@ raises travels to the one who asked, as a `StateError` with the same text."""
 
 REPLY_CHUNK = 1024 * 1024
 MAX_REQUEST = 64 * 1024
-PROBE_CHUNK = 256 * 1024
+PROBE_CHUNK = 64 * 1024
 MAX_PROBE = 256 * 1024 * 1024
 _ZEROS = memoryview(bytes(PROBE_CHUNK))
+_LAST = 1
+"""Bytes of the frame that ends a probe early."""
 _FAILED = 1
 
 
@@ -65,6 +71,8 @@ class ProbeResult:
     size: int
     """Bytes that arrived after the first frame."""
     seconds: float
+    limited: bool
+    """Whether the link can do more than this shows."""
 
 
 class Fetch:
@@ -181,20 +189,39 @@ class Serving:
 
 
 class Probe:
-    """The sending side of a probe (`connection.User`)."""
+    """The sending side of a probe (`connection.User`).
 
-    def __init__(self, tag: bytes, size: int) -> None:
+    Args:
+        tag: of its frames.
+        size: bytes at most.
+        seconds: after which it ends, from its first frame on.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, tag: bytes, size: int, seconds: float, clock: Callable[[], float]) -> None:
         self.result: asyncio.Future[ProbeResult] = asyncio.get_running_loop().create_future()
         self._tag = tag
         self._left = size
+        self._seconds = seconds
+        self._clock = clock
+        self._until = math.inf
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let the next frame be the last one, and a small one."""
+        self._stopped = self._stopped or self._left > 0
 
     def next_frame(self) -> Frame | None:
-        """Give the next bytes of the blast."""
+        """Give the next bytes of the blast. One that holds all that is left is the last one, and tells of a stop."""
         if not self._left:
             return None
+        if self._until == math.inf:
+            self._until = self._clock() + self._seconds
+        if self._stopped or self._clock() >= self._until:
+            self._left = min(self._left, _LAST)
         left, size = self._left, min(self._left, PROBE_CHUNK)
         self._left -= size
-        return Frame(Kind.PROBE, self._tag, 0, left, (_ZEROS[:size],), stable=True)
+        return Frame(Kind.PROBE, self._tag, int(self._stopped), left, (_ZEROS[:size],), stable=True)
 
     def place(self, header: Header) -> memoryview | None:
         """A measurement is read from the connection's buffer."""
@@ -203,8 +230,7 @@ class Probe:
     def take(self, header: Header, body: memoryview) -> None:
         """Take the receiver's measurement."""
         if header.kind is Kind.MEASURED and not self.result.done():
-            size, seconds, _ = read_measured(body)
-            self.result.set_result(ProbeResult(size, seconds))
+            self.result.set_result(ProbeResult(*read_measured(body)))
 
     def expecting(self) -> bool:
         """The measurement is due."""

@@ -4,6 +4,13 @@
 the CPU on loopback and buys nothing in a rack. Where it is long, bbr: on 100 ms with 0.1 % loss one cubic stream kept
 11 % of the line, bbr 74 %. The border is the delay of another city. A host that lacks either keeps its own choice.
 
+*Windows.* Where the way is long, a new connection has to find its rate before it knows it, and bbr calls it found when
+three round trips in a row were no faster. The kernel's first windows then become the rate: a receiver that is woken by
+256 KiB, behind a window of 64 KiB, has every round trip end in a closed window, and at 100 ms connections were seen to
+stay at a tenth of the line for many seconds. A sender whose buffer is smaller than what bbr wants on its way in its
+first seconds never gets past them. So a long way has its buffers widened at once, wake-ups are for less, and what has
+not left yet is limited instead, for what is said next leaves after it.
+
 *Wake-ups.* SO_RCVLOWAT lets a chunk gather in the kernel before it wakes us, so that a megabyte costs a few reads and
 not one for each of its segments; the kernel wakes us earlier by itself when its buffer runs full. A trickle must not be
 mistaken for silence: the connection asks for every byte again as soon as it has seen no progress (`Wakeups.relax`).
@@ -23,6 +30,15 @@ NEARBY = 0.005
 GATHER = 256 * 1024
 """Bytes of a body that should be there before we are woken. Above it the pipeline between the two ends runs empty,
 below it a wake-up costs as much as the copy."""
+FAR_GATHER = 16 * 1024
+"""The same where a round trip is long: a quarter of the window that a connection begins with."""
+FAR_WINDOW = 16 * 1024 * 1024
+"""Bytes that may be on their way where a round trip is long: a Gbit/s over 130 ms. A limit, nothing is allocated, and
+the host may allow less."""
+UNSENT = 1024 * 1024
+"""Bytes that the kernel keeps beyond what is on its way: at a Gbit/s, for a pause of 8 ms of ours."""
+_SO_BUF_LOCK = 72
+"""include/uapi/asm-generic/socket.h, Linux 5.15 on; Python has no name for it."""
 _ROUND_TRIPS = struct.Struct("=I76xI")  # smoothed and least one, in microseconds
 _ROUND_TRIPS_AT = 68  # in struct tcp_info, include/uapi/linux/tcp.h
 
@@ -43,10 +59,14 @@ def round_trip(transport: asyncio.Transport) -> float | None:
 def suit(transport: asyncio.Transport) -> None:
     """Choose the congestion control of a connection for the round trip that its handshake took."""
     endpoint, seconds = _tcp(transport), round_trip(transport)
-    if endpoint is not None and seconds is not None and hasattr(socket, "TCP_CONGESTION"):
+    if endpoint is None or seconds is None:
+        return
+    if hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):  # not built in, or not for us
             wanted = b"cubic" if seconds <= NEARBY else b"bbr"
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted)
+    if seconds > NEARBY:
+        _widen(endpoint)
 
 
 class Wakeups:
@@ -59,10 +79,11 @@ class Wakeups:
     def __init__(self, transport: asyncio.Transport) -> None:
         self._endpoint = _tcp(transport)
         self._low = 1
+        self._most = GATHER if (round_trip(transport) or 0.0) <= NEARBY else FAR_GATHER
 
     def expect(self, missing: int) -> None:
         """Say that so many bytes of a body are still missing; 1 for any."""
-        low = min(missing, GATHER)
+        low = min(missing, self._most)
         if low != self._low and self._endpoint is not None:
             self._low = low
             try:
@@ -73,6 +94,19 @@ class Wakeups:
     def relax(self) -> None:
         """Be woken by every byte, until something is expected again."""
         self.expect(1)
+
+
+def _widen(endpoint: socket.socket) -> None:
+    """Let more be on its way than the kernel allows a new connection, with its own tuning left on."""
+    low = endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+    with contextlib.suppress(OSError):
+        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, FAR_WINDOW)
+        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
+    with contextlib.suppress(OSError, AttributeError):
+        endpoint.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)  # a kernel that lacks this could not be unlocked again
+        endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, FAR_WINDOW)
+        endpoint.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
 
 
 def _tcp(transport: asyncio.Transport) -> socket.socket | None:

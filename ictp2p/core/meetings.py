@@ -9,6 +9,8 @@ A goodbye is believed: who said it is neither suspected nor dialed when its conn
 
 from __future__ import annotations
 
+from math import inf
+
 from ictp2p.core.cards import ClusterCard, PeerCard, decode_cluster_card, encode_card
 from ictp2p.core.commands import MeshLearned, StatusAsked
 from ictp2p.core.context import Context
@@ -19,6 +21,10 @@ from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.messages import Record, SwimState
 from ictp2p.machine import Message
 from ictp2p.types import ClusterId, PeerId
+
+_SHOWING = 0.25
+"""Seconds between two showings of the whole mesh view to one's mates. A single change is shown at once; while N
+clusters come up together, one showing for each would be N times N records."""
 
 
 class Meetings:
@@ -33,6 +39,8 @@ class Meetings:
         """Peers that said goodbye and have not been back."""
         self._claims: dict[PeerId, tuple[int, PeerId]] = {}
         """What each of them said last of its cluster's leader: (term, leader)."""
+        self._shown_at = -inf
+        self._show_at: float | None = None
         self.joined = False
         """Whether this peer is in: it founded the mesh, or has been shown it."""
 
@@ -67,9 +75,23 @@ class Meetings:
         for peer in sorted(self.greeted):
             self._show_mesh(peer)
 
+    def next_timeout(self) -> float | None:
+        """When `show_what_waits` has something to do."""
+        return self._show_at
+
+    def show_what_waits(self) -> None:
+        """Show the mates what came too soon after the last showing."""
+        if self._show_at is not None and self._show_at <= self._context.now:
+            self.show_mesh_to_mates()
+
     def show_mesh_to_mates(self) -> None:
         """Keep the followers' copies of the mesh view."""
-        if self._context.leading:
+        now = self._context.now
+        self._show_at = None
+        if self._context.leading and now < self._shown_at + _SHOWING:
+            self._show_at = self._shown_at + _SHOWING
+        elif self._context.leading:
+            self._shown_at = now
             copy = self._copy_of_mesh()
             for mate in self._context.mates():
                 if mate in self.greeted:

@@ -8,6 +8,7 @@ distances yet, has dropped all routes through the old one first.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from ictp2p.core import views
@@ -43,8 +44,7 @@ class Neighbourhood:
 
     def link_cards(self) -> tuple[LinkCard, ...]:
         """What the links measure, as of their last notices; sorted."""
-        blank = LinkMeasurement()
-        return tuple(self._cards.get(c) or views.link_card(c, blank) for c in self.clusters())
+        return tuple(self._cards.get(c) or _unmeasured(c) for c in self.clusters())
 
     def settle(self, greeted: Iterable[PeerId]) -> None:
         """Compare with who is connected and in office now, and tell links, routes and gossip of the difference."""
@@ -94,9 +94,8 @@ class Neighbourhood:
     def _begin(self, cluster: ClusterId, leader: PeerId) -> None:
         machines, now = self._context.m, self._context.now
         self._leaders[cluster] = leader
-        self._silent.discard(cluster)
+        self._silent.add(cluster)  # until its first round trip is known: a guess would be told to everybody too
         self._run(Channel.LINKS, machines.links.connected(cluster, now))
-        self._run(Channel.ROUTES, machines.routes.link_up(cluster, views.UNMEASURED, now))
         self._run(Channel.MESH, machines.mesh.meet(cluster, now))
 
     def _end(self, cluster: ClusterId) -> None:
@@ -108,3 +107,8 @@ class Neighbourhood:
 
     def _run(self, channel: Channel, effects: Effects) -> None:
         self._context.run(channel, effects)
+
+
+@functools.lru_cache(2048)
+def _unmeasured(cluster: ClusterId) -> LinkCard:
+    return views.link_card(cluster, LinkMeasurement())

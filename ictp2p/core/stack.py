@@ -128,6 +128,7 @@ class Core:
         self._published_at = 0.0
         self._publish_at: float | None = None
         self._picks: frozenset[PeerId] = frozenset()
+        self._encoded: tuple[Message | None, bytes] = (None, b"")
 
     # ------------------------------------------------------------ inputs from the driver
 
@@ -206,14 +207,14 @@ class Core:
             self._run(channel, self._machine(channel).handle_timeout(now))
         if self._publish_at is not None and self._publish_at <= now:
             self._context.dirty = True
+        self._meetings.show_what_waits()
         self._thrift.review(self._meetings.greeted, self._picks, self._can_be_spared)
         return self._finish()
 
     def next_timeout(self) -> float | None:
         """When something becomes due."""
-        return earliest(
-            [self._timetable.soonest(), self.dialer.next_timeout(), self._publish_at, self._thrift.next_timeout()]
-        )
+        parts = (self._timetable, self.dialer, self._thrift, self._meetings)
+        return earliest([self._publish_at, *(part.next_timeout() for part in parts)])
 
     # ------------------------------------------------------------ inputs from the training side
 
@@ -324,7 +325,9 @@ class Core:
         target = self._target(channel, to)
         if target is None:
             return
-        body = CODECS[channel].encode(message)
+        if message is not self._encoded[0]:  # what goes to many is encoded once
+            self._encoded = (message, CODECS[channel].encode(message))
+        body = self._encoded[1]
         packet = Packet(self.card.peer, self.card.cluster, target, MAX_HOPS, channel, body)
         if target == self.card.peer:
             self._inbox.append(packet)
@@ -379,8 +382,9 @@ class Core:
     def _heard(self, peer: PeerId) -> None:
         cluster = self.directory.cluster_of(peer)
         if cluster == self.card.cluster:
-            self._run(Channel.MEMBERS, self.m.members.heard(peer, self._context.now))
-        elif cluster is not None and self._neighbourhood.leader(cluster) == peer:
+            if self.m.members.awaits(peer):
+                self._run(Channel.MEMBERS, self.m.members.heard(peer, self._context.now))
+        elif cluster is not None and self.m.mesh.awaits(cluster) and self._neighbourhood.leader(cluster) == peer:
             self._run(Channel.MESH, self.m.mesh.heard(cluster, self._context.now))
 
     def _broken(self, peer: PeerId, *, refused: bool) -> None:

@@ -36,7 +36,7 @@ class Timetable:
         self._refresh()
         return [channel for channel, due in self._due.items() if due <= now]
 
-    def soonest(self) -> float | None:
+    def next_timeout(self) -> float | None:
         """When the next machine is due, if any ever is."""
         self._refresh()
         soonest = min(self._due.values())

@@ -5,6 +5,7 @@ Pure functions: the stack compares what they return with what it told a machine 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from ictp2p.core.cards import ClusterCard, LinkCard
@@ -15,9 +16,6 @@ from ictp2p.routing.algebra import Link
 from ictp2p.sync.sight import ClusterView
 from ictp2p.types import Address, ClusterId, PeerId
 
-UNMEASURED = Link(srtt=0.1)
-"""What routing is told of a connection before its first hello has come back."""
-
 
 def cluster_views(directory: Directory, mesh: Swim, own: ClusterCard | None) -> dict[ClusterId, ClusterView]:
     """What rounds are told of each cluster; `own` is this peer's, which a passive mesh does not hold."""
@@ -25,20 +23,37 @@ def cluster_views(directory: Directory, mesh: Swim, own: ClusterCard | None) -> 
     for name, member in sorted(mesh.members.items()):
         card = directory.clusters.get(ClusterId(name))
         if card is not None and (own is None or name != own.cluster):
-            views[card.cluster] = _view(card, alive=member.status.present, suspect=member.status is Status.SUSPECT)
+            views[card.cluster] = _view(_Same(card), member.status)
     if own is not None:
-        views[own.cluster] = _view(own, alive=True, suspect=False)
+        views[own.cluster] = _view(_Same(own), Status.ALIVE)
     return views
 
 
-def _view(card: ClusterCard, *, alive: bool, suspect: bool) -> ClusterView:
+class _Same:
+    """A card as a key, compared by identity: comparing two by value costs more than what is computed from them."""
+
+    __slots__ = ("card",)
+
+    def __init__(self, card: ClusterCard) -> None:
+        self.card = card
+
+    def __hash__(self) -> int:
+        return id(self.card)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.card is other.card
+
+
+@functools.lru_cache(2048)
+def _view(same: _Same, status: Status) -> ClusterView:
+    card = same.card
     workers = tuple(w.peer for w in card.workers)
     durable = tuple(w.peer for w in card.workers if w.durable)
     return ClusterView(
         leader=card.leader,
         term=card.term,
-        alive=alive,
-        suspect=suspect,
+        alive=status.present,
+        suspect=status is Status.SUSPECT,
         training=card.training and not card.draining,
         candidates=durable or workers,
         workers=workers,
@@ -55,9 +70,9 @@ def suspected_peers(directory: Directory, mesh: Swim, members: Swim) -> frozense
 
 
 def link_of(measured: LinkMeasurement) -> Link:
-    """A measurement as routing wants it: the round trip, and the slower direction."""
+    """A measurement as routing wants it: the round trip, which is known by then, and the slower direction."""
     known = [b for b in (measured.bandwidth_out, measured.bandwidth_in) if b]
-    return Link(srtt=measured.srtt or UNMEASURED.srtt, bandwidth=min(known) if known else None)
+    return Link(srtt=measured.srtt or 0.0, bandwidth=min(known) if known else None)
 
 
 def link_card(neighbour: str, measured: LinkMeasurement) -> LinkCard:

@@ -103,7 +103,9 @@ class LinkProfile:
     @classmethod
     def local(cls) -> LinkProfile:
         """Several clusters on one machine."""
-        return cls(hello_interval=0.5, refresh=10.0, long=2.0, probe_bytes=2**20, probe_credit=16 * 2**20, probe_timeout=5.0)
+        return cls(
+            hello_interval=0.5, refresh=10.0, long=2.0, probe_bytes=2**20, probe_credit=16 * 2**20, probe_timeout=5.0
+        )
 
     @classmethod
     def lan(cls) -> LinkProfile:

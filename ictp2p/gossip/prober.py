@@ -60,6 +60,11 @@ class Prober:
         else:
             self._patience.pop(member, None)
 
+    @property
+    def target(self) -> str | None:
+        """Whose answer is outstanding."""
+        return None if self._probe is None or self._probe.answered else self._probe.target
+
     def due(self) -> float:
         """Say when `proceed` is next wanted."""
         probe = self._probe

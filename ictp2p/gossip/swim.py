@@ -186,6 +186,10 @@ class Swim:
         """Compare views with `member`, to which a connection has come up."""
         return [Send(member, self._ledger.digest())] if self.active and member != self._me else []
 
+    def awaits(self, member: str) -> bool:
+        """Whether a sign of life of `member` would make a difference: ask before `heard`, which moves timers."""
+        return self._prober.target == member
+
     def heard(self, member: str, now: float) -> Effects:
         """Note that bytes came from `member`: as good as an ack. Cheap enough to call for each read."""
         self._prober.heard(member, now)

@@ -115,10 +115,12 @@ class Babel:
         if state is None:
             return []
         state.measured(link)
-        if state.costs != self.table.costs[neighbour]:
-            self.table.costs[neighbour] = state.costs
+        before, costs = self.table.costs[neighbour], state.costs
+        if costs != before:
+            self.table.costs[neighbour] = costs
             for key in self.table.offered_by(neighbour):
-                self._reconsider(key, neighbour, now)
+                if costs[key[1]] != before[key[1]]:
+                    self._reconsider(key, neighbour, now)
         return self._finish(now)
 
     def link_down(self, neighbour: str, now: float) -> Effects:

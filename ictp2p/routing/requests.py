@@ -84,7 +84,9 @@ class Requests:
 
     def answered(self, key: Key, seqno: int) -> list[str]:
         """Take out the neighbours that this sequence number satisfies, in order."""
-        waiting = self._waiting.get(key, {})
+        waiting = self._waiting.get(key)
+        if not waiting:
+            return []
         satisfied = sorted(neighbour for neighbour, waiter in waiting.items() if waiter.seqno <= seqno)
         for neighbour in satisfied:
             del waiting[neighbour]

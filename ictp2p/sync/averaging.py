@@ -27,8 +27,10 @@ from ictp2p.errors import ConfigError, LocalGroupError
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.outer import wide
 
-_HEAD = struct.Struct("<dQB")
+_HEAD = struct.Struct("<dQBq")
 _MOVES, _DUE = 1, 2
+NOTHING = -1
+"""Instead of the number of a batch: this gradient is of none in particular."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Heads:
     """Whether the leader wants a round after this step."""
     present: tuple[bool, ...]
     """Which tensors take part: those that some worker has."""
+    marks: tuple[int, ...] = ()
+    """The batches that are in the average, by number, of those that have one."""
 
 
 class Averager:
@@ -60,7 +64,7 @@ class Averager:
         self._parameters, self._buffers = tuple(parameters), tuple(buffers)
         self._dtype = wide([t.dtype for t in (*parameters, *buffers)])
 
-    def heads(self, group: Group, weight: float, step: int, *, moves: bool, due: bool) -> Heads:
+    def heads(self, group: Group, weight: float, step: int, *, moves: bool, due: bool, mark: int = NOTHING) -> Heads:
         """Exchange heads.
 
         Args:
@@ -69,22 +73,27 @@ class Averager:
             step: at which it stands.
             moves: whether it wants everybody to leave the group.
             due: whether it would have a round after this step; the leader's word counts.
+            mark: which batch they are of: of two workers with the same one the first counts.
 
         Raises:
             LocalGroupError: the exchange failed, or the workers stand at different steps.
         """
         mine = [p.grad is not None for p in self._parameters]
-        data = _HEAD.pack(weight, step, _MOVES * moves | _DUE * due) + _pack(mine)
+        data = _HEAD.pack(weight, step, _MOVES * moves | _DUE * due, mark) + _pack(mine)
         replies = group.all_gather(data)
         heads = [_HEAD.unpack_from(reply) for reply in replies]
         steps = [head[1] for head in heads]
         if len(set(steps)) > 1:
             raise LocalGroupError(f"workers stand at different steps: {dict(zip(group.members, steps, strict=True))}")
-        total = sum(head[0] for head in heads)
+        marks = [head[3] if head[0] else NOTHING for head in heads]
+        twice = [mark != NOTHING and mark in marks[:rank] for rank, mark in enumerate(marks)]
+        weights = [0.0 if again else head[0] for head, again in zip(heads, twice, strict=True)]
+        total, weight = sum(weights), weights[group.rank]
         flags = [_unpack(reply[_HEAD.size :], len(mine)) for reply in replies]
         present = (*map(any, zip(*flags, strict=True)), *(True for _ in self._buffers))
         moves, due = any(head[2] & _MOVES for head in heads), bool(heads[0][2] & _DUE)
-        return Heads(weight / total if total else 0.0, total, moves, due, present)
+        counted = tuple(mark for mark, again in zip(marks, twice, strict=True) if mark != NOTHING and not again)
+        return Heads(weight / total if total else 0.0, total, moves, due, present, counted)
 
     @torch.no_grad()
     def average(self, group: Group, heads: Heads) -> None:

@@ -2,9 +2,10 @@
 
 COMMIT needs votes for one digest from more than half of the participants, so that the bytes survive and late
 clusters have someone to fetch from; then it waits only for those who may still vote, and not past the soft deadline,
-unless the majority itself needed longer: a link that has become slow holds up everybody, and the two at its ends a
-little more than the others. So the rest gets a share of the majority's own time (`patience`): to fetch a whole state
-costs more than the end of a transfer, and who is left behind misses the next round too.
+unless the majority itself needed long: a link that has become slow carries one end's contribution, for which all the
+others wait, and then a result that is of use to the other end alone, so its ends need up to twice as long. Therefore
+the rest gets as much again as the majority needed, and a little (`patience`): to fetch a whole state costs more than
+the end of a transfer, and who is left behind misses the next round too, in which nobody measures that link again.
 Two different digests mean that somebody's memory or code is wrong: ABORT, never a choice between them. A FAILED
 without a majority of votes is an ABORT at once: an all-reduce that broke for one will not finish for the others,
 and the next attempt starts from contributions that are still untouched. A doubted participant is not waited for,

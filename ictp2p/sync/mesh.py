@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from ictp2p.fsm import Table
 from ictp2p.sync.roster import Generation, Roster
 from ictp2p.sync.values import Participant, Spec, StateRef
+from ictp2p.types import ClusterId
 
 if TYPE_CHECKING:
     import torch
@@ -132,6 +133,11 @@ class Group(Protocol):
 
 class Mesh(Protocol):
     """The peer, as a policy sees it."""
+
+    @property
+    def cluster(self) -> ClusterId:
+        """The cluster that this worker belongs to."""
+        ...
 
     def roster_ready(self, ready: bool, device: torch.device | None = None) -> None:
         """Say that this training thread wants into (True) or leaves (False) the cluster's group.

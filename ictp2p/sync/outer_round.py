@@ -38,8 +38,9 @@ from ictp2p.sync.heal import share_state
 from ictp2p.sync.mesh import Group, Mesh, RoundRequest, RoundResult
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.progress import Progress
+from ictp2p.sync.sampler import ElasticSampler, Fate
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
-from ictp2p.sync.values import Participant, Spec, StateRef
+from ictp2p.sync.values import LOOKS_ON, Participant, Spec, StateRef
 from ictp2p.sync.weights import Weights
 
 WithoutQuorum = Literal["wait", "continue", "stop"]
@@ -71,6 +72,7 @@ class OuterRound:
         most_skipped: int = 0,
         *,
         overlaps: bool = False,
+        sampler: ElasticSampler | None = None,
     ) -> None:
         """Take what a round works on.
 
@@ -83,12 +85,14 @@ class OuterRound:
             pace: told how long rounds take.
             most_skipped: rounds that `continue` may skip in a row.
             overlaps: whether rounds are under way while training goes on.
+            sampler: says which samples are in a contribution.
         """
         self._peer, self._weights, self._progress = peer, weights, progress
         self._spec, self._without_quorum = spec, without_quorum
         self._pace = pace
         self._most_skipped, self._skipped = most_skipped, 0
         self._overlaps = overlaps
+        self._sampler = sampler
         self._flight: Flight | None = None
         self._parts: Sequence[Participant] = ()
         """Who takes part in the attempt that is under way."""
@@ -104,6 +108,9 @@ class OuterRound:
             self._phase("given_up")
             raise
         self._progress.launched(self._weights.fragment)
+        if self._sampler is not None:
+            steps = self._pace.length(len(self._weights.fragments)) + self._pace.overlap
+            self._sampler.launches(steps, brought=self._progress.brought > 0.0)
         self._note = self._weights.agenda.note()
         self._phase("calculated")
         self.resume(group)
@@ -112,7 +119,7 @@ class OuterRound:
         """In a new group: whoever leads has the conversation with the mesh, and nobody else."""
         if group.rank != 0:
             self.withdraw()
-        elif self._overlaps and self._flight is None and self._progress.aloft and self._progress.brought > 0.0:
+        elif self._overlaps and self._flight is None and self._progress.aloft and self._attends:
             self._flight = Flight(self._peer, self._request())
 
     def land(self, group: Group) -> None:
@@ -133,6 +140,12 @@ class OuterRound:
             self._phase("given_up")
             raise
         self._phase("decided")
+
+    def resumed(self) -> None:
+        """What was trained apart comes from a file: another cluster's is no good here."""
+        state, sampler = self._weights.state, self._sampler
+        if sampler is not None and sampler.fate(state.counters, state.committed, mine=False) is Fate.REVOKED:
+            self._forget()
 
     def withdraw(self) -> None:
         """Give up what this worker has under way: another one speaks for the cluster, or nobody does."""
@@ -190,7 +203,7 @@ class OuterRound:
         """Learn from the mesh what becomes of this round. With ADOPT the state has been fetched."""
         if self._weights.state.version == 0:
             return self._begin(publisher)
-        if self._progress.brought <= 0.0:
+        if not self._attends:
             return Verdict(Kind.ABANDON, reason="nothing was contributed")
         while True:
             try:
@@ -218,6 +231,11 @@ class OuterRound:
             return self._catch_up(self._peer.decided_state(), False, publisher)
         except RoundAborted as error:
             return Verdict(Kind.ABANDON, reason=str(error))
+
+    @property
+    def _attends(self) -> bool:
+        """Whether this cluster has anything to bring, or looks on because it needs samples."""
+        return self._progress.brought > 0.0 or (self._sampler is not None and not self._sampler.finished)
 
     def _may_skip(self) -> bool:
         return self._without_quorum == "continue" and self._skipped < self._most_skipped
@@ -271,7 +289,7 @@ class OuterRound:
         return RoundRequest(
             spec=self._spec_of(weights.fragment),
             base=StateRef(weights.state.version, weights.state.digest, ()),
-            weight=self._progress.brought,
+            weight=max(LOOKS_ON, self._progress.brought),
             inputs=[weights.delta],
             outputs=[weights.average],
             finish=(lambda: weights.finish(self._parts)) if publisher is None else self._finish,
@@ -328,13 +346,9 @@ class OuterRound:
                 ours, theirs = weights.state.sealed.hex()[:16] or "nothing", verdict.digest.hex()[:16]
                 raise LocalGroupError(f"this worker computed {ours} where the mesh committed {theirs}")
             case Kind.ADOPT if progress.version == 0:
-                weights.load()
+                self._forget()
             case Kind.ADOPT:
-                weights.adopt(mine=verdict.mine)
-                if verdict.mine:
-                    progress.counted(weights.landed)
-                else:
-                    progress.missed()
+                self._adopted(mine=verdict.mine)
             case Kind.STOP:
                 raise _stopped(verdict.reason)
             case _:
@@ -343,6 +357,26 @@ class OuterRound:
             weights.agenda.landed(weights.state.counters, weights.state.committed)
         progress.version, progress.aloft = weights.state.version, 0
         self._peer.event("outer", verdict=verdict.kind.name, version=progress.version, reason=verdict.reason)
+
+    def _adopted(self, *, mine: bool) -> None:
+        """Go on from a state that was received."""
+        weights, progress, fate = self._weights, self._progress, Fate.IN if mine else Fate.OUT
+        if self._sampler is not None:
+            fate = self._sampler.fate(weights.state.counters, weights.state.committed, mine=mine)
+        weights.adopt(mine=fate is not Fate.OUT)
+        if fate is Fate.IN:
+            progress.counted(weights.landed)
+        else:
+            progress.missed()
+        if fate is Fate.REVOKED:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop whatever was trained here and is in no agreed state."""
+        self._weights.load()
+        self._progress.weights = [0.0] * len(self._progress.weights)
+        if self._sampler is not None:
+            self._sampler.forget()
 
 
 def _stopped(reason: str) -> IctError:

@@ -50,10 +50,10 @@ class Pace:
         """Set it up.
 
         Raises:
-            ConfigError: `steps` is not at least 1.
+            ConfigError: `steps` is not a whole number of at least 1.
         """
-        if steps < 1:
-            raise ConfigError(f"sync_every {steps!r} is not at least 1")
+        if not isinstance(steps, int) or steps < 1:
+            raise ConfigError(f"sync_every {steps!r} is not a whole number of at least 1")
         self.steps = steps
         """Inner steps after which all of the model has been in a round."""
         self.reference = steps
@@ -65,9 +65,13 @@ class Pace:
         """What must be equal everywhere, in words."""
         return [("sync_every", str(self.reference))]
 
+    def length(self, fragments: int) -> int:
+        """Inner steps of this cluster from one launch to the next."""
+        return max(1, self.steps // fragments)
+
     def due(self, since: int, fragments: int) -> bool:
         """Whether this cluster launches a round, `since` inner steps after the last launch."""
-        return since >= max(1, self.steps // fragments)
+        return since >= self.length(fragments)
 
     def stepped(self, seconds: float) -> None:
         """An inner step took so long."""
@@ -125,9 +129,9 @@ class AdaptivePace(Pace):
         bounds = f"{self._least} to {self._most}"
         return [*super().describe(), ("utilization", repr(self._utilization)), ("adaptive sync_every", bounds)]
 
-    def due(self, since: int, fragments: int) -> bool:
-        """Whether this cluster launches a round, `since` inner steps after the last launch."""
-        return since >= max(1, round(self.steps * self._share()) // fragments)
+    def length(self, fragments: int) -> int:
+        """Inner steps of this cluster from one launch to the next."""
+        return max(1, round(self.steps * self._share()) // fragments)
 
     def stepped(self, seconds: float) -> None:
         """An inner step took so long."""

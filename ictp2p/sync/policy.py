@@ -20,6 +20,7 @@ due: the step is retried, the outer round repeated. Three rules keep anything fr
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -33,7 +34,7 @@ from ictp2p.errors import ConfigError, LocalGroupError, LocalProtocolError, Stat
 from ictp2p.fsm import RECONFIG_PG, ROLLBACK, TRAINING, Table
 from ictp2p.sync import checkpoint
 from ictp2p.sync.agreed import Agenda, Agreed
-from ictp2p.sync.averaging import Averager, Heads
+from ictp2p.sync.averaging import NOTHING, Averager, Heads
 from ictp2p.sync.heal import Replica, Stateful, heal
 from ictp2p.sync.manifest import config_digest, describe
 from ictp2p.sync.mesh import Group, Mesh
@@ -41,6 +42,7 @@ from ictp2p.sync.outer import OuterFactory
 from ictp2p.sync.outer_round import OuterRound, WithoutQuorum
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.progress import Progress
+from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.sync.state import GlobalState
 from ictp2p.sync.values import Spec
 from ictp2p.sync.weights import Weights
@@ -73,7 +75,8 @@ class Policy:
         resume: bool = False,
         carry: Sequence[Stateful] = (),
         agenda: Sequence[Agreed] = (),
-        arithmetic: type[Weights] = Weights,
+        sampler: ElasticSampler | None = None,
+        arithmetic: Callable[..., Weights] = Weights,
     ) -> None:
         """Set it up without touching the network.
 
@@ -96,6 +99,7 @@ class Policy:
                 holds any, it may go on from this one. Never for fresh weights.
             carry: further objects that a newcomer to the cluster must take over (a learning-rate schedule, say).
             agenda: what else is agreed on with each round, and kept in the global state.
+            sampler: leases the samples that are trained on; what is trained without it counts for nothing.
             arithmetic: how the model and the global state act on each other.
 
         Raises:
@@ -104,8 +108,6 @@ class Policy:
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
         if without_quorum not in get_args(WithoutQuorum):
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
-        if codec == "topk":
-            raise ConfigError("codec 'topk' needs error feedback, which no policy keeps: what it drops is lost")
         if most_skipped < 0:
             raise ConfigError(f"most_skipped {most_skipped!r} is negative")
         self.weight: float = 1.0
@@ -114,8 +116,15 @@ class Policy:
         """How far this worker is; read it, do not write it."""
         self._peer, self._inner = peer, inner
         settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec)]
+        self._sampler = sampler
+        if sampler is not None:
+            sampler.join(peer.cluster)
+            agenda, carry = [*agenda, sampler], [*carry, sampler]
+            self.progress.due = True  # a newcomer has no samples before its first round
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
         self._weights = weights = arithmetic(model, outer, settings, fragments, mix, Agenda(agenda), pace)
+        if codec == "topk" and not weights.keeps_residual:
+            raise ConfigError("codec 'topk' needs error feedback, or what it drops is lost: use SparseDiLoCo")
         between = max(1, pace.steps // len(weights.fragments))
         if not 0 <= overlap <= between:
             raise ConfigError(f"overlap {overlap!r} is not from 0 to the {between} steps between two rounds")
@@ -128,10 +137,18 @@ class Policy:
         dtype = str(weights.dtype).removeprefix("torch.")
         spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(self._items))
         self._outer_round = OuterRound(
-            peer, weights, self.progress, spec, without_quorum, pace, most_skipped, overlaps=overlap > 0
+            peer,
+            weights,
+            self.progress,
+            spec,
+            without_quorum,
+            pace,
+            most_skipped,
+            overlaps=overlap > 0,
+            sampler=sampler,
         )
         self._averager = Averager(list(weights.trained.values()), list(weights.buffers.values()))
-        self._replica = Replica(model, inner, (*carry, self._outer_round))
+        self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
         self._group: Group | None = None
         self._seen: tuple[int, int] | None = None
         self._spent = False
@@ -205,6 +222,7 @@ class Policy:
         local = found.local()
         if local is not None:
             self._replica.load(*local)
+            self._outer_round.resumed()
 
     def __enter__(self) -> Self:
         """Join: meet the cluster, agree on the weights to start from, and hook the inner optimizer.
@@ -246,11 +264,32 @@ class Policy:
 
     # The inner loop.
 
-    def _before_step(self, optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if kwargs.get("closure") is not None or any(a is not None for a in args[1:]):
-            raise ConfigError("inner.step(closure) cannot be averaged: call loss.backward() first, then inner.step()")
+    def _before_step(self, optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = dict(zip(("closure",), args[1:], strict=False)) | kwargs
+        if given.get("closure") is None:
+            return self._gradients()
+        given["closure"] = self._averaging(given["closure"])
+        return args[:1], given
+
+    def _averaging(self, closure: Callable[[], _T]) -> Callable[[], _T]:
+        """Lightning, for one, computes gradients inside of the step."""
+        calls = itertools.count()
+
+        def averaged() -> _T:
+            if next(calls):
+                raise ConfigError("an optimizer that calls its closure more than once in a step cannot be averaged")
+            result = closure()
+            self._gradients()
+            return result
+
+        return averaged
+
+    def _gradients(self) -> None:
+        """Have the gradients in hand averaged, whatever it takes."""
         heads = self._in_group(self._average)
-        self.progress.averaged(heads.weight, due=heads.due)
+        if self._sampler is not None:
+            self._sampler.stepped(heads.marks)
+        self.progress.averaged(heads.weight, due=heads.due or self._dry)
         self._spent = False
 
     def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
@@ -266,10 +305,12 @@ class Policy:
     def _average(self, group: Group) -> Heads:
         """Average the gradients."""
         self._peer.phase(TRAINING, "gradients")
-        weight = 0.0 if self._spent else float(self.weight)
+        mark = NOTHING if self._sampler is None else self._sampler.mark()
+        spent = self._spent or (self._sampler is not None and mark == NOTHING)
+        weight = 0.0 if spent else float(self.weight)
         moves = self._peer.roster_moves(group.generation)
         due = self._pace.due(self.progress.since + 1, len(self._weights.fragments))
-        heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due)
+        heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due, mark=mark)
         if heads.moves:
             self._peer.phase(TRAINING, "pg_diff")
             raise _Moved
@@ -282,7 +323,13 @@ class Policy:
 
     @property
     def _lands(self) -> bool:
-        return self.state.version == 0 or self.progress.aloft > self._overlap
+        wanted = self.progress.aloft > (0 if self._dry else self._overlap)
+        return self.state.version == 0 or wanted
+
+    @property
+    def _dry(self) -> bool:
+        """Whether there is nothing to train before a round has leased more samples."""
+        return self._sampler is not None and self._sampler.dry
 
     @property
     def _launches(self) -> bool:
@@ -333,6 +380,8 @@ class Policy:
         told = partial(self._peer.phase, RECONFIG_PG)
         heal(group, self.progress, self._replica, self.state, self._items, told)
         self._spent = self._spent or before != (self.progress.version, self.progress.step)
+        if self._sampler is not None:
+            self._sampler.regroup(group.rank, group.size)
         self._weights.agenda.landed(self.state.counters, self.state.committed)
         self._outer_round.resume(group)
         self._within = TRAINING

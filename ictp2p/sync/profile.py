@@ -46,9 +46,9 @@ class RoundProfile:
     restore_after: float = 600.0
     """Once nobody who is alive has held the agreed state for this long, the mesh goes back to the newest version that
     somebody holds; infinite: it waits for a holder. Several times what it takes to tell the dead from the slow."""
-    patience: float = 0.25
-    """What the rest of an attempt gets beyond the time that a majority needed, as a share of that time, if this is later
-    than the soft deadline. Higher keeps clusters behind a slow link in, and lets one that hangs delay the others."""
+    patience: float = 1.25
+    """What the rest of an attempt gets beyond the time that a majority needed, as a share of that time, if this is
+    later than the soft deadline. Higher keeps in who has a slow link, and lets one that hangs delay the others."""
     plan_factor: float = 8.0
     """How many times its predicted seconds a plan may take."""
     max_voters: int = MAX_VOTERS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 
 @dataclass(slots=True)
@@ -68,6 +68,14 @@ class Progress:
         """Read what `pack` wrote."""
         version, step, since, aloft, due, brought, *weights = struct.unpack(f"<5Q{len(data) // 8 - 5}d", data)
         return cls(version, step, since, aloft, bool(due), brought, weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint of a cluster's own part has to remember, beside the model."""
+        return {"weights": list(self.weights)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.weights = list(state_dict["weights"])
 
     def become(self, other: Progress) -> None:
         """Be as far as another worker."""

@@ -26,6 +26,8 @@ from ictp2p.types import ClusterId, PeerId
 
 MAX_VOTERS = 7
 """Most voters that a value may name. Seven survive three deaths; more only make each decision slower."""
+LOOKS_ON = 1e-30
+"""Weight of a contribution that holds nothing: positive, as it must be, and lost in any sum with a real one."""
 MAX_PARTICIPANTS = 1024
 """Most clusters in one round."""
 MAX_NOTE = 1024

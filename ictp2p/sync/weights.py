@@ -30,7 +30,7 @@ from ictp2p.sync.fragments import Fragments, fragments
 from ictp2p.sync.outer import Outer, OuterFactory, wide
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.state import GlobalState, entry
-from ictp2p.sync.values import Participant
+from ictp2p.sync.values import LOOKS_ON, Participant
 
 _BUFFER = "buffer "
 """Before the name of a buffer in the global state."""
@@ -38,6 +38,9 @@ _BUFFER = "buffer "
 
 class Weights:
     """What is trained together: a model's tensors, the outer optimizer and the global state."""
+
+    keeps_residual = False
+    """Whether what a contribution leaves out comes with a later one."""
 
     def __init__(
         self,
@@ -151,10 +154,13 @@ class Weights:
     def finish(self, parts: Sequence[Participant]) -> bytes:
         """Compute the next state from the average, beside the current one; give its digest.
 
+        A round of nobody but onlookers decides what is on the agenda, and steps nothing: momentum has no part in it.
+
         Args:
             parts: who takes part in the round.
         """
-        tentative = self._step(self.average)
+        idle = parts and all(part.weight <= LOOKS_ON for part in parts)
+        tentative = self.state.begin(self.agenda.names) if idle else self._step(self.average)
         counters = {**self.state.counters, "round": self.state.counters["round"] + 1}
         return self.state.seal(self.agenda.decide(counters, tentative, parts))
 

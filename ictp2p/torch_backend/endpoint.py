@@ -11,7 +11,6 @@ that was killed shows at once, one that was stopped after the stall deadline, an
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -184,7 +183,6 @@ class _Loop:
         self._lock = threading.Lock()
         self._loop: LoopThread | None = None
         self._users = 0
-        atexit.register(self._end)
 
     def enter(self) -> LoopThread:
         """Count a group in."""
@@ -199,13 +197,6 @@ class _Loop:
         with self._lock:
             self._users -= 1
             loop, self._loop = (None, self._loop) if self._users else (self._loop, None)
-        if loop is not None:
-            loop.close()
-
-    def _end(self) -> None:
-        """A script may end without destroying its groups; a thread that runs on into the interpreter's end crashes."""
-        with self._lock:
-            loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
 

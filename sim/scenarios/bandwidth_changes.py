@@ -4,7 +4,8 @@ Demonstration 1.3. Every pair of clusters has a link of its own, and the access 
 seen: the round after two more has another all-reduce plan, which spares the slow link, from then on no round takes
 much longer than planned, and the training goes on with everybody in it.
 
-One more check says how far the plan is from the bound that no algorithm can beat on the links as they were measured.
+One more check says how far rounds and plan are from the bound that no algorithm can beat on the links as they were
+measured.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Settings(mesh.Mesh):
     factor: float = setting(0.1, "what it is multiplied with on one link", above=0)
     rounds: int = setting(6, "committed rounds before and after the change", least=4)
     adapt: int = setting(2, "rounds after which there must be another plan", least=1)
-    bound: float = setting(2.0, "how many times the certified bound the new plan may take", least=1)
+    bound: float = setting(2.0, "how many times the certified bound a round by the new plan may take", least=1)
 
 
 def play(stage: Stage, settings: Settings) -> None:
@@ -65,10 +66,10 @@ def play(stage: Stage, settings: Settings) -> None:
     settled = after[settings.adapt :] or after[-1:]
     planned = max(x.plan.seconds for x in settled if x.plan is not None)
     stage.within("a round by the new plan", max(x.seconds for x in settled), HEADER * planned + START)
-    ratio = max(x.plan.seconds / x.plan.bound for x in settled if x.plan is not None)
-    stage.check(
-        "the plan is near the bound", ratio <= settings.bound, seen=f"{ratio:.2f} times", wanted=f"{settings.bound}"
-    )
+    ratio = max(x.seconds / x.plan.bound for x in settled if x.plan is not None)
+    share = max(x.plan.seconds / x.plan.bound for x in settled if x.plan is not None)
+    shown = f"{ratio:.2f} times (planned {share:.2f})"
+    stage.check("a round is near the bound", ratio <= settings.bound, seen=shown, wanted=f"at most {settings.bound}")
     alone = [x.round for x in stage.committed(changed) if len(x.participants) < settings.clusters]
     stage.check("no round went on without a cluster", not alone, seen=" ".join(map(str, alone)) or "none")
     mesh.check_counted(stage)

@@ -23,6 +23,9 @@ PLACES = {
     "tokyo": ("asia", 2, 1.0, 1.0),
     "delhi": ("asia", 2, 0.5, 0.5),
 }
+HEADER = 1.5
+"""Times what was planned that a round may take, and `START` seconds: agreement and slow start are not planned."""
+START = 4.0
 DELAYS = {("america", "europe"): 0.045, ("asia", "europe"): 0.11, ("america", "asia"): 0.075}
 """Seconds one way between continents; within one: 10 ms."""
 
@@ -60,6 +63,8 @@ def play(stage: Stage, settings: Settings) -> None:
         seen=" ".join(f"{x:.1f}" for x in seconds),
         wanted=f"one of the later at most {1.2 * seconds[0]:.1f} s",
     )
+    over = max(a.seconds - HEADER * a.plan.seconds for a in stage.committed() if a.plan is not None)
+    stage.within("a round, beyond what was planned and half as much", over, START)
     mesh.check_counted(stage)
     mesh.check_lives(stage)
 

@@ -2,7 +2,8 @@
 
 The two can dial the public ones, and not each other: what they send each other must go through a public one, sealed.
 What must be seen: everybody gets to know everybody, rounds commit with all in them, and when the public cluster
-that is relied on most loses its leader, the relayed ones find another way.
+that is relied on most loses its leader, the relayed ones find another way; no attempt fails because a connection
+between two of them took too long to make.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def play(stage: Stage, settings: Settings) -> None:
     if settings.kill:
         _lose(stage, settings, next((hop for hop in hops.values() if hop), names[0]))
     mesh.settle(stage, within=settings.period)
+    late = [f"{a.round}.{a.attempt}" for a in stage.attempts.values() if "no bulk connection" in a.aborted]
+    stage.check("no attempt fails for want of a connection", not late, seen=" ".join(late) or "none")
     stage.snapshot("after")
     mesh.check_counted(stage)
     mesh.check_lives(stage)

@@ -258,5 +258,15 @@ async def mesh() -> AsyncIterator[Callable[..., Mesh]]:
 
 
 @pytest.fixture
+def link() -> Callable[[], MemoryTransport]:
+    def make() -> MemoryTransport:
+        one, two = MemoryTransport(), MemoryTransport()
+        one.other, two.other = two, one
+        return one
+
+    return make
+
+
+@pytest.fixture
 def names() -> Callable[[int], Sequence[PeerId]]:
     return lambda size: [name(n) for n in range(size)]

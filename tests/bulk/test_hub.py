@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ictp2p.bulk import BulkProfile
+from ictp2p.bulk.streams import PROBE_CHUNK
 from ictp2p.errors import ConfigError, ConnectionLost, NetworkError, PeerClosed, StateError, Unreachable
 from ictp2p.types import PeerId
 
@@ -131,7 +132,8 @@ async def test_a_probe_is_measured_by_its_receiver_and_both_ends_hear_it(mesh: M
     world = mesh(2)
     a, b = world.names
     result = await world.bulks[a].probe(b, 2_000_000, timeout=5)
-    assert result.size == 2_000_000 - 256 * 1024
+    assert result.size == 2_000_000 - PROBE_CHUNK
+    assert not result.limited
     assert 0 < result.seconds < 5
     assert (b, a, "in", result.size, result.seconds, False) in world.samples
     assert (a, b, "out", result.size, result.seconds, False) in world.samples
@@ -142,6 +144,34 @@ async def test_a_probe_is_measured_by_its_receiver_and_both_ends_hear_it(mesh: M
 async def test_a_tiny_probe_is_measured_too(mesh: Meshes) -> None:
     world = mesh(2)
     assert (await world.bulks[world.names[0]].probe(world.names[1], 1, timeout=5)).size == 1
+
+
+async def test_a_probe_that_is_cut_short_is_a_lower_bound_for_both_ends(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 1)
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, 64_000_000, timeout=5))
+    while connection.written < 5 * PROBE_CHUNK:  # enough for a sample
+        await asyncio.sleep(0)
+    world.bulks[a].stop_probes()
+    result = await probing
+    assert result.limited
+    assert 3 * PROBE_CHUNK < result.size < 1_000_000
+    assert (b, a, "in", result.size, result.seconds, True) in world.samples
+    assert (a, b, "out", result.size, result.seconds, True) in world.samples
+
+
+async def test_a_probe_holds_little_back_and_leaves_the_connection_as_it_was(mesh: Meshes) -> None:
+    world = mesh(2, profile=replace(BulkProfile(), high_water=4_000_000))
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 1)
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, 8_000_000, timeout=5))
+    most = 0
+    while not probing.done():
+        most = max(most, connection.transport.get_write_buffer_size())
+        await asyncio.sleep(0)
+    assert PROBE_CHUNK < most < 4 * PROBE_CHUNK
+    assert connection.transport.get_write_buffer_limits()[1] == 4_000_000
 
 
 async def test_a_paced_connection_keeps_its_rate(mesh: Meshes) -> None:

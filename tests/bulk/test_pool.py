@@ -9,7 +9,7 @@ import pytest
 
 from ictp2p.bulk import BulkProfile
 from ictp2p.bulk.frames import Header, Hello, Kind, Purpose
-from ictp2p.errors import NetworkError, RemoteProtocolError, Unreachable
+from ictp2p.errors import NetworkError, PeerClosed, RemoteProtocolError, Unreachable
 from ictp2p.types import PeerId
 
 Meshes = Callable[..., Any]
@@ -187,3 +187,23 @@ async def test_one_caller_giving_up_does_not_end_the_dial_of_another(mesh: Meshe
         await world.bulks[a].connection(b, 0.01)
     gate.set()
     assert (await patient).peer == b
+
+
+async def test_a_ticket_whose_dial_ends_after_the_pool_was_closed_leaves_nothing_open(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    gate = asyncio.Event()
+    dial = world.bulks[a]._pool._dial
+
+    async def slow(peer: PeerId, timeout: float) -> asyncio.Transport:
+        await gate.wait()
+        return await dial(peer, timeout)
+
+    world.bulks[a]._pool._dial = slow
+    answer = asyncio.ensure_future(world.bulks[a].answer_ticket(b, bytes(16)))
+    await asyncio.sleep(0)
+    await world.bulks[a].close()
+    gate.set()
+    with pytest.raises(PeerClosed):
+        await answer
+    assert world.ends(0)[0].is_closing()

@@ -7,6 +7,7 @@ import select
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,3 +116,32 @@ async def test_only_a_direct_connection_is_limited_in_what_runs_ahead(
     assert AHEAD < direct < 2 * AHEAD + tuning.NEARBY * 1e10
     assert opened(Ended(pair[0]), Purpose.RELAY).ahead() is None
     assert opened(MemoryTransport(), Purpose.DIRECT).ahead() is None
+
+
+def test_a_long_way_has_room_in_both_directions_and_the_kernel_tunes_on(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = (socket.SO_RCVBUF, socket.SO_SNDBUF)
+    near = [pair[0].getsockopt(socket.SOL_SOCKET, option) for option in options]
+    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    tuning.suit(Ended(pair[0]))
+    far = [pair[0].getsockopt(socket.SOL_SOCKET, option) for option in options]
+    most = int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text().split()[2])
+    assert far[0] >= max(near[0], min(tuning.FAR_WINDOW, most // 2))
+    assert far[1] >= min(near[1], tuning.FAR_WINDOW)
+    assert pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
+    assert pair[0].getsockopt(socket.SOL_SOCKET, tuning._SO_BUF_LOCK) == 0, "the kernel no longer tunes the buffers"
+
+
+def test_a_short_way_keeps_the_kernels_buffers(pair: tuple[socket.socket, socket.socket]) -> None:
+    before = [pair[0].getsockopt(socket.SOL_SOCKET, o) for o in (socket.SO_RCVBUF, socket.SO_SNDBUF)]
+    tuning.suit(Ended(pair[0]))
+    assert before == [pair[0].getsockopt(socket.SOL_SOCKET, o) for o in (socket.SO_RCVBUF, socket.SO_SNDBUF)]
+
+
+def test_over_a_long_way_wake_ups_are_for_less_than_the_first_window(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    tuning.Wakeups(Ended(pair[0])).expect(10**9)
+    assert pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == tuning.FAR_GATHER < 64 * 1024

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from ictp2p.core import commands, planning
 from ictp2p.core.cards import PeerCard
-from ictp2p.core.machines import Machines, Settings
-from ictp2p.core.packets import Channel, Packet, decode_packet, encode_packet
+from ictp2p.core.machines import CODECS, Machines, Settings
+from ictp2p.core.packets import Channel, MeshCopy, Packet, decode_packet, encode_packet
 from ictp2p.core.stack import Core
 from ictp2p.disk import MemoryDisk
 from ictp2p.errors import RemoteProtocolError
@@ -497,3 +497,33 @@ def test_a_leader_that_takes_office_again_remembers_what_keeps_its_routes_free_o
     world.run(2.0)
     assert core.m.routes.next_hop("a") == "a"
     assert hosts["a"][0].core.m.routes.next_hop("b") == "b"
+
+
+class Watched(World):
+    """Notes when a leader shows a mate its view of the mesh."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[float] = []
+
+    def do(self, host: Host, todo: list[commands.Command]) -> None:
+        for command in todo:
+            if isinstance(command, commands.Transmit) and command.peer in self.hosts:
+                packet = decode_packet(command.frame)
+                mates = self.hosts[command.peer].core.card.cluster == host.core.card.cluster
+                if mates and packet.channel is Channel.HELLO:
+                    self.shown += [self.now] * isinstance(CODECS[Channel.HELLO].decode(packet.body), MeshCopy)
+        super().do(host, todo)
+
+
+def test_many_who_come_at_once_are_shown_to_the_mates_together_and_nobody_is_left_out() -> None:
+    world = Watched()
+    leader = world.add("a", founder=True)
+    mate = world.add("a", seed=world.id(leader))
+    world.run(5.0)
+    world.shown.clear()
+    others = [world.add(name, seed=world.id(leader)) for name in "bcdefgh"]
+    world.run(10.0)
+    assert set(mate.core.m.mesh.members) == {other.core.card.cluster for other in others} | {"a"}
+    assert world.shown
+    assert all(b - a >= 0.25 - 1e-9 for a, b in itertools.pairwise(world.shown))

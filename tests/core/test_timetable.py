@@ -34,15 +34,15 @@ def test_it_knows_what_the_machines_want_as_long_as_it_is_told_who_was_touched(
         machines[channel].due = due
         table.touch(channel)
         wanted = [machine.due for machine in machines.values() if machine.due is not None]
-        assert table.soonest() == min(wanted, default=None)
+        assert table.next_timeout() == min(wanted, default=None)
         assert table.due(now) == [c for c in CHANNELS if (d := machines[c].due) is not None and d <= now]
 
 
 def test_who_was_not_touched_is_not_asked() -> None:
     machines = {channel: Machine() for channel in CHANNELS}
     table = Timetable(machines)
-    table.soonest()
+    table.next_timeout()
     table.touch(Channel.MESH)
     table.touch(Channel.HELLO)  # a channel without a machine
-    table.soonest()
+    table.next_timeout()
     assert [machine.asked for machine in machines.values()] == [1, 2, 1]

@@ -46,6 +46,14 @@ _ROUTING: Final = (
         ("routing/test_babel.py::test_the_first_request_asks_few_and_its_repeat_asks_all",),
     ),
     Mutation(
+        "any-better-way-asked-for",
+        "A fresh number is asked for only where the way would be much better: each is news to all in all classes.",
+        "ictp2p/routing/table.py",
+        "            bound = choice.metric * (1 - self._profile.significance)",
+        "            bound = choice.metric",
+        ("routing/test_table.py::test_only_a_much_better_way_is_worth_asking_for",),
+    ),
+    Mutation(
         "pure-widest-metric",
         "Extending a path makes it strictly worse; the widest path's metric does not, and never settles.",
         "ictp2p/routing/algebra.py",
@@ -133,7 +141,74 @@ _CONTROL_PLANE: Final = (
     ),
 )
 
+_BULK: Final = (
+    Mutation(
+        "dialed-after-close",
+        "A connection that was being dialed when its pool was closed is closed too: nobody else would.",
+        "ictp2p/bulk/pool.py",
+        "        if self._closed:  # while it was dialed: nobody would end it\n",
+        "        if False:\n",
+        ("bulk/test_pool.py::test_a_ticket_whose_dial_ends_after_the_pool_was_closed_leaves_nothing_open",),
+    ),
+    Mutation(
+        "winner-forgotten",
+        "A way that won is given back if whoever asked for it was cancelled meanwhile.",
+        "ictp2p/bulk/ways.py",
+        "        await _end(trying, spare)\n        raise",
+        "        raise",
+        ("bulk/test_ways.py::test_who_is_cancelled_while_the_others_end_gives_back_what_was_won",),
+    ),
+    Mutation(
+        "probe-without-end",
+        "A probe ends after its seconds, however slow the link.",
+        "ictp2p/bulk/streams.py",
+        "if self._stopped or self._clock() >= self._until:",
+        "if self._stopped:",
+        ("bulk/test_streams.py",),
+    ),
+    Mutation(
+        "round-shares-its-links-with-probes",
+        "When a round opens, the probes that are under way end.",
+        "ictp2p/async_peer.py",
+        "self.bulk.stop_probes()",
+        "pass",
+        ("test_async_peer.py::test_a_round_ends_the_probes_that_hold_its_links",),
+    ),
+    Mutation(
+        "probe-cut-short-taken-in-full",
+        "What a probe that was cut short has measured is a lower bound.",
+        "ictp2p/bulk/desk.py",
+        "limited or bool(header.first)",
+        "limited",
+        ("bulk/test_hub.py::test_a_probe_that_is_cut_short_is_a_lower_bound_for_both_ends",),
+    ),
+    Mutation(
+        "silent-way-holds-up-the-next",
+        "A way to a peer that never answers does not hold up the next one.",
+        "ictp2p/bulk/ways.py",
+        "_succeeded(trying, reasons, head_start)",
+        "_succeeded(trying, reasons, None)",
+        ("bulk/test_ways.py::test_a_way_that_never_answers_holds_up_no_other",),
+    ),
+)
+
 _GOSSIP: Final = (
+    Mutation(
+        "long-sample-is-one-of-many",
+        "A full-speed transfer that lasted tells of a changed link alone: the next round is planned on it.",
+        "ictp2p/gossip/links.py",
+        "and seconds >= self._profile.long and",
+        "and seconds < 0.0 and",
+        ("gossip/test_links.py::TestBandwidth::test_or_after_one_that_lasted",),
+    ),
+    Mutation(
+        "long-wait-taken-for-a-slow-link",
+        "A transfer that waited for its application, however long, never lowers an estimate.",
+        "ictp2p/gossip/links.py",
+        "if app_limited and known is not None and rate <= known:",
+        "if app_limited and known is not None and rate <= known and seconds < 5.0:",
+        ("gossip/test_links.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),
+    ),
     Mutation(
         "helpers-drawn-at-random",
         "Helpers are a shuffle of all who can help: the only one of a small group is never missed.",
@@ -213,6 +288,14 @@ _ELECTION: Final = (
         (
             "gossip/test_election.py::TestOnePeer::test_who_held_a_term_in_a_former_life_claims_above_a_lower_claim_to_it",
         ),
+    ),
+    Mutation(
+        "every-newcomer-shown-alone",
+        "Mates are shown many changes of the mesh together: one showing for each would be N times N records.",
+        "ictp2p/core/meetings.py",
+        "if self._context.leading and now < self._shown_at + _SHOWING:",
+        "if self._context.leading and now < self._shown_at:",
+        ("core/test_stack.py::test_many_who_come_at_once_are_shown_to_the_mates_together_and_nobody_is_left_out",),
     ),
     Mutation(
         "own-term-not-recalled",
@@ -501,6 +584,41 @@ _ROUNDS: Final = (
         "if not math.isfinite(self.delta.sum().item()):",
         "if self.delta.numel() == 0:",
         ("sync/test_hostile_models.py::test_a_cluster_that_diverged_brings_nothing_to_the_others",),
+    ),
+)
+
+_RESIDUAL: Final = (
+    Mutation(
+        "residual-moves-before-commit",
+        "What a sparse contribution leaves out is the residual only once the round is committed with it.",
+        "ictp2p/sync/sparse.py",
+        "        self._kept[self._captured].apply(self.delta)\n",
+        "        self._kept[self._captured].apply(self.delta)\n        self._kept[self._captured].commit()\n",
+        ("sync/test_sparse.py::test_an_aborted_round_leaves_everything_bit_for_bit_as_it_was",),
+    ),
+    Mutation(
+        "residual-moves-with-others-round",
+        "A round that others finished without this cluster takes nothing of its residual.",
+        "ictp2p/sync/sparse.py",
+        "        if mine:\n            self._kept",
+        "        if True:\n            self._kept",
+        ("sync/test_sparse.py::test_a_round_that_went_on_without_us_takes_nothing_of_the_residual",),
+    ),
+    Mutation(
+        "residual-forgets-fetched-round",
+        "A committed contribution moves the residual also where its result was fetched.",
+        "ictp2p/sync/sparse.py",
+        "        if mine:\n            self._kept",
+        "        if False:\n            self._kept",
+        ("sync/test_sparse.py::test_a_contribution_that_the_mesh_has_moves_the_residual",),
+    ),
+    Mutation(
+        "residual-not-carried",
+        "A newcomer to a cluster takes over what a contribution under way will leave out.",
+        "ictp2p/sync/sparse.py",
+        '        if "pending" in carried:\n',
+        "        if False:\n",
+        ("sync/test_sparse.py::test_a_newcomer_of_the_cluster_takes_the_residual_over",),
     ),
 )
 
@@ -871,10 +989,12 @@ _GROUPS: Final = (
 CATALOGUE: Final = (
     *_ROUTING,
     *_CONTROL_PLANE,
+    *_BULK,
     *_GOSSIP,
     *_ELECTION,
     *_AGREEMENT,
     *_ROUNDS,
+    *_RESIDUAL,
     *_STATE,
     *_FSM,
     *_EXECUTOR,

@@ -114,6 +114,10 @@ class World:
         self.met: set[str] = set()
         self.absent: dict[int, set[str]] = {}
         """By the number of the round, the clusters that it goes on without."""
+        self.members: dict[int, list[str]] = {}
+        """By the number of the round, the clusters that it waits for: those that were there when it began."""
+        self.sums = False
+        """Whether a round sums contributions, so that a model can be a tally, instead of averaging them."""
         self.aborts: set[int] = set()
         self.restarts: set[int] = set()
         self.rounds = 0
@@ -171,17 +175,26 @@ class World:
             raise error
         return self.results
 
-    def start(self, name: str, body: Callable[[FakeMesh], Any]) -> threading.Thread:
-        mesh = FakeMesh(self, name.replace("_", "/"))
+    def gone(self, name: str) -> bool:
+        cluster = self.clusters[name]
+        return cluster.roster is not None and not cluster.ready
+
+    def start(self, name: str, body: Callable[[FakeMesh], Any], after: int = 0) -> threading.Thread:
+        """Run a worker in a thread, once so many rounds have ended."""
+        worker, cluster = name.replace("_", "/"), name.split("_")[0]
 
         def work() -> None:
+            with self.changed:
+                over = lambda: self.rounds >= after or all(map(self.gone, self.clusters))  # noqa: E731
+                assert self.changed.wait_for(over, 2 * DEADLINE)
+                self.clusters.setdefault(cluster, Cluster(1))
             try:
-                self.results[name] = body(mesh)
+                self.results[name] = body(FakeMesh(self, worker))
             except Killed:
                 pass
             except BaseException as error:
                 self.errors[name] = error
-                self.kill(mesh.name)
+                self.kill(worker)
 
         thread = threading.Thread(target=work, name=name)
         thread.start()
@@ -192,12 +205,13 @@ class FakeMesh:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.cluster_name = name.split("/")[0]
-        self.cluster = world.clusters[self.cluster_name]
+        self.cluster = ClusterId(self.cluster_name)
+        self.site = world.clusters[self.cluster_name]
         self.machines: dict[str, Fsm] = {}
         """The tables that the training thread drives: what they do not have is an error of the worker."""
 
     def roster_ready(self, ready: bool, device: torch.device | None = None) -> None:
-        world, cluster = self.world, self.cluster
+        world, cluster = self.world, self.site
         with world.changed:
             if not ready:
                 world.leave(self.name)
@@ -207,12 +221,14 @@ class FakeMesh:
                 cluster.ready.sort()
                 if len(cluster.ready) == cluster.expected:
                     world.renew(cluster, "the first")
+            elif len(cluster.ready) == 1:
+                world.renew(cluster, "all others were gone")
             else:
                 cluster.pending = True
 
     def wait_roster(self, newer_than: tuple[int, int] | None) -> Roster:
         def there() -> bool:
-            roster = self.cluster.roster
+            roster = self.site.roster
             return roster is not None and self.name in roster.members and roster.generation > (newer_than or (0, 0))
 
         with self.world.changed:
@@ -220,27 +236,27 @@ class FakeMesh:
                 raise PeerClosed(f"{self.name} waited in vain for a roster after {newer_than}")
             if self.name in self.world.dead:
                 raise Killed
-            assert self.cluster.roster is not None
-            return self.cluster.roster
+            assert self.site.roster is not None
+            return self.site.roster
 
     def roster_moves(self, generation: tuple[int, int]) -> bool:
-        return self.cluster.pending and self.cluster.roster is not None and self.cluster.roster.members[0] == self.name
+        return self.site.pending and self.site.roster is not None and self.site.roster.members[0] == self.name
 
     def roster_boundary(self, step: int) -> None:
         with self.world.changed:
-            if self.cluster.pending:
-                self.world.renew(self.cluster, "a newcomer")
+            if self.site.pending:
+                self.world.renew(self.site, "a newcomer")
 
     def roster_failed(self, generation: tuple[int, int], reason: str) -> None:
         with self.world.changed:
-            if self.cluster.roster is not None and self.cluster.roster.generation == generation:
-                self.world.renew(self.cluster, reason)
+            if self.site.roster is not None and self.site.roster.generation == generation:
+                self.world.renew(self.site, reason)
 
     def open_group(self, roster: Roster) -> FakeGroup:
         with self.world.changed:
-            if self.cluster.roster != roster or self.cluster.exchange is None:
+            if self.site.roster != roster or self.site.exchange is None:
                 raise LocalGroupError("a newer roster came")
-            return FakeGroup(self, roster, self.cluster.exchange)
+            return FakeGroup(self, roster, self.site.exchange)
 
     def serve_state(self, state: GlobalState) -> None:
         self.world.states[self.name] = state
@@ -301,14 +317,18 @@ class FakeMesh:
         with world.changed:
             if request.base.digest != world.digest:
                 return self._passed(request)
-            absent = world.absent.get(world.rounds, set())
-            if me in absent:
-                self._wait(lambda: request.base.digest != world.digest, request)
+            number = world.rounds
+            if me not in (members := self._members(number)):
+                self._wait(lambda: world.rounds > number or all(map(world.gone, members)), request)
+                if world.rounds == number:
+                    world.members[number] = [me]
                 raise RoundMissed(f"{me} was not in the round")
             world.contributions[me] = request
             world.changed.notify_all()
-            number, everyone = world.rounds, sorted(set(world.clusters) - absent)
-            self._wait(lambda: world.rounds > number or set(everyone) <= set(world.contributions), request)
+            self._wait(lambda: world.rounds > number or not self._lacking(members, world.contributions), request)
+            if world.rounds > number:
+                return self._passed(request)
+            everyone = [name for name in members if name in world.contributions]
             held = [world.contributions[name] for name in everyone]
         parts = [
             Participant(ClusterId(n), PeerId("0" * 32), 0, r.weight, r.note)
@@ -324,6 +344,14 @@ class FakeMesh:
         digest = request.finish()
         world.fault(self.name, "vote")
         return self._close(request, number, everyone, digest)
+
+    def _members(self, number: int) -> list[str]:
+        here = {name for name in self.world.clusters if not self.world.gone(name)}
+        present = here - self.world.absent.get(number, set())
+        return self.world.members.setdefault(number, sorted(present or here))
+
+    def _lacking(self, members: list[str], done: dict[str, Any]) -> set[str]:
+        return {name for name in members if name not in done and not self.world.gone(name)}
 
     def _wait(self, condition: Callable[[], bool], request: RoundRequest) -> None:
         ends = time.monotonic() + DEADLINE
@@ -343,11 +371,11 @@ class FakeMesh:
 
     def _reduce(self, request: RoundRequest, held: list[RoundRequest]) -> None:
         """Sum weight times contribution in the order of the names, then divide once."""
-        total = sum(r.weight * r.inputs[0] for r in held)
+        total = sum((1.0 if self.world.sums else r.weight) * r.inputs[0] for r in held)
         assert isinstance(total, Tensor)
         out = request.outputs[0]
         half = out.numel() // 2
-        mean = total / sum(r.weight for r in held)
+        mean = total / (1.0 if self.world.sums else sum(r.weight for r in held))
         for start, stop in ((half, out.numel()), (0, half)):
             out[start:stop] = mean[start:stop]
             if stop > start:
@@ -359,22 +387,26 @@ class FakeMesh:
             if world.rounds == number:  # a leader that died may have voted for the cluster already
                 world.votes[self.cluster_name] = digest
                 world.changed.notify_all()
-            if set(world.votes) >= set(everyone) and world.rounds == number:
-                assert len(set(world.votes.values())) == 1, "the results differ"
-                world.rounds += 1
-                world.votes.clear()
-                world.contributions.clear()
-                if number not in world.aborts:
-                    world.version, world.digest = world.version + 1, digest
-                    world.contributors[world.version] = set(everyone)
-                world.changed.notify_all()
-            self._wait(lambda: world.rounds > number, request)
+            self._wait(lambda: self._closed(number, everyone, digest), request)
             if number in world.aborts:
                 raise RoundAborted(f"round {number} was aborted")
             seconds = world.seconds(self.cluster_name)
             result = RoundResult(self.decided_state(), True, len(everyone), seconds)
         world.fault(self.name, "committed")
         return result
+
+    def _closed(self, number: int, everyone: list[str], digest: bytes) -> bool:
+        world = self.world
+        if world.rounds == number and not self._lacking(everyone, world.votes):
+            assert len(set(world.votes.values())) == 1, "the results differ"
+            world.rounds += 1
+            world.votes.clear()
+            world.contributions.clear()
+            if number not in world.aborts:
+                world.version, world.digest = world.version + 1, digest
+                world.contributors[world.version] = set(everyone)
+            world.changed.notify_all()
+        return world.rounds > number
 
 
 @pytest.fixture

@@ -184,6 +184,7 @@ def test_a_newcomer_of_the_cluster_launches_with_the_others(make_world: Any, kil
     ("settings", "match"),
     [
         ({"steps": 0}, "sync_every 0"),
+        ({"steps": 2.5}, "sync_every 2.5"),
         ({"utilization": 1.0}, "utilization 1.0"),
         ({"steps": 5, "least": 6}, "least 6"),
         ({"steps": 5, "least": 1, "most": 4}, "most 4"),

@@ -362,14 +362,59 @@ def test_without_a_quorum_stop_stops_everybody_with_the_reason(make_world: Any) 
     assert caught["a_1"].startswith("the leader of this cluster stopped")
 
 
+def test_gradients_may_be_computed_inside_of_the_step(make_world: Any) -> None:
+    data = [rows(i, 9) for i in range(2)]
+
+    def body(mine: Array, how: str) -> Callable[[Any], Any]:
+        def run(mesh: Any) -> Any:
+            model, trace = Model(), []
+            inner = torch.optim.SGD(model.parameters(), lr=0.125)
+            with DiLoCo(mesh, model, inner, None, 4):
+                for row in mine:
+
+                    def closure(row: Array = row) -> float:
+                        model.w.grad = torch.from_numpy(row) + model.w.detach()
+                        return float(row[0])
+
+                    loss = inner.step(closure) if how == "positional" else inner.step(closure=closure)
+                    assert loss == row[0]
+                    trace.append(model.w.detach().numpy().copy())
+            return trace
+
+        return run
+
+    found = make_world(a=2).run(a_0=body(data[0], "positional"), a_1=body(data[1], "by name"))
+    wanted = make_world(a=2).run(a_0=worker(data[0]), a_1=worker(data[1]))
+    same(found["a_0"], wanted["a_0"][0])
+    same(found["a_1"], wanted["a_1"][0])
+
+
+def test_gradients_computed_several_times_in_a_step_are_refused(make_world: Any) -> None:
+    def body(mesh: Any) -> None:
+        model = Model()
+        inner = torch.optim.LBFGS(model.parameters())
+
+        def closure() -> torch.Tensor:
+            inner.zero_grad()
+            loss = model.w.square().sum()
+            loss.backward()
+            return loss
+
+        with (
+            DiLoCo(mesh, model, inner, torch.optim.SGD(model.parameters(), lr=1.0), 4),
+            pytest.raises(ConfigError, match="closure"),
+        ):
+            inner.step(closure)
+
+    make_world(a=1).run(a_0=body)
+
+
 def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
     def body(mesh: Any) -> None:
         model = Model()
         inner = torch.optim.SGD(model.parameters(), lr=0.125)
         with DiLoCo(mesh, model, inner, None, 4) as policy:
             assert repr(policy) == "<DiLoCo step 0 version 1, 0 since the last round>"
-            with pytest.raises(ConfigError, match="closure"):
-                inner.step(lambda: torch.tensor(0.0))
         train(model, inner, rows(0, 9))
         assert policy.progress.step == 0
 

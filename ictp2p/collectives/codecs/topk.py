@@ -20,20 +20,22 @@ from ictp2p.errors import RemoteProtocolError
 
 BLOCK = 4096
 _PLACE_BYTES = 2
+_PLACE_BITS = np.uint64(16)
+_PLACE = np.uint64(0xFFFF)
 
 
 class TopK:
     """Writes the `keep` largest of every block: first all their values, then their places, ascending.
 
     Args:
-        keep: elements kept of a block of 4096; of a shorter last one, so many or all.
+        keep: elements kept of a block; of a shorter last one, so many or all.
         dtype: what values are written as; what they lose by it counts as left out.
+        block: elements among which the largest are sought, at most 65536.
     """
 
-    block = BLOCK
-
-    def __init__(self, keep: int, dtype: torch.dtype) -> None:
-        self._keep = min(keep, BLOCK)
+    def __init__(self, keep: int, dtype: torch.dtype, block: int = BLOCK) -> None:
+        self.block = block
+        self._keep = min(keep, block)
         self._dtype = dtype
 
     def size(self, elements: int) -> int:
@@ -45,12 +47,12 @@ class TopK:
         check_size(self, wire, len(source))
         places, values = self._split(wire, len(source))
         magnitudes = source.abs().numpy()
-        whole = len(source) // BLOCK
+        whole = len(source) // self.block
         written = whole * self._keep
         if whole:
-            places[:written] = _largest(magnitudes[: whole * BLOCK].reshape(whole, BLOCK), self._keep).ravel()
+            places[:written] = _largest(magnitudes[: whole * self.block].reshape(whole, self.block), self._keep).ravel()
         if written < len(places):
-            places[written:] = _largest(magnitudes[None, whole * BLOCK :], len(places) - written)[0]
+            places[written:] = _largest(magnitudes[None, whole * self.block :], len(places) - written)[0]
         values.copy_(source[self._indices(places)])
 
     def check(self, wire: Tensor, elements: int) -> None:
@@ -80,7 +82,7 @@ class TopK:
         total[indices] += values.mul_(factor)
 
     def _kept(self, elements: int) -> int:
-        return elements // BLOCK * self._keep + min(elements % BLOCK, self._keep)
+        return elements // self.block * self._keep + min(elements % self.block, self._keep)
 
     def _split(self, wire: Tensor, elements: int) -> tuple[npt.NDArray[np.uint16], Tensor]:
         head = self._dtype.itemsize * self._kept(elements)
@@ -90,22 +92,31 @@ class TopK:
         check_size(self, wire, elements)
         places, values = self._split(wire, elements)
         indices = self._indices(places)
-        if len(places) and (int(indices[-1]) >= elements or int(places.max()) >= BLOCK or not _ascend(indices)):
-            raise RemoteProtocolError(f"top-k places are not ascending within blocks of {BLOCK}")
+        if len(places) and (int(indices[-1]) >= elements or int(places.max()) >= self.block or not _ascend(indices)):
+            raise RemoteProtocolError(f"top-k places are not ascending within blocks of {self.block}")
         return indices, values.float()
 
     def _indices(self, places: npt.NDArray[np.uint16]) -> Tensor:
         """Turn places within blocks into places in the chunk."""
-        starts = np.arange(len(places), dtype=np.int64) // self._keep * BLOCK
+        starts = np.arange(len(places), dtype=np.int64) // self._keep * self.block
         return torch.from_numpy(np.add(starts, places, out=starts))
 
 
 def _largest(magnitudes: npt.NDArray[np.float32], keep: int) -> npt.NDArray[np.intp]:
-    """Give the places of the `keep` largest of each row, ascending."""
+    """Give the places of the `keep` largest of each row, ascending; of equals the first.
+
+    Bits of magnitudes are in the order of magnitudes. With the place below them no two keys are equal, so every
+    machine chooses the same, whichever way its library partitions.
+    """
     width = magnitudes.shape[1]
     if keep == width:
         return np.broadcast_to(np.arange(width), magnitudes.shape)
-    return np.sort(np.argpartition(magnitudes, width - keep, axis=1)[:, width - keep :], axis=1)
+    keys = magnitudes.view(np.uint32).astype(np.uint64)
+    keys <<= _PLACE_BITS
+    keys |= np.arange(width - 1, -1, -1, dtype=np.uint64)
+    keys.partition(width - keep, axis=1)
+    last_first = (keys[:, width - keep :] & _PLACE).astype(np.intp)
+    return np.sort(width - 1 - last_first, axis=1)
 
 
 def _ascend(indices: Tensor) -> bool:

@@ -1,0 +1,270 @@
+"""All-reduce over shaped links: ours (sealed) and its codecs, in turn with torch's Gloo, and what the plan allows.
+
+    python benchmarks/wan.py --json wan.json
+    python benchmarks/wan.py --only "100 Mbit/s, 100 ms" --mb 30 --repeat 5
+
+Each rank is a process in a network namespace of its own; `emulator` gives the lines between them their rates, delays
+and losses. The first turn of each contender opens its connections and counts for nothing: the others find them warm.
+
+*Bound* is the plan's: the bytes that the busiest line has to carry, over its rate, without the headers of TCP, IP and
+Ethernet. No time is allowed for the way, so at 100 ms a short transfer cannot reach it; *with the way* adds one delay,
+which the last byte needs whatever the schedule. Needs root, on Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import arena
+import torch
+import torch.distributed as dist
+import uvloop
+from emulator import DEVICE, PAYLOAD, Emulator, enter
+
+from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.collectives.plan import Plan
+from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.types import PeerId
+
+CODECS = ("none", "bfloat16", "int8")
+GLOO = "gloo"
+PATIENCE = 120.0
+"""Seconds that a rank waits for the others between turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One network, and who reduces over it. Rates in Mbit/s, one-way delays in milliseconds."""
+
+    name: str
+    up: tuple[float, ...]
+    down: tuple[float, ...] = ()
+    delay: float | tuple[tuple[float, ...], ...] = 0.0
+    loss: float = 0.0
+    mb: float = 20.0
+    cut: tuple[tuple[int, int], ...] = ()
+    """Pairs that cannot reach each other."""
+    relay: int | None = None
+    """The node that they are relayed by, and that takes no other part."""
+    contenders: tuple[str, ...] = (*CODECS, GLOO)
+
+    def emulator(self) -> Emulator:
+        """Make the network. Single losses need single packets, which cost a core at a Gbit/s."""
+        return Emulator(self.up, self.down or None, self.delay, loss=self.loss, offload=not self.loss)
+
+    def ranks(self) -> list[int]:
+        """Give the nodes that reduce."""
+        return [n for n in range(len(self.up)) if n != self.relay]
+
+    def one_way(self, a: int, b: int) -> float:
+        """Give the seconds from one node to another, over the relay if they need it."""
+        if self.relay is not None and ((a, b) in self.cut or (b, a) in self.cut):
+            return self.one_way(a, self.relay) + self.one_way(self.relay, b)
+        return (self.delay if isinstance(self.delay, int | float) else self.delay[a][b]) / 1000
+
+
+SCENES = (
+    Scene("100 Mbit/s", (100, 100)),
+    Scene("100 Mbit/s, 20 ms", (100, 100), delay=10),
+    Scene("100 Mbit/s, 100 ms", (100, 100), delay=50),
+    Scene("100 Mbit/s, 20 ms, 0.1 % loss", (100, 100), delay=10, loss=0.001),
+    Scene("100 Mbit/s, 100 ms, 0.1 % loss", (100, 100), delay=50, loss=0.001),
+    Scene("100/20 Mbit/s, 20 ms", (100, 100, 20), (100, 100, 100), delay=10, mb=10),
+    Scene("1 Gbit/s", (1000, 1000), mb=100),
+    Scene("1 Gbit/s, 20 ms", (1000, 1000), delay=10, mb=100),
+    Scene("1 Gbit/s, 100 ms", (1000, 1000), delay=50, mb=100),
+    Scene("relayed, 100 Mbit/s, 20 ms", (100, 100, 100), delay=10, mb=10, cut=((1, 2),), relay=0, contenders=CODECS),
+)
+
+
+def main() -> None:
+    """Measure every scene; print, and perhaps save, its rows."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", nargs="+", help="names of scenes; all if none")
+    parser.add_argument("--mb", type=float, help="tensor size in MB (1e6 bytes), instead of the scene's own")
+    parser.add_argument("--repeat", type=int, default=3, help="measurements of each contender")
+    parser.add_argument("--contenders", nargs="+", help=f"instead of the scene's own: {', '.join((*CODECS, GLOO))}")
+    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    options = parser.parse_args()
+    if sys.platform != "linux" or os.geteuid():
+        parser.exit(1, "wan: network namespaces need root, on Linux\n")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    rows = []
+    for scene in SCENES:
+        if options.only and scene.name not in options.only:
+            continue
+        chosen = replace(
+            scene, mb=options.mb or scene.mb, contenders=tuple(options.contenders or ()) or scene.contenders
+        )
+        row = measure(chosen, options.repeat)
+        rows.append(row)
+        show(row)
+        if options.json:
+            options.json.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
+
+
+def measure(scene: Scene, repeat: int) -> dict[str, Any]:
+    """Run all contenders over one network and summarize."""
+    with scene.emulator() as network:
+        collected = processes(scene, network, repeat)
+        stats = network.stats()
+    found = arena.summary([each for each in collected if each], scene.mb * 1e6)
+    names = [PeerId(f"{n:032x}") for n in range(len(scene.up))]
+    bound = planned(scene, names, "none").bound
+    way = min(scene.one_way(a, b) for a in scene.ranks() for b in scene.ranks() if a != b)
+    for each in found.values():
+        each["share"] = bound / each["seconds"]
+        each["share_with_the_way"] = (bound + way) / each["seconds"]
+    return {"scene": scene.name, "mb": scene.mb, "bound_seconds": bound, "contenders": found, "network": stats}
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print one scene's rows."""
+    print(f"{row['scene']}, {row['mb']:g} MB, bound {row['bound_seconds']:.3f} s", flush=True)
+    plain = row["contenders"].get("none")
+    for name, each in row["contenders"].items():
+        shares = f"{each['share']:6.3f} of the bound, {each['share_with_the_way']:6.3f} with the way"
+        against = f", {plain['seconds'] / each['seconds']:5.2f}x float32" if plain and name != "none" else ""
+        label = "sealed float32" if name == "none" else name
+        print(f"  {label:15} {each['seconds']:7.3f} s {shares}, {each['cpu_seconds_per_gb']:6.2f} CPU s/GB{against}")
+
+
+def planned(scene: Scene, names: Sequence[PeerId], codec: str) -> Plan:
+    """Plan for the lines as they are, as if everything had been measured."""
+    ranks = scene.ranks()
+    up, down = ([mbit * 1e6 / 8 * PAYLOAD for mbit in rates] for rates in (scene.up, scene.down or scene.up))
+
+    def link(a: int, b: int) -> LinkEstimate:
+        if scene.relay is None or not {(a, b), (b, a)} & set(scene.cut):
+            return LinkEstimate(min(up[a], down[b]), scene.one_way(a, b))
+        relay = scene.relay
+        rate = min(up[a], down[relay], up[relay], down[b])
+        return LinkEstimate(rate, scene.one_way(a, b), via=names[relay])
+
+    request = PlanRequest(
+        tuple(names[n] for n in ranks),
+        int(scene.mb * 1e6 / 4),
+        4,
+        {(names[a], names[b]): link(a, b) for a in ranks for b in ranks if a != b},
+        up={names[n]: up[n] for n in range(len(names))},
+        down={names[n]: down[n] for n in range(len(names))},
+        codec=codec,
+    )
+    return plan(request).plan
+
+
+class Node(arena.Rank):
+    """One process, in its namespace."""
+
+    def __init__(self, number: int, hosts: list[str], file: str) -> None:
+        self._file = file
+        super().__init__(number, len(hosts), 0)
+        self.hosts, self.device = hosts, DEVICE
+
+    def _store(self, port: int) -> Any:
+        return dist.FileStore(self._file, self.ranks)  # namespaces share the disk
+
+
+def processes(scene: Scene, network: Emulator, repeat: int) -> list[Any]:
+    """Run one process for each node; give what each measured, None for the relay."""
+    context = multiprocessing.get_context("spawn")
+    results, barrier = context.Queue(), context.Barrier(network.nodes)
+    hosts = [network.address(node) for node in range(network.nodes)]
+    with tempfile.TemporaryDirectory() as directory:
+        workers = [
+            context.Process(
+                target=be, args=(scene, node, path, hosts, f"{directory}/store", repeat, barrier, results), daemon=True
+            )
+            for node, path in enumerate(network.paths())
+        ]
+        try:
+            for process in workers:
+                process.start()
+            for a, b in scene.cut:
+                network.tell(f"cut {a} {b}")
+            collected = dict(results.get(timeout=3600) for _ in workers)
+        finally:
+            for process in workers:
+                process.kill()
+                process.join()
+    return [collected[node] for node in range(network.nodes)]
+
+
+def be(
+    scene: Scene, number: int, path: str, hosts: list[str], file: str, repeat: int, barrier: Any, results: Any
+) -> None:
+    """Be one node."""
+    enter(path)
+    torch.set_num_threads(1)
+    try:
+        results.put((number, uvloop.run(worker(scene, Node(number, hosts, file), repeat, barrier))))
+    except BaseException as error:
+        results.put((number, RuntimeError(f"node {number}: {error!r}")))
+        barrier.abort()
+        raise
+    barrier.wait(PATIENCE)  # a queue's thread still has to write, and others to read
+
+
+async def worker(scene: Scene, node: Node, repeat: int, barrier: Any) -> dict[str, list[arena.Turn]] | None:
+    """Measure all contenders in turn, or relay."""
+    relays = [] if scene.relay is None else [node.names[scene.relay]]
+    profile = replace(BulkProfile.wan(), handshake=2.0)
+    bulk = await node.bulk("sealed", sealed=True, profile=profile, relays=lambda _: relays)
+    node.agree("listening")
+    if node.number == scene.relay:
+        return await relay(scene, repeat, barrier, bulk)
+    elements, ranks = int(scene.mb * 1e6 / 4), scene.ranks()
+    source, output = torch.full((elements,), float(node.number + 1)), torch.zeros(elements)
+    expected = sum(n + 1 for n in ranks)
+    contenders: dict[str, arena.Contender] = {}
+    for name in scene.contenders:
+        if name == GLOO:
+            group = node.gloo()
+
+            async def theirs(turn: int, group: Any = group) -> None:
+                await asyncio.to_thread(group.allreduce([output]).wait)
+
+            contenders[name] = theirs
+        else:
+            chosen = planned(scene, node.names, name)
+
+            async def ours(turn: int, chosen: Plan = chosen) -> None:
+                await node.reduce(chosen, [source], [output], bulk, turn)
+
+            contenders[name] = ours
+
+    def check(name: str) -> None:
+        least, most = output.aminmax()
+        slack = 0.01 * expected if name in CODECS[1:] else 0.0
+        assert expected - slack <= least <= most <= expected + slack, (name, least, most)
+
+    return await arena.take_turns(
+        lambda: barrier.wait(PATIENCE),
+        contenders,
+        lambda name: (output.copy_(source), None)[1] if name == GLOO else (output.fill_(0), None)[1],
+        check,
+        repeat,
+    )
+
+
+async def relay(scene: Scene, repeat: int, barrier: Any, bulk: Bulk) -> None:
+    """Carry what others send each other until they have ended."""
+    for _ in range((repeat + 1) * len(scene.contenders)):
+        await asyncio.to_thread(barrier.wait, PATIENCE)
+    await asyncio.to_thread(barrier.wait, PATIENCE)  # the ranks' last one
+    del bulk
+
+
+if __name__ == "__main__":
+    main()

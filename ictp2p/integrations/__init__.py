@@ -1,0 +1,5 @@
+"""A policy inside somebody else's training loop: one module per library, imported only by who uses it.
+
+`huggingface.PolicyCallback` for a Hugging Face `Trainer`, `lightning.PolicyCallback` for a Lightning `Trainer`. Both
+make the policy when the trainer has its optimizer, enter it, and leave it when training ends; the trainer stays as is.
+"""

@@ -1,0 +1,109 @@
+"""What a trainer's callback does with a policy, whichever library calls it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ictp2p.errors import ConfigError
+from ictp2p.peer import Peer
+from ictp2p.sync.heal import Stateful
+from ictp2p.sync.policy import Policy
+
+
+class Embedded:
+    """A policy that is made, entered and left by somebody else's loop."""
+
+    def __init__(self, peer: Peer, policy: Callable[..., Policy], options: dict[str, Any]) -> None:
+        """Remember how the policy is made.
+
+        Args:
+            peer: started; it must stay so as long as training goes on.
+            policy: takes the peer, the model, the optimizer, and `options`.
+            options: of the policy.
+        """
+        self.policy: Policy | None = None
+        """The one that was entered last; still readable after training."""
+        self._peer, self._make, self._options = peer, policy, options
+        self._entered = False
+        self._steps: Iterator[None] = iter(())
+
+    def enter(
+        self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], schedules: Sequence[Stateful]
+    ) -> Policy:
+        """Make the policy and join the cluster.
+
+        Args:
+            model: what is trained.
+            optimizers: exactly one, or a wrapper that has it as `optimizer`.
+            schedules: what a newcomer to the cluster must take over besides.
+
+        Raises:
+            ConfigError: there is not exactly one optimizer.
+        """
+        if len(optimizers) != 1:
+            raise ConfigError(f"{len(optimizers)} optimizers: a policy goes with exactly one")
+        self.leave()
+        inner: Any = optimizers[0]
+        while isinstance(getattr(inner, "optimizer", None), torch.optim.Optimizer):
+            inner = inner.optimizer
+        carry = (*self._options.get("carry", ()), *schedules)
+        policy = self._make(self._peer, model, inner, **{**self._options, "carry": carry})
+        self.policy = policy.__enter__()
+        self._entered = True
+        self._steps = self._peer.steps(itertools.repeat(None))
+        return policy
+
+    def drained(self) -> bool:
+        """After a step: whether the peer was asked to leave and has taken part in its last round."""
+        return next(self._steps, self) is self
+
+    def leave(self) -> None:
+        """Leave the cluster, if it was entered."""
+        if self._entered and self.policy is not None:
+            self._entered = False
+            self.policy.__exit__(None, None, None)
+
+
+def check_alone(world_size: int) -> None:
+    """Refuse a trainer that averages gradients between processes itself.
+
+    Raises:
+        ConfigError: it has a process group of its own.
+    """
+    if world_size != 1:
+        raise ConfigError(
+            f"the trainer runs {world_size} processes of its own: start each as a worker of the cluster instead, "
+            "without torchrun; the policy averages their gradients"
+        )
+
+
+def check_unscaled(scaler: object) -> None:
+    """Refuse gradients that are scaled differently on each worker.
+
+    Raises:
+        ConfigError: there is a loss scaler.
+    """
+    if scaler is not None:
+        raise ConfigError("scaled float16 gradients cannot be averaged, each worker has its own scale: use bfloat16")
+
+
+def samples(batch: Any) -> float:
+    """Count the samples of a batch: the length of the first tensor in it, through tuples, lists and mappings.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    parts: list[Any] = [batch]
+    while parts:
+        part = parts.pop(0)
+        if isinstance(part, torch.Tensor) and part.dim():
+            return float(len(part))
+        if isinstance(part, Mapping):
+            parts = [*part.values(), *parts]
+        elif isinstance(part, Sequence) and not isinstance(part, str):
+            parts = [*part, *parts]
+    raise ConfigError(f"a batch of type {type(batch).__name__} has no tensor to count samples by: give `weigh`")

@@ -1,0 +1,82 @@
+"""A policy around an unmodified Hugging Face `Trainer`.
+
+```python
+with ictp2p.Peer(config) as peer:
+    trainer = Trainer(model, arguments, train_dataset=data)
+    trainer.add_callback(PolicyCallback(peer, ictp2p.DiLoCo, sync_every=100))
+    trainer.train()
+```
+
+The trainer makes its optimizer when training begins, so the policy is made then, with the trainer's own model,
+optimizer and learning-rate schedule. Gradients are accumulated and clipped by the trainer, on each worker, before the
+policy averages them in the cluster. A step counts as many tokens as the trainer saw, if it counts them
+(`include_num_input_tokens_seen`), else its samples: have all clusters do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ictp2p.errors import ConfigError
+from ictp2p.integrations.embedded import Embedded, check_alone, check_unscaled
+from ictp2p.peer import Peer
+from ictp2p.sync.policy import Policy
+
+try:
+    from transformers import TrainerCallback
+except ImportError as error:
+    raise ConfigError(f"Hugging Face's Trainer is not here ({error}): pip install 'ictp2p[hf]'") from error
+
+
+class PolicyCallback(TrainerCallback):
+    """Enters a policy when training begins, and leaves it when training ends or the peer has drained."""
+
+    def __init__(self, peer: Peer, policy: Callable[..., Policy], **options: Any) -> None:
+        """Set it up without touching the network.
+
+        Args:
+            peer: started; it must stay so as long as training goes on.
+            policy: such as `ictp2p.DiLoCo`: takes the peer, the model, the optimizer, and `options`.
+            options: of the policy.
+        """
+        self._embedded = Embedded(peer, policy, options)
+        self._seen = 0
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, once training has begun; after training it still has the global parameters.
+
+        Raises:
+            ConfigError: training has not begun.
+        """
+        if self._embedded.policy is None:
+            raise ConfigError("the policy is made when training begins")
+        return self._embedded.policy
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Make the policy, and join the cluster.
+
+        Raises:
+            ConfigError: the trainer runs several processes itself, or scales gradients.
+        """
+        check_alone(args.world_size)
+        optimizer, schedule = kwargs["optimizer"], kwargs.get("lr_scheduler")
+        check_unscaled(getattr(optimizer, "scaler", None))
+        self._seen = state.num_input_tokens_seen
+        self._embedded.enter(kwargs["model"], [optimizer], [] if schedule is None else [schedule])
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Say what this step weighs."""
+        tokens, self._seen = state.num_input_tokens_seen - self._seen, state.num_input_tokens_seen
+        self.policy.weight = float(tokens or args.train_batch_size * args.gradient_accumulation_steps)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        """Stop when the peer has drained."""
+        if self._embedded.drained():
+            control.should_training_stop = True
+        return control
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Leave the cluster; the others go on."""
+        self._embedded.leave()

@@ -1,0 +1,95 @@
+"""A policy around an unmodified Lightning `Trainer`.
+
+```python
+with ictp2p.Peer(config) as peer:
+    trainer = Trainer(max_steps=1000, callbacks=[PolicyCallback(peer, ictp2p.DiLoCo, sync_every=100)])
+    trainer.fit(module, loader)
+```
+
+The policy is made once the trainer has its optimizer and has loaded what it resumes from. Lightning computes gradients
+inside of `optimizer.step`, and clips them there, on each worker, before the policy averages them in the cluster. A step
+counts as many samples as its batches have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ictp2p.errors import ConfigError
+from ictp2p.integrations.embedded import Embedded, check_alone, check_unscaled, samples
+from ictp2p.peer import Peer
+from ictp2p.sync.policy import Policy
+
+try:
+    from lightning.pytorch import Callback
+except ImportError as error:
+    raise ConfigError(f"Lightning is not here ({error}): pip install 'ictp2p[lightning]'") from error
+
+
+class PolicyCallback(Callback):
+    """Enters a policy when training begins, and leaves it when training ends or the peer has drained."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        policy: Callable[..., Policy],
+        *,
+        weigh: Callable[[Any], float] | None = None,
+        **options: Any,
+    ) -> None:
+        """Set it up without touching the network.
+
+        Args:
+            peer: started; it must stay so as long as training goes on.
+            policy: such as `ictp2p.DiLoCo`: takes the peer, the model, the optimizer, and `options`.
+            weigh: what a batch weighs, its tokens say; None for its samples, the length of its first tensor.
+            options: of the policy.
+        """
+        self._embedded = Embedded(peer, policy, options)
+        self._weigh = weigh or samples
+        self._weight = 0.0
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, once training has begun; after training it still has the global parameters.
+
+        Raises:
+            ConfigError: training has not begun.
+        """
+        if self._embedded.policy is None:
+            raise ConfigError("the policy is made when training begins")
+        return self._embedded.policy
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Make the policy, and join the cluster.
+
+        Raises:
+            ConfigError: the trainer runs several processes itself, scales gradients, or has not one optimizer.
+        """
+        check_alone(trainer.world_size)
+        check_unscaled(getattr(trainer.precision_plugin, "scaler", None))
+        schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
+        self._embedded.enter(pl_module, trainer.optimizers, schedules)
+        self._weight = 0.0
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Count what is in the batch."""
+        self._weight += self._weigh(batch)
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """Say what this step weighs."""
+        self.policy.weight, self._weight = self._weight, 0.0
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Stop when the peer has drained."""
+        if self._embedded.drained():
+            trainer.should_stop = True
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Leave the cluster; the others go on."""
+        self._embedded.leave()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Leave the cluster as well when training broke off."""
+        self._embedded.leave()

@@ -1,0 +1,300 @@
+"""Every sample once per epoch, however many clusters there are and whatever becomes of them.
+
+The sampler leases blocks of a seeded permutation from the mesh (`leases`) and yields them as batches to an ordinary
+`DataLoader`. What counts is not what was yielded but what is in a committed contribution, and three gaps lie between:
+
+- *From a yield to a step.* A loader draws ahead. Batches are consumed by inner steps, in the order in which they were
+  drawn; what was drawn and never consumed is drawn again.
+- *From a step to the cluster's model.* Before each step the workers say which block their gradient is of. It counts if
+  it is leased, was not trained before, and no lower rank has it too; else the gradient has no weight. So every worker
+  knows exactly what is in the cluster's model, whatever died in a step, and any of them can lead. Who draws which block
+  is then a matter of efficiency alone: by its number, and at the end what others would have drawn last.
+- *From there to the global model.* The note of a contribution says which blocks are in it, and the commit makes them
+  done. Whether a contribution whose leader died is in the agreed state, that state itself tells. A cluster whose leases
+  were revoked meanwhile forgets what it trained apart (`Fate.REVOKED`).
+
+A worker that has nothing to draw gets a batch that will have no weight: it must not hold up the others of its cluster,
+in whose steps it takes part. A cluster that has trained all it leased goes to the next round at once, and so does a
+newcomer, which brings nothing yet (weight `values.LOOKS_ON`) and asks for its first lease.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch.utils.data import Sampler
+
+from ictp2p.errors import ConfigError, LocalProtocolError
+from ictp2p.sync.agreed import Said
+from ictp2p.sync.averaging import NOTHING
+from ictp2p.sync.leases import BLOCKS, DONE, EPOCH, WINDOW, Blocks, Leases, Wish
+from ictp2p.sync.shuffle import shuffled
+from ictp2p.types import ClusterId
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_SPARE = 0.25
+"""Share by which a lease exceeds what the last phase says is needed: to run dry costs a round, a block held too long
+costs the others a wait at the end of the epoch."""
+_LARGEST = 2**53
+
+
+class Fate(enum.Enum):
+    """What became of the local progress of a cluster that received a state which it did not compute."""
+
+    IN = enum.auto()
+    """What was brought last is in the state."""
+    OUT = enum.auto()
+    """It is not, and is to be brought again."""
+    REVOKED = enum.auto()
+    """Its samples are others' by now: to bring it would train them twice."""
+
+
+class ElasticSampler(Sampler[list[int]]):
+    """Batches of indices, as a `batch_sampler`; give it to the policy too. One batch per inner step of a worker.
+
+    ```python
+    sampler = ictp2p.ElasticSampler(len(data), 32, epochs=3)
+    loader = DataLoader(data, batch_sampler=sampler)
+    with ictp2p.Peer(config) as peer, ictp2p.DiLoCo(peer, model, inner, sampler=sampler):
+        while not sampler.finished:
+            for batch in peer.steps(loader):       # until the epoch has ended for the whole mesh
+                ...
+    ```
+    """
+
+    name = "samples"
+
+    def __init__(self, size: int, batch: int, *, seed: int = 0, epochs: int | None = None, keep: int = 8) -> None:
+        """Set it up. All settings must be the same everywhere.
+
+        Args:
+            size: number of samples.
+            batch: samples per batch; the last batch of the permutation may be smaller.
+            seed: of the permutations.
+            epochs: after which the training is finished; None for no end.
+            keep: rounds that a cluster may miss before others train what was leased to it.
+
+        Raises:
+            ConfigError: a value is out of range.
+        """
+        if not 1 <= size <= _LARGEST:
+            raise ConfigError(f"size {size!r} is not from 1 to {_LARGEST}")
+        if batch < 1:
+            raise ConfigError(f"batch {batch!r} is not at least 1")
+        if epochs is not None and epochs < 1:
+            raise ConfigError(f"epochs {epochs!r} is not at least 1")
+        if keep < 1:
+            raise ConfigError(f"keep {keep!r} is not at least 1")
+        self._size, self._batch, self._seed, self._epochs, self._keep = size, batch, seed, epochs, keep
+        self._leases = Leases(math.ceil(size / batch), epochs, keep)
+        self.entries, self.counters = self._leases.entries, self._leases.counters
+        self._cluster: ClusterId | None = None
+        self._rank, self._workers = 0, 1
+        self._epoch = 0
+        self._leased: Blocks = np.zeros(0, dtype=np.int64)
+        self._place: dict[int, int] = {}
+        self._consumed: dict[int, None] = {}
+        """Blocks in the cluster's model and in no agreed one, in the order of the steps."""
+        self._aloft = 0
+        """How many of these, from the first, were brought to the round that was launched last."""
+        self._whole = 0
+        """How many leased blocks, from the first, are all consumed."""
+        self._wish = Wish(0, 0, self._leased)
+        self._drawn: deque[tuple[int, int]] = deque()
+        """Epoch and block of each batch that was yielded and not stepped with: this worker's own."""
+        self._own: deque[int] = deque()
+        self._others: deque[int] = deque()
+
+    # As a sampler.
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The batches of this worker until the epoch has ended for the whole mesh.
+
+        Raises:
+            LocalProtocolError: no policy has it, or the policy was not entered yet.
+        """
+        if self._cluster is None:
+            raise LocalProtocolError("give the sampler to a policy, and enter that, before iterating over it")
+        self._drawn.clear()
+        self._sort()
+        epoch = self._epoch
+        while self._epoch == epoch and not self.finished:
+            block = self._draw()
+            self._drawn.append((epoch, block))
+            yield self._indices(epoch, max(0, block))
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, of all clusters together: nobody can know which part of them comes here."""
+        return math.ceil(self._size / self._batch)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that have ended for the whole mesh."""
+        return self._epoch
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs have ended."""
+        return self._epochs is not None and self._epoch >= self._epochs
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is in this cluster's model beside the agreed one. All else is in the global state."""
+        return {"epoch": self._epoch, "consumed": list(self._consumed), "aloft": self._aloft}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there, with a model that it fits."""
+        self._epoch, self._aloft = state_dict["epoch"], state_dict["aloft"]
+        self._consume(state_dict["consumed"])
+
+    # As something that is agreed on.
+
+    def describe(self) -> Sequence[tuple[str, str]]:
+        """Its settings, which must be equal everywhere, in words."""
+        epochs = "endless" if self._epochs is None else str(self._epochs)
+        words = (
+            f"{self._size} in batches of {self._batch}, seed {self._seed}, {epochs} epochs, kept {self._keep} rounds"
+        )
+        return [("samples", words)]
+
+    def note(self) -> bytes:
+        """Which blocks are in the contribution, and how many are wanted."""
+        return self._wish.encode()
+
+    def decide(self, counters: dict[str, int], tensors: Mapping[str, Tensor], said: Sequence[Said]) -> None:
+        """Count what was contributed, and lease anew."""
+        self._leases.decide(counters, tensors, said)
+
+    def landed(self, counters: Mapping[str, int], tensors: Mapping[str, Tensor]) -> None:
+        """Train what is leased now. What was consumed and is leased no longer is done."""
+        if self._cluster is None:
+            return
+        if self._epoch != counters[EPOCH]:
+            self._consumed.clear()
+        self._epoch = counters[EPOCH]
+        self._leased = self._leases.holding(tensors, self._cluster).blocks
+        self._place = {block: place for place, block in enumerate(self._leased.tolist())}
+        kept = [block in self._place for block in self._consumed]
+        self._aloft = sum(kept[: self._aloft])
+        self._consume([block for block, keep in zip(self._consumed, kept, strict=True) if keep])
+
+    # As a part of the policy.
+
+    def join(self, cluster: ClusterId) -> None:
+        """Lease for this cluster."""
+        self._cluster = cluster
+
+    def regroup(self, rank: int, workers: int) -> None:
+        """Share the lease among so many workers, of which this is one."""
+        self._rank, self._workers = rank, workers
+        self._sort()
+
+    def mark(self) -> int:
+        """Which block the gradient in hand is of, or `NOTHING` if it must not count.
+
+        Raises:
+            LocalProtocolError: a step was taken without a batch.
+        """
+        if not self._drawn:
+            raise LocalProtocolError("an inner step without a batch from the sampler: one step takes one batch")
+        epoch, block = self._drawn[0]
+        counts = epoch == self._epoch and block in self._place and block not in self._consumed
+        return block if counts and self._place[block] < self._whole + WINDOW else NOTHING
+
+    def stepped(self, marks: Sequence[int]) -> None:
+        """A step was taken with the gradients of these blocks."""
+        self._drawn.popleft()
+        self._consumed.update(dict.fromkeys(block for block in marks if block != NOTHING))
+        self._advance()
+
+    @property
+    def dry(self) -> bool:
+        """Whether the cluster has trained all that it leased."""
+        return len(self._consumed) == len(self._leased) and not self.finished
+
+    def launches(self, steps: int, *, brought: bool) -> None:
+        """A round is being launched.
+
+        Args:
+            steps: inner steps of a phase.
+            brought: whether what was trained is in the contribution.
+        """
+        places = np.sort(np.array([self._place[block] for block in self._consumed if brought], dtype=np.int64))
+        self._aloft = len(places)
+        ahead = steps + len(self._drawn) + 1
+        self._wish = Wish(self._epoch, math.ceil((1.0 + _SPARE) * ahead * self._workers), places)
+
+    def fate(self, counters: Mapping[str, int], tensors: Mapping[str, Tensor], *, mine: bool) -> Fate:
+        """What became of what this cluster trained, in a state that it received.
+
+        Args:
+            counters: of that state.
+            tensors: of that state.
+            mine: what the mesh says, for a contribution without samples.
+        """
+        assert self._cluster is not None
+        holding, blocks = self._leases.holding(tensors, self._cluster), tensors[BLOCKS]
+        others = set(self._consumed) - set(holding.blocks.tolist()) if self._epoch == counters[EPOCH] else set()
+        if self._consumed and (not holding.seated or any(int(blocks[block]) != DONE for block in others)):
+            self.forget()
+            return Fate.REVOKED
+        if self._aloft and self._epoch != counters[EPOCH]:
+            return Fate.IN  # no epoch ends while a cluster with a seat has blocks that are not done
+        if self._aloft:
+            brought = list(self._consumed)[: self._aloft]
+            inside = [block for block in brought if int(blocks[block]) == DONE]
+            mine = bool(inside)
+            if mine:  # what was added since an earlier attempt to bring it has gone with the local progress
+                later = list(self._consumed)[self._aloft :]
+                self._aloft = len(inside)
+                self._consume([*inside, *later])
+        return Fate.IN if mine else Fate.OUT
+
+    def forget(self) -> None:
+        """The model is the agreed one again."""
+        self._aloft = 0
+        self._consume([])
+
+    def _consume(self, blocks: Sequence[int]) -> None:
+        """These are consumed, and no others."""
+        self._consumed = dict.fromkeys(blocks)
+        self._whole = 0
+        self._advance()
+        self._sort()
+
+    def _advance(self) -> None:
+        while self._whole < len(self._leased) and int(self._leased[self._whole]) in self._consumed:
+            self._whole += 1
+
+    # Drawing.
+
+    def _draw(self) -> int:
+        if not (self._own or self._others):
+            self._sort()
+        drawn = {block for epoch, block in self._drawn if epoch == self._epoch}
+        while self._own or self._others:
+            block = self._own.popleft() if self._own else self._others.pop()
+            if block not in self._consumed and block not in drawn:
+                return block
+        return NOTHING
+
+    def _sort(self) -> None:
+        """Line up what may be drawn: first this worker's own, then what others would draw last."""
+        drawn = {block for epoch, block in self._drawn if epoch == self._epoch}
+        near = self._leased[self._whole : self._whole + WINDOW].tolist()
+        there = [block for block in near if block not in self._consumed and block not in drawn]
+        mine = [block % self._workers == self._rank for block in there]
+        self._own = deque(block for block, own in zip(there, mine, strict=True) if own)
+        self._others = deque(block for block, own in zip(there, mine, strict=True) if not own)
+
+    def _indices(self, epoch: int, block: int) -> list[int]:
+        start = block * self._batch
+        positions = np.arange(start, min(self._size, start + self._batch), dtype=np.uint64)
+        found: list[int] = shuffled(positions, self._size, self._seed, epoch).tolist()
+        return found

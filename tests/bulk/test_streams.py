@@ -1,0 +1,41 @@
+"""The sending side of a probe on a clock of its own: what it sends, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.bulk.streams import PROBE_CHUNK, Probe
+
+TAG = bytes(16)
+
+
+async def _blast(size: int, seconds: int, gap: int, stop: int | None) -> list[tuple[int, int, int]]:
+    """(length, `second`, `first`) of all frames of a probe, one asked for each `gap` seconds, stopped before one."""
+    now = 0
+    probe = Probe(TAG, size, seconds, lambda: now)
+    frames: list[tuple[int, int, int]] = []
+    while True:
+        if len(frames) == stop:
+            probe.stop()
+        frame = probe.next_frame()
+        if frame is None:
+            return frames
+        frames.append((sum(map(len, frame.views)), frame.second, frame.first))
+        now += gap
+
+
+@given(st.integers(1, 50 * PROBE_CHUNK), st.integers(1, 100), st.integers(1, 200), st.none() | st.integers(0, 60))
+def test_it_ends_in_time_and_its_last_frame_says_so(size: int, seconds: int, gap: int, stop: int | None) -> None:
+    frames = asyncio.run(_blast(size, seconds, gap, stop))
+    assert all(left > length for length, left, _ in frames[:-1]), "the receiver measures until the last one"
+    length, left, cut = frames[-1]
+    assert left == length
+    assert sum(each for each, _, _ in frames) <= size
+    assert (len(frames) - 2) * gap < seconds, "one frame may be asked for after its time, and that is the last one"
+    assert len(frames) <= (60 if stop is None else stop + 1)
+    assert bool(cut) == (stop is not None and stop < len(frames))
+    if not cut and (len(frames) - 1) * gap < seconds:
+        assert sum(each for each, _, _ in frames) == size

@@ -1,0 +1,139 @@
+"""Policies inside other libraries' trainers: the examples in two clusters, and what needs none of the libraries."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ictp2p
+from ictp2p.errors import ConfigError
+from ictp2p.integrations.embedded import Embedded, check_alone, check_unscaled, samples
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+ENVIRONMENT = {**os.environ, "ICTP2P_TOKEN": "0123456789abcdef0123456789abcdef", "OMP_NUM_THREADS": "1"}
+LIBRARIES = {"hf_trainer.py": "transformers", "lightning_module.py": "lightning"}
+MODULES = {"huggingface": ("transformers", "hf"), "lightning": ("lightning", "lightning")}
+
+
+@pytest.fixture(params=LIBRARIES)
+def two(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Starts the example in two clusters."""
+    script, processes = request.param, []
+    if importlib.util.find_spec(LIBRARIES[script]) is None:
+        pytest.skip(f"{LIBRARIES[script]} is not installed")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+
+    def start(steps: int) -> list[subprocess.Popen[str]]:
+        for where in (("oslo", "--listen", address), ("tokyo", "--join", address)):
+            command = [sys.executable, str(EXAMPLES / script), "--steps", str(steps), "--cluster", *where]
+            pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            processes.append(subprocess.Popen(command, text=True, env=ENVIRONMENT, **pipes))
+        return processes
+
+    try:
+        yield start
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    output, errors = process.communicate(timeout=150)
+    assert process.returncode == 0, errors
+    return output
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+def test_a_trainer_in_each_of_two_clusters(two: Any) -> None:
+    texts = [ended(process) for process in two(40)]
+    found = [re.findall(r"version (\d+)  digest (\w+)", text)[0] for text in texts]
+    # One that was in before the other may have had rounds alone; the other's begin from there.
+    assert all(int(version) >= 5 for version, _ in found)
+    assert len(set(found)) == len({version for version, _ in found}), "equal versions are equal states"
+    for text in texts:
+        losses = [float(loss) for loss in re.findall("losses (.*)", text)[0].split()]
+        assert losses[-1] < losses[0]
+        assert float(re.findall(r"weight ([\d.]+)", text)[0]) in (8 * 32, 16), "tokens for one, samples for the other"
+
+
+@pytest.mark.real
+@pytest.mark.timeout(180)
+def test_a_trainer_ends_when_its_peer_has_drained(two: Any) -> None:
+    oslo, tokyo = two(1_000_000)
+    for process in (oslo, tokyo):
+        assert next(line for line in process.stdout if "loss" in line)
+        process.send_signal(signal.SIGINT)
+        assert "digest" in ended(process)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_missing_library_is_named_with_its_extra(module: str) -> None:
+    library, extra = MODULES[module]
+    if importlib.util.find_spec(library) is not None:
+        pytest.skip(f"{library} is installed")
+    with pytest.raises(ConfigError, match=rf"pip install 'ictp2p\[{extra}\]'"):
+        importlib.import_module(f"ictp2p.integrations.{module}")
+
+
+class Wrapper(torch.optim.Optimizer):
+    """What libraries hand out in place of an optimizer."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+
+@pytest.mark.real
+def test_a_policy_that_somebody_elses_loop_enters_and_leaves() -> None:
+    model = torch.nn.Linear(2, 1)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(inner, 3)
+    config = ictp2p.Config.local(cluster="oslo", token=ENVIRONMENT["ICTP2P_TOKEN"])
+    with ictp2p.Peer(config) as peer:
+        embedded = Embedded(peer, ictp2p.LocalSGD, {"sync_every": 2})
+        embedded.leave()
+        with pytest.raises(ConfigError, match="2 optimizers"):
+            embedded.enter(model, [inner, inner], [])
+        for _ in range(2):  # entering again leaves the one before
+            policy = embedded.enter(model, [Wrapper(Wrapper(inner))], [schedule])
+        steps = 0
+        while not embedded.drained():
+            model(torch.ones(1, 2)).sum().backward()
+            inner.step()
+            steps += 1
+            if steps == 3:
+                peer.drain()
+        embedded.leave()
+        assert (steps, policy.version, embedded.policy) == (4, 3, policy)
+
+
+def test_trainers_that_would_average_themselves_are_refused() -> None:
+    check_alone(1)
+    with pytest.raises(ConfigError, match="2 processes"):
+        check_alone(2)
+    check_unscaled(None)
+    with pytest.raises(ConfigError, match="bfloat16"):
+        check_unscaled(object())
+
+
+def test_samples_of_a_batch() -> None:
+    inputs = torch.zeros(7, 3)
+    nested = {"name": "x", "parts": [torch.tensor(1.0), (inputs, torch.zeros(9))]}
+    assert [samples(batch) for batch in (inputs, [inputs, 3], nested)] == [7.0, 7.0, 7.0]
+    with pytest.raises(ConfigError, match="`weigh`"):
+        samples({"text": "abc"})
