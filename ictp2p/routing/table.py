@@ -86,18 +86,12 @@ class RouteTable:
         return choice
 
     def lacks_freshness(self, key: Key) -> bool:
-        """Say whether an offer would be much better than what we use, were its sequence number fresh.
-
-        A little better is not worth asking for (RFC 8966 §3.8.2.2 leaves it open): the answer is a new number of that
-        destination, which everybody then tells everybody, in every class.
-        """
+        """Say whether an offer would be better than what we use, were its sequence number fresh."""
         promised = self._sources.distance(key)
         if promised is None:
             return False
         choice, costs, traffic_class = self.chosen.get(key), self.costs, key[1]
-        bound: float = INFINITY
-        if choice is not None and not choice.stale:
-            bound = choice.metric * (1 - self._profile.significance)
+        bound = INFINITY if choice is None or choice.stale else choice.metric
         for neighbour, offer in self._offers.get(key, {}).items():
             better = neighbour in costs and offer.metric + costs[neighbour][traffic_class] < bound
             if better and not offer.better_than(promised):

@@ -46,14 +46,6 @@ _ROUTING: Final = (
         ("routing/test_babel.py::test_the_first_request_asks_few_and_its_repeat_asks_all",),
     ),
     Mutation(
-        "any-better-way-asked-for",
-        "A fresh number is asked for only where the way would be much better: each is news to all in all classes.",
-        "ictp2p/routing/table.py",
-        "            bound = choice.metric * (1 - self._profile.significance)",
-        "            bound = choice.metric",
-        ("routing/test_table.py::test_only_a_much_better_way_is_worth_asking_for",),
-    ),
-    Mutation(
         "pure-widest-metric",
         "Extending a path makes it strictly worse; the widest path's metric does not, and never settles.",
         "ictp2p/routing/algebra.py",
@@ -986,8 +978,36 @@ _GROUPS: Final = (
     ),
 )
 
+_SAMPLES: Final = (
+    Mutation(
+        "revoked-but-brought",
+        "A cluster whose samples others have trained meanwhile does not bring what it trained apart.",
+        "ictp2p/sync/sampler.py",
+        "            return Fate.REVOKED\n",
+        "            return Fate.OUT\n",
+        ("sync/test_sampler.py::test_a_cluster_comes_back_after_others_have_trained_its_samples",),
+    ),
+    Mutation(
+        "batch-twice-in-a-step",
+        "Of two workers with the same batch in one step only the first counts.",
+        "ictp2p/sync/averaging.py",
+        "mark != NOTHING and mark in marks[:rank]",
+        "False",
+        ("sync/test_sampler.py::test_every_sample_once_per_epoch",),
+    ),
+    Mutation(
+        "leases-for-ever",
+        "What was leased to a cluster that is gone is trained by others.",
+        "ictp2p/sync/leases.py",
+        "            blocks[blocks == _SEATED + seat] = FREE\n",
+        "",
+        ("sync/test_leases.py::test_who_misses_more_rounds_than_are_kept_loses_its_lease",),
+    ),
+)
+
 CATALOGUE: Final = (
     *_ROUTING,
+    *_SAMPLES,
     *_CONTROL_PLANE,
     *_BULK,
     *_GOSSIP,

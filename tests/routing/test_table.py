@@ -55,15 +55,6 @@ def test_a_stale_choice_stands_on_what_it_was_made_of() -> None:
     assert routes.choose(KEY, 1.0) == Choice("m", Distance(2, 100), 105)
 
 
-def test_only_a_much_better_way_is_worth_asking_for() -> None:
-    routes = table(Distance(1, 50), used=(Distance(1, 40), 40), near=(Distance(1, 55), 10))
-    assert routes.choose(KEY, 0.0) == Choice("used", Distance(1, 40), 80)
-    assert not routes.lacks_freshness(KEY), "65 instead of 80 is less than a quarter better"
-    routes.learn(KEY, "near", Distance(1, 50))
-    routes.costs["near"] = [9]
-    assert routes.lacks_freshness(KEY)
-
-
 def test_only_news_is_news() -> None:
     routes = table(Distance(1, 100))
     assert routes.learn(KEY, "m", Distance(1, 5))
