@@ -6,7 +6,7 @@
 Medians of interleaved runs (`arena`). Gloo runs with the host's congestion control and, in a network of our own, with
 cubic. The bound is what raw TCP costs one way for the bytes that must move, and the additions, on all cores.
 
-Each of `rows` in the JSON has `ranks`, `mb`, `ours_seconds` (sealed, the default; of the first kind and codec asked for),
+Each of `rows` in the JSON has `ranks`, `mb`, `ours_seconds` (sealed, the default, of the first kind and codec asked),
 `gloo_seconds`, `ratio_to_gloo` (above 1 is faster), `cpu_seconds_per_gb` by contender, and all `contenders`.
 """
 
