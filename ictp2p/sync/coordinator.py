@@ -7,9 +7,11 @@ the newest decision and the time, which value should follow? So there is no stat
 Between rounds: adopt the first state, open the next attempt once everybody worth waiting for is READY, or mend
 the voters. Worth waiting for is a cluster that is alive, not suspected, and means to train, until the straggler
 timeout after most of them are READY. After an abort only the clusters of the failed attempt are worth it, so that a
-straggler that was not waited for does not delay the retry; and whoever was accused must show that it lives by
-standing READY again, which takes an accused that lives half a round trip and keeps a dead one out. While nobody stands
-READY from the agreed state, it is found out whether anybody still holds that (`ictp2p.sync.restore`).
+straggler that was not waited for does not delay the retry. One of them whose leader is only suspected is given the
+grace of a suspicion to be dead, or to have another leader, so that a death costs its cluster no round. Whoever was
+accused must show that it lives by standing READY again, which takes an accused that lives half a round trip and keeps
+a dead one out. While nobody stands READY from the agreed state, it is found out whether anybody still holds that
+(`ictp2p.sync.restore`).
 """
 
 from __future__ import annotations
@@ -240,6 +242,11 @@ class Coordinator:
             and (self._retry_of is None or name in self._retry_of)
         ]
 
+    def _headless(self, standing: Standing) -> list[ClusterId]:
+        """Clusters of the failed attempt that are only suspected: dead in a moment, or spoken for by an heir."""
+        views = ((name, self._sight.clusters.get(name)) for name in sorted(self._retry_of or ()))
+        return [name for name, view in views if view and view.alive and view.suspect and name not in standing]
+
     def _opening(self, tip: Value, now: float) -> Step:
         standing = self._standing(tip)
         absent = self._absent(tip, standing)
@@ -256,6 +263,9 @@ class Coordinator:
         until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
         if absent and now < until:
             return Step(None, f"waiting for READY of {', '.join(absent)}", until)
+        until = self._closed_at + self._profile.suspect_grace
+        if now < until and (headless := self._headless(standing)):
+            return Step(None, f"waiting for an heir in {', '.join(headless)}", until)
         pause = self._closed_at + self._pause(upcoming(tip)[1])
         if now < pause:
             return Step(None, f"pausing before attempt {upcoming(tip)[1]}", pause)

@@ -44,7 +44,7 @@ def living():
     for file in sorted(FOLDER.glob("*.on")):
         try:
             state = Path(f"/proc/{file.read_text()}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it ended, maybe while we read
             continue
         if state not in "TtZX":
             names.append(file.stem)

@@ -292,19 +292,44 @@ def test_the_peer_that_coordinates_votes_and_takes_part_dies_in_mid_round() -> N
     started = m.now
     for who in (B0, C0):
         m.do(who, m.rounds[who].failed(2, 1, "connection lost", (A0,), m.now))
-    m.run(0.05)
+    m.run(m.profile.suspect_grace + 0.05)
     for who in (B0, C0):
         commit = m.told(who, RoundCommitted)[-1]
         assert isinstance(commit, RoundCommitted)
         assert (commit.open.round, commit.open.attempt) == (2, 2)
         assert [p.cluster for p in commit.open.participants] == ["B", "C"]
-    assert m.now - started < 0.1
+    assert m.now - started < m.profile.suspect_grace + 0.1
     m.suspected, m.terms["A"], m.leaders["A"] = set(), 2, A1
     m.view()
     m.run(1.0)
     assert A0 not in m.value(B0).voters
     assert len(m.value(B0).voters) == 5
     assert m.value(A1).state.digest == b"digest 2"
+
+
+def test_a_cluster_whose_leader_died_is_in_the_next_attempt_by_its_heir() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.everybody_ready()
+    m.run(0.1)
+    m.kill(C0)
+    m.run(0.1)
+    m.silent.clear()
+    m.suspected = {"C"}
+    m.view()
+    for who in (A0, B0):
+        m.do(who, m.rounds[who].failed(2, 1, "connection lost", (C0,), m.now))
+    m.run(m.profile.suspect_grace / 2)
+    assert "waiting for an heir in C" in m.rounds[A0].explain()
+    m.suspected, m.terms["C"], m.leaders["C"] = set(), 2, C1
+    m.view()
+    m.ready("C")
+    m.run(0.5)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert (commit.open.round, commit.open.attempt) == (2, 2)
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]
 
 
 def test_suspicion_alone_ends_an_attempt_that_nobody_reports_on() -> None:
@@ -317,7 +342,7 @@ def test_suspicion_alone_ends_an_attempt_that_nobody_reports_on() -> None:
     m.silent.clear()
     m.suspected = {"C"}
     m.view()
-    m.run(m.profile.suspect_grace + 0.1)
+    m.run(2 * m.profile.suspect_grace + 0.1)
     assert [type(n) for n in m.notices[A0] if isinstance(n, RoundAborted | RoundCommitted)][-2:] == [
         RoundAborted,
         RoundCommitted,
@@ -842,7 +867,7 @@ def test_an_accused_participant_is_not_retried_before_it_shows_that_it_lives() -
     m.silent = set()
     m.suspected = {"C"}
     m.view()
-    m.run(10 * DELAY)
+    m.run(m.profile.suspect_grace + 10 * DELAY)
     assert len(m.told(A0, RoundAborted)) == 1
     commit = m.told(A0, RoundCommitted)[-1]
     assert isinstance(commit, RoundCommitted)
