@@ -37,13 +37,18 @@ class Flight:
         self._thread = threading.Thread(target=self._run, name="ictp2p outer round", daemon=True)
         self._thread.start()
 
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, however."""
+        return not self._thread.is_alive()
+
     def wait(self, idle: Callable[[], None]) -> RoundResult:
         """Wait for the decision; raises whatever `Mesh.outer_round` raised.
 
         Args:
             idle: called now and then meanwhile.
         """
-        while self._thread.is_alive():
+        while not self.over:
             self._thread.join(_IDLE)
             idle()
         if isinstance(self._result, RoundResult):

@@ -242,9 +242,13 @@ class OuterRound:
 
     def _landed(self, publisher: Publisher) -> RoundResult:
         """The round that was under way in the background; its result is handed to the followers now."""
-        flight, self._flight = self._flight, None
+        flight = self._flight
         assert flight is not None
-        result = flight.wait(publisher.wait)
+        try:
+            result = flight.wait(publisher.wait)
+        finally:
+            if flight.over:  # else this wait was interrupted, and it has still to be withdrawn
+                self._flight = None
         if result.state.digest == self._weights.state.sealed:
             self._phase("round_opened")
             publisher.restart(0, self._parts)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ictp2p.errors import ConfigError, NoQuorum
 from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.stream import Publisher
 from ictp2p.sync.streaming import StreamingDiLoCo
 
 Array = NDArray[np.float32]
@@ -207,6 +208,29 @@ def test_leaving_withdraws_what_is_under_way(make_world: Any) -> None:
 
     found = world.run(x_0=worker(rows(0, 1), fragments=2, overlap=2), y_0=worker(rows(1, 2), fragments=2, overlap=2))
     assert found["y_0"][1].version == 1, "nobody ever decided it"
+
+
+def test_a_landing_that_is_interrupted_leaves_no_round_under_way(
+    make_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the mesh takes its time: nothing may touch the tensors once the policy is left."""
+
+    class Interrupted(BaseException):
+        pass
+
+    def interrupted(publisher: Publisher) -> None:
+        raise Interrupted
+
+    world = make_world(x=1, y=1)
+    world.absent = {0: {"y"}}
+    together = threading.Barrier(2, lambda: monkeypatch.setattr(Publisher, "wait", interrupted))
+
+    def lands(mesh: Any) -> None:
+        with pytest.raises(Interrupted):
+            worker(rows(1, 3), fragments=2, overlap=1, together=together)(mesh)
+        assert "ictp2p outer round" not in [thread.name for thread in threading.enumerate()]
+
+    world.run(x_0=worker(rows(0, 1), fragments=2, overlap=1, together=together), y_0=lands)
 
 
 @pytest.mark.parametrize(
