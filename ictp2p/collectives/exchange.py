@@ -19,8 +19,10 @@ Take the first unfinished chunk of any share. Its leaves hold all earlier result
 their window is open; by induction up the tree each inner participant gets all its children's partials, whose
 room is reserved; the root finishes; the result descends by (1). The first unfinished chunk always advances.
 
-Among several chunks that may go to one participant the lowest chunk number goes first and, at a tie, the
-contribution before the result: every share then advances at one pace and both directions stay full.
+Among several chunks that may go to one participant that goes first of whose share the least part has gone and, at a
+tie, the contribution before the result: all shares then end at one time, as the planner reckoned (each at a pace in
+proportion to its bytes), and both directions stay full. By the number of the chunk alone short shares would be done
+early, and the links that only they use would lie idle while the long ones go on.
 
 **Starting.** Nothing is sent to a participant that has not said that it began this very round (`begun`): its
 buffers are there, and frames of another attempt cannot be mistaken for ours. But one small chunk may go to each ahead
@@ -176,14 +178,15 @@ class Exchange:
         return piece
 
     def _next(self, peer: int) -> Piece | None:
-        best: tuple[int, bool, int] | None = None
+        best: tuple[float, bool, int, int] | None = None
         for partial, number in self._towards[peer]:
-            chunk = self._sendable(self._lanes[number], peer, partial=partial)
-            if chunk is not None and (best is None or (chunk, not partial, number) < best):
-                best = (chunk, not partial, number)
+            lane = self._lanes[number]
+            chunk = self._sendable(lane, peer, partial=partial)
+            if chunk is not None and (best is None or (chunk / lane.chunks, not partial, number) < best):
+                best = (chunk / lane.chunks, not partial, number, chunk)
         if best is None:
             return None
-        chunk, result, number = best
+        _, result, number, chunk = best
         self._left -= 1
         lane = self._lanes[number]
         if result:

@@ -2,9 +2,12 @@
 
 First come the trees that `schedules.tree` grows, and the stars whose links are there. The linear program over them
 prices each resource; a tree that costs less than the price of a byte would make the plan faster, so the cheapest trees
-at these prices are taken in, and so on (column generation). Among few participants the cheapest are found exactly
-(`schedules.arborescence`), which also proves the bound; among many they are grown, as the first ones were. Prices are
-smoothed, as they would else jump from one extreme to the other (Wentges 1997).
+at these prices (`schedules.arborescence`) are taken in, and so on (column generation). Among few participants they are
+sought around every root, which also proves the bound; among many around a few roots at a time, in turn, for trees of
+different roots hardly differ in price. Growing the later trees as the first ones were, by a heuristic, was quicker, and
+ended a third above the bound where regions are joined by narrow lines: such trees do not look ahead to what entering
+a region by this participant will cost. Prices are smoothed, as they would else jump from one extreme to the other
+(Wentges 1997).
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from ictp2p.collectives.schedules.trees import Cost, Matrix, Tree
 from ictp2p.collectives.topology import Topology
 
 EXACT = 16
-"""Up to this many participants the cheapest trees are found exactly."""
+"""Up to this many participants the cheapest trees of all roots are sought."""
+_ROOTS = 4
+"""Around how many roots they are sought at a time where there are more."""
 _PASSES = ((16, 12, 12), (32, 4, 4), (64, 2, 2))
 """Up to how many participants so many generations are grown, and so many of them kept; beyond, one."""
 _ROUNDS = 20
@@ -30,8 +35,8 @@ _GOOD = 1.005
 """Within this factor of the bound nothing more is sought."""
 _FRESH = 8
 """The most trees taken in at a time: the cheapest."""
-_EVEN = 0.3
-"""Weight of even prices when trees are grown: most resources have no price of their own, and yet are not free."""
+_EVEN = 0.01
+"""Weight of even prices beside those found: most resources have no price of their own, and yet are not free."""
 _GAIN = 1e-4
 """A tree has to cost less than a byte's price by this share."""
 
@@ -63,17 +68,19 @@ def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
     packing.add(topology.loads(list(trees), cost))
     shallow = tuple(trees)
     smoothed: Matrix | None = None
-    for _ in range(_ROUNDS):
+    turns = _turns(topology.size)
+    fruitless = 0
+    for turn in range(_ROUNDS):
         total, prices = packing.rates().sum(), packing.prices()
-        if bound * min(cost) * total * _GOOD >= 1 or packing.work >= WORK:
+        if bound * min(cost) * total * _GOOD >= 1 or packing.work >= WORK or fruitless == len(turns):
             break
         mild = prices if smoothed is None else _SMOOTHING * smoothed + (1 - _SMOOTHING) * prices
-        found, proven = _cheapest(topology, mild)
+        found, proven = _cheapest(topology, mild, turns[turn % len(turns)])
         bound = max(bound, proven)
         priced = [(float(topology.load(one, cost) @ prices), one) for one in found if one not in trees]
         fresh = [one for price, one in sorted(priced) if price < 1 - _GAIN][:_FRESH]
-        if not fresh and smoothed is None:
-            break  # these were the very prices: no tree whatever is cheaper, or none is found
+        # when it found nothing at the very prices, these roots have no cheaper tree
+        fruitless = fruitless + 1 if not fresh and smoothed is None else 0
         smoothed = mild if fresh else None
         if fresh:
             trees |= dict.fromkeys(fresh)
@@ -81,20 +88,30 @@ def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
     return Grown(shallow, tuple(trees), packing.rates(), bound)
 
 
-def _cheapest(topology: Topology, prices: Matrix) -> tuple[list[Tree], float]:
-    """Find a cheap pair of trees for each root, and the bound in seconds per byte that the prices prove."""
-    edges = topology.prices(prices)
+def _turns(size: int) -> list[range]:
+    """Give the roots to be tried at a time: all of few, a few of many, spread over them."""
+    count = 1 if size <= EXACT else -(-size // _ROOTS)
+    return [range(first, size, count) for first in range(count)]
+
+
+def _cheapest(topology: Topology, prices: Matrix, roots: range) -> tuple[list[Tree], float]:
+    """Find the cheapest pair of trees for each of the roots, and the bound (seconds per byte) that the prices prove."""
     limited = np.isfinite(topology.capacity)
     worth = float(prices[limited] @ topology.capacity[limited])
-    if topology.size > EXACT:
-        even = np.where(limited & (topology.capacity > 0), 1 / np.maximum(topology.capacity, 1e-300), 0.0)
-        mixed = prices / worth + _EVEN * even / max(1, int(limited.sum()))
-        found = tree.around(range(topology.size), topology.prices(mixed))
-        return found, price_bound(worth, cheapest_at_least(edges), 1.0)
+    proven = len(roots) == topology.size
+    edges = topology.prices(prices if proven else prices + _even(topology.capacity) * worth)
     found, costs = [], []
-    for root in range(topology.size):
+    for root in roots:
         down, up = cheapest(edges, root), cheapest(edges.T, root)
         if down is not None and up is not None:
             found.append(Tree(root, up[0], down[0]))
             costs.append(down[1] + up[1])
-    return found, price_bound(worth, min(costs, default=float("inf")), 1.0)
+    least = min(costs, default=float("inf")) if proven else cheapest_at_least(topology.prices(prices))
+    return found, price_bound(worth, least, 1.0)
+
+
+def _even(capacity: Matrix) -> Matrix:
+    """Price all that limits alike, by what it can carry."""
+    counts = np.isfinite(capacity) & (capacity > 0)
+    share = _EVEN / max(1, int(counts.sum()))
+    return np.divide(share, capacity, out=np.zeros_like(capacity), where=counts)

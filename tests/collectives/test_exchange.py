@@ -189,7 +189,24 @@ def test_contributions_stop_at_the_window_until_results_come() -> None:
     assert machine.next_send(1) == Piece(True, 1, exchange.MAX_WINDOW)
 
 
-def test_the_lowest_chunk_goes_first_and_a_contribution_before_a_result() -> None:
+def test_shares_advance_in_proportion_to_their_length() -> None:
+    """All of them end at one time, as was planned: else links that only the long ones use lie idle at first."""
+    lengths = (3, 12, 30)
+    shares, start = [], 0
+    for length in lengths:
+        shares.append(Share(start, start + length, 1, (1, -1), (1, -1)))
+        start += length
+    machine = Exchange(Plan("random", ("0" * 32, "1" * 32), tuple(shares), 1, 0.0, 0.0), 0, PARTIAL_BYTES)
+    machine.begun(1)
+    gone = [0, 0, 0]
+    while (piece := machine.next_send(1)) is not None:
+        gone[piece.share] += 1
+        parts = [(count - 1) / length for count, length in zip(gone, lengths, strict=True)]
+        assert max(parts) <= sum(gone) / sum(lengths)
+    assert gone == list(lengths)
+
+
+def test_the_least_advanced_share_goes_first_and_a_contribution_before_a_result() -> None:
     machine = Exchange(star_of(2, 3), 0, PARTIAL_BYTES)
     machine.begun(1)
     assert machine.arrived(1, Piece(True, 0, 0)) == [Piece(False, 0, 0)]
