@@ -1,4 +1,4 @@
-"""Real workers under random harm; see `benchmarks/chaos.py`, which does it, for what is checked.
+"""Real workers under random harm; see `benchmarks/chaos`, which does it, for what is checked.
 
 The default run takes about half a minute. For a campaign, and to repeat one:
 
@@ -14,20 +14,22 @@ from pathlib import Path
 
 import pytest
 
-CHAOS = Path(__file__).parents[2] / "benchmarks" / "chaos.py"
+ROOT = Path(__file__).parents[2]
 SEED = os.environ.get("ICTP2P_CHAOS_SEED", "1")
 SECONDS = os.environ.get("ICTP2P_CHAOS_SECONDS", "12")
 
 
 @pytest.mark.real
+@pytest.mark.timeout(float(SECONDS) + 300)
 def test_no_harm_breaks_the_books_stops_the_rounds_or_ends_a_worker_without_a_reason(tmp_path: Path) -> None:
-    command = [sys.executable, str(CHAOS), "--seed", SEED, "--seconds", SECONDS, "--keep", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.chaos", "--seed", SEED, "--seconds", SECONDS, "--keep", str(tmp_path)]
     done = subprocess.run(
         command,
         capture_output=True,
         text=True,
         timeout=float(SECONDS) + 240,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(CHAOS.parents[1])},
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
+    assert done.returncode == 0, done.stderr[-2_000:] + done.stdout[-20_000:]
