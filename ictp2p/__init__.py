@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ictp2p.sync.eager import EagerDiLoCo
     from ictp2p.sync.local_sgd import LocalSGD
     from ictp2p.sync.mirror import MirrorDescent
+    from ictp2p.sync.noloco import NoLoCo
     from ictp2p.sync.pace import AdaptivePace
     from ictp2p.sync.sampler import ElasticSampler
     from ictp2p.sync.sparse import SparseDiLoCo
@@ -40,6 +41,7 @@ __all__ = [
     "ElasticSampler",
     "LocalSGD",
     "MirrorDescent",
+    "NoLoCo",
     "Peer",
     "SparseDiLoCo",
     "StreamingDiLoCo",
@@ -57,6 +59,7 @@ _HOMES = {
     "ElasticSampler": "ictp2p.sync.sampler",
     "LocalSGD": "ictp2p.sync.local_sgd",
     "MirrorDescent": "ictp2p.sync.mirror",
+    "NoLoCo": "ictp2p.sync.noloco",
     "Peer": "ictp2p.peer",
     "SparseDiLoCo": "ictp2p.sync.sparse",
     "StreamingDiLoCo": "ictp2p.sync.streaming",

@@ -47,8 +47,7 @@ from ictp2p.routing.babel import RouteChanged
 from ictp2p.security import Security, TlsSecurity
 from ictp2p.state_exchange import fetch_state, serve_state, with_witnesses
 from ictp2p.sync import notices
-from ictp2p.sync.agreement import Decided, QuorumLost, QuorumRegained
-from ictp2p.sync.contributors import Contributors
+from ictp2p.sync.agreement import QuorumLost, QuorumRegained
 from ictp2p.sync.devices import Device
 from ictp2p.sync.restore import NOTHING, Held
 from ictp2p.sync.roster import RosterChanged, StoreWanted
@@ -57,6 +56,7 @@ from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
 
 if TYPE_CHECKING:
+    from ictp2p.sync.mesh import Receiver
     from ictp2p.sync.state import GlobalState
 
 _LIFE = "life"
@@ -108,8 +108,6 @@ class AsyncPeer:
         self._released = asyncio.Event()
         self.refusals: list[IctError] = []
         """Why strangers were turned away, newest last; bounded."""
-        self.contributors = Contributors()
-        """Which clusters are in the newest versions of the global state."""
         self.life: Callable[[], tuple[str, Mapping[str, str]]] = lambda: ("INIT", {})
         """Where the worker is in its life: at the top level, and by table inside. Whoever trains with it knows."""
         self.health = Health()
@@ -330,7 +328,7 @@ class AsyncPeer:
         self._state = state
         serve_state(self.bulk, state)
 
-    async def fetch_state(self, ref: StateRef, state: GlobalState) -> None:
+    async def fetch_state(self, ref: StateRef, state: Receiver) -> None:
         """Receive an agreed state of whoever should have it; see `state_exchange.fetch_state`."""
 
         def superseded() -> bool:
@@ -457,8 +455,6 @@ class AsyncPeer:
                     next_hop=notice.next_hop,
                     traffic_class=notice.traffic_class,
                 )
-            case Decided(value=value):
-                self.contributors.decided(value)
             case notices.RoundOpened():
                 self.core.m.links.round_started()
                 self.bulk.stop_probes()

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.calls import parts
+from ictp2p.calls.answers import Answers, Past
 from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.messages import Messages
 from ictp2p.calls.parts import Gathered, Reduce, Scattered
@@ -30,9 +30,9 @@ from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed, brief
 from ictp2p.calls.runner import Call, Deadline, Runner
 from ictp2p.calls.state import SharedState, Synced, SyncState, check_state, fingerprint
 from ictp2p.calls.tensors import Bundle
-from ictp2p.collectives.codecs.prices import check_name
+from ictp2p.collectives.codecs.prices import check_name, leaves_out
 from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout
-from ictp2p.loop_thread import LoopThread
+from ictp2p.threads import Beside
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId, cluster_id
 from ictp2p.work import Work, WorkQueue
@@ -61,12 +61,13 @@ class CallEngine:
         mesh: its training side.
     """
 
-    def __init__(self, loop: LoopThread, peer: AsyncPeer, mesh: TrainingMesh) -> None:
+    def __init__(self, loop: Beside, peer: AsyncPeer, mesh: TrainingMesh) -> None:
         self.mesh = mesh
         self.form = peer.config.global_timeouts.form
         self.patience = peer.config.global_timeouts.complete
         self.cluster = peer.cluster
-        self.chronicle = Chronicle(peer.id, peer.cluster)
+        self.chronicle = Chronicle(peer.id, peer.cluster, loop.threads)
+        self.past = Past(self.chronicle, Answers(loop, peer, mesh))
         self._loop = loop
         self._peer = peer
         self._runner = Runner(mesh, self.chronicle, self._patience)
@@ -85,7 +86,7 @@ class CallEngine:
         """Queue several calls that make one: `body` is given what runs each of them."""
         with self._lock:
             if self._queue is None:
-                self._queue = WorkQueue(f"ictp2p calls {self._peer.cluster}", self._runner.leave)
+                self._queue = WorkQueue(f"ictp2p calls {self._peer.cluster}", self._runner.leave, self._loop)
             return self._queue.submit(name, lambda: body(self._runner.run))
 
     def sync(self, state: Mapping[str, Tensor]) -> SyncState:
@@ -103,7 +104,7 @@ class CallEngine:
     def send(self, bundle: Bundle, target: ClusterId, tag: int, timeout: float) -> Work[None]:
         """Offer a message; beside the queue, for it waits for others."""
         sending = self._messages.send(bundle.copied(), brief(bundle), target, tag, timeout)
-        return Work(f"send to {target}", self._loop.submit(sending))
+        return Work(f"send to {target}", self._loop.submit(sending), self._loop.wait)
 
     def receive(self, bundle: Bundle, source: ClusterId, tag: int, timeout: float) -> Work[None]:
         """Ask for a message; it is written into the tensors on the peer's thread."""
@@ -111,14 +112,14 @@ class CallEngine:
         async def receive() -> None:
             bundle.deliver(await self._messages.receive(bundle, source, tag, timeout))
 
-        return Work(f"recv from {source}", self._loop.submit(receive()))
+        return Work(f"recv from {source}", self._loop.submit(receive()), self._loop.wait)
 
     def gather(self, clusters: int, timeout: float) -> None:
         """Wait until so many clusters take part."""
         self.mesh.take_part()
-        end = time.monotonic() + timeout
+        end = self._peer.clock() + timeout
         while len(found := self._loop.call(lambda: _taking_part(self._peer))) < clusters:
-            if time.monotonic() > end:
+            if self._peer.clock() > end:
                 names = ", ".join(found)
                 raise RoundTimeout(f"{len(found)} of {clusters} clusters take part after {timeout:g} s: {names}")
             self.chronicle.wait(_LOOK)
@@ -136,7 +137,7 @@ class CallEngine:
         def waiting() -> tuple[bool, str]:
             return self._loop.call(lambda: (rounds.agreement.quorum_in_sight, rounds.explain()))
 
-        return Deadline(self._peer.config.global_timeouts.complete, waiting)
+        return Deadline(self._peer.config.global_timeouts.complete, waiting, self._peer.clock)
 
     def _evict(self) -> None:
         """A policy wants the group."""
@@ -189,24 +190,29 @@ class CollectiveCalls:
             op: `AVG` or `SUM`.
             weight: this worker's share in a mean, in any unit common to all (tokens, say).
             async_op: return at once, with a `Work`; leave the tensors alone until it is done.
-            codec: how elements travel between clusters: `none`, `bfloat16`, `float16`, `int8`, `e3m0` or `topk`, which
-                round (types other than float32 and the 16-bit floats travel as they are); or `auto`, for the fastest
-                of the first, second and fourth.
+            codec: how elements travel between clusters: `none`, `bfloat16`, `float16`, `int8`, or `e3m0`, which round
+                (types other than float32 and the 16-bit floats travel as they are); or `auto`, for the fastest of the
+                first, second and fourth. None that leaves elements out: what it drops would be lost.
 
         Returns:
             Which clusters contributed, and what it took.
 
         Raises:
             ConfigError: the tensors mix types, or cannot be reduced by `op`; the weight is not positive and finite;
-                there is no such codec.
+                there is no such codec, or it needs error feedback, which a call does not have.
             RoundMissed: the others went on without this cluster.
             RoundTimeout, NoQuorum: nothing was decided in time.
             MeshMismatch: the others bring other tensors.
         """
         engine, bundle = self._calls, _reducible(tensors, op, weight)
         check_name(codec)
+        if leaves_out(codec):
+            raise ConfigError(
+                f"codec {codec!r} leaves out all but the largest elements, and a call keeps nothing to bring the rest "
+                "later: use SparseDiLoCo, whose residual does"
+            )
         work = engine.submit(
-            "all_reduce", lambda: AllReduce(engine.mesh, engine.chronicle, bundle, op, float(weight), codec)
+            "all_reduce", lambda: AllReduce(engine.mesh, engine.past, bundle, op, float(weight), codec)
         )
         return work if async_op else work.wait()
 
@@ -253,7 +259,7 @@ class CollectiveCalls:
         engine, bundle, root = self._calls, _reducible(tensors, op, weight), cluster_id(root_cluster)
 
         def make() -> Reduce:
-            return Reduce(engine.mesh, engine.chronicle, bundle, op, float(weight), root, engine.cluster)
+            return Reduce(engine.mesh, engine.past, bundle, op, float(weight), root, engine.cluster)
 
         work = engine.submit("reduce", make)
         return work if async_op else work.wait()
@@ -285,7 +291,7 @@ class CollectiveCalls:
         engine, bundle = self._calls, _reducible(tensors, op, weight)
 
         def body(run: parts.Run) -> Scattered:
-            return parts.reduce_scatter(run, engine.mesh, engine.chronicle, bundle, op, float(weight), engine.cluster)
+            return parts.reduce_scatter(run, engine.mesh, engine.past, bundle, op, float(weight), engine.cluster)
 
         work = engine.submit_all("reduce_scatter", body)
         return work if async_op else work.wait()
@@ -308,7 +314,7 @@ class CollectiveCalls:
         engine, bundle = self._calls, Bundle(tensors)
 
         def body(run: parts.Run) -> Gathered:
-            return parts.all_gather(run, engine.mesh, engine.chronicle, bundle, engine.cluster)
+            return parts.all_gather(run, engine.mesh, engine.past, bundle, engine.cluster)
 
         work = engine.submit_all("all_gather", body)
         return work if async_op else work.wait()
@@ -336,7 +342,7 @@ class CollectiveCalls:
             RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
         """
         engine, bundle, root = self._calls, Bundle(tensors), cluster_id(root_cluster)
-        work = engine.submit("broadcast", lambda: Broadcast(engine.mesh, engine.chronicle, bundle, root))
+        work = engine.submit("broadcast", lambda: Broadcast(engine.mesh, engine.past, bundle, root))
         return work if async_op else work.wait()
 
     @overload
@@ -350,7 +356,7 @@ class CollectiveCalls:
             RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
         """
         engine = self._calls
-        work = engine.submit("barrier", lambda: Barrier(engine.mesh, engine.chronicle))
+        work = engine.submit("barrier", lambda: Barrier(engine.mesh, engine.past))
         return work if async_op else work.wait()
 
     @overload

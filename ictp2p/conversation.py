@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import threading
 from collections.abc import Callable
 
 from ictp2p.async_peer import AsyncPeer
-from ictp2p.loop_thread import LoopThread
 from ictp2p.participation import Outcome, Reduction
 from ictp2p.sync.mesh import RoundRequest
+from ictp2p.threads import Beside, Inbox
 
 IDLE = 0.5
 """Seconds between two `idle` calls: half of what policies are promised."""
@@ -27,12 +26,12 @@ _LET_GO = 5.0
 class Conversation:
     """One outer round: the loop asks, the training thread answers."""
 
-    def __init__(self, loop: LoopThread, peer: AsyncPeer, request: RoundRequest) -> None:
+    def __init__(self, loop: Beside, peer: AsyncPeer, request: RoundRequest) -> None:
         self._loop = loop
         self._peer = peer
         self._request = request
-        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._over = threading.Event()
+        self._inbox: Inbox[Callable[[], None]] = loop.threads.inbox()
+        self._over = loop.threads.event()
 
     def run(self) -> Outcome:
         """Take the round to its end."""

@@ -18,6 +18,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from ictp2p.errors import PeerClosed
+from ictp2p.threads import Threads
 
 T = TypeVar("T")
 
@@ -41,6 +42,8 @@ class LoopThread:
         self._lock = threading.RLock()  # reentrant: a signal handler may ask while its thread is asking
         self._closing = False
         self._process = os.getpid()
+        self.threads = Threads()
+        """What threads beside this loop wait with."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
         _RUNNING[self] = None

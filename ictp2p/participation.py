@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 import torch
 
 from ictp2p.collectives import execute, plan
+from ictp2p.collectives.advance import Advance
 from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost, RoundTag
 from ictp2p.collectives.codecs.prices import check_name
 from ictp2p.core.packets import Channel
+from ictp2p.core.planning import check_groups
 from ictp2p.driver import Driver
 from ictp2p.errors import (
     IctError,
@@ -39,8 +41,6 @@ from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
 
-_PROGRESS_STEPS = 20
-"""Progress events per attempt: enough for a bar, too few to matter."""
 EMPTY_DIGEST = hashlib.blake2b(b"ictp2p barrier", digest_size=32).digest()
 """What is voted when there is nothing to hold."""
 
@@ -102,7 +102,6 @@ class _Standing:
     opened_at: float = 0.0
     stats: execute.Stats | None = None
     plan: str = ""
-    reported: int = -1
     attempts: list[str] = field(default_factory=list)
 
 
@@ -235,11 +234,13 @@ class Participation:
         if standing is None or standing.work.spec != opened.spec:
             self._report_failure(opened, "no such contribution stands here", ())
             return
-        wrong = plan.check_codec(chosen, opened.spec.codec)
+        wrong = plan.check_codec(chosen, opened.spec.codec) or check_groups(
+            chosen, opened.spec, opened.state.digest, opened.participants
+        )
         if wrong is not None:
             self._report_failure(opened, wrong, ())
             return
-        standing.opened_at, standing.plan, standing.reported = self._driver.clock(), chosen.kind, -1
+        standing.opened_at, standing.plan = self._driver.clock(), chosen.kind
         if standing.work.restarted is not None:
             standing.work.restarted(opened.attempt, opened.participants)
         previous = standing.attempt
@@ -326,15 +327,15 @@ class Participation:
 
     async def _move(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> execute.Stats:
         work = standing.work
-        me = chosen.participants.index(self._me)
+        chosen, me = chosen.part_of(chosen.participants.index(self._me))
         tag = RoundTag(opened.lineage, opened.round, opened.attempt, chosen.digest())
-        progress = self._progress(standing, opened)
+        progress = self._progress(standing, opened, chosen)
         if opened.spec.kind in ("broadcast", "gather"):
             _place(chosen, me, work)
             return await execute.broadcast(
                 chosen, me, work.outputs, self._links, tag, progress=progress, profile=self._profile
             )
-        weights = [p.weight for p in opened.participants]
+        weights = [p.weight for p in opened.participants if p.leader in chosen.participants]
         if opened.spec.kind in ("scatter", "collect"):
             return await execute.reduce(
                 chosen,
@@ -361,20 +362,16 @@ class Participation:
             profile=self._profile,
         )
 
-    def _progress(self, standing: _Standing, opened: Open) -> Callable[[int, int], None]:
-        done = 0
+    def _progress(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> Callable[[int, int], None]:
+        advance = Advance(chosen.shares)
 
         def progress(start: int, stop: int) -> None:
-            nonlocal done
-            done += stop - start
-            step = done * _PROGRESS_STEPS // opened.spec.elements
-            if step > standing.reported:
-                standing.reported = step
+            whole, least = advance.add(start, stop)
+            if least:
+                self._call(lambda now: self._rounds.progressed(opened.round, opened.attempt, advance.least, now))
+            if whole:
                 self._telemetry.event(
-                    "reduce_progress",
-                    round=opened.round,
-                    attempt=opened.attempt,
-                    fraction=done / opened.spec.elements,
+                    "reduce_progress", round=opened.round, attempt=opened.attempt, fraction=advance.whole
                 )
             if standing.work.progress is not None:
                 standing.work.progress(start, stop)

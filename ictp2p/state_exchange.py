@@ -16,7 +16,7 @@ import msgspec
 from ictp2p.bulk import Bulk
 from ictp2p.core.stack import Core
 from ictp2p.errors import IctError, NetworkError, RemoteProtocolError, StateError
-from ictp2p.sync.manifest import CHUNK, decode
+from ictp2p.sync.manifest import CHUNK
 from ictp2p.sync.transfer import Ask, Fetch, TransferProfile
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
@@ -24,6 +24,7 @@ from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
 
 if TYPE_CHECKING:
+    from ictp2p.sync.mesh import Receiver
     from ictp2p.sync.state import GlobalState
 
 KIND = "state"
@@ -78,7 +79,7 @@ def with_witnesses(core: Core, ref: StateRef) -> StateRef:
 async def fetch_state(
     bulk: Bulk,
     ref: StateRef,
-    state: GlobalState,
+    state: Receiver,
     telemetry: Telemetry,
     clock: Callable[[], float],
     profile: TransferProfile | None = None,
@@ -110,7 +111,7 @@ class _Transfer:
         self,
         bulk: Bulk,
         ref: StateRef,
-        state: GlobalState,
+        state: Receiver,
         telemetry: Telemetry,
         clock: Callable[[], float],
         profile: TransferProfile,
@@ -192,7 +193,9 @@ class _Transfer:
         try:
             encoded, loop = bytes(memoryview(buffer)[:size]), asyncio.get_running_loop()
             missing = await loop.run_in_executor(None, self._state.expect, encoded, self._ref.digest)
-            self._fetch.begin(decode(encoded, self._ref.digest), missing)
+            if self._state.own:
+                self._fetch.only(provider)
+            self._fetch.begin(self._state.incoming, missing)
         finally:
             self._expecting = False
 

@@ -8,11 +8,9 @@ whoever waits in it at once instead of at a timeout.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 
@@ -34,13 +32,13 @@ from ictp2p.errors import (
 )
 from ictp2p.fsm import DRAINING, RECEIVED_JOIN, REJOIN, Table
 from ictp2p.life import Life
-from ictp2p.loop_thread import LoopThread
 from ictp2p.machine import Effects, Notice
 from ictp2p.participation import Outcome
-from ictp2p.sync.mesh import Group, RoundRequest, RoundResult
+from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
 from ictp2p.sync.notices import StateAdvanced
 from ictp2p.sync.roster import Generation, Roster, RosterChanged, RosterMissed, RosterPending
-from ictp2p.sync.values import Spec, StateRef
+from ictp2p.sync.values import Spec, StateRef, contributed
+from ictp2p.threads import Beside, Thread
 
 if TYPE_CHECKING:
     from ictp2p.sync.state import GlobalState
@@ -48,6 +46,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NO_STATE = StateRef(0, b"", ())
+
+
+class Openable(Group, Protocol):
+    """A group whose members have still to meet."""
+
+    def open(self) -> None:
+        """Meet the other members. Raises `LocalGroupError`."""
+        ...
 
 
 class TrainingMesh:
@@ -59,17 +65,17 @@ class TrainingMesh:
         life: told what happens to this worker.
     """
 
-    def __init__(self, loop: LoopThread, peer: AsyncPeer, life: Life) -> None:
+    def __init__(self, loop: Beside, peer: AsyncPeer, life: Life) -> None:
         self._loop = loop
         self._peer = peer
         self._life = life
         self._rosters = peer.core.m.rosters
-        self._changed = threading.Condition()
+        self._changed = loop.threads.condition()
         self._roster: Roster | None = None
         self._newest: Generation = (0, 0)
         self._pending = False
         self._closed = False
-        self._group: LocalGroup | None = None
+        self._group: Openable | None = None
         self.state: GlobalState | None = None
         """What `serve_state` was given."""
         self.evict: Callable[[], None] = lambda: None
@@ -107,15 +113,14 @@ class TrainingMesh:
     def wait_roster(self, newer_than: Generation | None) -> Roster:
         """Wait for a roster with this worker in it."""
         oldest = newer_than or (0, 0)
-        deadline = time.monotonic() + self._peer.config.local_timeouts.complete
+        deadline = self._peer.clock() + self._peer.config.local_timeouts.complete
         with self._changed:
             while self._roster is None or self._roster.generation <= oldest:
                 self._check()
-                if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+                if not self._changed.wait(max(0.0, deadline - self._peer.clock())):
                     raise LocalGroupError(
                         f"no roster newer than {oldest} came within {self._peer.config.local_timeouts.complete:g} s"
                     )
-            self._pending = False
             return self._roster
 
     def roster_moves(self, generation: Generation) -> bool:
@@ -138,7 +143,7 @@ class TrainingMesh:
         """Build the group of a roster."""
         waits = self._peer.config.local_timeouts
         patience = GroupTimeouts(join=waits.form, operation=waits.complete)
-        group = LocalGroup(roster, self._peer.id, self._peer.host, patience, self._device)
+        group = self._make_group(roster, patience)
         with self._changed:
             self._check()
             self._group = group
@@ -193,13 +198,13 @@ class TrainingMesh:
         """The newest agreed state that this peer knows of."""
         return self._peer.agreed_state or _NO_STATE
 
-    def fetch_state(self, ref: StateRef, state: GlobalState, idle: Callable[[], None]) -> None:
+    def fetch_state(self, ref: StateRef, state: Receiver, idle: Callable[[], None]) -> None:
         """Receive `ref` into `state`; if the mesh goes on meanwhile, it has to wait for us from then on.
 
         Else whoever takes longer to receive a state than the others take for a round would never catch up.
         """
         try:
-            self._await(self._loop.submit(self._peer.fetch_state(ref, state)), idle)
+            self.wait_for(self._loop.submit(self._peer.fetch_state(ref, state)), idle)
         except StateError:
             if self.decided_state().version > ref.version:
                 self._set_training(True)
@@ -209,17 +214,17 @@ class TrainingMesh:
     def missing_state(self, ref: StateRef, reason: str, idle: Callable[[], None]) -> StateRef:
         """Nobody provides `ref`: wait a while for another decision; the state to ask for after that."""
         self.event("state_missing", version=ref.version, reason=reason)
-        end = time.monotonic() + self._peer.config.global_timeouts.connect
+        end = self._peer.clock() + self._peer.config.global_timeouts.connect
         with self._changed:
-            while self.decided_state().version <= ref.version and time.monotonic() < end:
+            while self.decided_state().version <= ref.version and self._peer.clock() < end:
                 self._check()
                 self._changed.wait(IDLE)
                 idle()
         return self.decided_state()
 
-    def contributed(self, base: int) -> bool:
-        """Whether what this cluster brought from version `base` is in the agreed state."""
-        return self._peer.contributors.holds(base + 1, self._peer.cluster) is not False
+    def contributed(self, state: StateRef, base: int) -> bool:
+        """Whether what this cluster brings from version `base` is in `state`; see `sync.values.contributed`."""
+        return contributed(state, self._peer.cluster, base)
 
     # ------------------------------------------------------------ rounds
 
@@ -234,9 +239,9 @@ class TrainingMesh:
             outcome = self.round(request)
         except RoundMissed:
             agreed = self.decided_state()
-            if not self.contributed(request.base.version) or agreed.version <= request.base.version:
+            if not self.contributed(agreed, request.base.version) or agreed.version <= request.base.version:
                 raise
-            return RoundResult(agreed, mine=True, participants=self._peer.contributors.count(request.base.version + 1))
+            return RoundResult(agreed, mine=True, participants=sum(v == agreed.version for _, v in agreed.credits))
         except RoundAborted as error:
             # Another worker leads, and what was brought here may yet be committed: it must not grow before that is
             # known, nor what was voted for be forgotten. The next group goes on with the same round.
@@ -250,6 +255,10 @@ class TrainingMesh:
             received=outcome.bytes_received,
             reason=outcome.reason,
         )
+
+    def background(self, run: Callable[[], None]) -> Thread:
+        """Have something run beside the training thread."""
+        return self._loop.threads.start(run, "ictp2p outer round")
 
     def clock(self) -> float:
         """Monotonic seconds."""
@@ -271,6 +280,9 @@ class TrainingMesh:
         self._break_group("the peer was closed")
 
     # ------------------------------------------------------------ between the threads
+
+    def _make_group(self, roster: Roster, patience: GroupTimeouts) -> Openable:
+        return LocalGroup(roster, self._peer.id, self._peer.host, patience, self._device)
 
     def _wants(self, ready: bool, device: torch.device) -> None:
         if ready:
@@ -317,6 +329,9 @@ class TrainingMesh:
     def _news(self, roster: Roster, *, mine: bool) -> None:
         with self._changed:
             self._newest = max(self._newest, roster.generation)
+            # Here, in the order of the machine: a newcomer that it tells of next is none of this roster's, though the
+            # training thread may not have seen that one yet, and it is told of once.
+            self._pending = False
             if mine:
                 self._roster = roster
             self._changed.notify_all()
@@ -344,7 +359,7 @@ class TrainingMesh:
     def _machine(self, channel: Channel, act: Callable[[float], Any]) -> None:
         self._loop.call(lambda: self._peer.call(channel, act))
 
-    def _await(self, future: Future[T], idle: Callable[[], None]) -> T:
+    def wait_for(self, future: Future[T], idle: Callable[[], None]) -> T:
         """Wait for the loop, letting the caller show now and then that it lives."""
         try:
             while True:

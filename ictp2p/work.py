@@ -8,13 +8,13 @@ the interpreter ends, so a script that dies without closing its peer would hang 
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 from ictp2p.errors import PeerClosed
+from ictp2p.threads import Beside, Inbox
 
 T = TypeVar("T")
 
@@ -22,10 +22,13 @@ T = TypeVar("T")
 class Work(Generic[T]):
     """The answer to a call with `async_op=True`. Until it is there, the call's tensors belong to the call."""
 
-    def __init__(self, name: str, future: Future[T]) -> None:
-        """Wrap what will hold the answer; `name` is for people."""
+    def __init__(
+        self, name: str, future: Future[T], wait: Callable[[Future[T], float | None], T] = Future.result
+    ) -> None:
+        """Wrap what will hold the answer; `name` is for people, and `wait` is how the caller's threads wait for it."""
         self._name = name
         self._future = future
+        self._wait = wait
 
     def __repr__(self) -> str:
         state = "under way" if not self.done() else "failed" if self._future.exception() else "done"
@@ -43,7 +46,7 @@ class Work(Generic[T]):
             IctError: what made the call fail. Its tensors are untouched.
         """
         try:
-            return self._future.result(timeout)
+            return self._wait(self._future, timeout)
         except TimeoutError:
             if self._future.done():
                 raise
@@ -64,16 +67,17 @@ class WorkQueue:
     Args:
         name: of the thread.
         ended: called in that thread as its last act.
+        loop: the peer's, whose threads these are.
     """
 
-    def __init__(self, name: str, ended: Callable[[], None]) -> None:
+    def __init__(self, name: str, ended: Callable[[], None], loop: Beside) -> None:
         self._ended = ended
-        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._loop = loop
+        self._waiting: Inbox[tuple[Future[Any], Callable[[], Any]] | None] = loop.threads.inbox()
         self._lock = threading.Lock()
         self._closed = False
         self._unfinished = 0
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._thread = loop.threads.start(self._run, name)
 
     @property
     def idle(self) -> bool:
@@ -93,7 +97,7 @@ class WorkQueue:
                 raise PeerClosed(f"{name}: the peer is closed")
             self._unfinished += 1
             self._waiting.put((future, call))
-        return Work(name, future)
+        return Work(name, future, self._loop.wait)
 
     def close(self, timeout: float) -> None:
         """Run nothing more: what waits gets `PeerClosed`, what runs has `timeout` seconds to end."""

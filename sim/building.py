@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from sim.host import Cluster, Host
 from sim.topology import Site
+from sim.training import Program
 from sim.view import View
 from sim.workload import Workload
 
@@ -29,6 +30,7 @@ class Building(View):
         profile: str | None = None,
         rounds: int | None = None,
         resume: bool = True,
+        program: Program | None = None,
     ) -> list[Host]:
         """Declare a cluster.
 
@@ -45,6 +47,7 @@ class Building(View):
             profile: kind of network between clusters; None: the world's.
             rounds: stop training at this version of the state.
             resume: whether its workers offer what they begin with, where the mesh has lost its state.
+            program: what its workers run to train, instead of a workload; see `sim.training`.
 
         Returns:
             its hosts.
@@ -54,11 +57,11 @@ class Building(View):
         self.topology.sites[name] = Site(name, up, down, nat)
         load = (
             Workload(compute=compute, elements=elements, elide=self.internet.elide, rounds=rounds, resume=resume)
-            if train
+            if train and program is None
             else None
         )
         self.ledger.elements = elements
-        self.clusters[name] = Cluster(name, 0, profile or self.profile, load, nat)
+        self.clusters[name] = Cluster(name, 0, profile or self.profile, load, nat, program)
         hosts = [self.host(name, at=None) for _ in range(workers)]
         if at is not None:
             for host in hosts:

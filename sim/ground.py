@@ -19,6 +19,7 @@ from sim.topology import Topology
 from sim.trace import Trace
 
 if TYPE_CHECKING:
+    from sim.group import Meeting
     from sim.host import Cluster, Host
     from sim.invariants import Auditor
     from sim.supervisor import Supervisor
@@ -51,6 +52,8 @@ class Ground:
         """Every host there ever was, by name, in the order in which they came."""
         self.clusters: dict[str, Cluster] = {}
         """Every cluster that was declared."""
+        self.meetings: dict[tuple[object, ...], Meeting] = {}
+        """Where the workers of a cluster meet, by cluster and roster."""
         self._context = contextvars.Context()
 
     @property

@@ -14,6 +14,7 @@ from sim.workload import Worker, Workload
 
 if TYPE_CHECKING:
     from ictp2p.core.stack import Core
+    from sim.training import Program, Training
     from sim.view import View
 
 
@@ -26,6 +27,8 @@ class Cluster:
     profile: str
     workload: Workload | None
     nat: bool = False
+    program: Program | None = None
+    """What its workers train with, instead of a workload."""
 
 
 class Host:
@@ -52,6 +55,8 @@ class Host:
         """The peer of the running process; maybe not started yet."""
         self.worker: Worker | None = None
         """Its training side, once the peer has started."""
+        self.training: Training | None = None
+        """The same, of a host that runs a program; kept when that has ended."""
         self.slowness = 1.0
         """How many times longer its inner phases take."""
         self.gone = False

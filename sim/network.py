@@ -36,7 +36,7 @@ from sim.topology import Topology
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
-BULK = 16 * 1024
+BULK = 4 * 1024
 """Bytes from which a message is bulk."""
 KERNEL = 256 * 1024
 """Bytes that the kernels of both ends hold for a connection before the transport's own buffer fills."""

@@ -25,6 +25,7 @@ from sim.disk import Disk, Mounted
 from sim.host import Host
 from sim.loop import Process
 from sim.network import SimNetwork
+from sim.training import train
 from sim.workload import Worker
 
 if TYPE_CHECKING:
@@ -32,12 +33,21 @@ if TYPE_CHECKING:
 
 PORT = 7450
 """Where every simulated peer listens."""
+STORE = 7451
+"""Where a simulated process group would meet; nobody listens there (`sim.group`)."""
 FINGERPRINT = b"simulate"
 SEEDS = 3
 """Addresses that a joining host is given, at most."""
 RESTART_PAUSE = 1.0
 """Seconds after which a peer that could not start is started again."""
 _TOKEN = "simulated-mesh-token"
+
+
+class Store:
+    """What a real peer would open for a process group to meet at."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class Supervisor:
@@ -151,7 +161,9 @@ class Supervisor:
                 host.lives += 1
                 await asyncio.sleep(RESTART_PAUSE)
         host.note("joined", cluster=host.cluster)
-        if cluster.workload is not None:
+        if cluster.program is not None:
+            await train(host, peer, cluster.program)
+        elif cluster.workload is not None:
             host.worker = Worker(host, peer, cluster.workload, self._world.ledger, host.serial)
             with contextlib.suppress(PeerClosed):  # it left in the middle of a round
                 await host.worker.run()
@@ -181,6 +193,7 @@ class Supervisor:
             random_bytes=secrets.randbytes,
             disk=Mounted(host.disk, process),
             security=lambda identity: PlainSecurity(identity.peer_id, FINGERPRINT),
+            open_store=lambda interface: (f"{interface}:{STORE}", Store()),
         )
 
     def _seeds(self, host: Host) -> tuple[str, ...]:

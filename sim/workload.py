@@ -4,7 +4,7 @@ Each inner phase of a cluster makes one `Unit` of work, with a name of its own. 
 that are not in the global state yet; `sim.ledger` sees all clusters, and knows what every sum must be.
 
 Everything between clusters is the product's own code: `AsyncPeer.reduce`, the offers, `fetch_state`, `serve_state`,
-`GlobalState`, and the question whether a missed round holds our part (`AsyncPeer.contributors`), asked in the way in
+`GlobalState`, and the question whether a missed round holds our part (`sync.values.contributed`), asked in the way in
 which `training.TrainingMesh` and `sync.policy` ask it. Inside a cluster the process group is idealised: what a leader
 has after a step its mates have `FOLLOW` seconds later, if it can reach them.
 """
@@ -25,7 +25,7 @@ from ictp2p.errors import RoundAborted, RoundMissed, StateError
 from ictp2p.participation import Reduction
 from ictp2p.sync.manifest import Entry
 from ictp2p.sync.state import GlobalState
-from ictp2p.sync.values import Spec, StateRef
+from ictp2p.sync.values import Spec, StateRef, contributed
 from sim.elided import SizeOnly
 from sim.ledger import Ledger, Unit, vector
 
@@ -194,7 +194,7 @@ class Worker:
         agreed = self._agreed()
         if self._went_back_to_ours(agreed):
             return
-        mine = self._holds(base.version)
+        mine = self._in(agreed, base.version)
         self.host.note("round_missed", version=agreed.version, mine=mine, reason=reason)
         await self._adopt(agreed, mine=mine)
 
@@ -205,7 +205,7 @@ class Worker:
                 await self.peer.fetch_state(ref, self.state)
                 break
             except StateError as error:
-                newer, before = self._agreed(), self.state.version
+                newer = self._agreed()
                 self.host.note("fetch_failed", version=ref.version, error=str(error))
                 if newer.version > ref.version:
                     self.peer.set_training(True)  # they went on meanwhile: from now on they wait for us
@@ -217,7 +217,7 @@ class Worker:
                 if self._went_back_to_ours(self._agreed()):
                     return
                 # What is pending now may be a mate's, who brought it from another version than we did.
-                mine = (mine or self.state.version > before) and self._holds(self.state.version)
+                mine = self._in(self._agreed(), self.state.version)
                 ref = self._agreed()
         self.state.confirm(ref.version)
         if mine:
@@ -236,9 +236,9 @@ class Worker:
             self._applied()
         return True
 
-    def _holds(self, base: int) -> bool:
-        """Whether what was brought from a version must be taken for included."""
-        return self.peer.contributors.holds(base + 1, self.peer.cluster) is not False
+    def _in(self, state: StateRef, base: int) -> bool:
+        """Whether what was brought from a version must be taken for included in a state."""
+        return contributed(state, self.peer.cluster, base)
 
     def _drop(self, version: int, *, seen: bool) -> None:
         self.ledger.dropped(self.host.name, self.pending, version, seen=seen)

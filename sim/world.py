@@ -22,7 +22,7 @@ How clusters and links are declared is in `sim.building`, what can be done to th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sim.faults import Fault
 from sim.harm import Harm
@@ -119,6 +119,20 @@ class World(Harm):
             if self.now - swept >= SWEEP:
                 swept = self.now
         return self.now - began
+
+    def train(self, within: float) -> dict[str, Any]:
+        """Let time pass until every program has ended, looking twice a second; give their results by host.
+
+        Raises:
+            Breach: an invariant does not hold, a program failed, or took longer than `within` seconds.
+        """
+        learners = [host for host in self.hosts.values() if self.clusters[host.cluster].program is not None]
+
+        def ended() -> bool:
+            return all(host.training is not None and host.training.over for host in learners)
+
+        self.run_until(ended, within, step=SWEEP, what="the end of all programs")
+        return {host.name: host.training.result for host in learners if host.training is not None}
 
     # ------------------------------------------------------------ faults
 

@@ -1,6 +1,8 @@
 """One worker of the tests with real deaths: all-reduces again and again, and tells each result as a line of JSON."""
 
+import faulthandler
 import json
+import signal
 import sys
 import time
 from typing import Any
@@ -9,9 +11,11 @@ import torch
 
 import ictp2p
 
+faulthandler.register(signal.SIGUSR1)  # the test asks a worker that hangs where it is
+
 
 def tell(what: str, **fields: Any) -> None:
-    sys.stdout.write(json.dumps({"what": what, "at": time.monotonic(), **fields}) + "\n")
+    sys.stdout.write(json.dumps({"what": what, "at": time.monotonic(), **fields}, default=str) + "\n")
     sys.stdout.flush()
 
 
@@ -29,20 +33,18 @@ def main(cluster: str, value: str, whole: str, clusters: str, rounds: str, join:
         cluster=cluster, token="0123456789abcdef0123456789abcdef", join=(join,) if join else (), bulk_rate=20e6
     )
     peer = ictp2p.Peer(config)
-    peer.on_event(
-        lambda event: (
-            tell("progress", fraction=event["fraction"], round=event["round"])
-            if event["kind"] == "reduce_progress"
-            else None
-        )
-    )
+    peer.on_event(lambda event: tell("progress" if event["kind"] == "reduce_progress" else "event", **event))
     with peer:
         tell("ready", address=str(peer.address), peer=peer.id)
         peer.gather(int(clusters), timeout=60.0)
         meet(peer, float(value), float(whole))
         for number in range(int(rounds)):
             tensor = torch.full((1_000_000,), float(value))
-            done = peer.all_reduce(tensor, op="sum")
+            try:
+                done = peer.all_reduce(tensor, op="sum")
+            except ictp2p.IctError as error:
+                tell("failed", number=number, error=f"{type(error).__name__}: {error}")
+                raise
             assert bool((tensor == tensor[0]).all())
             tell("reduced", number=number, sum=tensor[0].item(), clusters=list(done.clusters), leader=peer.leader)
         tell("done")

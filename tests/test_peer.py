@@ -142,6 +142,28 @@ def test_rounds_under_cover_of_training_hold_the_same_bits(
         assert a.stats()["illegal_transitions"] == 0
 
 
+def test_pairs_agree_on_what_was_done_and_send_nothing_to_anybody_else(pool: ThreadPoolExecutor) -> None:
+    """Five clusters, so two pairs and one alone in each round; a model of 26 elements, of which each sends twice."""
+    with ExitStack() as peers:
+        a = peers.enter_context(ictp2p.Peer(config("a")))
+        others = [peers.enter_context(ictp2p.Peer(config(c, str(a.address)))) for c in "bcde"]
+        together, events = threading.Barrier(5), list[dict[str, Any]]()
+        for peer in (a, *others):
+            peer.on_event(events.append)
+        workers = [
+            Worker(p, versions=6, rows=row, together=together, kind=ictp2p.NoLoCo) for row, p in enumerate((a, *others))
+        ]
+        finish(start(pool, *workers))
+        for other in workers[1:]:
+            common = {v for v in workers[0].digests.keys() & other.digests.keys() if v > 1}
+            assert len(common) >= 2
+            assert {v: workers[0].digests[v] for v in common} == {v: other.digests[v] for v in common}
+        assert a.stats()["illegal_transitions"] == 0
+        # A round of one pair: half of the vector there, the other half's sum back; an all-reduce of five would be more.
+        rounds = [e for e in events if e["kind"] == "round_committed" and len(e["participants"]) == 5]
+        assert {e["bytes_sent"] for e in rounds} == {0, 2 * 26 * 4}
+
+
 def test_two_workers_of_a_cluster_step_together(pool: ThreadPoolExecutor) -> None:
     with ictp2p.Peer(config("a")) as one, ictp2p.Peer(config("a", str(one.address))) as two:
         workers = [Worker(one, versions=3, rows=1), Worker(two, versions=3, rows=2)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,6 +17,9 @@ from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
 
+INTERIM = 5.0
+"""Seconds of a link at work after which it is reported how fast it is, while the collective goes on: the peers may have
+to plan anew. Less would count slow start for much; and estimates take a sample of this length for a changed link."""
 MAX_ABORT = 8 * 1024
 ABORT_SECONDS = 1.0
 
@@ -41,11 +45,21 @@ def read_aborted(body: memoryview) -> Aborted:
         raise RemoteProtocolError(f"abort does not decode: {error}") from error
 
 
+Measured: TypeAlias = Callable[[BulkConnection, bytes, int, float, bool], None]
+"""Told (connection, tag, bytes, seconds, app-limited) of what was received."""
+
+
 class Hold:
     """A collective's use of one connection (`connection.User`)."""
 
     def __init__(
-        self, receiver: Receiver, peer: PeerId, tag: bytes, connection: BulkConnection, clock: Callable[[], float]
+        self,
+        receiver: Receiver,
+        peer: PeerId,
+        tag: bytes,
+        connection: BulkConnection,
+        clock: Callable[[], float],
+        measured: Measured,
     ) -> None:
         self.peer = peer
         self.connection = connection
@@ -56,6 +70,7 @@ class Hold:
         self.tag = tag
         self._receiver = receiver
         self._clock = clock
+        self._measured = measured
 
     def begun(self, connection: BulkConnection, *, again: bool = False) -> None:
         """The peer takes part, and sends on `connection`; it wants what we sent early `again` if it had to drop it."""
@@ -93,7 +108,15 @@ class Hold:
         if header.kind not in (Kind.PARTIAL, Kind.RESULT) or not header.length:
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes under a collective's tag")
         self.meter.add(header.length, header.starved, self._clock())
+        if self.meter.busy_seconds >= INTERIM:
+            self.report()
         self._receiver.arrived(self.peer, header.kind is Kind.PARTIAL, header.first, header.second, body)
+
+    def report(self) -> None:
+        """Tell what was measured since the last time, and measure anew."""
+        sample, self.meter = self.meter.sample(), self.meter.again()
+        if sample is not None:
+            self._measured(self.connection, self.tag, *sample)
 
     def expecting(self) -> bool:
         """The peer owes us chunks."""

@@ -118,7 +118,7 @@ class Bulk:
                 *(self._pool.connection(peer, timeout, patient=True) for peer in peers), return_exceptions=True
             )
         ready = {p: c for p, c in zip(peers, results, strict=True) if isinstance(c, BulkConnection) and not c.closed}
-        holds = [Hold(receiver, peer, tag, connection, self._clock) for peer, connection in ready.items()]
+        holds = [Hold(receiver, p, tag, connection, self._clock, self.measured) for p, connection in ready.items()]
         attached = Attached(holds, self._release)
         for hold in holds:
             self._hold(hold, rates[list(peers).index(hold.peer)] if rates else None)
@@ -327,9 +327,7 @@ class Bulk:
     def _release(self, hold: Hold) -> None:
         hold.connection.pace(self.profile.rate)
         self.part(hold.peer, hold.tag, hold)
-        sample = hold.meter.sample()
-        if sample is not None:
-            self.measured(hold.connection, hold.tag, *sample)
+        hold.report()
 
     def _report(self, peer: PeerId, direction: str, size: int, seconds: float, starved: bool) -> None:
         if self._on_transfer is not None:

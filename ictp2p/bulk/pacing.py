@@ -78,6 +78,10 @@ class Meter:
         self.frames += 1
         self.last = now
 
+    def again(self) -> Meter:
+        """Give a meter that goes on after the last frame of this one."""
+        return Meter(first=self.last, last=self.last, frames=min(self.frames, 1))
+
     def sample(self) -> tuple[int, float, bool] | None:
         """Give (bytes, seconds, app-limited), or None if there were too few frames to tell."""
         if self.busy_frames >= _BUSY_FRAMES and self.busy_seconds > 0:

@@ -3,16 +3,16 @@
 Clusters make the same calls in the same order, and a round carries no number of a call. So a cluster that misses one
 (it was slow, or cut off) and simply went on would bring its second tensors to the others' third round, and nobody
 would notice. The chain of decisions tells: every committed round that this cluster has no answer to must be reported
-to the caller before it takes part again.
+to the caller before it takes part again. Unless the cluster is in it: then the round is the one of the call that is
+under way, its leader did not live to see the end of it, and the answer can still be had (`calls.answers`).
 """
 
 from __future__ import annotations
 
-import threading
-
 from ictp2p.machine import Notice
 from ictp2p.sync.agreement import Decided
-from ictp2p.sync.values import Close, Open, upcoming
+from ictp2p.sync.values import Close, Open, Spec, upcoming
+from ictp2p.threads import Threads
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -22,13 +22,18 @@ class Chronicle:
     Args:
         me: this peer.
         cluster: its cluster.
+        threads: what it waits with.
     """
 
-    def __init__(self, me: PeerId, cluster: ClusterId) -> None:
+    def __init__(self, me: PeerId, cluster: ClusterId, threads: Threads | None = None) -> None:
         self._me = me
         self._cluster = cluster
-        self._changed = threading.Condition()
+        self._changed = (threads or Threads()).condition()
         self._passed = 0
+        self._ended: list[tuple[Open, Close]] = []
+        """The committed rounds of calls that are not accounted for, as far as we saw both of their decisions."""
+        self._gap = 0
+        """The newest round of which we did not see both."""
         self._next: int | None = None
         self._settled: int | None = None
         self.opened: Open | None = None
@@ -42,11 +47,12 @@ class Chronicle:
         with self._changed:
             if self._next is not None and value.round > self._next:
                 self._passed = max(self._passed, value.round - 1)  # decisions were skipped: we were away
+                self._gap = value.round - 1
             self._next, _ = upcoming(value)
             if isinstance(value, Open):
                 self.opened = value
-            elif isinstance(value, Close) and value.committed and self._counts(value):
-                self._passed = max(self._passed, value.round)
+            elif isinstance(value, Close) and value.committed:
+                self._committed(value)
             self._changed.notify_all()
 
     @property
@@ -61,10 +67,33 @@ class Chronicle:
         with self._changed:
             return self._settled is None
 
+    @property
+    def settled(self) -> int:
+        """The newest round that is accounted for; 0 for a newcomer."""
+        with self._changed:
+            return self._settled or 0
+
+    def begin(self) -> None:
+        """A call begins: of what was decided before it, nothing can be its answer."""
+        with self._changed:
+            if self._settled is None:
+                self._ended, self._gap = [], 0
+
     def settle(self, round_: int | None = None) -> None:
         """Rounds up to `round_`, or all that are known, are accounted for."""
         with self._changed:
-            self._settled = max(self._settled or 0, self._passed if round_ is None else round_)
+            known = max([self._passed, *(close.round for _, close in self._ended)])
+            self._settled = max(self._settled or 0, known if round_ is None else round_)
+            self._ended = [(opened, close) for opened, close in self._ended if close.round > self._settled]
+
+    def answer(self, spec: Spec) -> tuple[Open, Close] | None:
+        """The committed round for `spec` that this cluster is in and has no answer to, if it is the only such one."""
+        with self._changed:
+            if self._gap > (self._settled or 0) or len(self._ended) != 1:
+                return None
+            opened, close = self._ended[0]
+        mine = any(p.cluster == self._cluster for p in opened.participants)
+        return (opened, close) if mine and opened.spec == spec else None
 
     def opened_after(self, before: Open | None, seconds: float) -> Open | None:
         """The next attempt that is opened after `before`, if one is within so many seconds."""
@@ -76,6 +105,15 @@ class Chronicle:
         """Wait for the next decision, but no longer than that."""
         with self._changed:
             self._changed.wait(seconds)
+
+    def _committed(self, close: Close) -> None:
+        if self._counts(close):
+            self._passed = max(self._passed, close.round)
+        opened = self.opened
+        if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):
+            self._gap = close.round
+        elif opened.spec.kind != "sync":
+            self._ended = [*self._ended, (opened, close)][-2:]
 
     def _counts(self, close: Close) -> bool:
         """Whether a committed round has an answer that this peer does not get by leading it."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ictp2p.sync.mesh import Group
 
-_HEAD = struct.Struct("<QQ32sdB")
+_HEAD = struct.Struct("<QQ32sdBQ")
 
 
 class Flag(enum.IntFlag):
@@ -43,10 +43,12 @@ class Head:
     """32 bytes: which call this is."""
     weight: float
     flags: Flag
+    settled: int = 0
+    """The newest round that it has accounted for; 0 if it was in none yet."""
 
     def pack(self) -> bytes:
         """Its bytes, always equally many."""
-        return _HEAD.pack(self.number, self.version, self.fingerprint, self.weight, self.flags)
+        return _HEAD.pack(self.number, self.version, self.fingerprint, self.weight, self.flags, self.settled)
 
 
 def exchange(group: Group, head: Head) -> Heads:
@@ -56,7 +58,7 @@ def exchange(group: Group, head: Head) -> Heads:
         LocalGroupError: the group broke.
     """
     found = (_HEAD.unpack(data) for data in group.all_gather(head.pack()))
-    return Heads(tuple(Head(n, v, f, w, Flag(flags)) for n, v, f, w, flags in found), group.rank)
+    return Heads(tuple(Head(n, v, f, w, Flag(flags), settled) for n, v, f, w, flags, settled in found), group.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class Heads:
     def newest(self) -> int:
         """Number of the last call that the cluster has ended."""
         return max(head.number for head in self.all)
+
+    @property
+    def settled(self) -> int:
+        """The newest round that the cluster has accounted for; 0 if all are newcomers."""
+        return max(head.settled for head in self.all)
 
     @property
     def behind(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
-from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.answers import Past
 from ictp2p.calls.rounds import Barrier, Completed, RoundCall, brief, cluster_sum
 from ictp2p.calls.runner import Call
 from ictp2p.calls.tensors import Bundle, name_of
@@ -70,7 +70,7 @@ class Reduce(RoundCall):
     def __init__(
         self,
         mesh: TrainingMesh,
-        chronicle: Chronicle,
+        past: Past,
         bundle: Bundle,
         op: Literal["avg", "sum"],
         weight: float,
@@ -82,7 +82,7 @@ class Reduce(RoundCall):
         self._root = root == cluster
         dtype = name_of(bundle.tensors[0])
         spec = Spec("collect", f"reduce@{root}", dtype, bundle.elements, op, "none", brief(bundle))
-        super().__init__(mesh, chronicle, spec, weight, bundle.nbytes if self._root else 0)
+        super().__init__(mesh, past, spec, weight, bundle.nbytes if self._root else 0)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
         if group.size == 1:
@@ -105,7 +105,7 @@ class Scatter(RoundCall):
     def __init__(
         self,
         mesh: TrainingMesh,
-        chronicle: Chronicle,
+        past: Past,
         bundle: Bundle,
         op: Literal["avg", "sum"],
         weight: float,
@@ -119,7 +119,7 @@ class Scatter(RoundCall):
         self.part = torch.empty(0, dtype=self._dtype)
         dtype = name_of(bundle.tensors[0])
         spec = Spec("scatter", "reduce_scatter", dtype, bundle.elements, op, "none", brief(bundle))
-        super().__init__(mesh, chronicle, spec, weight, (self.stop - self.start) * self._dtype.itemsize)
+        super().__init__(mesh, past, spec, weight, (self.stop - self.start) * self._dtype.itemsize)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
         if group.size == 1:
@@ -145,7 +145,7 @@ class Gather(RoundCall):
     def __init__(
         self,
         mesh: TrainingMesh,
-        chronicle: Chronicle,
+        past: Past,
         bundle: Bundle,
         clusters: Sequence[ClusterId],
         cluster: ClusterId,
@@ -155,7 +155,7 @@ class Gather(RoundCall):
         self.result = torch.empty(0, dtype=torch.uint8)
         nbytes = len(clusters) * bundle.nbytes
         spec = Spec("gather", "all_gather", "uint8", nbytes, "sum", "none", brief(bundle))
-        super().__init__(mesh, chronicle, spec, 1.0, nbytes)
+        super().__init__(mesh, past, spec, 1.0, nbytes)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
         return [self._bundle.copied()]
@@ -173,7 +173,7 @@ class Gather(RoundCall):
 def reduce_scatter(
     run: Run,
     mesh: TrainingMesh,
-    chronicle: Chronicle,
+    past: Past,
     bundle: Bundle,
     op: Literal["avg", "sum"],
     weight: float,
@@ -186,13 +186,13 @@ def reduce_scatter(
     """
 
     def call(clusters: tuple[ClusterId, ...]) -> Scatter:
-        return Scatter(mesh, chronicle, bundle, op, weight, clusters, cluster)
+        return Scatter(mesh, past, bundle, op, weight, clusters, cluster)
 
-    done, scatter = _among(run, Barrier(mesh, chronicle, "reduce_scatter", brief(bundle)), call)
+    done, scatter = _among(run, Barrier(mesh, past, "reduce_scatter", brief(bundle)), call)
     return Scattered(done.round, done.clusters, scatter.start, scatter.stop, scatter.part)
 
 
-def all_gather(run: Run, mesh: TrainingMesh, chronicle: Chronicle, bundle: Bundle, cluster: ClusterId) -> Gathered:
+def all_gather(run: Run, mesh: TrainingMesh, past: Past, bundle: Bundle, cluster: ClusterId) -> Gathered:
     """Collect what every cluster brings.
 
     Raises:
@@ -200,9 +200,9 @@ def all_gather(run: Run, mesh: TrainingMesh, chronicle: Chronicle, bundle: Bundl
     """
 
     def call(clusters: tuple[ClusterId, ...]) -> Gather:
-        return Gather(mesh, chronicle, bundle, clusters, cluster)
+        return Gather(mesh, past, bundle, clusters, cluster)
 
-    done, gather = _among(run, Barrier(mesh, chronicle, "all_gather", brief(bundle)), call)
+    done, gather = _among(run, Barrier(mesh, past, "all_gather", brief(bundle)), call)
     rows = gather.result.view(len(done.clusters), bundle.nbytes)
     return Gathered(
         done.round, {name: bundle.shaped(row.clone()) for name, row in zip(done.clusters, rows, strict=True)}

@@ -17,16 +17,18 @@ import torch
 from torch import Tensor
 
 from ictp2p import errors
+from ictp2p.calls.answers import Past, digest_of
 from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.tensors import Bundle, local_sum, name_of
+from ictp2p.collectives.plan import decode
 from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundError, RoundMissed
 from ictp2p.participation import EMPTY_DIGEST, Outcome
 from ictp2p.sync.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
-from ictp2p.sync.values import Open, Participant, Spec, StateRef
+from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
 
@@ -62,9 +64,9 @@ class RoundCall:
     alike = True
     """Whether every participant ends with the same bytes, so that these can be voted on and checked."""
 
-    def __init__(self, mesh: TrainingMesh, chronicle: Chronicle, spec: Spec, weight: float, nbytes: int) -> None:
+    def __init__(self, mesh: TrainingMesh, past: Past, spec: Spec, weight: float, nbytes: int) -> None:
         self._mesh = mesh
-        self._chronicle = chronicle
+        self._past = past
         self._spec = spec
         self._nbytes = nbytes
         self.weight = weight
@@ -85,7 +87,9 @@ class RoundCall:
     def accept(self, answer: Answer) -> Completed:
         """Write the result into the caller's tensors."""
         self._deliver(answer.memory)
-        return msgspec.msgpack.decode(answer.encoded, type=Completed)
+        done = msgspec.msgpack.decode(answer.encoded, type=Completed)
+        self._past.chronicle.settle(done.round)  # it may have been handed over by a mate
+        return done
 
     # ------------------------------------------------------------ for subclasses
 
@@ -113,7 +117,7 @@ class RoundCall:
     def _lead(self, group: Group, inputs: Sequence[Tensor], weight: float, result: Tensor, deadline: Deadline) -> bytes:
         publisher = Publisher(group, result)
         try:
-            outcome = self._round(inputs, weight, result, publisher, deadline)
+            done, digest = self._take_part(inputs, weight, result, publisher, deadline)
         except PeerClosed:
             raise
         except RoundAborted as error:  # another worker leads by now: the next roster will say so
@@ -121,10 +125,43 @@ class RoundCall:
         except IctError as error:
             tell_failure(group, publisher, error)
             raise
-        self._chronicle.settle(outcome.round)
-        encoded = msgspec.msgpack.encode(_completed(outcome))
-        tell_success(group, publisher, Verdict(Kind.COMMIT, outcome.round, outcome.digest), encoded)
+        self._past.chronicle.settle(done.round)
+        encoded = msgspec.msgpack.encode(done)
+        tell_success(group, publisher, Verdict(Kind.COMMIT, done.round, digest), encoded)
+        self._keep(digest, result)
         return encoded
+
+    def _take_part(
+        self, inputs: Sequence[Tensor], weight: float, result: Tensor, publisher: Publisher, deadline: Deadline
+    ) -> tuple[Completed, bytes]:
+        """Have the result of a round that this cluster is in, and its digest: of one that ended unseen, if there is."""
+        try:
+            outcome = self._round(inputs, weight, result, publisher, deadline)
+        except RoundMissed:
+            unseen = self._past.chronicle.answer(self._spec)
+            if unseen is None or not self.alike:
+                raise
+            return self._recover(*unseen, result, publisher, deadline)
+        return _completed(outcome), outcome.digest
+
+    def _recover(
+        self, opened: Open, close: Close, result: Tensor, publisher: Publisher, deadline: Deadline
+    ) -> tuple[Completed, bytes]:
+        def idle() -> None:
+            deadline.check()
+            publisher.wait()
+
+        if self._nbytes:
+            self._past.answers.fetch(opened, close, result, idle)
+        publisher.restart(opened.attempt, opened.participants)
+        publisher.data(0, self._nbytes)
+        clusters = tuple(p.cluster for p in opened.participants)
+        done = Completed(close.round, clusters, 0.0, 0, self._nbytes, decode(opened.plan).kind, opened.reason)
+        return done, close.digest
+
+    def _keep(self, digest: bytes, result: Tensor) -> None:
+        if self.alike and self._nbytes:
+            self._past.answers.hold(digest, result)
 
     def _round(
         self,
@@ -145,20 +182,20 @@ class RoundCall:
         def finish() -> bytes:
             if arrived < self._spec.elements:
                 publisher.data(*self._brought())
-            return _digest_of(result) if outputs and self.alike else EMPTY_DIGEST
+            return digest_of(result) if outputs and self.alike else EMPTY_DIGEST
 
         def idle() -> None:
-            refuse_if_missed(self._chronicle)
+            refuse_if_missed(self._past.chronicle)
             deadline.check()
             publisher.wait()
 
         def restarted(attempt: int, parts: Sequence[Participant]) -> None:
             nonlocal arrived
-            refuse_if_missed(self._chronicle)
+            refuse_if_missed(self._past.chronicle)
             arrived = 0
             publisher.restart(attempt, parts)
 
-        refuse_if_missed(self._chronicle)
+        refuse_if_missed(self._past.chronicle)
         request = RoundRequest(
             spec=self._spec,
             base=NO_BASE,
@@ -171,19 +208,19 @@ class RoundCall:
             idle=idle,
         )
         while True:
-            before = self._chronicle.opened
+            before = self._past.chronicle.opened
             try:
                 return self._mesh.round(request)
             except MeshMismatch as error:
                 raise self._refused(error, before) from error
             except RoundMissed:
-                if not self._chronicle.newcomer:
-                    raise  # a newcomer was promised no round yet, so it has missed none
+                if not self._past.chronicle.newcomer or self._past.chronicle.answer(self._spec) is not None:
+                    raise  # a newcomer was promised no round yet, so it has missed none that it is not in
                 deadline.check()
 
     def _refused(self, error: MeshMismatch, before: Open | None) -> IctError:
         """Others who are at another call went on, or have yet to come, to this one; else the tensors differ."""
-        opened = self._chronicle.opened_after(before, _NEWS)
+        opened = self._past.chronicle.opened_after(before, _NEWS)
         if opened is None or (opened.spec.kind, opened.spec.name) == (self._spec.kind, self._spec.name):
             return error
         return RoundMissed(f"the other clusters are at {opened.spec.name}, this one calls {self.text}")
@@ -191,13 +228,25 @@ class RoundCall:
     # ------------------------------------------------------------ the followers
 
     def _follow(self, group: Group, result: Tensor) -> bytes:
-        verdict = follow(group, result, lambda: None)
-        encoded = broadcast_bytes(group, b"", 0)
+        complete = False
+
+        def seen(whole: bool) -> None:
+            nonlocal complete
+            complete = whole
+
+        try:
+            verdict = follow(group, result, lambda: seen(True), lambda parts: seen(False))
+            encoded = broadcast_bytes(group, b"", 0)
+        except LocalGroupError:
+            if complete:  # it may be decided, and nobody else of this cluster may be left who has it
+                self._keep(digest_of(result), result)
+            raise
         if verdict.kind is not Kind.COMMIT:
             raise as_told(encoded)
-        if self._spec.elements and self.alike and _digest_of(result) != verdict.digest:
+        if self._spec.elements and self.alike and digest_of(result) != verdict.digest:
             raise LocalGroupError(f"what leader {group.members[0]} streamed is not what the mesh committed")
-        self._chronicle.settle(verdict.version)
+        self._past.chronicle.settle(verdict.version)
+        self._keep(verdict.digest, result)
         return encoded
 
 
@@ -207,7 +256,7 @@ class AllReduce(RoundCall):
     def __init__(
         self,
         mesh: TrainingMesh,
-        chronicle: Chronicle,
+        past: Past,
         bundle: Bundle,
         op: Literal["avg", "sum"],
         weight: float,
@@ -216,7 +265,7 @@ class AllReduce(RoundCall):
         self._bundle = bundle
         self._dtype = bundle.single_type(op)
         spec = Spec("reduce", "all_reduce", name_of(bundle.tensors[0]), bundle.elements, op, codec, brief(bundle))
-        super().__init__(mesh, chronicle, spec, weight, bundle.nbytes)
+        super().__init__(mesh, past, spec, weight, bundle.nbytes)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
         if group.size == 1:
@@ -233,10 +282,10 @@ class AllReduce(RoundCall):
 class Broadcast(RoundCall):
     """A copy of one cluster's tensors, which are its leader's."""
 
-    def __init__(self, mesh: TrainingMesh, chronicle: Chronicle, bundle: Bundle, root: ClusterId) -> None:
+    def __init__(self, mesh: TrainingMesh, past: Past, bundle: Bundle, root: ClusterId) -> None:
         self._bundle = bundle
         spec = Spec("broadcast", f"broadcast@{root}", "uint8", bundle.nbytes, "sum", "none", brief(bundle))
-        super().__init__(mesh, chronicle, spec, 1.0, bundle.nbytes)
+        super().__init__(mesh, past, spec, 1.0, bundle.nbytes)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
         return [self._bundle.copied()] if group.rank == 0 else ()
@@ -251,9 +300,9 @@ class Broadcast(RoundCall):
 class Barrier(RoundCall):
     """Nothing but everybody's presence; before another call, so that all know who takes part."""
 
-    def __init__(self, mesh: TrainingMesh, chronicle: Chronicle, before: str = "", brief: bytes = b"") -> None:
+    def __init__(self, mesh: TrainingMesh, past: Past, before: str = "", brief: bytes = b"") -> None:
         name = f"{before} by whom" if before else "barrier"
-        super().__init__(mesh, chronicle, Spec("barrier", name, "uint8", 0, "sum", "none", brief), 1.0, 0)
+        super().__init__(mesh, past, Spec("barrier", name, "uint8", 0, "sum", "none", brief), 1.0, 0)
 
 
 # ------------------------------------------------------------ shared with `state` and `parts`
@@ -316,10 +365,6 @@ def _completed(outcome: Outcome) -> Completed:
         outcome.plan,
         outcome.reason,
     )
-
-
-def _digest_of(result: Tensor) -> bytes:
-    return hashlib.blake2b(result.numpy().data, digest_size=32).digest()
 
 
 def brief(bundle: Bundle) -> bytes:

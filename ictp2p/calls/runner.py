@@ -73,21 +73,25 @@ class Call(Protocol, Generic[Result]):
 class Deadline:
     """The end of a call's patience, and how to say what it was waiting for."""
 
-    def __init__(self, seconds: float, waiting: Callable[[], tuple[bool, str]]) -> None:
+    def __init__(
+        self, seconds: float, waiting: Callable[[], tuple[bool, str]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Begin.
 
         Args:
             seconds: how long it may take.
             waiting: whether a quorum is in sight, and what is waited for.
+            clock: monotonic seconds.
         """
         self._seconds = seconds
-        self._end = time.monotonic() + seconds
+        self._clock = clock
+        self._end = clock() + seconds
         self._waiting = waiting
 
     @property
     def over(self) -> bool:
         """Whether it has passed."""
-        return time.monotonic() >= self._end
+        return self._clock() >= self._end
 
     def check(self) -> None:
         """Raise once it has passed.
@@ -136,6 +140,7 @@ class Runner:
             PeerClosed: the peer was closed.
         """
         deadline, self._ended = self._deadline(), False
+        self._chronicle.begin()
         self._mesh.calls_ready(True)
         while True:
             try:
@@ -175,6 +180,8 @@ class Runner:
         if heads.ended:
             return self._ended
         self._agree(group, heads, call)
+        if heads.settled:
+            self._chronicle.settle(heads.settled)
         self._last = call.act(group, heads, deadline)
         self._conclude(heads.newest + 1)
         return False  # see once more whether everybody has it
@@ -184,7 +191,8 @@ class Runner:
         flags |= Flag.FRESH if self._fresh else Flag.NONE
         flags |= Flag.STATE if call.asks_state and not self._ended else Flag.NONE
         flags |= Flag.ENDED if self._ended else Flag.NONE
-        return Head(self._number, self.version(), call.fingerprint, call.weight, flags)
+        settled = self._chronicle.settled
+        return Head(self._number, self.version(), call.fingerprint, call.weight, flags, settled)
 
     def _agree(self, group: Group, heads: Heads, call: Call[R]) -> None:
         """See that all workers make the same call."""

@@ -105,14 +105,18 @@ def _predict(kind: str, trees: Sequence[Tree], parts: Matrix, job: Job) -> Candi
     line = max(1, _LINE // job.itemsize)
     cuts = cut(parts, job.elements, line, job.price.block)
     used = [n for n in range(len(trees)) if cuts[n + 1] > cuts[n]] or [0]
-    cuts = [*(cuts[n] for n in used), job.elements]
     trees = tuple(trees[n] for n in used)
+    return predicted(kind, trees, [*(cuts[n] for n in used), job.elements], _chunk(trees, job), job)
+
+
+def predicted(kind: str, trees: Sequence[Tree], cuts: Sequence[int], chunk: int, job: Job) -> Candidate:
+    """Predict trees of which each carries the elements between two cuts."""
     sizes = np.diff(cuts)
     load = (job.topology.loads(trees, job.cost) * sizes).sum(axis=1)
     fluid = float((load[load > 0] / job.topology.capacity[load > 0]).max(initial=0.0)) * job.itemsize
     chunk = _chunk(trees, job)
     seconds = fluid + _latency(trees, job, min(chunk, int(sizes.max()))) + _work(job)
-    return Candidate(kind, trees, tuple(cuts), chunk, fluid, seconds)
+    return Candidate(kind, tuple(trees), tuple(cuts), chunk, fluid, seconds)
 
 
 def _latency(trees: Sequence[Tree], job: Job, chunk: int) -> float:

@@ -34,6 +34,8 @@ BROADCAST = "broadcast"
 REDUCE = "reduce"
 """The kind of a plan whose results stay at their roots. A receipt of each takes the result's way down, which is the
 reduce tree again: so contributions keep their windows, and nobody needs room for what it did not ask for."""
+GROUPS = "groups"
+"""The kind of a plan that is made of others: disjoint groups, each of which reduces a vector of its own."""
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
@@ -74,11 +76,23 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     """Seconds that no plan can beat on the links that the planner was given."""
     codec: str = "none"
     """How chunks are written on the wire (`codecs.schemes`)."""
+    groups: tuple[Plan, ...] = ()
+    """Of kind `GROUPS`: each group's own plan, and no shares beside them."""
 
     @property
     def elements(self) -> int:
-        """How many elements the plan covers."""
+        """How many elements the plan covers, of one participant's vector."""
+        if self.groups:
+            return self.groups[0].elements
         return self.shares[-1].stop if self.shares else 0
+
+    def part_of(self, me: int) -> tuple[Plan, int]:
+        """The plan that participant number `me` runs, and its number in it."""
+        if self.kind != GROUPS:
+            return self, me
+        name = self.participants[me]
+        group = next(group for group in self.groups if name in group.participants)
+        return group, group.participants.index(name)
 
     def encode(self) -> bytes:
         """Write the plan as the bytes that are agreed on."""
@@ -120,6 +134,8 @@ def check_codec(plan: Plan, asked: str) -> str | None:
 
 def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
     """Check a decoded plan as `validate` does."""
+    if plan.kind == GROUPS or plan.groups:
+        return _check_groups(plan, participants, elements)
     if plan.kind == BROADCAST and any(
         share.reduce_parents.count(NO_PARENT) != len(participants) for share in plan.shares
     ):
@@ -137,6 +153,22 @@ def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
     if plan.codec != "none" and plan.kind in (BROADCAST, REDUCE):
         return f"a {plan.kind} is not encoded, and this one says {plan.codec!r}"
     return _check_blocks(plan) or _check_shares(plan, elements)
+
+
+def _check_groups(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
+    if plan.kind != GROUPS or plan.shares:
+        return f"a plan of kind {plan.kind!r} has {len(plan.groups)} groups and {len(plan.shares)} shares"
+    if plan.participants != tuple(participants) or not participants:
+        return f"plan is for {plan.participants!r}, the round is for {tuple(participants)!r}"
+    grouped = [name for group in plan.groups for name in group.participants]
+    if sorted(grouped) != sorted(participants):
+        return f"the groups hold {len(grouped)} participants, not each of {len(participants)} once"
+    for number, group in enumerate(plan.groups):
+        odd = group.kind in (GROUPS, BROADCAST, REDUCE) or group.codec != plan.codec
+        wrong = "is no all-reduce like the others" if odd else check(group, group.participants, elements)
+        if wrong is not None:
+            return f"group {number}: {wrong}"
+    return None
 
 
 def _check_blocks(plan: Plan) -> str | None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ictp2p.collectives.bounds import lower_bound
-from ictp2p.collectives.candidates import Candidate, Job, alone, nobody_else, shared, together
+from ictp2p.collectives.candidates import Candidate, Job, alone, nobody_else, predicted, shared, together
 from ictp2p.collectives.codecs import prices
 from ictp2p.collectives.growing import grow
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
@@ -28,7 +28,7 @@ from ictp2p.collectives.topology import LinkEstimate, Pair, Topology, Trunk, bui
 from ictp2p.errors import ConfigError, NoRoute
 from ictp2p.types import PeerId
 
-__all__ = ["Decision", "LinkEstimate", "PlanRequest", "Trunk", "plan", "plan_broadcast"]
+__all__ = ["Decision", "LinkEstimate", "PlanRequest", "Trunk", "plan", "plan_broadcast", "predict"]
 
 MARGIN = 1.05
 """A more complicated schedule has to be faster by this factor. Candidates are tried in the order of simplicity."""
@@ -81,6 +81,17 @@ def plan(request: PlanRequest) -> Decision:
         return plain
     codec = min(prices.CHOICES, key=lambda codec: _estimate(request, plain.plan, codec))
     return plain if codec == "none" else _plan(request, topology, codec)
+
+
+def predict(request: PlanRequest, running: Plan) -> float:
+    """Predict how many seconds a plan made earlier would take on the links of `request`; 0 if it does not fit them."""
+    topology = _topology(request)
+    trees = [Tree(share.root, share.reduce_parents, share.broadcast_parents) for share in running.shares]
+    if not trees or running.participants != request.participants or not all(topology.fits(tree) for tree in trees):
+        return 0.0
+    job = Job(topology, request.elements, request.itemsize, prices.price(running.codec, topology.size))
+    cuts = [share.start for share in running.shares] + [request.elements]
+    return predicted(running.kind, trees, cuts, running.chunk, job).seconds
 
 
 def plan_broadcast(request: PlanRequest, root: PeerId) -> Decision:

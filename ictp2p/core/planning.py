@@ -11,6 +11,7 @@ connected).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ictp2p.collectives import halves, planner
 from ictp2p.collectives import plan as plans
@@ -20,6 +21,7 @@ from ictp2p.core.directory import Directory
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.errors import NoRoute, RemoteProtocolError
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.pairs import pairs
 from ictp2p.sync.values import Participant, Spec
 from ictp2p.types import ClusterId, PeerId
 
@@ -65,7 +67,8 @@ def make_plan(directory: Directory, request: PlanRequest, complete: int = COMPLE
         decision = _decide(request, healthy, up)
     except NoRoute:
         decision = _decide(request, edges, up)
-    return PlanAnswer(decision.plan.encode(), decision.reason[:1024], decision.plan.seconds)
+    running = planner.predict(_asked(request, edges, up), plans.decode(request.running)) if request.running else 0.0
+    return PlanAnswer(decision.plan.encode(), decision.reason[:1024], decision.plan.seconds, running)
 
 
 def check_plan(data: bytes, participants: tuple[Participant, ...]) -> str | None:
@@ -78,14 +81,9 @@ def check_plan(data: bytes, participants: tuple[Participant, ...]) -> str | None
 
 
 def _decide(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> planner.Decision:
-    asked = planner.PlanRequest(
-        participants=tuple(p.leader for p in request.participants),
-        elements=request.spec.elements,
-        itemsize=ITEM_SIZES.get(request.spec.dtype, 4),
-        links=edges,
-        up=up,
-        codec=request.spec.codec if request.spec.dtype in _ENCODED else "none",
-    )
+    asked = _asked(request, edges, up)
+    if request.spec.grouping != "all":
+        return _plan_groups(asked, groups(request.spec, request.base, request.participants))
     match request.spec.kind:
         case "broadcast":
             return planner.plan_broadcast(asked, _root(request))
@@ -96,6 +94,50 @@ def _decide(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> p
         case "scatter":
             return halves.plan_scatter(asked)
     return planner.plan(asked)
+
+
+def groups(spec: Spec, base: bytes, participants: Sequence[Participant]) -> tuple[tuple[PeerId, ...], ...]:
+    """Over whom each is averaged in a round; nothing where that is everybody.
+
+    Args:
+        spec: of the round.
+        base: digest of the state that it starts from.
+        participants: all of them.
+    """
+    if spec.grouping == "all":
+        return ()
+    leaders = {p.cluster: p.leader for p in participants}
+    return tuple(tuple(leaders[name] for name in pair) for pair in pairs(base, tuple(leaders)))
+
+
+def check_groups(plan: plans.Plan, spec: Spec, base: bytes, participants: Sequence[Participant]) -> str | None:
+    """Say where a plan has other groups than follow from what was decided, or None."""
+    planned, due = tuple(group.participants for group in plan.groups), groups(spec, base, participants)
+    return None if planned == due else f"the plan is for groups {planned}, due are {due}"
+
+
+def _plan_groups(asked: planner.PlanRequest, drawn: Sequence[tuple[PeerId, ...]]) -> planner.Decision:
+    """Plan each group apart. Two that no link is known between find a way, or fail the attempt, as they would alone."""
+    made = []
+    for group in drawn:
+        between = {(a, b): LinkEstimate(None, _UNKNOWN_DELAY) for a in group for b in group if a != b}
+        known = {pair: link for pair, link in asked.links.items() if pair in between}
+        up = {name: limit for name, limit in asked.up.items() if name in group}
+        made.append(planner.plan(replace(asked, participants=group, links={**between, **known}, up=up)).plan)
+    seconds, bound = max(p.seconds for p in made), max(p.bound for p in made)
+    whole = plans.Plan(plans.GROUPS, asked.participants, (), made[0].chunk, seconds, bound, made[0].codec, tuple(made))
+    return planner.Decision(whole, f"{len(made)} groups, each by a plan of its own")
+
+
+def _asked(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> planner.PlanRequest:
+    return planner.PlanRequest(
+        participants=tuple(p.leader for p in request.participants),
+        elements=request.spec.elements,
+        itemsize=ITEM_SIZES.get(request.spec.dtype, 4),
+        links=edges,
+        up=up,
+        codec=request.spec.codec if request.spec.dtype in _ENCODED else "none",
+    )
 
 
 def _root(request: PlanRequest) -> PeerId:

@@ -52,7 +52,7 @@ def save(path: str | os.PathLike[str], state: GlobalState, local: tuple[bytes, S
     words = {
         "format": _FORMAT,
         "version": state.version,
-        "digest": state.digest.hex(),
+        "digest": state.contents.hex(),
         "counters": state.counters,
         "settings": state.settings,
         "entries": [[e.name, e.dtype, e.shape] for e in state.entries],
@@ -109,7 +109,8 @@ class Checkpoint:
                 state.rollback()
                 raise StateError(f"checkpoint {self._path} holds {name!r} as {tensor.dtype}{list(tensor.shape)}")
             tentative[name].copy_(tensor)
-        if state.seal(self.counters) != self.digest:
+        state.seal(self.counters)
+        if state.next_contents != self.digest:
             state.rollback()
             raise StateError(f"checkpoint {self._path} does not have the digest that it was written with")
         state.commit(0)

@@ -6,24 +6,31 @@ the newest decision and the time, which value should follow? So there is no stat
 
 Between rounds: adopt the first state, open the next attempt once everybody worth waiting for is READY, or mend
 the voters. Worth waiting for is a cluster that is alive, not suspected, and means to train, until the straggler
-timeout after most of them are READY. After an abort only the clusters of the failed attempt are worth it, so that a
+timeout after most of them are READY; or, where a quorum is enough, until the deadline that the arrivals themselves give
+(`ictp2p.sync.arrivals`). After an abort only the clusters of the failed attempt are worth it, so that a
 straggler that was not waited for does not delay the retry. One of them whose leader is only suspected is given the
-grace of a suspicion to be dead, or to have another leader, so that a death costs its cluster no round. Whoever was
-accused must show that it lives by standing READY again, which takes an accused that lives half a round trip and keeps
-a dead one out. While nobody stands READY from the agreed state, it is found out whether anybody still holds that
-(`ictp2p.sync.restore`).
+grace of a suspicion to be dead, or to have another leader. Whoever was accused must show that it lives by standing
+READY again, which takes an accused that lives half a round trip and keeps a dead one out. While nobody stands READY
+from the agreed state, it is found out whether anybody still holds that (`ictp2p.sync.restore`).
+
+A cluster whose leader died may miss that round of the state, and loses nothing: what it has goes into the next. A
+program that calls collectives by itself is told of a round that it missed by an error, though its workers did nothing
+wrong. So the rounds of calls wait for the heir of a leader, as long as a cluster may take to find that it needs one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ictp2p.machine import earliest
-from ictp2p.sync.ballot_box import BallotBox
+from ictp2p.sync.arrivals import Arrivals
+from ictp2p.sync.ballot_box import BallotBox, Outcome
 from ictp2p.sync.messages import Failed, Ready, Vote
 from ictp2p.sync.notices import StateMissing
 from ictp2p.sync.opening import Opener, Standing, elect_spec, rejections
 from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.replanning import Replanning
 from ictp2p.sync.restore import Survey, restoring
 from ictp2p.sync.sight import Sight
 from ictp2p.sync.values import Close, Open, StateRef, Value, Voters, advanced, same, upcoming
@@ -63,6 +70,7 @@ class Coordinator:
         self._readies: dict[ClusterId, tuple[PeerId, Ready]] = {}
         self._offers: dict[PeerId, bytes] = {}
         self._box = BallotBox()
+        self._replanning = Replanning(profile)
         self._opened: Open | None = None
         self._opened_at = 0.0
         self._closed_at = 0.0
@@ -71,6 +79,8 @@ class Coordinator:
         self._first_at: float | None = None
         self._most_at: float | None = None
         self._usual = 0.0
+        self._arrivals = Arrivals()
+        self._expected: tuple[ClusterId, ...] = ()
         self._retry_of: frozenset[ClusterId] | None = None
         self._failures: list[tuple[PeerId, PeerId]] = []
         self._barred: frozenset[ClusterId] = frozenset()
@@ -92,6 +102,10 @@ class Coordinator:
     def verdict(self, sender: PeerId, message: Vote | Failed) -> None:
         """Take a vote or a failure."""
         self._box.put(sender, message)
+
+    def progressed(self, done: float) -> None:
+        """This peer holds the result of so much of each share of the attempt that is open, from 0 to 1."""
+        self._replanning.progressed(done)
 
     def offer(self, sender: PeerId, digest: bytes) -> None:
         """Take a state to begin with."""
@@ -115,6 +129,7 @@ class Coordinator:
         """Take a decision."""
         if isinstance(value, Open):
             self._opened, self._opened_at = value, now
+            self._replanning.opened(value.round, now)
             return
         opened, self._opened = self._opened, None
         if not isinstance(value, Close):
@@ -130,6 +145,8 @@ class Coordinator:
         return self._closing(tip, now) if isinstance(tip, Open) else self._between(tip, now)
 
     def _committed(self, now: float) -> None:
+        self._arrivals.committed(self._expected, now)
+        self._expected = ()
         self._committed_at = now
         self._first_at = self._most_at = None
         self._retry_of = None
@@ -174,14 +191,31 @@ class Coordinator:
             self._barred |= {worst[1]}
 
     def _closing(self, tip: Open, now: float) -> Step:
+        self._arrivals.came([name for name, (_, ready) in self._readies.items() if ready.round == tip.round], now)
         outcome = self._box.count(tip, self._sight, self._profile, self._opened_at, self._office_at, now)
         number = f"round {tip.round} attempt {tip.attempt}"
         if outcome.committed is None:
-            return Step(None, f"{number} is open: {outcome.reason}", outcome.wake)
-        state = advanced(tip, outcome.digest, outcome.holders) if outcome.committed else tip.state
+            open_ = f"{number} is open: {outcome.reason}"
+            if not self._may_turn(tip):
+                return Step(None, open_, outcome.wake)
+            detour = self._detour(tip, now)
+            if detour is None:
+                return Step(None, open_, earliest([outcome.wake, self._replanning.wake()]))
+            outcome = Outcome(False, detour)
+        committed = bool(outcome.committed)
+        state = advanced(tip, outcome.digest, outcome.holders) if committed else tip.state
         head = (tip.lineage, self._voters(tip, now), state, self._me, tip.round, tip.attempt)
-        close = Close(*head, outcome.committed, outcome.digest, outcome.reason, outcome.holders)
+        close = Close(*head, committed, outcome.digest, outcome.reason, outcome.holders)
         return Step(close, f"closing {number}: {outcome.reason}")
+
+    def _may_turn(self, tip: Open) -> bool:
+        """Whether another plan may be tried: nobody is done, and this peer, which takes part, sees how far it came."""
+        return not self._box.on(tip) and any(part.leader == self._me for part in tip.participants)
+
+    def _detour(self, tip: Open, now: float) -> str | None:
+        """Why another plan should be tried; None where that is not worth it."""
+        failures = tuple(self._failures)
+        return self._replanning.look(self._opened_at, lambda: self._opener.rival(tip, self._readies, failures), now)
 
     def _between(self, tip: Value, now: float) -> Step:
         adopted = self._adoption(tip)
@@ -227,15 +261,14 @@ class Coordinator:
             and self._sight.doubt(name, leader, ready.term) is None
         }
 
-    def _absent(self, tip: Value, standing: Standing) -> list[ClusterId]:
-        """Clusters worth waiting for."""
+    def _due(self, tip: Value, standing: Standing) -> list[ClusterId]:
+        """Clusters that mean to take part and are not READY."""
         due = upcoming(tip)[0]
         stale = {name for name, (_, ready) in self._readies.items() if ready.round == due and _stale(ready, tip)}
         return [
             name
             for name, view in self._sight.clusters.items()
-            if self._sight.steady(name)
-            and view.training
+            if view.training
             and name not in standing
             and name not in self._barred | stale
             and view.leader not in self.leaving
@@ -247,9 +280,24 @@ class Coordinator:
         views = ((name, self._sight.clusters.get(name)) for name in sorted(self._retry_of or ()))
         return [name for name, view in views if view and view.alive and view.suspect and name not in standing]
 
+    def _orphans(self, due: Sequence[ClusterId], standing: Standing, until: float) -> dict[ClusterId, float]:
+        """Clusters that may be spoken for by an heir in a moment, and until when to wait for that."""
+        waits = dict.fromkeys(self._headless(standing), self._closed_at + self._profile.suspect_grace)
+        if _by_call(standing):
+            bereft = {name: self._sight.bereft(name) for name in due}
+            lost = {name: since for name, since in bereft.items() if since is not None}
+            waits |= {name: min(since, until) + self._profile.heir_grace for name, since in lost.items()}
+        return waits
+
+    def _inherited(self, absent: Sequence[ClusterId], standing: Standing) -> bool:
+        """Whether a cluster that is not READY for a call has found another leader in this round."""
+        since = self._committed_at or 0.0
+        return _by_call(standing) and any(self._sight.returned(name) > since for name in absent)
+
     def _opening(self, tip: Value, now: float) -> Step:
         standing = self._standing(tip)
-        absent = self._absent(tip, standing)
+        due = self._due(tip, standing)
+        absent = [name for name in due if self._sight.steady(name)]
         if not standing:
             self._first_at, self._most_at, self._barred = None, None, frozenset()
             return Step(
@@ -259,17 +307,29 @@ class Coordinator:
             self._first_at = now
         if self._most_at is None and len(standing) > len(absent):
             self._most_at = now
-        start = self._start()
-        until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
+        self._arrivals.came(standing, now)
+        until = self._door(standing, absent)
+        orphans = {name: end for name, end in self._orphans(due, standing, until).items() if now < end}
+        if self._inherited(absent, standing):
+            until += self._profile.heir_grace
         if absent and now < until:
             return Step(None, f"waiting for READY of {', '.join(absent)}", until)
-        until = self._closed_at + self._profile.suspect_grace
-        if now < until and (headless := self._headless(standing)):
-            return Step(None, f"waiting for an heir in {', '.join(headless)}", until)
+        if orphans:
+            return Step(None, f"waiting for an heir in {', '.join(orphans)}", min(orphans.values()))
         pause = self._closed_at + self._pause(upcoming(tip)[1])
         if now < pause:
             return Step(None, f"pausing before attempt {upcoming(tip)[1]}", pause)
-        return self._open(tip, standing, now)
+        return self._open(tip, standing, absent, now)
+
+    def _door(self, standing: Standing, absent: list[ClusterId]) -> float:
+        """Until when the absent are waited for: the straggler timeout, or sooner where a quorum is enough."""
+        start = self._start()
+        until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
+        if self._retry_of is not None:
+            return until
+        spec = elect_spec(standing, self._sight.mine)
+        door = self._arrivals.door(spec, len(standing) + len(absent), standing, self._profile.retry)
+        return until if door is None else min(until, door)
 
     def _start(self) -> float:
         """When waiting for stragglers begins: once most are READY; if fewer are, once they usually would be.
@@ -290,7 +350,7 @@ class Coordinator:
         doubled = self._profile.retry * 2.0 ** min(attempt - 3, 16) if attempt > 2 else 0.0
         return min(doubled, self._profile.pause_max)
 
-    def _open(self, tip: Value, standing: Standing, now: float) -> Step:
+    def _open(self, tip: Value, standing: Standing, absent: list[ClusterId], now: float) -> Step:
         spec = elect_spec(standing, self._sight.mine)
         rejected = rejections(standing, spec)
         for name in [name for name, (_, ready) in standing.items() if ready.spec != spec]:
@@ -299,9 +359,16 @@ class Coordinator:
         opened = self._opener.open(tip, self._voters(tip, now), chosen, tuple(self._failures))
         if isinstance(opened, str):
             return Step(None, opened, now + self._profile.retry, rejected)
+        if opened.attempt == 1:
+            self._expected = (*standing, *absent)
         if opened.attempt == 1 and self._most_at is not None:
             self._usual = self._inner(self._most_at)
         return Step(opened, f"opening round {opened.round} attempt {opened.attempt}: {opened.reason}", None, rejected)
+
+
+def _by_call(standing: Standing) -> bool:
+    """Whether the round is one of calls, which are lost on who misses it, and not of the state."""
+    return any(ready.spec.kind != "sync" for _, ready in standing.values())
 
 
 def _stale(ready: Ready, tip: Value) -> bool:

@@ -8,7 +8,6 @@ the training thread lands it. A round that nobody waits for any more is withdraw
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable
 
 from ictp2p.sync.mesh import Mesh, RoundRequest, RoundResult
@@ -31,11 +30,10 @@ class Flight:
             peer: the connection to the mesh.
             request: the contribution. Its `idle` is replaced, its other callbacks are called in the flight's thread.
         """
-        self._withdrawn = threading.Event()
+        self._withdrawn = False
         self._result: RoundResult | BaseException | None = None
         self._peer, self._request = peer, dataclasses.replace(request, idle=self._check)
-        self._thread = threading.Thread(target=self._run, name="ictp2p outer round", daemon=True)
-        self._thread.start()
+        self._thread = peer.background(self._run)
 
     @property
     def over(self) -> bool:
@@ -58,7 +56,7 @@ class Flight:
 
     def withdraw(self) -> None:
         """Give it up; once this returns, nothing touches the tensors of the request any more."""
-        self._withdrawn.set()
+        self._withdrawn = True
         self._thread.join()
 
     def _run(self) -> None:
@@ -68,5 +66,5 @@ class Flight:
             self._result = error
 
     def _check(self) -> None:
-        if self._withdrawn.is_set():
+        if self._withdrawn:
             raise Withdrawn

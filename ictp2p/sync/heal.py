@@ -111,7 +111,7 @@ def heal(
     body = _digest(skeleton, tensors)
     configs = group.all_gather(config_digest(items))
     _compare(group, configs, items)
-    hellos = group.all_gather(body + state.digest + progress.pack())
+    hellos = group.all_gather(body + state.contents + progress.pack())
     if len(set(hellos)) == 1:
         told("same")
         return False

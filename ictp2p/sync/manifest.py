@@ -95,6 +95,15 @@ def decode(data: bytes, digest: bytes) -> Manifest:
     """
     if digest_of(data) != digest:
         raise StateError(f"manifest has digest {digest_of(data).hex()[:16]}, agreed is {digest.hex()[:16]}")
+    return read(data)
+
+
+def read(data: bytes) -> Manifest:
+    """Read a manifest that has still to be checked against what was agreed.
+
+    Raises:
+        StateError: the bytes make no sense.
+    """
     try:
         manifest = msgspec.msgpack.decode(data, type=Manifest)
     # Text that is no UTF-8 is not msgspec's own error.

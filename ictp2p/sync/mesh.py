@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ictp2p.fsm import Table
+from ictp2p.sync.manifest import Manifest
 from ictp2p.sync.roster import Generation, Roster
 from ictp2p.sync.values import Participant, Spec, StateRef
+from ictp2p.threads import Thread
 from ictp2p.types import ClusterId
 
 if TYPE_CHECKING:
@@ -76,6 +78,30 @@ class RoundResult:
     """Bytes that this peer received for it."""
     reason: str = ""
     """Why this plan, in words."""
+
+
+class Receiver(Protocol):
+    """Where a state goes that is fetched: see `GlobalState`, whose methods these are."""
+
+    own: bool
+    """Whether every provider holds one of its own: then all of it comes from one of them."""
+
+    @property
+    def incoming(self) -> Manifest:
+        """The manifest of the state that is expected."""
+        ...
+
+    def expect(self, encoded: bytes, digest: bytes) -> list[int]:
+        """Prepare to receive a state; say which of its chunks are not here already."""
+        ...
+
+    def destination(self, index: int) -> memoryview:
+        """Where a chunk of the expected state goes."""
+        ...
+
+    def verified(self, version: int) -> None:
+        """Commit the expected state."""
+        ...
 
 
 class Group(Protocol):
@@ -190,8 +216,8 @@ class Mesh(Protocol):
         """The newest agreed state that this peer knows of."""
         ...
 
-    def fetch_state(self, ref: StateRef, state: GlobalState, idle: Callable[[], None]) -> None:
-        """Receive `ref` into the tentative half of `state` and commit it there (`expect`, `destination`, `verified`).
+    def fetch_state(self, ref: StateRef, state: Receiver, idle: Callable[[], None]) -> None:
+        """Receive `ref` into the tentative half of `state` and commit it there.
 
         Raises `StateError` naming the providers, or `MeshMismatch` naming the first difference.
         """
@@ -201,8 +227,12 @@ class Mesh(Protocol):
         """Nobody provides `ref`: wait for another decision, for a while; the agreed state after that."""
         ...
 
-    def contributed(self, base: int) -> bool:
+    def contributed(self, state: StateRef, base: int) -> bool:
         """Whether what this cluster brought from version `base` is in the agreed state. True if nobody can know."""
+        ...
+
+    def background(self, run: Callable[[], None]) -> Thread:
+        """Have something run beside the training thread: it may block, and call `outer_round`."""
         ...
 
     def clock(self) -> float:

@@ -31,6 +31,10 @@ class PlanRequest:
     """Each participant's `Contribution.info`."""
     failures: tuple[tuple[PeerId, PeerId], ...]
     """(who reported, whom it failed on) of this round's earlier attempts: edges to route around."""
+    base: bytes = b""
+    """Digest of the agreed state that the round starts from."""
+    running: bytes = b""
+    """A plan for the same that is being carried out, to be predicted beside the new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class PlanAnswer:
     plan: bytes
     reason: str
     seconds: float = 0.0
+    running: float = 0.0
+    """Seconds that `PlanRequest.running` would take from start to end on the links as known now; 0: unknown."""
 
 
 Planner = Callable[[PlanRequest], PlanAnswer]
@@ -83,10 +89,10 @@ class Opener:
         """Make the OPEN that follows `tip` for `chosen`, all of one spec; or say why there is no valid one."""
         spec = next(ready.spec for _, ready in chosen.values())
         parts = tuple(Participant(name, leader, r.term, r.weight, r.note) for name, (leader, r) in chosen.items())
-        info = {name: ready.info for name, (_, ready) in chosen.items()}
+        info = _info(chosen)
         number = upcoming(tip)
         try:
-            answer = self.planner(PlanRequest(*number, spec, parts, info, failures))
+            answer = self.planner(PlanRequest(*number, spec, parts, info, failures, tip.state.digest))
         except IctError as error:
             return f"no plan: {error}"
         deadline = self.profile.deadline(answer.seconds)
@@ -95,3 +101,20 @@ class Opener:
         )
         wrong = fault(opened) or self.validate(answer.plan, parts)
         return f"no valid plan: {wrong}" if wrong else opened
+
+    def rival(
+        self, running: Open, readies: Standing, failures: tuple[tuple[PeerId, PeerId], ...]
+    ) -> tuple[float, float]:
+        """Predict the plan that is being carried out, and one made now: seconds of both, 0 if there is no telling."""
+        number = (running.round, running.attempt)
+        base = running.state.digest
+        asked = PlanRequest(*number, running.spec, running.participants, _info(readies), failures, base, running.plan)
+        try:
+            answer = self.planner(asked)
+        except IctError:
+            return 0.0, 0.0
+        return answer.running, answer.seconds
+
+
+def _info(chosen: Standing) -> dict[ClusterId, bytes]:
+    return {name: ready.info for name, (_, ready) in chosen.items()}

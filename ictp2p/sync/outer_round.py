@@ -14,6 +14,7 @@ pseudo-gradient and any of them can lead. What becomes of a round is one `Verdic
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -52,6 +53,10 @@ If a round that was in doubt turns out to be committed with this cluster's contr
 steps taken since; nothing is ever applied twice.
 """
 
+Late = Literal["keep", "discount", "drop"]
+"""What becomes of training that missed its round: `keep` brings it to the next one, `discount` too, with its weight
+divided by the root of one plus the rounds that it missed (Liu et al., 2024), `drop` forgets it."""
+
 
 class OuterRound:
     """Takes part in outer rounds, as leader or as follower.
@@ -73,6 +78,7 @@ class OuterRound:
         *,
         overlaps: bool = False,
         sampler: ElasticSampler | None = None,
+        late: Late = "keep",
     ) -> None:
         """Take what a round works on.
 
@@ -86,7 +92,9 @@ class OuterRound:
             most_skipped: rounds that `continue` may skip in a row.
             overlaps: whether rounds are under way while training goes on.
             sampler: says which samples are in a contribution.
+            late: what becomes of training that missed its round.
         """
+        self._late = late
         self._peer, self._weights, self._progress = peer, weights, progress
         self._spec, self._without_quorum = spec, without_quorum
         self._pace = pace
@@ -228,7 +236,8 @@ class OuterRound:
             verdict = self._catch_up(result.state, result.mine, publisher)
             return dataclasses.replace(verdict, participants=result.participants)
         except RoundMissed:
-            return self._catch_up(self._peer.decided_state(), False, publisher)
+            decided = self._peer.decided_state()
+            return self._catch_up(decided, self._holds(decided), publisher)
         except RoundAborted as error:
             return Verdict(Kind.ABANDON, reason=str(error))
 
@@ -293,7 +302,7 @@ class OuterRound:
         return RoundRequest(
             spec=self._spec_of(weights.fragment),
             base=StateRef(weights.state.version, weights.state.digest, ()),
-            weight=max(LOOKS_ON, self._progress.brought),
+            weight=max(LOOKS_ON, self._weight),
             inputs=[weights.delta],
             outputs=[weights.average],
             finish=(lambda: weights.finish(self._parts)) if publisher is None else self._finish,
@@ -304,10 +313,17 @@ class OuterRound:
             note=self._note,
         )
 
+    @property
+    def _weight(self) -> float:
+        """What the contribution counts."""
+        missed = self._progress.behind[self._weights.landed] if self._late == "discount" else 0
+        return self._progress.brought / math.sqrt(1 + missed)
+
     def _spec_of(self, fragment: int) -> Spec:
         parts = len(self._weights.fragments)
         name = self._spec.name if parts == 1 else f"{self._spec.name} fragment {fragment}"
-        return msgspec.structs.replace(self._spec, name=name, elements=self._weights.elements(fragment))
+        elements = self._weights.carries * self._weights.elements(fragment)
+        return msgspec.structs.replace(self._spec, name=name, elements=elements)
 
     def _catch_up(self, decided: StateRef, mine: bool, publisher: Publisher) -> Verdict:
         """Go to the agreed state."""
@@ -324,7 +340,7 @@ class OuterRound:
         base = self._weights.state
         while True:
             try:
-                self._peer.fetch_state(ref, base, publisher.wait)
+                self._peer.fetch_state(ref, self._weights.receiver(), publisher.wait)
                 return Verdict(Kind.ADOPT, ref.version, ref.digest, mine)
             except StateError as error:
                 newer = self._peer.missing_state(ref, str(error), publisher.wait)
@@ -333,8 +349,12 @@ class OuterRound:
             if newer.digest == base.digest:  # the mesh went back to what is here
                 return Verdict(Kind.COMMIT, newer.version, newer.digest)
             if newer.version > ref.version:
-                mine = mine and self._peer.contributed(base.version)
+                mine = self._holds(newer)
             ref = newer
+
+    def _holds(self, state: StateRef) -> bool:
+        """Whether what this cluster brought is in an agreed state."""
+        return self._peer.contributed(state, self._weights.state.version)
 
     def _conclude(self, verdict: Verdict) -> None:
         """Act on the verdict. Until here nothing has changed."""
@@ -352,7 +372,7 @@ class OuterRound:
             case Kind.ADOPT if progress.version == 0:
                 self._forget()
             case Kind.ADOPT:
-                self._adopted(mine=verdict.mine)
+                self._adopted(verdict.version - progress.version, mine=verdict.mine)
             case Kind.STOP:
                 raise _stopped(verdict.reason)
             case _:
@@ -362,23 +382,25 @@ class OuterRound:
         progress.version, progress.aloft = weights.state.version, 0
         self._peer.event("outer", verdict=verdict.kind.name, version=progress.version, reason=verdict.reason)
 
-    def _adopted(self, *, mine: bool) -> None:
-        """Go on from a state that was received."""
+    def _adopted(self, rounds: int, *, mine: bool) -> None:
+        """Go on from a state that was received, so many rounds later."""
         weights, progress, fate = self._weights, self._progress, Fate.IN if mine else Fate.OUT
         if self._sampler is not None:
             fate = self._sampler.fate(weights.state.counters, weights.state.committed, mine=mine)
+        if fate is Fate.OUT and self._late == "drop":
+            return self._forget()
         weights.adopt(mine=fate is not Fate.OUT)
         if fate is Fate.IN:
             progress.counted(weights.landed)
         else:
-            progress.missed()
+            progress.missed((weights.landed + i) % len(weights.fragments) for i in range(rounds))
         if fate is Fate.REVOKED:
             self._forget()
 
     def _forget(self) -> None:
         """Drop whatever was trained here and is in no agreed state."""
         self._weights.load()
-        self._progress.weights = [0.0] * len(self._progress.weights)
+        self._progress.forgotten()
         if self._sampler is not None:
             self._sampler.forget()
 

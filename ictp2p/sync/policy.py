@@ -24,7 +24,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -39,12 +39,12 @@ from ictp2p.sync.heal import Replica, Stateful, heal
 from ictp2p.sync.manifest import config_digest, describe
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.outer import OuterFactory
-from ictp2p.sync.outer_round import OuterRound, WithoutQuorum
+from ictp2p.sync.outer_round import Late, OuterRound, WithoutQuorum
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.progress import Progress
 from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.sync.state import GlobalState
-from ictp2p.sync.values import Spec
+from ictp2p.sync.values import MOST_SPREAD, Spec
 from ictp2p.sync.weights import Weights
 
 _T = TypeVar("_T")
@@ -72,10 +72,14 @@ class Policy:
         codec: str = "none",
         without_quorum: WithoutQuorum = "wait",
         most_skipped: int = 4,
+        quorum: float = 1.0,
+        spread: float = 3.0,
+        late: Late = "keep",
         resume: bool = False,
         carry: Sequence[Stateful] = (),
         agenda: Sequence[Agreed] = (),
         sampler: ElasticSampler | None = None,
+        grouping: Literal["all", "pairs"] = "all",
         arithmetic: Callable[..., Weights] = Weights,
     ) -> None:
         """Set it up without touching the network.
@@ -95,11 +99,18 @@ class Policy:
                 (all accumulate in float32), or `auto` for the fastest of none, bfloat16 and int8 on these links.
             without_quorum: what to do while the mesh cannot decide.
             most_skipped: outer rounds in a row that `without_quorum="continue"` may skip; then it waits as well.
+            quorum: share of the clusters, in (0, 1], that is enough for a round. With less than all of them the others
+                are waited for until `spread` is over, instead of the straggler timeout.
+            spread: by how many median absolute deviations of the last rounds' arrivals a cluster may come later than
+                the median one, before a round that has its quorum begins without it.
+            late: what becomes of training that missed its round: `keep` brings it to the next one, `discount` does so
+                with less weight, the more rounds it missed, and `drop` forgets it.
             resume: the model was loaded from a checkpoint of this training: if the mesh has lost its state and nobody
                 holds any, it may go on from this one. Never for fresh weights.
             carry: further objects that a newcomer to the cluster must take over (a learning-rate schedule, say).
             agenda: what else is agreed on with each round, and kept in the global state.
             sampler: leases the samples that are trained on; what is trained without it counts for nothing.
+            grouping: over whom a round averages.
             arithmetic: how the model and the global state act on each other.
 
         Raises:
@@ -110,12 +121,13 @@ class Policy:
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
         if most_skipped < 0:
             raise ConfigError(f"most_skipped {most_skipped!r} is negative")
+        _check_rounds(quorum, spread, late, sampler)
         self.weight: float = 1.0
         """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on."""
         self.progress = Progress()
         """How far this worker is; read it, do not write it."""
         self._peer, self._inner = peer, inner
-        settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec)]
+        settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
         self._sampler = sampler
         if sampler is not None:
             sampler.join(peer.cluster)
@@ -123,19 +135,19 @@ class Policy:
             self.progress.due = True  # a newcomer has no samples before its first round
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
         self._weights = weights = arithmetic(model, outer, settings, fragments, mix, Agenda(agenda), pace)
-        if codec == "topk" and not weights.keeps_residual:
-            raise ConfigError("codec 'topk' needs error feedback, or what it drops is lost: use SparseDiLoCo")
+        if codec.startswith("topk") and not weights.keeps_residual:
+            raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
         between = max(1, pace.steps // len(weights.fragments))
         if not 0 <= overlap <= between:
             raise ConfigError(f"overlap {overlap!r} is not from 0 to the {between} steps between two rounds")
         self._overlap = pace.overlap = overlap
         self._resting = 0.0
         """When the last step and what followed it ended."""
-        self.progress.weights = [0.0] * len(weights.fragments)
+        self.progress.weights, self.progress.behind = [0.0] * len(weights.fragments), [0] * len(weights.fragments)
         self.state.brought = resume
         self._items = describe(self.state.entries, self.state.settings)
         dtype = str(weights.dtype).removeprefix("torch.")
-        spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(self._items))
+        spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(self._items), quorum, spread, grouping)
         self._outer_round = OuterRound(
             peer,
             weights,
@@ -146,6 +158,7 @@ class Policy:
             most_skipped,
             overlaps=overlap > 0,
             sampler=sampler,
+            late=late,
         )
         self._averager = Averager(list(weights.trained.values()), list(weights.buffers.values()))
         self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
@@ -414,3 +427,14 @@ class Policy:
         self._outer_round.withdraw()
         self._drop()
         self._peer.roster_ready(False)
+
+
+def _check_rounds(quorum: float, spread: float, late: str, sampler: ElasticSampler | None) -> None:
+    if not 0.0 < quorum <= 1.0:
+        raise ConfigError(f"quorum {quorum!r} is not in (0, 1]")
+    if not 0.0 <= spread <= MOST_SPREAD:
+        raise ConfigError(f"spread {spread!r} is not from 0 to {MOST_SPREAD:g}")
+    if late not in get_args(Late):
+        raise ConfigError(f"late {late!r} is none of {get_args(Late)}")
+    if late == "drop" and sampler is not None:
+        raise ConfigError("late 'drop' would lose samples, which a sampler must not: 'keep' or 'discount'")

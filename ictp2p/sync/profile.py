@@ -38,8 +38,16 @@ class RoundProfile:
     suspect_grace: float
     """How long the others of an attempt may still vote once a participant is suspected; then it is aborted.
     Higher spares attempts that would have succeeded with a peer wrongly suspected, and delays the others."""
+    heir_grace: float
+    """How long the round of a collective call waits, beyond all else, for a cluster that lost its leader and has other
+    workers: one of them will speak for it once the cluster has given its leader up. Above the longest suspicion inside
+    a cluster whose host still answers. Higher spares the program of a slow cluster a `RoundMissed`; lower lets the
+    others go on sooner when all of a cluster died at once."""
     voter_grace: float
     """A voter that no cluster's record ever mentioned is taken for dead after this long."""
+    replan: float = 5.0
+    """How long an attempt goes on before it is asked for the first time whether another plan would be over sooner. It
+    takes as long until a link that is in use has been measured anew. Lower throws away more on a hasty measurement."""
     pause_max: float = 2.0
     """Longest pause before another attempt at a round. The second attempt comes at once, the third after `retry`,
     each further one after twice as long as the one before. Higher spares a mesh whose every attempt fails."""
@@ -68,6 +76,8 @@ class RoundProfile:
             raise ConfigError(f"patience {self.patience} is not at least 0")
         if self.retry <= 0 or self.anti_entropy <= 0:
             raise ConfigError(f"retry {self.retry} and anti_entropy {self.anti_entropy} must be positive")
+        if not self.replan > 0:
+            raise ConfigError(f"replan {self.replan} is not above 0")
         if not self.restore_after > 0:
             raise ConfigError(f"restore_after {self.restore_after} is not above 0")
         if self.history < 1 or self.tolerance < 1:
@@ -99,6 +109,7 @@ class RoundProfile:
             soft_deadline=10.0,
             hard_deadline=30.0,
             suspect_grace=0.3,
+            heir_grace=5.0,
             voter_grace=3.0,
         )
 
@@ -115,6 +126,7 @@ class RoundProfile:
             soft_deadline=30.0,
             hard_deadline=120.0,
             suspect_grace=1.0,
+            heir_grace=15.0,
             voter_grace=15.0,
             pause_max=5.0,
         )
@@ -132,6 +144,7 @@ class RoundProfile:
             soft_deadline=120.0,
             hard_deadline=600.0,
             suspect_grace=10.0,
+            heir_grace=30.0,
             voter_grace=60.0,
             pause_max=10.0,
         )

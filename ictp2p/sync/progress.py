@@ -8,6 +8,7 @@ leaves it to be brought again.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -30,6 +31,8 @@ class Progress:
     """Weight that the round under way brings."""
     weights: list[float] = field(default_factory=lambda: [0.0])
     """For each fragment, what the cluster trained since it was last in a committed round."""
+    behind: list[int] = field(default_factory=lambda: [0])
+    """For each fragment, how many of its rounds were decided without what the cluster had trained for them."""
 
     @property
     def order(self) -> tuple[int, int, int, int]:
@@ -50,34 +53,51 @@ class Progress:
         """A round with that fragment is under way."""
         self.since, self.due, self.aloft, self.brought = 0, False, 1, self.weights[fragment]
 
-    def missed(self) -> None:
-        """What was brought was not taken, and others were: it is due again at once."""
+    def missed(self, fragments: Iterable[int]) -> None:
+        """What was brought was not taken, and others were: it is due again at once.
+
+        Args:
+            fragments: that the rounds were about that were decided meanwhile.
+        """
         self.due = True
+        for fragment in fragments:
+            self.behind[fragment] += 1
 
     def counted(self, fragment: int) -> None:
         """What was brought is in the agreed state."""
         self.weights[fragment] = max(0.0, self.weights[fragment] - self.brought)
+        self.behind[fragment] = 0
+
+    def forgotten(self) -> None:
+        """Nothing is left to be brought."""
+        self.weights, self.behind = [0.0] * len(self.weights), [0] * len(self.behind)
 
     def pack(self) -> bytes:
         """Its bytes, equally many for equally many fragments."""
         whole = (self.version, self.step, self.since, self.aloft, self.due)
-        return struct.pack(f"<5Q{len(self.weights) + 1}d", *whole, self.brought, *self.weights)
+        return struct.pack(self._layout(len(self.weights)), *whole, self.brought, *self.weights, *self.behind)
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
         """Read what `pack` wrote."""
-        version, step, since, aloft, due, brought, *weights = struct.unpack(f"<5Q{len(data) // 8 - 5}d", data)
-        return cls(version, step, since, aloft, bool(due), brought, weights)
+        count = (len(data) // 8 - 6) // 2
+        version, step, since, aloft, due, brought, *rest = struct.unpack(cls._layout(count), data)
+        return cls(version, step, since, aloft, bool(due), brought, rest[:count], rest[count:])
+
+    @staticmethod
+    def _layout(fragments: int) -> str:
+        return f"<5Q{fragments + 1}d{fragments}Q"
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint of a cluster's own part has to remember, beside the model."""
-        return {"weights": list(self.weights)}
+        return {"weights": list(self.weights), "behind": list(self.behind)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from there."""
-        self.weights = list(state_dict["weights"])
+        self.weights, self.behind = list(state_dict["weights"]), list(state_dict["behind"])
 
     def become(self, other: Progress) -> None:
         """Be as far as another worker."""
         self.version, self.step, self.since = other.version, other.step, other.since
-        self.aloft, self.due, self.brought, self.weights = other.aloft, other.due, other.brought, list(other.weights)
+        self.aloft, self.due, self.brought = other.aloft, other.due, other.brought
+        self.weights, self.behind = list(other.weights), list(other.behind)

@@ -29,7 +29,7 @@ from ictp2p.sync.messages import Holding
 from ictp2p.sync.notices import StateMissing
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.sight import Sight
-from ictp2p.sync.values import Restore, StateRef, Value, quorum, upcoming
+from ictp2p.sync.values import Restore, StateRef, Value, quorum, restored, upcoming
 from ictp2p.types import PeerId
 
 Held = tuple[int, bytes]
@@ -167,5 +167,5 @@ def restoring(tip: Value, voters: tuple[PeerId, ...], author: PeerId, found: Fin
         return None
     version, digest = found.source
     reason = f"version {tip.state.version} died with all who held it; back to version {version}"
-    state = StateRef(tip.state.version + 1, digest, found.holders)
+    state = restored(tip.state, version, digest, found.holders)
     return Restore(tip.lineage, voters, state, author, *upcoming(tip), version, reason)

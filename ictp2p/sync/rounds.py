@@ -115,7 +115,7 @@ class Rounds:
 
     def view(self, clusters: Mapping[ClusterId, ClusterView], now: float) -> Effects:
         """Take the membership room's newest view, whole; dead clusters stay in it as not alive."""
-        self._sight.update(clusters)
+        self._sight.update(clusters, now)
         self._coordinator.viewed()
         self._part.viewed(self._sight.clusters)
         self.agreement.audience(self._sight.leaders(), self._sight.followers())
@@ -123,7 +123,7 @@ class Rounds:
 
     def suspects(self, peers: Collection[PeerId], now: float) -> Effects:
         """Take the set of single peers suspected beyond what the view says (followers, say)."""
-        self._sight.suspect(peers)
+        self._sight.suspect(peers, now)
         return self._settle([], now)
 
     def offer(self, digest: bytes, now: float) -> Effects:
@@ -161,6 +161,13 @@ class Rounds:
         if not 0 < len(digest) <= 64:
             raise LocalProtocolError(f"a digest of {len(digest)} bytes cannot be voted")
         self._part.conclude(round_, attempt, (digest, "", ()))
+        return self._settle([], now)
+
+    def progressed(self, round_: int, attempt: int, done: float, now: float) -> Effects:
+        """Say that this peer holds the result of so much of each share of the attempt, from 0 to 1."""
+        bound = self._part.bound
+        if bound is not None and (bound.round, bound.attempt) == (round_, attempt):
+            self._coordinator.progressed(done)
         return self._settle([], now)
 
     def failed(self, round_: int, attempt: int, reason: str, suspects: tuple[PeerId, ...], now: float) -> Effects:

@@ -39,6 +39,11 @@ class Sight:
         self._homes: dict[PeerId, ClusterId] = {}
         self._unknown_since: dict[PeerId, float] = {}
         self._suspects: frozenset[PeerId] = frozenset()
+        self._led: frozenset[ClusterId] = frozenset()
+        """Clusters that were seen with a leader who answers."""
+        self._bereft: dict[ClusterId, tuple[float, PeerId]] = {}
+        """Since when those of them that have none have none, and whom they lost."""
+        self._returned: dict[ClusterId, float] = {}
         self.clusters: dict[ClusterId, ClusterView] = {}
 
     @property
@@ -46,16 +51,18 @@ class Sight:
         """The cluster of this peer, once a view named it."""
         return self._homes.get(self._me)
 
-    def update(self, clusters: Mapping[ClusterId, ClusterView]) -> None:
+    def update(self, clusters: Mapping[ClusterId, ClusterView], now: float) -> None:
         """Take a whole new view."""
         self.clusters = {name: clusters[name] for name in sorted(clusters)}
         for name, view in self.clusters.items():
             for peer in (view.leader, *view.candidates, *view.workers):
                 self._homes[peer] = name
+        self._mourn(now)
 
-    def suspect(self, peers: Collection[PeerId]) -> None:
+    def suspect(self, peers: Collection[PeerId], now: float) -> None:
         """Take the set of single peers that are suspected, beyond what the view says."""
         self._suspects = frozenset(peers)
+        self._mourn(now)
 
     def mind(self, voters: Collection[PeerId], now: float) -> None:
         """Note since when voters are known by name only."""
@@ -64,12 +71,25 @@ class Sight:
 
     def next_change(self, now: float) -> float | None:
         """When, with nothing new, some voter will be taken for gone."""
-        return min((t + self._grace for t in self._unknown_since.values() if t + self._grace > now), default=None)
+        since = (*self._unknown_since.values(), *(lost_at for lost_at, _ in self._bereft.values()))
+        return min((t + self._grace for t in since if t + self._grace > now), default=None)
 
     def steady(self, cluster: ClusterId) -> bool:
         """Whether a cluster is alive and not doubted."""
         view = self.clusters.get(cluster)
         return view is not None and view.alive and not view.suspect and view.leader not in self._suspects
+
+    def bereft(self, cluster: ClusterId) -> float | None:
+        """Since when a cluster lacks a leader whose other workers, for all that is known, live; None if it has one."""
+        if cluster not in self._bereft:
+            return None
+        view, (since, lost) = self.clusters[cluster], self._bereft[cluster]
+        heirs = {view.leader, *view.candidates, *view.workers} - {lost} - self._suspects
+        return since if heirs else None
+
+    def returned(self, cluster: ClusterId) -> float:
+        """When a cluster last got a leader that answers after it had lost one; 0 if it never lost one."""
+        return self._returned.get(cluster, 0.0)
 
     def doubt(self, cluster: ClusterId, leader: PeerId, term: int) -> str | None:
         """Why this leader may not be able to speak for its cluster now, or None."""
@@ -87,15 +107,22 @@ class Sight:
         return f"{cluster} is suspected" if view.suspect else None
 
     def gone(self, peer: PeerId, now: float) -> bool:
-        """Whether a voter is dead, or left, for all that is known."""
+        """Whether a voter is dead, or left, for all that is known.
+
+        A cluster is as good as dead to the mesh from the end of its leader until another worker speaks for it. Its
+        other voters live: to drop them in that moment would leave the vote to so few that one more death halts the mesh.
+        """
         if peer == self._me:
             return False
         home = self._homes.get(peer)
         if home is None:
             return peer in self._unknown_since and now >= self._unknown_since[peer] + self._grace
         view = self.clusters.get(home)
-        if view is None or not view.alive:
+        if view is None:
             return True
+        if not view.alive:
+            since = self.bereft(home)
+            return since is None or peer == self._bereft[home][1] or now >= since + self._grace
         return not view.suspect and peer != view.leader and peer not in view.candidates
 
     def lives(self, peer: PeerId) -> bool:
@@ -110,8 +137,9 @@ class Sight:
         if peer == self._me:
             return False
         home = self._homes.get(peer)
-        suspect = home is not None and home != self.mine and home in self.clusters and self.clusters[home].suspect
-        return suspect or peer in self._suspects or self.gone(peer, now)
+        view = self.clusters.get(home) if home is not None and home != self.mine else None
+        silent = view is not None and (view.suspect or not view.alive)
+        return silent or peer in self._suspects or self.gone(peer, now)
 
     def leaders(self) -> tuple[PeerId, ...]:
         """Leaders of the clusters that are alive."""
@@ -122,6 +150,14 @@ class Sight:
         views = (view for view in self.clusters.values() if view.alive)
         known = dict.fromkeys(peer for v in views for peer in (v.leader, *v.candidates, *v.workers))
         return tuple(peer for peer in known if peer != self._me)
+
+    def _mourn(self, now: float) -> None:
+        """Note which clusters have just lost their leaders: not those that were never seen with one."""
+        steady = frozenset(name for name in self.clusters if self.steady(name))
+        self._returned |= {name: now for name in self._bereft if name in steady}
+        self._led = (self._led | steady) & self.clusters.keys()
+        lost = {name: (now, view.leader) for name, view in self.clusters.items() if name in self._led - steady}
+        self._bereft = {name: self._bereft.get(name, loss) for name, loss in lost.items()}
 
     def followers(self) -> tuple[PeerId, ...]:
         """The workers whom this peer keeps informed: those of its own cluster, if it leads it."""

@@ -1,13 +1,13 @@
 """Sparse DiLoCo: a round carries the few largest elements, and what was left out comes with a later one.
 
 Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo" (2025). Of every `chunk` elements of the
-pseudo-gradient the `keep` largest are brought; the rest, and what rounding to bfloat16 took from those, is the residual
+pseudo-gradient the `keep` largest are brought; the rest, and what rounding took from those, is the residual
 of error feedback, of which `decay` is added to the next pseudo-gradient before its largest are chosen:
 
     a = pseudo-gradient + decay residual        brought = largest(a)        residual <- a - brought, if committed
 
 The residual does a momentum's work, so the outer step is plain SGD with learning rate 1. All is chosen before the
-round, and the codec `topk` carries what was chosen as it is, sums included: nothing more is lost on the way, and the
+round, and the codec carries what was chosen as it is, sums included: nothing more is lost on the way, and the
 average is that of what was brought, whichever the schedule and whoever owns which share.
 
 A residual is its cluster's own. It moves on only with a round that was committed with the contribution in it; after
@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from ictp2p.collectives.codecs.feedback import Feedback
-from ictp2p.collectives.codecs.schemes import KEPT
 from ictp2p.collectives.codecs.topk import BLOCK, TopK
+from ictp2p.collectives.codecs.topk2bit import KEPT, TopK2Bit
 from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.outer import Nesterov, OuterFactory
@@ -58,7 +58,7 @@ class SparseDiLoCo(Policy):
         chunk: int = BLOCK,
         keep: int = KEPT,
         decay: float = 0.95,
-        codec: Literal["topk", "none"] = "topk",
+        codec: Literal["topk", "topk2bit", "none"] = "topk",
         **options: Any,
     ) -> None:
         """Set it up.
@@ -73,8 +73,9 @@ class SparseDiLoCo(Policy):
             chunk: elements among which the largest are chosen, from 1 to 65536.
             keep: how many of them, from 1 to `chunk`.
             decay: how much of the residual is added to the next pseudo-gradient, in [0, 1]; 1 loses nothing ever.
-            codec: `topk`, which carries up to 64 of every 4096 elements; `none` for more than these: then everything is
-                sent, zeros too.
+            codec: `topk`, which carries up to 64 of every 4096 elements as bfloat16; `topk2bit`, which carries exactly
+                those in two bits each, the paper's choice; `none` for more than these: then everything is sent, zeros
+                too.
             options: as for `Policy`. `without_quorum="continue"` is none: which of several contributions was committed
                 in the end would not be known, nor what is left of it.
 
@@ -92,7 +93,7 @@ class SparseDiLoCo(Policy):
             sync_every,
             name="sparse-diloco",
             codec=codec,
-            arithmetic=partial(SparseWeights, chunk=chunk, keep=keep, decay=decay),
+            arithmetic=partial(SparseWeights, chunk=chunk, keep=keep, decay=decay, codec=codec),
             **options,
         )
 
@@ -111,13 +112,17 @@ class SparseWeights(Weights):
         chunk: int,
         keep: int,
         decay: float,
+        codec: str,
     ) -> None:
         """As `Weights`, with what `SparseDiLoCo` has besides."""
         super().__init__(model, outer, [*settings, ("kept", f"{keep} of {chunk}, decay {decay!r}")], *args)
         if self.dtype != torch.float32:
             raise ConfigError(f"a model in {self.dtype} cannot be sparse: what is kept is written as bfloat16")
         sizes = [self.elements(fragment) for fragment in range(len(self.fragments))]
-        self._kept = [Feedback(TopK(keep, torch.bfloat16, chunk), size, decay) for size in sizes]
+        self._kept = [
+            Feedback(TopK2Bit() if codec == "topk2bit" else TopK(keep, torch.bfloat16, chunk), size, decay)
+            for size in sizes
+        ]
 
     @property
     def residuals(self) -> tuple[Tensor, ...]:
@@ -168,8 +173,10 @@ def _check(chunk: int, keep: int, decay: float, codec: str) -> None:
         raise ConfigError(f"keep {keep!r} is not from 1 to the {chunk} elements of a chunk")
     if not (math.isfinite(decay) and 0.0 <= decay <= 1.0):
         raise ConfigError(f"decay {decay!r} is not in [0, 1]")
-    if codec not in ("topk", "none"):
-        raise ConfigError(f"codec {codec!r} would lose more than the residual knows of: 'topk' or 'none'")
+    if codec not in ("topk", "topk2bit", "none"):
+        raise ConfigError(f"codec {codec!r} would lose more than the residual knows of: 'topk', 'topk2bit' or 'none'")
+    if codec == "topk2bit" and (keep, chunk) != (KEPT, BLOCK):
+        raise ConfigError(f"codec 'topk2bit' carries {KEPT} of {BLOCK} elements, not {keep} of {chunk}")
     most = _most_in_a_block(chunk, keep)
     if codec == "topk" and most > KEPT:
         raise ConfigError(

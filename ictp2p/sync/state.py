@@ -32,6 +32,9 @@ _PARALLEL = 64
 class GlobalState:
     """Named tensors on the CPU, with a version, a digest and counters."""
 
+    own = False
+    """Whether each cluster holds another content under the same digest; see `sync.own`."""
+
     def __init__(self, entries: Sequence[Entry], settings: Sequence[tuple[str, str]] = ()) -> None:
         """Allocate the state, all zeros, at version 0.
 
@@ -59,6 +62,21 @@ class GlobalState:
             for item, start in zip(self.entries, offsets(self.entries), strict=True)
         }
         self._differing = self._everywhere()
+
+    @property
+    def incoming(self) -> Manifest:
+        """The manifest of the state that is expected."""
+        return self._next
+
+    @property
+    def contents(self) -> bytes:
+        """Digest of all that the committed state holds."""
+        return digest_of(self._manifest_bytes)
+
+    @property
+    def next_contents(self) -> bytes:
+        """Digest of all that the sealed state holds."""
+        return digest_of(self._next.encode())
 
     def __repr__(self) -> str:
         return f"<GlobalState version {self.version} {self.digest.hex()[:16] or 'unsealed'} {self._size} bytes>"
@@ -99,7 +117,7 @@ class GlobalState:
         found = dict(zip(touched, _digests(self.memory(committed=False), touched), strict=True))
         chunks = b"".join(found.get(i) or self._manifest.chunk_digest(i) for i in range(self._count))
         self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), chunks)
-        self.sealed = digest_of(self._next.encode())
+        self.sealed = self._name(self._next)
         return self.sealed
 
     def commit(self, version: int) -> None:
@@ -110,7 +128,7 @@ class GlobalState:
             self._tensors.reverse()
             self._differing = self._changes(self._manifest, self._next)
             self._manifest, self._manifest_bytes = self._next, encoded
-            self.version, self.digest, self.counters = version, digest_of(encoded), dict(self._next.counters)
+            self.version, self.digest, self.counters = version, self._name(self._next), dict(self._next.counters)
             self.sealed = b""
 
     def confirm(self, version: int) -> None:
@@ -171,7 +189,7 @@ class GlobalState:
             StateError: this is not the manifest that was agreed.
             MeshMismatch: the mesh trains something else; the message names the first difference.
         """
-        manifest = decode(encoded, digest)
+        manifest = self._read(encoded, digest)
         ours, theirs = describe(self.entries, self.settings), describe(manifest.entries, manifest.settings)
         wrong = difference(ours, theirs)
         if wrong is not None:
@@ -197,6 +215,14 @@ class GlobalState:
         if wrong is not None:
             raise StateError(f"chunk {wrong} of state version {version} does not match its digest")
         self.commit(version)
+
+    def _name(self, manifest: Manifest) -> bytes:
+        """What a state is agreed on by."""
+        return digest_of(manifest.encode())
+
+    def _read(self, encoded: bytes, digest: bytes) -> Manifest:
+        """The manifest of the state that was agreed on as `digest`."""
+        return decode(encoded, digest)
 
     @property
     def _count(self) -> int:

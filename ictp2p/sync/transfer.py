@@ -103,6 +103,12 @@ class Fetch:
         """Another peer has the state."""
         self._providers.setdefault(provider, _Provider())
 
+    def only(self, provider: PeerId) -> None:
+        """Have all of it from this one: what others hold under that digest is another content."""
+        for name, held in self._providers.items():
+            if name != provider:
+                held.given_up = f"{provider[:8]} was first, and every provider holds a state of its own"
+
     def begin(self, manifest: Manifest, missing: Iterable[int]) -> None:
         """Take the manifest, verified by `GlobalState.expect`, and which chunks are missing here."""
         self.manifest = manifest

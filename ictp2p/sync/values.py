@@ -17,7 +17,7 @@ growing from one voter to two then never makes the first one's life depend on th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -34,6 +34,10 @@ MAX_NOTE = 1024
 """Most bytes of a participant's note."""
 MAX_PLAN = 256 * 1024
 """Most bytes of a plan."""
+MOST_SPREAD = 1e6
+"""Most median absolute deviations that a round may wait for stragglers."""
+REMEMBERED = 64
+"""For so many versions a state says who contributed to it: more than a leader that slept is usually behind."""
 LINEAGE_BYTES = 8
 """Length of a lineage: which founding of the mesh a chain goes back to."""
 
@@ -45,6 +49,7 @@ Note = Annotated[bytes, msgspec.Meta(max_length=MAX_NOTE)]
 Reason = Annotated[str, msgspec.Meta(max_length=1024)]
 Peers = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 Lineage = Annotated[bytes, msgspec.Meta(min_length=LINEAGE_BYTES, max_length=LINEAGE_BYTES)]
+Credits = Annotated[tuple[tuple[Cluster, Count], ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 Voting = Annotated[tuple[Peer, ...], msgspec.Meta(min_length=1, max_length=MAX_VOTERS)]
 
 
@@ -56,6 +61,9 @@ class StateRef(msgspec.Struct, frozen=True, array_like=True):
     """Root digest of the state's bytes; empty at version 0."""
     providers: Peers
     """Peers that held these bytes when it was decided."""
+    credits: Credits = ()
+    """Per cluster, by name, the newest of the last `REMEMBERED` versions that holds a contribution of it. See
+    `contributed`."""
 
 
 class Participant(msgspec.Struct, frozen=True, array_like=True):
@@ -82,6 +90,12 @@ class Spec(msgspec.Struct, frozen=True, array_like=True):
     codec: Annotated[str, msgspec.Meta(max_length=64)]
     config: Annotated[bytes, msgspec.Meta(max_length=4096)] = b""
     """Digest of whatever else must be equal (policy, outer optimizer, model manifest)."""
+    quorum: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    """Share of the clusters worth waiting for that is enough to begin with, once the arrivals' own deadline is past."""
+    spread: Annotated[float, msgspec.Meta(ge=0, le=MOST_SPREAD)] = 0.0
+    """How many median absolute deviations after the median arrival that deadline is."""
+    grouping: Literal["all", "pairs"] = "all"
+    """Over whom is averaged: `all`, or each over one of the `pairs` that are drawn (`sync.pairs`)."""
 
 
 class Voters(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -174,6 +188,17 @@ def same(base: StateRef, agreed: StateRef) -> bool:
     )
 
 
+def contributed(state: StateRef, cluster: ClusterId, base: int) -> bool:
+    """Whether what a cluster brings from version `base` is, or has to be taken for being, in `state` already.
+
+    Any later version that holds a contribution of the cluster holds it: several workers may have it, an heir may have
+    brought it to a later round than the leader that fell asleep with it, and progress only grows. The state itself says
+    so, and not the memory of a peer, because who asks is who was away. Beyond `REMEMBERED` versions nobody knows: then
+    to lose some steps of one cluster is harmless, to count them twice would be wrong.
+    """
+    return state.version - base > REMEMBERED or any(name == cluster and v > base for name, v in state.credits)
+
+
 def upcoming(value: Value) -> tuple[int, int]:
     """(round, attempt) that is open after `value`, or would be opened next."""
     if isinstance(value, Close):
@@ -183,7 +208,23 @@ def upcoming(value: Value) -> tuple[int, int]:
 
 def advanced(opened: Open, digest: bytes, holders: tuple[PeerId, ...]) -> StateRef:
     """The agreed state once `opened` commits with `digest`."""
-    return StateRef(opened.state.version + 1, digest, holders) if opened.spec.kind == "sync" else opened.state
+    if opened.spec.kind != "sync":
+        return opened.state
+    version = opened.state.version + 1
+    credits = {**dict(opened.state.credits), **{p.cluster: version for p in opened.participants}}
+    return StateRef(version, digest, holders, _recent(credits, version))
+
+
+def restored(lost: StateRef, source: int, digest: bytes, holders: tuple[PeerId, ...]) -> StateRef:
+    """The agreed state once version `source` takes the place of `lost`: what came after it holds nobody's part."""
+    version = lost.version + 1
+    return StateRef(version, digest, holders, _recent({name: min(v, source) for name, v in lost.credits}, version))
+
+
+def _recent(credits: Mapping[ClusterId, int], version: int) -> tuple[tuple[ClusterId, int], ...]:
+    """What is worth saying of them at `version`, by name; of too many the newest."""
+    worth = sorted((v, name) for name, v in credits.items() if v > max(0, version - REMEMBERED))
+    return tuple(sorted((name, v) for v, name in worth[-MAX_PARTICIPANTS:]))
 
 
 def fault(value: Value) -> str | None:
@@ -194,6 +235,9 @@ def fault(value: Value) -> str | None:
         return f"voters {value.voters} are not 1 to {MAX_VOTERS} different peers"
     if (value.state.version == 0) != (value.state.digest == b""):
         return f"state version {value.state.version} with digest {value.state.digest.hex()!r}"
+    names = [name for name, _ in value.state.credits]
+    if names != sorted(set(names)) or any(not 0 < v <= value.state.version for _, v in value.state.credits):
+        return f"credits {value.state.credits} at version {value.state.version}"
     if isinstance(value, Open):
         return _open_fault(value)
     if isinstance(value, Close) and value.committed != bool(value.holders):
@@ -251,6 +295,7 @@ def _restore_fault(before: Value, value: Restore) -> str | None:
     lost = before.state.version
     if not value.source < lost:
         return f"version {value.source} cannot stand in for version {lost}"
-    if value.state.version != lost + 1 or not value.state.providers:
+    expected = restored(before.state, value.source, value.state.digest, value.state.providers)
+    if value.state != expected or not value.state.providers:
         return f"state {value.state} where version {lost + 1} with providers is to be restored"
     return None

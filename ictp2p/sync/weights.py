@@ -27,6 +27,8 @@ from ictp2p.device_memory import placed, settle
 from ictp2p.errors import ConfigError, NotFinite
 from ictp2p.sync.agreed import Agenda
 from ictp2p.sync.fragments import Fragments, fragments
+from ictp2p.sync.manifest import Entry
+from ictp2p.sync.mesh import Receiver
 from ictp2p.sync.outer import Outer, OuterFactory, wide
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.state import GlobalState, entry
@@ -39,6 +41,8 @@ _BUFFER = "buffer "
 class Weights:
     """What is trained together: a model's tensors, the outer optimizer and the global state."""
 
+    carries = 1
+    """Values per element of the model that a round carries."""
     keeps_residual = False
     """Whether what a contribution leaves out comes with a later one."""
 
@@ -85,6 +89,7 @@ class Weights:
         parts += [(f"fragment of {n}", str(k)) for k, part in enumerate(self.fragments) for n in part if k]
         self.state = self._initial([*settings, *self._outer.describe(), *parts, *self.agenda.describe()])
         largest = max(self.elements(k) for k in range(len(self.fragments)))
+        largest *= self.carries
         self._delta = placed(largest, self.dtype, torch.device("cpu"), {t.device for t in self.tensors()}).zero_()
         self._average = torch.zeros(largest, dtype=self.dtype)
         self._captured = 0
@@ -104,13 +109,17 @@ class Weights:
 
     @property
     def delta(self) -> Tensor:
-        """The pseudo-gradient that was captured last, flat."""
-        return self._delta[: self.elements(self._captured)]
+        """The pseudo-gradient that was captured last, flat, and whatever else the round carries."""
+        return self._delta[: self.carries * self.elements(self._captured)]
 
     @property
     def average(self) -> Tensor:
         """Its average over the mesh, flat."""
-        return self._average[: self.elements(self._captured)]
+        return self._average[: self.carries * self.elements(self._captured)]
+
+    def receiver(self) -> Receiver:
+        """Where the agreed state is received."""
+        return self.state
 
     @torch.no_grad()
     def capture(self) -> None:
@@ -159,10 +168,8 @@ class Weights:
         Args:
             parts: who takes part in the round.
         """
-        idle = parts and all(part.weight <= LOOKS_ON for part in parts)
-        tentative = self.state.begin(self.agenda.names) if idle else self._step(self.average)
-        counters = {**self.state.counters, "round": self.state.counters["round"] + 1}
-        return self.state.seal(self.agenda.decide(counters, tentative, parts))
+        tentative = self.state.begin(self.agenda.names) if self._idle(parts) else self._step(self.average)
+        return self.state.seal(self.agenda.decide(self._counted(parts), tentative, parts))
 
     def commit(self, version: int, participants: int) -> None:
         """Make the finished state the agreed one, and train on from it.
@@ -208,6 +215,13 @@ class Weights:
                 now = kept.add_(now.mul(1.0 - self._mix))
             tensor.copy_(now)
 
+    def _idle(self, parts: Sequence[Participant]) -> bool:
+        return bool(parts) and all(part.weight <= LOOKS_ON for part in parts)
+
+    def _counted(self, parts: Sequence[Participant]) -> dict[str, int]:
+        """The counters of the next state."""
+        return {**self.state.counters, "round": self.state.counters["round"] + 1}
+
     def _step(self, average: Tensor) -> Mapping[str, Tensor]:
         """Begin the next state, and take the outer step in it."""
         deltas = self._views(average)
@@ -228,7 +242,7 @@ class Weights:
 
     def _initial(self, settings: Sequence[tuple[str, str]]) -> GlobalState:
         entries = [entry(name, t.detach().to("meta", self.dtype)) for name, t in self._tensors.items()]
-        state = GlobalState([*entries, *self._outer.entries, *self.agenda.entries], settings)
+        state = self._make_state([*entries, *self._outer.entries, *self.agenda.entries], settings)
         with torch.no_grad():
             for name, tensor in self._tensors.items():
                 state.tentative[name].copy_(tensor)
@@ -236,9 +250,12 @@ class Weights:
         state.commit(0)
         return state
 
+    def _make_state(self, entries: Sequence[Entry], settings: Sequence[tuple[str, str]]) -> GlobalState:
+        return GlobalState(entries, settings)
+
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         names = self.fragments[self._captured]
-        parts = torch.split(flat, [self._tensors[name].numel() for name in names])
+        parts = torch.split(flat[: self.elements(self._captured)], [self._tensors[name].numel() for name in names])
         return {name: part.view(self._tensors[name].shape) for name, part in zip(names, parts, strict=True)}
 
 

@@ -77,3 +77,45 @@ def test_the_attempt_in_which_one_was_refused_is_found() -> None:
     before = chronicle.opened
     assert chronicle.opened_after(None, 0.0) is before
     assert chronicle.opened_after(before, 0.0) is None
+
+
+SPEC = opened(1, OTHER).spec
+
+
+def test_a_round_with_this_cluster_that_a_dead_mate_led_has_an_answer_to_be_had() -> None:
+    chronicle = after(opened(1, MATE, OTHER), closed(1))
+    assert chronicle.answer(SPEC) == (opened(1, MATE, OTHER), closed(1))
+    assert chronicle.answer(opened(1, OTHER, kind="barrier").spec) is None, "it was another call"
+    chronicle.settle()
+    assert chronicle.answer(SPEC) is None
+
+
+def test_a_round_that_this_peer_led_and_did_not_see_the_end_of_has_one_too() -> None:
+    chronicle = after(opened(1, ME, OTHER), closed(1))
+    assert chronicle.answer(SPEC) is not None
+    chronicle.settle()
+    assert (chronicle.answer(SPEC), chronicle.settled) == (None, 1)
+
+
+def test_there_is_no_answer_in_a_round_without_us_nor_in_one_of_several() -> None:
+    assert after(opened(1, OTHER), closed(1)).answer(SPEC) is None
+    assert after(opened(1, MATE), closed(1), opened(2, OTHER), closed(2)).answer(SPEC) is None
+    assert after(opened(1, OTHER), closed(1), opened(2, MATE), closed(2)).answer(SPEC) is None
+    assert after(opened(1, MATE), closed(1), opened(4, MATE), closed(4)).answer(SPEC) is None
+    assert after(opened(1, MATE), closed(1, attempt=2)).answer(SPEC) is None
+
+
+def test_decisions_that_were_skipped_are_forgotten_once_they_are_settled() -> None:
+    chronicle = after(opened(1, MATE), closed(1), opened(4, MATE), closed(4))
+    chronicle.settle(3)
+    assert chronicle.answer(SPEC) == (opened(4, MATE), closed(4))
+
+
+def test_what_was_decided_before_a_newcomers_call_is_not_its_answer() -> None:
+    chronicle = after(opened(1, MATE), closed(1), settled=None)
+    assert chronicle.answer(SPEC) is not None
+    chronicle.begin()
+    assert chronicle.answer(SPEC) is None
+    chronicle.notice(Decided(2, opened(2, MATE)))
+    chronicle.notice(Decided(3, closed(2)))
+    assert chronicle.answer(SPEC) is not None

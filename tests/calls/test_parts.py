@@ -10,6 +10,7 @@ import torch
 
 import ictp2p
 from ictp2p.calls import parts
+from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.rounds import Barrier, Completed
 from ictp2p.calls.tensors import Bundle
 from ictp2p.collectives.halves import cuts
@@ -90,6 +91,8 @@ def test_a_mean_weighs_contributions_and_a_lone_cluster_has_all_of_it(mesh: Mesh
 
 class Nothing:
     """Stands where calls keep what they are made with: these are never acted on."""
+
+    chronicle = Chronicle(ictp2p.types.PeerId("1" * 32), ictp2p.types.ClusterId("a"))
 
 
 def completed(*clusters: str) -> Completed:

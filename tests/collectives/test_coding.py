@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from ictp2p.collectives import coding
 from ictp2p.collectives.channel import ParticipantLost, Receiver, RoundTag, Slots
 from ictp2p.collectives.codecs.feedback import Feedback
-from ictp2p.collectives.codecs.schemes import KEPT, SCHEMES
+from ictp2p.collectives.codecs.schemes import SCHEMES
 from ictp2p.collectives.codecs.topk import TopK
+from ictp2p.collectives.codecs.topk2bit import KEPT
 from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan, Share, check
 from ictp2p.collectives.schedules import halving_doubling, parameter_server, ring, star

@@ -13,7 +13,7 @@ from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.collectives.execute import planned_bytes
 from ictp2p.collectives.packing import Packing, pack
 from ictp2p.collectives.plan import Plan, validate
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest, Trunk, plan, plan_broadcast
+from ictp2p.collectives.planner import LinkEstimate, PlanRequest, Trunk, plan, plan_broadcast, predict
 from ictp2p.collectives.schedules import ring, tree
 from ictp2p.collectives.topology import Topology
 from ictp2p.errors import ConfigError, NoRoute
@@ -126,6 +126,18 @@ def test_a_slow_link_among_fast_ones_is_avoided() -> None:
     assert decision.plan.seconds < 1.5 * decision.plan.bound
     assert "star" in decision.reason
     assert decision.plan.kind != "star"
+
+
+@given(widths(), st.integers(1, 3_000_000), st.floats(0, 0.2))
+@settings(max_examples=40, deadline=None)
+def test_a_plan_is_predicted_on_other_links_as_on_its_own(width: np.ndarray, elements: int, delay: float) -> None:
+    asked = request(width, elements, delay)
+    made = plan(asked).plan
+    assert predict(asked, made) == pytest.approx(made.seconds, rel=1e-6) or made.seconds == made.bound
+    slower = request(width / 10, elements, delay)
+    assert predict(slower, made) >= predict(asked, made)
+    assert predict(request(width[:-1, :-1], elements, delay), made) == 0.0, "other participants"
+    assert predict(request(np.zeros_like(width), elements, delay), made) == 0.0, "no such links"
 
 
 def test_small_tensors_choose_by_delay() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from msgspec import structs
 
 from ictp2p.collectives import plan as plans
 from ictp2p.core.cards import ClusterCard, LinkCard, PeerCard
 from ictp2p.core.directory import Directory
-from ictp2p.core.planning import check_plan, make_plan, named_cluster
+from ictp2p.core.planning import check_groups, check_plan, make_plan, named_cluster
 from ictp2p.errors import NoRoute
 from ictp2p.sync.opening import PlanRequest
 from ictp2p.sync.values import Participant, Spec
@@ -107,3 +110,71 @@ def test_in_a_mesh_that_is_not_complete_a_pair_without_a_connection_is_planned_a
     known.learn_peer(PeerCard(PeerId("A"), ClusterId("a"), "10.0.0.1:7450", bytes(32)))
     assert make_plan(known, request("a", "b"), complete=3) == relayed, "in a complete mesh they would be connected"
     assert make_plan(known, request("a", "b"), complete=2).seconds != relayed.seconds
+
+
+def paired(*names: str, base: bytes = b"base") -> PlanRequest:
+    asked = request(*names)
+    return replace(asked, spec=structs.replace(asked.spec, kind="sync", grouping="pairs"), base=base)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
+def test_pairs_are_planned_apart_and_nothing_goes_between_them(count: int) -> None:
+    names = "abcdefg"[:count]
+    known = directory({(a, b): 10 * MB for a in names for b in names if a < b} or ALL)
+    asked = paired(*names)
+    answer = make_plan(known, asked)
+    plan = plans.decode(answer.plan)
+    assert check_plan(answer.plan, asked.participants) is None
+    assert check_groups(plan, asked.spec, b"base", asked.participants) is None
+    assert plans.check(plan, plan.participants, 1_000_000) is None
+    assert [len(group.participants) for group in plan.groups] == [2] * (count // 2) + [1] * (count % 2)
+    assert all(edge == frozenset(group.participants) for group in plan.groups for edge in edges(group))
+    for number in range(count):
+        part, place = plan.part_of(number)
+        assert part.participants[place] == plan.participants[number]
+
+
+def test_a_pair_of_which_nothing_is_known_is_planned_all_the_same() -> None:
+    known = directory({("a", "b"): 10 * MB, ("c", "d"): 10 * MB})
+    for seed in range(8):
+        plan = plans.decode(make_plan(known, paired("a", "b", "c", "d", base=bytes([seed]))).plan)
+        assert all(edges(group) for group in plan.groups)
+
+
+def test_a_plan_for_other_pairs_is_refused() -> None:
+    names = "abcdef"
+    known = directory({(a, b): 10 * MB for a in names for b in names if a < b})
+    asked = paired(*names)
+    answers = {bytes([seed]): make_plan(known, paired(*names, base=bytes([seed]))) for seed in range(4)}
+    for seed, answer in answers.items():
+        wrong = check_groups(plans.decode(answer.plan), asked.spec, seed, asked.participants)
+        other = check_groups(plans.decode(answer.plan), asked.spec, b"base", asked.participants)
+        assert wrong is None
+        assert other is not None
+        assert "due are" in other
+    whole = plans.decode(make_plan(known, request(*names)).plan)
+    assert check_groups(whole, asked.spec, b"base", asked.participants) is not None
+    assert check_groups(whole, request(*names).spec, b"base", asked.participants) is None
+
+
+def test_groups_that_leave_somebody_out_or_hold_him_twice_are_refused() -> None:
+    names = "abcd"
+    known = directory({(a, b): 10 * MB for a in names for b in names if a < b})
+    plan = plans.decode(make_plan(known, paired(*names)).plan)
+    one, other = plan.groups
+    nested = structs.replace(plan, participants=one.participants, groups=(one,))
+    for groups, said in (
+        ((one,), "not each"),
+        ((one, one), "not each"),
+        ((nested, other), "no all-reduce"),
+        ((one, structs.replace(other, codec="int8")), "no all-reduce"),
+        ((one, structs.replace(other, chunk=0)), "chunk of 0"),
+        ((), "not each"),
+    ):
+        wrong = plans.check(structs.replace(plan, groups=groups), plan.participants, 1_000_000)
+        assert wrong is not None
+        assert said in wrong
+    shared = structs.replace(plan, shares=one.shares)
+    assert "shares" in (plans.check(shared, plan.participants, 1_000_000) or "")
+    assert "groups" in (plans.check(structs.replace(one, groups=(other,)), one.participants, 1_000_000) or "")
+    assert plans.check(plan, plan.participants, 999_999) is not None

@@ -277,11 +277,14 @@ def test_a_round_survives_the_death_of_a_participant_that_is_voter_and_coordinat
             opened.round, opened.attempt, "its connection was reset", (world.id(coordinator),), world.now
         )
         world.do(host, host.core.call(Channel.ROUNDS, effects, world.now))
+    world.run(1.0)
+    (heir,) = (h for group in hosts.values() for h in group if coordinator in group and h is not coordinator)
+    ready(world, heir)
     world.run(0.5)
-    for host in survivors:
+    for host in (*survivors, heir):
         vote(world, host)
     world.run(0.5)
-    for host in survivors:
+    for host in (*survivors, heir):
         committed = [n for n in host.seen if isinstance(n, notices.RoundCommitted)]
         assert [(n.open.round, n.open.attempt, n.holding) for n in committed] == [(1, 2, True)]
 

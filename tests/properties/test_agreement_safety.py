@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from ictp2p.machine import Effects, Message, Notice, Persist, Send
 from ictp2p.sync.agreement import Agreement, Decided
-from ictp2p.sync.contributors import Contributors
 from ictp2p.sync.messages import SyncMessage
 from ictp2p.sync.notices import (
     RoundAborted,
@@ -33,7 +32,18 @@ from ictp2p.sync.notices import (
 )
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer, Rounds
-from ictp2p.sync.values import Close, Open, Restore, Spec, StateRef, Value, Voters, follows, genesis
+from ictp2p.sync.values import (
+    Close,
+    Open,
+    Restore,
+    Spec,
+    StateRef,
+    Value,
+    Voters,
+    contributed,
+    follows,
+    genesis,
+)
 from ictp2p.types import ClusterId, PeerId
 
 PROFILE = replace(RoundProfile.local(), straggler_floor=2.0, anti_entropy=1.0, restore_after=2.0)
@@ -95,11 +105,12 @@ class Life:
     """Version and digest of the state that it holds; a new process has the weights it began with."""
     base: int = 0
     """Version that its contribution starts from."""
-    contributors: Contributors = field(default_factory=Contributors)
 
     def drop(self, cluster: str) -> None:
         """The round went on without it: its contribution is kept if it is in no version."""
-        if self.contributors.holds(self.base + 1, ClusterId(cluster)) is not False:
+        tip = self.machine.tip
+        assert tip is not None
+        if contributed(tip[1].state, ClusterId(cluster), self.base):
             self.token = None
         self.opened = None
         self.asked = False
@@ -178,7 +189,6 @@ class Adversary:
                 assert slot > life.last_slot
                 life.last_slot = slot
                 self.referee.on_decided(slot, value)
-                life.contributors.decided(value)
             case RoundOpened(opened):
                 assert life.opened is None
                 mine = next(p for p in opened.participants if p.leader == who)
@@ -230,6 +240,7 @@ class Adversary:
             if life.token is None:
                 self.tokens += 1
                 life.token = self.tokens
+                self.share(who, life)
             name = self.cluster[who]
             base = StateRef(*life.memory, ())
             life.asked, life.base = True, base.version
@@ -237,13 +248,22 @@ class Adversary:
             contribution = Contribution(ClusterId(name), who, self.term[name], 1.0, SYNC, base, info)
             self.do(who, machine.ready(contribution, self.now))
 
+    def share(self, who: PeerId, life: Life) -> None:
+        """Those who train in step with a leader have what it brings, and bring it if they lead."""
+        for mate, other in self.lives.items():
+            near = self.cluster[mate] == self.cluster[who] and self.islands.get(mate, 0) == self.islands.get(who, 0)
+            if near and other.memory == life.memory and not other.asked:
+                other.token = life.token
+
     def hold(self, who: PeerId, life: Life, agreed: StateRef) -> bool:
         """Whether it holds the agreed state, or finds somebody from whom to fetch it."""
         if agreed.version and life.memory[1] != agreed.digest:
             near = (o for p, o in self.lives.items() if self.islands.get(p, 0) == self.islands.get(who, 0))
             if all(other.memory[1] != agreed.digest for other in near):
                 return False
-        if agreed.version:
+        if agreed.version > life.memory[0]:
+            if contributed(agreed, ClusterId(self.cluster[who]), life.memory[0]):
+                life.token = None
             life.memory = (agreed.version, agreed.digest)
         return True
 

@@ -46,7 +46,8 @@ class Office:
             {
                 ClusterId(f"c{p[-1]}"): ClusterView(p, 1, p not in self.dead, p in self.suspected, True, (p,))
                 for p in (A, B, C, D)
-            }
+            },
+            0.0,
         )
 
     def look(self) -> Finding:

@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import structs
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Effects, Message, Notice, Persist, Send
@@ -34,6 +35,7 @@ from ictp2p.types import ClusterId, PeerId
 DELAY = 0.001
 LINEAGE = b"lineage!"
 SYNC = Spec("sync", "diloco", "float32", 10, "avg", "none")
+CALL = Spec("reduce", "all_reduce", "float32", 10, "sum", "none")
 BARRIER = Spec("barrier", "start", "", 0, "sum", "none")
 FIRST = b"initial"
 
@@ -230,7 +232,7 @@ def test_a_mesh_of_one_peer_commits_by_itself() -> None:
         RoundCommitted,
         StateAdvanced,
     ]
-    assert m.value(A0).state == StateRef(2, b"digest 1", (A0,))
+    assert m.value(A0).state == StateRef(2, b"digest 1", (A0,), ((ClusterId("A"), 2),))
 
 
 def test_voters_grow_from_the_founder_to_every_cluster() -> None:
@@ -330,6 +332,58 @@ def test_a_cluster_whose_leader_died_is_in_the_next_attempt_by_its_heir() -> Non
     assert isinstance(commit, RoundCommitted)
     assert (commit.open.round, commit.open.attempt) == (2, 2)
     assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]
+
+
+def after_its_death(m: Mesh, cluster: str, leader: PeerId) -> None:
+    """What the others believe of a cluster whose leader died: suspected, then dead, and nothing of an heir yet."""
+    m.kill(leader)
+    m.suspected = {cluster}
+    m.view()
+    m.run(2 * m.profile.suspect_grace)
+    m.suspected, m.failed = set(), {cluster}
+    m.view()
+    m.run(m.profile.heir_grace / 2)
+
+
+@pytest.mark.parametrize("before_ready", [True, False])
+def test_a_call_waits_for_the_heir_of_a_leader_that_died(before_ready: bool) -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.ready("A", CALL)
+    m.ready("B", CALL)
+    if not before_ready:
+        m.ready("C", CALL)
+        m.run(0.1)
+    m.silent.clear()
+    after_its_death(m, "C", C0)
+    m.failed, m.terms["C"], m.leaders["C"] = set(), 2, C1
+    m.view()
+    m.run(1.1 * m.profile.straggler(0.0))
+    m.ready("C", CALL)
+    m.run(0.5)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert (commit.open.round, commit.open.attempt) == (2, 1 if before_ready else 2)
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize(("workers", "patient"), [(2, True), (1, False)])
+def test_a_call_waits_for_an_heir_only_so_long_and_only_where_there_may_be_one(workers: int, patient: bool) -> None:
+    m = mesh(A=2, B=2, C=workers)
+    m.one_round()
+    m.ready("A", CALL)
+    m.ready("B", CALL)
+    after_its_death(m, "C", C0)
+    assert len(m.told(A0, RoundCommitted)) == (1 if patient else 2)
+    m.run(m.profile.heir_grace)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert (commit.open.round, [p.cluster for p in commit.open.participants]) == (2, ["A", "B"])
+    m.ready("A", CALL)
+    m.ready("B", CALL)
+    m.run(0.5)
+    assert len(m.told(A0, RoundCommitted)) == 3, "the next round does not wait for who is long gone"
 
 
 def test_suspicion_alone_ends_an_attempt_that_nobody_reports_on() -> None:
@@ -789,7 +843,7 @@ def test_rounds_that_are_not_syncs_leave_the_state_alone() -> None:
         m.ready(cluster, BARRIER)
     m.run(0.1)
     assert len(m.told(B0, RoundCommitted)) == 2
-    assert m.value(B0).state == StateRef(2, b"digest 1", (A0, B0))
+    assert m.value(B0).state == StateRef(2, b"digest 1", (A0, B0), ((ClusterId("A"), 2), (ClusterId("B"), 2)))
 
 
 def test_an_offered_state_is_adopted_before_anybody_is_ready() -> None:
@@ -928,7 +982,7 @@ def test_a_ready_of_an_earlier_round_that_arrives_late_opens_nothing() -> None:
 
 def box_and_sight(suspect: bool) -> tuple[BallotBox, Sight, Open]:
     sight = Sight(B0, 1.0)
-    sight.update({ClusterId("a"): ClusterView(A0, 1, True, suspect, True, (A0,))})
+    sight.update({ClusterId("a"): ClusterView(A0, 1, True, suspect, True, (A0,))}, 0.0)
     parts = (Participant(ClusterId("a"), A0, 1, 1.0), Participant(ClusterId("b"), B0, 1, 1.0))
     opened = Open(LINEAGE, (A0, B0), StateRef(1, FIRST, ()), A0, 3, 2, SYNC, parts, b"plan", "", 30.0)
     return BallotBox(), sight, opened
@@ -990,3 +1044,87 @@ def test_the_pause_between_attempts_grows_and_does_not_depend_on_the_patience_wi
     opened = [n.open.attempt for n in m.told(A0, RoundOpened) if n.open.round == 2]  # type: ignore[attr-defined]
     assert opened == list(range(1, len(opened) + 1))
     assert 20.0 / patient.pause_max < len(opened) < 20
+
+
+MOST = structs.replace(SYNC, quorum=0.6, spread=3.0)
+
+
+def quorum_mesh() -> Mesh:
+    """Five clusters that have come 0, 0, 1, 2 and 3 s after one another in two rounds: the median deviation is 1 s."""
+    m = mesh(A=1, B=1, C=1, D=1, E=1)
+    for _ in range(2):
+        for cluster, wait in zip("ABCDE", (0.0, 1.0, 1.0, 1.0, 0.2), strict=True):
+            m.ready(cluster, MOST)
+            m.run(wait)
+        m.bases = dict.fromkeys(m.clusters, m.value(A0).state.digest)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    return m
+
+
+def test_a_round_with_its_quorum_waits_for_the_others_as_the_arrivals_scatter() -> None:
+    m = quorum_mesh()
+    for cluster in "ABC":
+        m.ready(cluster, MOST)
+    m.run(2.9)  # the median comes at 0, and three deviations are 3 s
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.run(0.3)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]  # type: ignore[attr-defined]
+    assert m.profile.straggler_floor > 3.2
+
+
+def test_who_comes_within_the_scatter_is_in() -> None:
+    m = quorum_mesh()
+    for cluster in "ABC":
+        m.ready(cluster, MOST)
+    m.run(2.0)
+    m.ready("D", MOST)
+    m.run(1.2)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C", "D"]  # type: ignore[attr-defined]
+
+
+def test_without_its_quorum_a_round_is_opened_at_the_straggler_timeout_and_no_sooner() -> None:
+    m = quorum_mesh()
+    m.ready("A", MOST)
+    m.ready("B", MOST)
+    m.run(m.profile.straggler_floor - 0.1)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.run(10.0)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B"]  # type: ignore[attr-defined]
+
+
+def test_who_asks_for_all_waits_for_all() -> None:
+    m = quorum_mesh()
+    whole = structs.replace(MOST, quorum=1.0)
+    for cluster in "ABCD":
+        m.ready(cluster, whole)
+    m.run(m.profile.straggler_floor - 0.1)
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+
+def test_a_coordinator_that_saw_no_arrivals_takes_the_straggler_timeout() -> None:
+    m = quorum_mesh()
+    m.kill(A0)
+    m.failed.add("A")
+    m.view()
+    for cluster in "BCD":
+        m.ready(cluster, MOST)
+    m.run(5.0)
+    assert len(m.told(B0, RoundCommitted)) == 2
+    m.run(m.profile.straggler_floor + 1.0)
+    assert len(m.told(B0, RoundCommitted)) == 3
+
+
+def test_the_dead_are_no_part_of_a_quorum() -> None:
+    m = quorum_mesh()
+    m.failed.update("DE")
+    m.kill(peer("D", 0))
+    m.kill(peer("E", 0))
+    m.view()
+    for cluster in "AB":
+        m.ready(cluster, MOST)
+    m.run(3.2)  # two of three
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B"]  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ictp2p.collectives.codecs.schemes import KEPT
+from ictp2p.collectives.codecs.topk2bit import KEPT
 from ictp2p.collectives.codecs.topk import BLOCK
 from ictp2p.errors import ConfigError, LocalGroupError
 from ictp2p.sync.local_sgd import LocalSGD
@@ -279,9 +279,59 @@ def test_the_papers_choice_fits_the_codec() -> None:
     assert _most_in_a_block(3000, 1) == 3
 
 
+def two_bits(block: Array) -> Array:
+    """The 64 largest of a block: the mean of the lower or upper half of their magnitudes, and their signs."""
+    kept = np.sort(np.argsort(-np.abs(block), kind="stable")[:KEPT])
+    magnitudes = np.abs(block[kept]).astype(np.float64)
+    upper = magnitudes > (magnitudes.min() + magnitudes.max()) / 2
+    levels = [
+        bfloat16(np.array([half.mean() if len(half) else 0.0], F))[0]
+        for half in (magnitudes[~upper], magnitudes[upper])
+    ]
+    brought = np.zeros_like(block)
+    brought[kept] = np.copysign(np.where(upper, levels[1], levels[0]), block[kept])
+    return brought
+
+
+@pytest.mark.parametrize("decay", [0.95, 1.0])
+def test_two_bits_are_the_papers_and_what_they_lose_comes_later(make_world: Any, decay: float) -> None:
+    """Three blocks, the last one short; whole numbers as gradients, so the order of a sum does not matter."""
+    size, rounds = 2 * BLOCK + 100, 4
+    data = [np.random.default_rng(i).integers(-99, 100, (rounds, size)).astype(F) for i in range(2)]
+
+    def body(part: Array) -> Callable[[Any], Any]:
+        def run(mesh: Any) -> Any:
+            w = torch.nn.Parameter(torch.zeros(size))
+            inner = torch.optim.SGD([w], lr=0.25)
+            model = torch.nn.ParameterDict({"w": w})
+            with SparseDiLoCo(mesh, model, inner, sync_every=1, decay=decay, codec="topk2bit") as it:
+                for row in part:
+                    w.grad = torch.from_numpy(row.copy())
+                    inner.step()
+                return w.detach().numpy().copy(), it._weights.residuals[0].numpy().copy()
+
+        return run
+
+    found = make_world(x=1, y=1).run(x_0=body(data[0]), y_0=body(data[1]))
+    agreed, residuals = np.zeros(size, F), [np.zeros(size, F) for _ in data]
+    cuts = [slice(start, start + BLOCK) for start in range(0, size, BLOCK)]
+    for number in range(rounds):
+        brought = []
+        for i, part in enumerate(data):
+            accumulated = (agreed - (agreed - F(0.25) * part[number])) + F(decay) * residuals[i]
+            brought.append(np.concatenate([two_bits(accumulated[cut]) for cut in cuts]))
+            residuals[i] = accumulated - brought[-1]
+        agreed = agreed - (brought[0] + brought[1]) / F(2)
+    for i, name in enumerate(("x_0", "y_0")):
+        np.testing.assert_array_equal(found[name][0], agreed)
+        np.testing.assert_array_equal(found[name][1], residuals[i])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"keep": 32, "codec": "topk2bit"}, "carries 64 of 4096 elements, not 32 of 4096"),
+        ({"chunk": 2048, "codec": "topk2bit"}, "not 64 of 2048"),
         ({"chunk": 0}, "chunk 0"),
         ({"chunk": 65537}, "chunk 65537"),
         ({"keep": 0}, "keep 0"),

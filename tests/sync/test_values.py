@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from ictp2p.sync.values import (
+    MAX_PARTICIPANTS,
+    REMEMBERED,
     Close,
     Open,
     Participant,
@@ -17,10 +19,12 @@ from ictp2p.sync.values import (
     Value,
     Voters,
     advanced,
+    contributed,
     fault,
     follows,
     genesis,
     quorum,
+    restored,
     upcoming,
 )
 from ictp2p.types import ClusterId, PeerId
@@ -32,7 +36,8 @@ STATE = StateRef(4, b"digest", (A,))
 VOTERS = Voters(LINEAGE, (A, B), STATE, A, 7, 2)
 PARTS = (Participant(ClusterId("a"), A, 1, 1.0), Participant(ClusterId("b"), B, 3, 2.5))
 OPEN = Open(LINEAGE, (A, B), STATE, A, 7, 2, SPEC, PARTS, b"plan", "star", 30.0)
-COMMIT = Close(LINEAGE, (A, B), StateRef(5, b"next", (A, B)), A, 7, 2, True, b"next", "2 of 2", (A, B))
+CREDITS = ((ClusterId("a"), 5), (ClusterId("b"), 5))
+COMMIT = Close(LINEAGE, (A, B), StateRef(5, b"next", (A, B), CREDITS), A, 7, 2, True, b"next", "2 of 2", (A, B))
 ABORT = Close(LINEAGE, (A, B), STATE, A, 7, 2, False, b"", "b failed", ())
 
 
@@ -105,7 +110,7 @@ def test_what_may_follow(before: Value, value: Value) -> None:
         (OPEN, replace(COMMIT, state=StateRef(6, b"next", (A, B))), "follows"),
         (OPEN, replace(COMMIT, state=STATE), "follows"),
         (OPEN, replace(ABORT, state=COMMIT.state), "follows"),
-        (OPEN, replace(COMMIT, holders=(A, C), state=StateRef(5, b"next", (A, C))), "holders"),
+        (OPEN, replace(COMMIT, holders=(A, C), state=StateRef(5, b"next", (A, C), CREDITS)), "holders"),
     ],
 )
 def test_what_may_not_follow(before: Value, value: Value, why: str) -> None:
@@ -128,6 +133,8 @@ def test_what_may_not_follow(before: Value, value: Value, why: str) -> None:
         (replace(OPEN, deadline=float("inf")), "deadline inf"),
         (replace(OPEN, plan=b"x" * 300_000), "300000 bytes"),
         (replace(OPEN, state=StateRef(0, b"", ())), "before any state"),
+        (replace(VOTERS, state=replace(STATE, credits=CREDITS)), "credits"),
+        (replace(VOTERS, state=replace(STATE, credits=((ClusterId("b"), 4), (ClusterId("a"), 4)))), "credits"),
         (replace(COMMIT, holders=()), "holders"),
         (replace(ABORT, holders=(A,)), "holders"),
     ],
@@ -143,5 +150,49 @@ def test_garbage_does_not_decode(field: bytes) -> None:
 
 
 def test_only_a_sync_advances_the_state() -> None:
-    assert advanced(OPEN, b"next", (A,)) == StateRef(5, b"next", (A,))
+    assert advanced(OPEN, b"next", (A,)) == StateRef(5, b"next", (A,), CREDITS)
     assert advanced(replace(OPEN, spec=replace(SPEC, kind="barrier")), b"x", (A,)) == STATE
+
+
+def rounds(state: StateRef, *rounds: str) -> StateRef:
+    """The state after rounds of clusters with names of one letter each."""
+    for names in rounds:
+        parts = tuple(Participant(ClusterId(n), PeerId(f"{ord(n):032x}"), 1, 1.0) for n in names)
+        state = advanced(replace(OPEN, state=state, participants=parts), b"next", (A,))
+    return state
+
+
+def test_a_state_says_whose_contributions_are_in_it() -> None:
+    state = rounds(STATE, "ab", "a", "bc")
+    assert dict(state.credits) == {"a": 6, "b": 7, "c": 7}
+    assert [contributed(state, ClusterId("a"), base) for base in (4, 5, 6, 7)] == [True, True, False, False]
+    assert not contributed(state, ClusterId("d"), 4)
+
+
+def test_what_an_heir_brought_to_a_later_round_is_not_brought_again() -> None:
+    """A leader that fell asleep with its contribution from version 4 finds that its cluster missed the next round."""
+    assert contributed(rounds(STATE, "b", "b", "ab", "b"), ClusterId("a"), 4)
+
+
+def test_what_nobody_can_know_any_more_counts_as_contributed() -> None:
+    state = rounds(STATE, "a", *["b"] * REMEMBERED)
+    assert not contributed(state, ClusterId("a"), 5)
+    assert contributed(state, ClusterId("a"), 4)
+    assert dict(rounds(state, "b").credits) == {"b": 5 + REMEMBERED + 1}
+
+
+def test_no_state_names_more_clusters_than_a_message_may_hold() -> None:
+    many = tuple((ClusterId(f"c{n:04}"), 4) for n in range(MAX_PARTICIPANTS))
+    state = rounds(replace(STATE, credits=many), "ab")
+    assert len(state.credits) == MAX_PARTICIPANTS
+    assert {("a", 5), ("b", 5)} < set(state.credits)
+
+
+def test_what_was_in_a_version_that_died_is_in_none() -> None:
+    lost = rounds(STATE, "ab", "a", "ac")
+    back = restored(lost, 5, b"five", (A,))
+    assert (back.version, dict(back.credits)) == (8, {"a": 5, "b": 5, "c": 5})
+    assert [contributed(back, ClusterId("a"), base) for base in (4, 5, 6, 7)] == [True, False, False, False]
+    assert not contributed(rounds(back, "b"), ClusterId("a"), 5)
+    assert contributed(rounds(back, "b"), ClusterId("b"), 5)
+    assert restored(lost, 0, b"brought along", (A,)).credits == ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import torch
@@ -19,10 +20,8 @@ from ictp2p.collectives.codecs.codec import Codec
 from ictp2p.collectives.codecs.e3m0 import E3M0
 from ictp2p.collectives.codecs.int8 import Int8
 from ictp2p.collectives.codecs.topk import TopK
+from ictp2p.collectives.codecs.topk2bit import KEPT, TopK2Bit
 from ictp2p.errors import ConfigError
-
-KEPT = 64
-"""Elements of 4096 that top-k keeps: 1.6 % (SparseLoCo)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +46,12 @@ def _coarse(codec: Callable[[], Codec]) -> Callable[[int], Scheme]:
     return lambda participants: Scheme(codec(), Cast(torch.bfloat16), codec())
 
 
-def _sparse(participants: int) -> Scheme:
+def _sparse(codec: Callable[[], Codec], participants: int) -> Scheme:
     """What n sparse contributions add up to is sent whole, as long as that is shorter than all elements."""
     summed: Codec = TopK(KEPT * participants, torch.float32)
     if summed.size(summed.block) >= Cast(torch.float32).size(summed.block):
         summed = Cast(torch.float32)
-    return Scheme(TopK(KEPT, torch.bfloat16), summed, summed)
+    return Scheme(codec(), summed, summed)
 
 
 SCHEMES: Final[Mapping[str, Callable[[int], Scheme]]] = {
@@ -60,7 +59,8 @@ SCHEMES: Final[Mapping[str, Callable[[int], Scheme]]] = {
     "float16": _same(lambda: Cast(torch.float16)),
     "int8": _coarse(Int8),
     "e3m0": _coarse(E3M0),
-    "topk": _sparse,
+    "topk": partial(_sparse, lambda: TopK(KEPT, torch.bfloat16)),
+    "topk2bit": partial(_sparse, TopK2Bit),
 }
 """By name: what makes the scheme for so many participants."""
 

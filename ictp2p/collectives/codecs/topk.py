@@ -46,13 +46,7 @@ class TopK:
         """Write `source` into `wire`."""
         check_size(self, wire, len(source))
         places, values = self._split(wire, len(source))
-        magnitudes = source.abs().numpy()
-        whole = len(source) // self.block
-        written = whole * self._keep
-        if whole:
-            places[:written] = _largest(magnitudes[: whole * self.block].reshape(whole, self.block), self._keep).ravel()
-        if written < len(places):
-            places[written:] = _largest(magnitudes[None, whole * self.block :], len(places) - written)[0]
+        places[:] = largest_of_blocks(source.abs().numpy(), self.block, self._keep)
         values.copy_(source[self._indices(places)])
 
     def check(self, wire: Tensor, elements: int) -> None:
@@ -92,7 +86,7 @@ class TopK:
         check_size(self, wire, elements)
         places, values = self._split(wire, elements)
         indices = self._indices(places)
-        if len(places) and (int(indices[-1]) >= elements or int(places.max()) >= self.block or not _ascend(indices)):
+        if len(places) and (int(indices[-1]) >= elements or int(places.max()) >= self.block or not ascend(indices)):
             raise RemoteProtocolError(f"top-k places are not ascending within blocks of {self.block}")
         return indices, values.float()
 
@@ -100,6 +94,20 @@ class TopK:
         """Turn places within blocks into places in the chunk."""
         starts = np.arange(len(places), dtype=np.int64) // self._keep * self.block
         return torch.from_numpy(np.add(starts, places, out=starts))
+
+
+def largest_of_blocks(magnitudes: npt.NDArray[np.float32], block: int, keep: int) -> npt.NDArray[np.intp]:
+    """Give the places of the `keep` largest of every block within it, ascending; of a shorter last one, so many or all.
+
+    Args:
+        magnitudes: flat, none of them with its sign bit set.
+        block: elements per block.
+        keep: at most `block`.
+    """
+    whole = len(magnitudes) // block
+    inside, behind = magnitudes[: whole * block].reshape(whole, block), magnitudes[None, whole * block :]
+    last = min(keep, behind.shape[1])
+    return np.concatenate([_largest(inside, keep).ravel(), _largest(behind, last)[0]])
 
 
 def _largest(magnitudes: npt.NDArray[np.float32], keep: int) -> npt.NDArray[np.intp]:
@@ -119,5 +127,6 @@ def _largest(magnitudes: npt.NDArray[np.float32], keep: int) -> npt.NDArray[np.i
     return np.sort(width - 1 - last_first, axis=1)
 
 
-def _ascend(indices: Tensor) -> bool:
+def ascend(indices: Tensor) -> bool:
+    """Whether each is greater than the one before."""
     return bool((indices[1:] > indices[:-1]).all())

@@ -15,6 +15,7 @@ from ictp2p.collectives.codecs.codec import Codec
 from ictp2p.collectives.codecs.e3m0 import E3M0
 from ictp2p.collectives.codecs.int8 import Int8
 from ictp2p.collectives.codecs.topk import TopK
+from ictp2p.collectives.codecs.topk2bit import TopK2Bit
 from ictp2p.errors import RemoteProtocolError
 from tests.collectives.codecs.vectors import decoded, encoded, same, through, vectors
 
@@ -26,6 +27,7 @@ CODECS = {
     "e3m0": E3M0(),
     "topk": TopK(64, torch.bfloat16),
     "topk of few": TopK(3, torch.float32),
+    "topk2bit": TopK2Bit(),
 }
 each = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 

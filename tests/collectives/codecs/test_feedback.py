@@ -11,10 +11,12 @@ from ictp2p.collectives.codecs.e3m0 import E3M0
 from ictp2p.collectives.codecs.feedback import Feedback
 from ictp2p.collectives.codecs.int8 import Int8
 from ictp2p.collectives.codecs.topk import TopK
+from ictp2p.collectives.codecs.topk2bit import TopK2Bit
 from tests.collectives.codecs.vectors import through
 
 CODECS = {
     "topk": lambda: TopK(64, torch.bfloat16),
+    "topk2bit": TopK2Bit,
     "int8": Int8,
     "e3m0": E3M0,
     "bfloat16": lambda: Cast(torch.bfloat16),

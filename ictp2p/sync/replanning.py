@@ -1,0 +1,66 @@
+"""Giving an attempt up in its middle, for another plan, where that is over sooner.
+
+A plan is as good as the measurements that it was made of. If a link has lost most of its bandwidth since, the attempt
+goes on at the pace of that link, and the next round would be the first to spare it. Two things must agree before what
+has been transferred is thrown away: the links as they are known now, on which the plan that runs and a new one are both
+predicted, and the attempt's own pace, for a single measurement may be wrong. Both must promise that what is left takes
+`DETOUR` times as long as all of the new plan, so that an error of that size costs nothing. The questions come after
+`RoundProfile.replan`, and then ever more rarely: a short attempt is never asked about, and a long one seldom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ictp2p.sync.profile import RoundProfile
+
+DETOUR = 1.5
+"""What is left must take this many times as long as the new plan, and `COST` more."""
+COST = 1.0
+"""Seconds that aborting and agreeing anew may take."""
+MOST = 2
+"""Attempts of a round that are given up for this."""
+
+Ask = Callable[[], tuple[float, float]]
+"""Gives the seconds that the running plan and a new one would take from start to end on the links as known now; 0 where
+that is not known."""
+
+
+class Replanning:
+    """Watches the attempt that is open, as its coordinator, which takes part in it."""
+
+    def __init__(self, profile: RoundProfile) -> None:
+        self._profile = profile
+        self._done = 0.0
+        self._next = float("inf")
+        self._round = -1
+        self._given_up = 0
+
+    def opened(self, number: int, now: float) -> None:
+        """An attempt at round `number` begins."""
+        if number != self._round:
+            self._round, self._given_up = number, 0
+        self._done = 0.0
+        self._next = now + self._profile.replan
+
+    def progressed(self, done: float) -> None:
+        """This peer holds the result of so much of each share of it, from 0 to 1."""
+        self._done = max(self._done, done)
+
+    def wake(self) -> float | None:
+        """When to look again."""
+        return self._next if self._given_up < MOST else None
+
+    def look(self, began: float, ask: Ask, now: float) -> str | None:
+        """Say why to give the attempt up that `began` then; None: it goes on."""
+        if now < self._next or self._given_up >= MOST:
+            return None
+        elapsed = now - began
+        self._next = began + 2 * elapsed
+        running, new = ask()
+        left = (1 - self._done) * running
+        pace = elapsed * (1 - self._done) / self._done if self._done else float("inf")
+        if not running or not new or min(left, pace) <= DETOUR * new + COST:
+            return None
+        self._given_up += 1
+        return f"another plan would take {new:.3g} s, this one takes {min(left, pace):.3g} s more"

@@ -1,0 +1,179 @@
+"""Training programs in a simulated world: real policies, on threads of which one runs at a time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+import ictp2p
+from ictp2p.sync.policy import Policy
+from sim import World
+from sim.invariants import Breach
+from sim.training import Program, Training
+
+STEP = 0.1
+
+
+def learner(policy: type[Policy], steps: int, **options: Any) -> Program:
+    """A program that fits a matrix to noise, and gives the digest and what the last rounds were."""
+
+    def program(training: Training) -> Any:
+        torch.manual_seed(7)
+        model = torch.nn.Linear(8, 8)
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        noise = torch.Generator().manual_seed(ord(training.host.cluster) + 100 * int(training.host.name[-1]))
+        with policy(training, model, inner, **options) as kept:
+            while kept.progress.step < steps:
+                model(torch.randn(4, 8, generator=noise)).square().mean().backward()
+                training.compute(STEP)
+                inner.step()
+                inner.zero_grad()
+            return kept.digest(), kept.version, kept.progress.step
+
+    return program
+
+
+def played(program: Program, *, workers: int = 1, clusters: str = "ab", seed: int = 3, **links: float) -> Any:
+    """The results of all workers, the hash of the trace, and the virtual time at the end."""
+    with World(seed=seed, profile="lan") as world:
+        world.links(**{"delay": 0.001, "bandwidth": 1e8, **links})
+        for name in clusters:
+            world.cluster(name, workers=workers, program=program)
+        results = world.train(within=300.0)
+        return results, world.trace.digest(), world.now
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        (ictp2p.DiLoCo, {"sync_every": 5}),
+        (ictp2p.LocalSGD, {"sync_every": 5}),
+        (ictp2p.StreamingDiLoCo, {"sync_every": 10, "fragments": [["weight"], ["bias"]], "overlap": 3}),
+        (ictp2p.EagerDiLoCo, {"sync_every": 5}),
+        (ictp2p.DiLoCo, {"sync_every": ictp2p.AdaptivePace(5, least=2, most=10)}),
+    ],
+)
+def test_policies_run_as_they_are_and_all_workers_end_with_one_state(
+    policy: type[Policy], options: dict[str, Any]
+) -> None:
+    results, *_ = played(learner(policy, 30, **options), workers=2)
+    assert len(results) == 4
+    assert len({digest for digest, _, _ in results.values()}) == 1
+    assert min(version for _, version, _ in results.values()) >= 4
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    program = learner(ictp2p.StreamingDiLoCo, 20, sync_every=10, fragments=[["weight"], ["bias"]], overlap=2)
+    assert played(program) == played(program)
+    assert played(program, seed=4)[1] != played(program)[1]
+
+
+def test_workers_of_a_cluster_average_their_gradients_and_clusters_their_pseudo_gradients() -> None:
+    gradients = {("a", 0): 1.0, ("a", 1): 3.0, ("b", 0): 5.0, ("b", 1): 9.0}
+
+    def program(training: Training) -> float:
+        model = torch.nn.Linear(1, 1, bias=False)
+        torch.nn.init.zeros_(model.weight)
+        inner = torch.optim.SGD(model.parameters(), lr=1.0)
+        with ictp2p.LocalSGD(training, model, inner, sync_every=1):
+            training.meet()
+            model.weight.grad = torch.full((1, 1), gradients[training.host.cluster, int(training.host.name[-1])])
+            training.compute(STEP)
+            inner.step()
+        return model.weight.item()
+
+    results, *_ = played(program, workers=2)
+    assert set(results.values()) == {-(2.0 + 7.0) / 2}
+
+
+def test_training_waits_for_a_blocking_round_and_not_for_one_under_its_cover() -> None:
+    def seconds(**options: Any) -> float:
+        def program(training: Training) -> float:
+            model = torch.nn.Linear(512, 512, bias=False)
+            inner = torch.optim.SGD(model.parameters(), lr=0.1)
+            with ictp2p.StreamingDiLoCo(training, model, inner, sync_every=10, fragments=1, **options):
+                training.meet()
+                began = training.clock()
+                for _ in range(40):
+                    model.weight.grad = torch.zeros_like(model.weight)
+                    training.compute(STEP)
+                    inner.step()
+                return training.clock() - began
+
+        results, *_ = played(program, bandwidth=2.5e6)  # a round takes 0.42 s: a megabyte each way
+        return float(max(results.values()))
+
+    assert seconds(overlap=0) > 40 * STEP + 4 * 0.4
+    assert seconds(overlap=8) < 40 * STEP + 0.1
+
+
+def test_a_cluster_survives_the_death_of_its_leader() -> None:
+    with World(seed=5, profile="local") as world:
+        world.links(delay=0.001, bandwidth=1e8)
+        for name in "abc":
+            world.cluster(name, workers=2, program=learner(ictp2p.DiLoCo, 60, sync_every=5))
+        world.run_until(lambda: world.version() >= 3, within=60)
+        world.crash(world.leaders()["b"])
+        world.run_until(lambda: all(h.training and h.training.over for h in world.running()), within=120)
+        results = {h.name: h.training.result for h in world.running() if h.training is not None}
+    assert len(results) == 5
+    assert len({version for _, version, _ in results.values()}) == len({result[:2] for result in results.values()})
+    assert min(version for _, version, _ in results.values()) > 8
+
+
+def test_a_program_that_fails_is_told_with_its_stack() -> None:
+    def program(training: Training) -> None:
+        raise ArithmeticError("too clever")
+
+    with World(seed=1) as world:
+        world.cluster("a", workers=1, program=program)
+        with pytest.raises(Breach, match="too clever"):
+            world.train(within=60.0)
+
+
+def test_threads_end_with_their_world() -> None:
+    before = threading.active_count()
+    with World(seed=1) as world:
+        for name in "ab":
+            world.cluster(name, workers=1, program=learner(ictp2p.DiLoCo, 10**6, sync_every=5))
+        world.run_until(lambda: world.version() >= 2, within=60)
+        assert threading.active_count() == before + 2
+    assert threading.active_count() == before
+
+
+def test_what_threads_wait_with_waits_in_virtual_time() -> None:
+    seen: list[Any] = []
+
+    def program(training: Training) -> None:
+        crew, began = training._crew, training.clock()
+
+        def at() -> float:
+            return round(training.clock() - began, 3)
+
+        inbox, event, changed = crew.inbox(), crew.event(), crew.condition()
+        with pytest.raises(queue.Empty):
+            inbox.get(timeout=2.0)
+        seen.append(("empty", at()))
+        with changed:
+            seen.append((changed.wait(1.0), at()))
+
+        def helper() -> None:
+            crew.sleep(0.5)
+            inbox.put("letter")
+            crew.sleep(0.5)
+            event.set()
+
+        thread = crew.start(helper, "helper")
+        seen.append((inbox.get(timeout=9.0), at()))
+        seen.append((event.wait(9.0), at()))
+        thread.join()
+        seen.append((thread.is_alive(), at()))
+
+    with World(seed=1) as world:
+        world.cluster("a", workers=1, program=program)
+        world.train(within=60.0)
+    assert seen == [("empty", 2.0), (False, 3.0), ("letter", 3.5), (True, 4.0), (False, 4.0)]
