@@ -75,4 +75,5 @@ class Machine(Protocol):
 
 def earliest(times: Sequence[float | None]) -> float | None:
     """The soonest of several `next_timeout()` answers, or None if none wants to be called."""
-    return min((t for t in times if t is not None), default=None)
+    known = [t for t in times if t is not None]
+    return min(known) if known else None

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sim.chance import Chance
+from sim.internet import Internet
 from sim.ledger import Ledger
 from sim.loop import SimLoop
-from sim.network import Internet
 from sim.topology import Topology
 from sim.trace import Trace
 

@@ -42,6 +42,10 @@ Direction = Literal["out", "in"]
 _HISTORY = 16
 """Hellos over which loss is counted: a 16 bit register in RFC 8966, appendix A.1."""
 
+_TOGETHER = 0.25
+"""Share of an interval by which a Hello may be early to go with another: a leader with many neighbours then wakes up
+once per interval instead of once per neighbour."""
+
 _ROUNDING = 1e-6
 """Seconds below zero at which a round trip is still none: differences of large clocks round, and a link without any
 delay must not stay unmeasured for that."""
@@ -295,11 +299,14 @@ class Links:
         """Send the Hellos that are due, notice who fell silent, refresh, and probe."""
         effects: Effects = []
         self._wake = inf
+        speaking = any(talk.hello_at <= now for _, _, talk in self._connected())
+        soon = now + self._profile.hello_interval * _TOGETHER if speaking else now
         for neighbour, link, talk in self._connected():
-            if link.due() <= now:
+            due = talk.hello_at <= (now if talk.srtt is None else soon)
+            if due or link.due() <= now:
                 if talk.silent_from <= now:
                     effects += self._lose(neighbour, link)
-                if talk.hello_at <= now:
+                if due:
                     effects += self._hello(neighbour, link, now)
                 effects += self._announce(neighbour, link, now)
             self._wake = min(self._wake, link.due())
@@ -327,10 +334,10 @@ class Links:
     def _announce(self, neighbour: ClusterId, link: _Link, now: float) -> Effects:
         if link.talk is None or link.talk.srtt is None or link.talk.silent_from <= now:
             return []
-        fresh = link.measurement(now)
-        due = link.told is None or now >= link.told_at + self._profile.refresh
-        if not due and not (link.told and _differ(link.told, fresh, self._profile)):
+        told = link.told
+        if told is not None and now < link.told_at + self._profile.refresh and not link.differs(told, now):
             return []
+        fresh = link.measurement(now)
         link.told, link.told_at = fresh, now
         self._wake = min(self._wake, link.due())
         return [LinkChanged(neighbour, fresh)]
@@ -380,6 +387,16 @@ class _Link:
 
     def forgotten(self, now: float) -> bool:
         return not any(window.ascending(now) for window in self.windows.values())
+
+    def differs(self, told: LinkMeasurement, now: float) -> bool:
+        """Whether what was told has changed so much that a plan or a route would: asked for after each Hello."""
+        talk, change = self.talk, self._profile.change
+        return (
+            _moved(told.bandwidth_out, _quantile(self.windows["out"].ascending(now), 0.5), change, 0.0)
+            or _moved(told.bandwidth_in, _quantile(self.windows["in"].ascending(now), 0.5), change, 0.0)
+            or _moved(told.srtt, talk.srtt if talk else None, change, self._profile.delay_floor)
+            or abs(told.loss - (talk.loss(now) if talk else 0.0)) > change
+        )
 
     def measurement(self, now: float) -> LinkMeasurement:
         out, into = self.windows["out"], self.windows["in"]
@@ -584,16 +601,6 @@ def _quantile(ascending: Sequence[float], share: float) -> float | None:
     lower = floor(position)
     upper = min(lower + 1, len(ascending) - 1)
     return ascending[lower] + (position - lower) * (ascending[upper] - ascending[lower])
-
-
-def _differ(told: LinkMeasurement, fresh: LinkMeasurement, profile: LinkProfile) -> bool:
-    """Whether the change would change a plan or a route."""
-    bandwidths = ((told.bandwidth_out, fresh.bandwidth_out), (told.bandwidth_in, fresh.bandwidth_in))
-    return (
-        any(_moved(before, after, profile.change, 0.0) for before, after in bandwidths)
-        or _moved(told.srtt, fresh.srtt, profile.change, profile.delay_floor)
-        or abs(told.loss - fresh.loss) > profile.change
-    )
 
 
 def _moved(before: float | None, after: float | None, share: float, least: float) -> bool:

@@ -310,7 +310,8 @@ class Swim:
 
     def _gossip(self, now: float) -> Effects:
         self._gossip_at = now + self._profile.gossip_interval
-        audience = [name for name in sorted(self.members) if name != self._me and self._listens(name, now)]
+        buried = [name for name in self._table.absent() if self._listens(name, now)]
+        audience = sorted([*self._ledger.others(), *buried]) if buried else self._ledger.others()
         chosen = self._rng.sample(audience, min(self._profile.gossip_fanout, len(audience)))
         messages = [(name, self._ledger.news()) for name in chosen]
         if not chosen:
@@ -318,9 +319,9 @@ class Swim:
         return [Send(name, Gossip(news)) for name, news in messages if news]
 
     def _listens(self, name: str, now: float) -> bool:
+        """Whether somebody who is gone may be there after all, and should know what is said of it."""
         member = self.members[name]
-        buried = member.status is Status.DEAD and now - member.since <= self._profile.gossip_to_dead
-        return member.status.present or buried
+        return member.status is Status.DEAD and now - member.since <= self._profile.gossip_to_dead
 
     def _exchange(self, now: float) -> Effects:
         others = self._ledger.others()

@@ -49,6 +49,7 @@ class Table:
         """Grows whenever somebody comes, goes, or is thought of differently; not for a new payload."""
         self._profile = profile
         self._present: tuple[int, tuple[str, ...]] = (-1, ())
+        self._absent: tuple[int, tuple[str, ...]] = (-1, ())
 
     def present(self) -> tuple[str, ...]:
         """Return the members that are alive or only suspected, sorted."""
@@ -56,6 +57,13 @@ class Table:
             names = sorted(name for name, member in self.members.items() if member.status.present)
             self._present = (self.revision, tuple(names))
         return self._present[1]
+
+    def absent(self) -> tuple[str, ...]:
+        """Return the members that are known to be dead, or to have left; sorted."""
+        if self._absent[0] != self.revision:
+            names = sorted(name for name, member in self.members.items() if not member.status.present)
+            self._absent = (self.revision, tuple(names))
+        return self._absent[1]
 
     def drop(self, member: str) -> None:
         """Know nothing of a member any more."""

@@ -2,8 +2,8 @@
 
 The rules are RFC 8966's, run once per bandwidth class (`classes`) on the additive metric of `algebra`. Each
 idea has its module: what neighbours offer and which offer is used is `table`; what makes it loop-free is
-`sources`; what neighbours are told is `announcer`; asking for fresh sequence numbers is `requests`; links and
-their timers are `neighbours`. This one joins them.
+`sources`; what neighbours are told is `announcer`, and when, `pace`; asking for fresh sequence numbers is
+`requests`; links and their timers are `neighbours`. This one joins them.
 
 What differs from the RFC, and why:
 
@@ -14,6 +14,9 @@ What differs from the RFC, and why:
 - A dump replaces everything that the neighbour said before, and a route expires when its neighbour's updates, empty
   ones included, stay away: one timer per neighbour does for all its routes. As a neighbour may so hold for hours
   what it was told once, a feasibility distance is kept for as long as the route was not taken back.
+- Offers by which a route could only become better are weighed when the neighbours are told next, not each as it comes:
+  nobody can follow sooner, and of the many that a change far away brings only the best counts. Whatever could make a
+  route worse, or is the first way to somewhere, is weighed at once.
 - The router-id is the destination, and a sequence number has 64 bits, of which the high half counts
   incarnations: a restarted cluster is believed at once.
 
@@ -33,6 +36,7 @@ from ictp2p.routing.announcer import Announcer, Told, Urgency
 from ictp2p.routing.classes import class_bandwidth, fastest
 from ictp2p.routing.messages import Key, RouteRequest, SeqnoRequest, Update, Wanted, keys
 from ictp2p.routing.neighbours import Neighbour
+from ictp2p.routing.pace import Pace
 from ictp2p.routing.profile import RoutingProfile
 from ictp2p.routing.requests import Requests
 from ictp2p.routing.sources import SourceTable
@@ -84,7 +88,10 @@ class Babel:
         self._announcer = Announcer(self._current, self.sources, profile.significance)
         self._neighbours: dict[str, Neighbour] = {}
         self._strangers: set[str] = set()
+        self._waiting: dict[Key, None] = {}
+        """Routes that can only become better: weighed anew when the neighbours are told next."""
         self._flush_at: float | None = None
+        self._pace = Pace(profile, rng)
         self._refresh_at: float | None = None
         self._watch_at = inf
         """Until when no neighbour's timer is due; one may turn out to be later."""
@@ -110,7 +117,7 @@ class Babel:
         return self._finish(now)
 
     def link_changed(self, neighbour: str, link: Link, now: float) -> Effects:
-        """A link was measured anew. Its classes change with hysteresis, its cost at once."""
+        """A link was measured anew. Its classes change with hysteresis; its cost counts when routes are weighed."""
         state = self._neighbours.get(neighbour)
         if state is None:
             return []
@@ -119,8 +126,11 @@ class Babel:
         if costs != before:
             self.table.costs[neighbour] = costs
             for key in self.table.offered_by(neighbour):
-                if costs[key[1]] != before[key[1]]:
-                    self._reconsider(key, neighbour, now)
+                if costs[key[1]] != before[key[1]] and self.table.matters(key, neighbour):
+                    if costs[key[1]] < INFINITY:
+                        self._put_off(key, now)
+                    else:
+                        self._settle(key, now)
         return self._finish(now)
 
     def link_down(self, neighbour: str, now: float) -> Effects:
@@ -205,11 +215,14 @@ class Babel:
             if advert.destination == self.me:
                 continue
             offer = Distance(advert.seqno, advert.metric)
-            for key in keys(advert, self._profile.classes):
-                if update.full:
-                    told.add(key)
-                if self.table.learn(key, sender, offer) and self.table.matters(key, sender):
-                    self._settle(key, now)
+            heard = keys(advert, self._profile.classes)
+            if update.full:
+                told.update(heard)
+            urgent, better = self.table.hear(sender, heard, offer)
+            for key in urgent:
+                self._settle(key, now)
+            for key in better:
+                self._put_off(key, now)
         for key in before:
             if key not in told and self.table.learn(key, sender, Distance(0, INFINITY)):
                 self._reconsider(key, sender, now)
@@ -252,6 +265,17 @@ class Babel:
         if self.table.matters(key, neighbour):
             self._settle(key, now)
 
+    def _put_off(self, key: Key, now: float) -> None:
+        """A route can only become better: it does so when the neighbours are told, and once for many offers."""
+        self._waiting[key] = None
+        self._flush_soon(now)
+
+    def _weigh(self, now: float) -> None:
+        """Choose anew what was put off."""
+        waiting, self._waiting = self._waiting, {}
+        for key in waiting:
+            self._settle(key, now)
+
     def _settle(self, key: Key, now: float) -> None:
         """Choose a route anew, and do what follows from the choice."""
         before = self.next_hop(*key)
@@ -262,8 +286,8 @@ class Babel:
         match self._announcer.note(key):
             case Urgency.NOW:
                 self._flush_at = now
-            case Urgency.SOON if self._flush_at is None:
-                self._flush_at = now + self._profile.trigger_delay * self._rng.uniform(0.5, 1.0)
+            case Urgency.SOON:
+                self._flush_soon(now)
         self._requests.review(key, now)
         if choice is not None:
             for waiter in self._requests.answered(key, choice.offer.seqno):
@@ -283,12 +307,21 @@ class Babel:
         effects, self._effects = self._effects, []
         return effects
 
+    def _flush_soon(self, now: float) -> None:
+        if self._flush_at is None:
+            self._flush_at = self._pace.due(now)
+
     def _flush(self, now: float) -> None:
+        self._weigh(now)
         self._flush_at = None
-        self._effects += self._announcer.changes(self._others(), now)
+        news = self._announcer.changes(self._others(), now)
+        if news:
+            self._pace.told(now)
+        self._effects += news
 
     def _refresh(self, now: float) -> None:
         """Tell everybody that nothing was missed, and do the housekeeping that needs no timer of its own."""
+        self._weigh(now)
         self._flush_at, self._refresh_at = None, self._next_refresh(now)
         self.sources.expire(now, self._announcer.stands)
         self._requests.expire(now)

@@ -83,6 +83,7 @@ def runs(cells: Iterable[tuple[Key, tuple[int, int]]]) -> Iterator[tuple[str, in
         yield destination, first, last, *value
 
 
-def keys(item: Advert | Wanted, classes: int) -> Iterator[Key]:
+def keys(item: Advert | Wanted, classes: int) -> list[Key]:
     """The routes that an item speaks of, as far as this router knows the classes."""
-    return ((item.destination, k) for k in range(item.first, min(item.last + 1, classes)))
+    destination = item.destination
+    return [(destination, k) for k in range(item.first, min(item.last + 1, classes))]

@@ -11,7 +11,7 @@ from ictp2p.routing.algebra import INFINITY, Link, link_cost, significant
 from ictp2p.routing.classes import Membership
 from ictp2p.routing.profile import RoutingProfile
 
-_NOISE = 0.1
+_NOISE = 0.25
 """Relative change of a cost that is none: each would be news of every destination to every neighbour, in every class.
 Shares of a line that several transfers use vary more than this from round to round, and no better way follows."""
 

@@ -29,6 +29,10 @@ class RoutingProfile:
     """Longest wait in seconds before a route that was found, or changed for good, is told (RFC 8966 §3.7.2). The
     wait gathers many changes in one message; a lost route is told at once, without it."""
 
+    trigger_most: float = 2.0
+    """Longest such wait in seconds while each message is followed by more changes: the wait doubles up to this. Higher
+    costs less where a large mesh comes up or many links are measured anew, and finds its best routes later."""
+
     retries: tuple[float, ...] = (1.0, 2.0, 4.0)
     """Seconds between repeats of a sequence number request (RFC 8966 §3.8.2.1 asks for repeats: without them a
     fifth of single failures can starve). After the last one it is repeated at `update_interval` while needed."""
@@ -61,6 +65,11 @@ class RoutingProfile:
         for name in ("update_interval", "hold_factor", "trigger_delay", "settle", "source_lifetime"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigError(f"routing.{name} is {getattr(self, name)!r}: it must be a positive number")
+        if not self.trigger_delay <= self.trigger_most < float("inf"):
+            raise ConfigError(
+                f"routing.trigger_most is {self.trigger_most!r}: it must be finite, and no less than the trigger_delay "
+                f"of {self.trigger_delay} s"
+            )
         for name in ("hop_limit", "fanout", "classes", "max_destinations"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"routing.{name} is {getattr(self, name)!r}: it must be at least 1")
@@ -90,12 +99,12 @@ class RoutingProfile:
     @classmethod
     def local(cls) -> RoutingProfile:
         """Processes of one machine: round trips below a millisecond."""
-        return cls(update_interval=8.0, trigger_delay=0.02, retries=(0.1, 0.5, 1.0, 4.0), settle=0.5)
+        return cls(update_interval=8.0, trigger_delay=0.02, trigger_most=0.2, retries=(0.1, 0.5, 1.0, 4.0), settle=0.5)
 
     @classmethod
     def lan(cls) -> RoutingProfile:
         """One site."""
-        return cls(trigger_delay=0.05, retries=(0.25, 1.0, 2.0, 4.0), settle=2.0)
+        return cls(trigger_delay=0.05, trigger_most=0.5, retries=(0.25, 1.0, 2.0, 4.0), settle=2.0)
 
     @classmethod
     def wan(cls) -> RoutingProfile:

@@ -9,6 +9,7 @@ needs it; those who carry it keep no timers, and hand a repeat to their next bes
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from ictp2p.machine import Send
 from ictp2p.routing.messages import Key, SeqnoRequest, Wanted, runs
@@ -40,6 +41,8 @@ class Requests:
         self._profile = profile
         self._patience = sum(profile.retries) + profile.retries[-1]
         self._needs: dict[Key, _Need] = {}
+        self._ask_at = inf
+        """Before this nothing is due in `_needs`; the first may turn out to be due later."""
         self._waiting: dict[Key, dict[str, _Waiter]] = {}
         self._outbox: dict[str, dict[Key, tuple[int, int]]] = {}
 
@@ -54,11 +57,19 @@ class Requests:
         urgent = choice is None or choice.stale
         known = self._needs.get(key)
         if known is None or (urgent and not known.urgent):
-            self._needs[key] = _Need(urgent, now if urgent else now + self._profile.settle)
+            due = now if urgent else now + self._profile.settle
+            self._needs[key] = _Need(urgent, due)
+            self._ask_at = min(self._ask_at, due)
 
     def ask(self, now: float) -> None:
-        """Put what is due, and still needed, in the outbox: to the nearest few at first, then to all."""
-        for key in sorted(key for key, need in self._needs.items() if need.due <= now):
+        """Put what is due, and still needed, in the outbox: to the nearest few at first, then to all.
+
+        What would be due soon goes along: one message asks for many routes.
+        """
+        if now < self._ask_at:
+            return
+        soon = now + self._profile.settle / 4
+        for key in sorted(key for key, need in self._needs.items() if need.due <= (now if need.urgent else soon)):
             need, distance = self._needs[key], self._sources.distance(key)
             if distance is None or not self._table.lacks_freshness(key):
                 del self._needs[key]
@@ -68,10 +79,11 @@ class Requests:
             need.due = now + self._profile.repeat_after(need.asked)
             for neighbour in self._table.nearest(key)[:fanout]:
                 self._put(neighbour, key, distance.seqno + 1, self._profile.hop_limit)
+        self._ask_at = min((need.due for need in self._needs.values()), default=inf)
 
     def next_timeout(self) -> float | None:
-        """When `ask` next has something."""
-        return min((need.due for need in self._needs.values()), default=None)
+        """When `ask` next has something, or may have."""
+        return self._ask_at if self._needs else None
 
     # Others'
 

@@ -15,7 +15,9 @@ had when we chose it, so no loop can close. Such a choice is *stale*.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from math import inf
+from typing import NamedTuple
 
 from ictp2p.routing.algebra import INFINITY, Distance, extend
 from ictp2p.routing.messages import Key
@@ -23,8 +25,7 @@ from ictp2p.routing.profile import RoutingProfile
 from ictp2p.routing.sources import SourceTable
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The offer in use for one destination and class."""
 
     neighbour: str
@@ -49,6 +50,8 @@ class RouteTable:
         self.costs: dict[str, list[int]] = {}
         """What the link to each neighbour costs, by class; `INFINITY` where it does not belong."""
         self._challenged: dict[Key, float] = {}
+        self._challenge_at = inf
+        """Before this nothing is due in `_challenged`; the first may turn out to be due later."""
 
     def offered_by(self, neighbour: str) -> list[Key]:
         """The routes that a neighbour offers, in order."""
@@ -64,6 +67,40 @@ class RouteTable:
         mine[key] = offer
         self._offers.setdefault(key, {})[neighbour] = offer
         return True
+
+    def hear(self, neighbour: str, heard: Iterable[Key], offer: Distance) -> tuple[list[Key], list[Key]]:
+        """Take one offer in many classes: `learn` and `matters` for each, and most of what a router does.
+
+        Returns:
+            The routes whose choice it could change; then those that could only become better by it.
+        """
+        mine = self._offered_by.setdefault(neighbour, {})
+        every, chosen, costs = self._offers, self.chosen, self.costs.get(neighbour)
+        urgent: list[Key] = []
+        better: list[Key] = []
+        if offer.metric >= INFINITY or costs is None:
+            return [key for key in heard if self.learn(key, neighbour, offer) and self.matters(key, neighbour)], better
+        for key in heard:
+            if mine.get(key) == offer:
+                continue
+            offers = every.get(key)
+            if offers is None:
+                if len(every) >= self._room:
+                    continue
+                offers = every[key] = {}
+            mine[key] = offers[neighbour] = offer
+            choice, metric = chosen.get(key), offer.metric + costs[key[1]]
+            if choice is None:
+                if metric < INFINITY:
+                    urgent.append(key)
+            elif choice.neighbour == neighbour:
+                same = not choice.stale and choice.offer.seqno == offer.seqno
+                (better if same and metric < choice.metric else urgent).append(key)
+            elif choice.stale:
+                urgent.append(key)
+            elif metric < choice.metric:
+                better.append(key)
+        return urgent, better
 
     def matters(self, key: Key, neighbour: str) -> bool:
         """Say, cheaply, whether a neighbour's new offer could change the choice."""
@@ -92,9 +129,11 @@ class RouteTable:
             return False
         choice, costs, traffic_class = self.chosen.get(key), self.costs, key[1]
         bound = INFINITY if choice is None or choice.stale else choice.metric
+        seqno, metric = promised
         for neighbour, offer in self._offers.get(key, {}).items():
-            better = neighbour in costs and offer.metric + costs[neighbour][traffic_class] < bound
-            if better and not offer.better_than(promised):
+            fresh, far = offer
+            old = fresh < seqno or (fresh == seqno and far >= metric)
+            if old and neighbour in costs and far + costs[neighbour][traffic_class] < bound:
                 return True
         return False
 
@@ -110,11 +149,14 @@ class RouteTable:
 
     def challenged(self, now: float) -> list[Key]:
         """The routes whose challenger has been better for long enough to be taken."""
+        if now < self._challenge_at:
+            return []
+        self._challenge_at = min((due for due in self._challenged.values() if due > now), default=inf)
         return sorted(key for key, due in self._challenged.items() if due <= now)
 
     def next_challenge(self) -> float | None:
-        """When `challenged` next has something."""
-        return min(self._challenged.values(), default=None)
+        """When `challenged` next has something, or may have."""
+        return self._challenge_at if self._challenged else None
 
     def _forget(self, key: Key, neighbour: str) -> bool:
         if self._offered_by[neighbour].pop(key, None) is None:
@@ -133,16 +175,16 @@ class RouteTable:
     def _best(self, key: Key) -> Choice | None:
         """The feasible offer of least metric; the alphabet breaks ties, so that every run agrees."""
         best, by = INFINITY, ""
-        offers = self._offers.get(key, {})
+        offers, links, traffic_class = self._offers.get(key, {}), self.costs, key[1]
         for neighbour, offer in offers.items():
-            costs = self.costs.get(neighbour)
+            costs = links.get(neighbour)
             if costs is None:
                 continue
-            metric = offer.metric + costs[key[1]]
+            metric = offer.metric + costs[traffic_class]
             closer = metric < best or (metric == best < INFINITY and neighbour < by)
             if closer and self._sources.feasible(key, offer):
                 best, by = metric, neighbour
-        return Choice(neighbour=by, offer=offers[by], metric=best) if by else None
+        return Choice(by, offers[by], best) if by else None
 
     def _kept(self, key: Key) -> Choice | None:
         """The choice in force with today's numbers, if it can still stand."""
@@ -163,4 +205,5 @@ class RouteTable:
         if best.metric < kept.metric * (1 - self._profile.significance):
             return best
         due = self._challenged.setdefault(key, now + self._profile.settle)
+        self._challenge_at = min(self._challenge_at, due)
         return best if now >= due else kept

@@ -14,7 +14,7 @@ from ictp2p.config.values import PRESETS
 from ictp2p.core.machines import Settings
 from ictp2p.gossip import antientropy, suspicion
 from ictp2p.gossip.profile import SwimProfile
-from sim.network import KEEPALIVE
+from sim.patience import KEEPALIVE
 
 if TYPE_CHECKING:
     from sim.view import View
@@ -61,7 +61,7 @@ def _bounds(world: View, profile: str) -> Bounds:
     elect = _detected(numbers.members, workers) + numbers.election.settle + 2 * numbers.election.repeat
     led = max(10 * numbers.members.probe_interval, contact + elect)
     known = led + 3 * antientropy.interval(numbers.mesh.push_pull_interval, clusters) + _refuted(numbers.mesh, clusters)
-    exchanges = 3 * clusters * (travel + numbers.routing.trigger_delay)
+    exchanges = 3 * clusters * (travel + numbers.routing.trigger_most)
     lost = numbers.links.hold * numbers.links.hello_interval
     routed = led + lost + exchanges + sum(numbers.routing.retries) + numbers.routing.update_interval
     compute = max((c.workload.compute for c in world.clusters.values() if c.workload is not None), default=0.0)

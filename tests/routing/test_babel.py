@@ -42,6 +42,14 @@ def sends(effects: Effects, kind: type[Message]) -> dict[str, Message]:
     }
 
 
+def pass_time(node: Babel, until: float) -> Effects:
+    """Let everything happen that is due by then, each thing at its time."""
+    effects: Effects = []
+    while (due := node.next_timeout()) is not None and due <= until:
+        effects += node.handle_timeout(due)
+    return effects
+
+
 def replace_number(message: Message) -> Message:
     return msgspec.structs.replace(message, number=0) if isinstance(message, Update) else message
 
@@ -102,8 +110,7 @@ def test_a_new_next_hop_is_poisoned_and_the_old_one_told() -> None:
     node.receive("m", advert("d", 100), 0.0)
     node.handle_timeout(1.0)
     node.receive("n", advert("d", 90), 1.0)  # better by less than a quarter: taken once it has settled
-    node.handle_timeout(1.0 + PROFILE.settle)
-    updates = sends(node.handle_timeout(1.1 + PROFILE.settle), Update)
+    updates = sends(pass_time(node, 1.2 + PROFILE.settle), Update)
     assert updates == {
         "m": Update((Advert("d", 0, 0, 1, 90 + COST),)),
         "n": Update((Advert("d", 0, 0, 0, INFINITY),)),
@@ -114,10 +121,12 @@ def test_a_slightly_better_route_waits_and_a_far_better_one_does_not() -> None:
     node = router("m", "n", "o")
     node.receive("m", advert("d", 100), 0.0)
     node.receive("n", advert("d", 90), 1.0)
+    pass_time(node, 0.9 + PROFILE.settle)
     assert node.next_hop("d") == "m"
-    node.handle_timeout(1.0 + PROFILE.settle)
+    pass_time(node, 1.1 + PROFILE.settle)
     assert node.next_hop("d") == "n"
     node.receive("o", advert("d", 20), 3.0)
+    pass_time(node, 3.0 + 2 * PROFILE.trigger_delay)
     assert node.next_hop("d") == "o"
 
 
@@ -125,10 +134,14 @@ def test_a_challenger_that_fell_back_starts_anew() -> None:
     node = router("m", "n")
     node.receive("m", advert("d", 100), 0.0)
     node.receive("n", advert("d", 90), 1.0)
+    pass_time(node, 1.5)
     node.receive("m", advert("d", 90), 1.5)
+    pass_time(node, 1.6)
     node.receive("m", advert("d", 95), 1.6)
-    node.handle_timeout(1.0 + PROFILE.settle)
+    pass_time(node, 1.1 + PROFILE.settle)
     assert node.next_hop("d") == "m"
+    pass_time(node, 1.8 + PROFILE.settle)
+    assert node.next_hop("d") == "n"
 
 
 def test_small_metric_changes_wait_for_the_periodic_update() -> None:
@@ -274,9 +287,24 @@ def test_a_better_way_that_needs_freshness_is_asked_for_once_settled() -> None:
     node.handle_timeout(0.1)
     node.link_changed("m", Link(1.0), 1.0)
     assert not sends(node.receive("n", advert("d", 5 + COST), 1.0), SeqnoRequest)
-    assert "n" in sends(node.handle_timeout(1.0 + PROFILE.settle), SeqnoRequest)
+    assert not sends(pass_time(node, 0.9 + PROFILE.settle), SeqnoRequest)
+    assert "n" in sends(pass_time(node, 1.1 + PROFILE.settle), SeqnoRequest)
     node.receive("n", advert("d", 5 + COST, seqno=2), 2.5)
+    pass_time(node, 2.6)
     assert node.next_hop("d") == "n"
+
+
+def test_many_better_offers_are_weighed_once_and_worse_ones_at_once() -> None:
+    node = router("l", "m", "n", "o")
+    node.receive("l", advert("d", 900), 0.0)
+    pass_time(node, 0.2)
+    effects: Effects = []
+    for neighbour, metric in (("m", 500), ("n", 300), ("o", 100)):
+        effects += node.receive(neighbour, advert("d", metric), 1.0)
+    effects += pass_time(node, 1.0 + PROFILE.trigger_delay)
+    assert [e.next_hop for e in effects if isinstance(e, RouteChanged)] == ["o"]
+    assert [e.next_hop for e in node.receive("o", advert("d", INFINITY), 2.0) if isinstance(e, RouteChanged)] != ["o"]
+    assert node.next_hop("d") != "o"
 
 
 def test_forgotten_distances_free_a_destination_that_lost_its_past() -> None:

@@ -28,6 +28,8 @@ def test_repeats_go_on_at_the_pace_of_dumps() -> None:
     [
         ("update_interval", 0.0),
         ("trigger_delay", math.inf),
+        ("trigger_most", 0.1),
+        ("trigger_most", math.nan),
         ("settle", math.nan),
         ("hop_limit", 0),
         ("hop_limit", 256),

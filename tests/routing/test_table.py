@@ -73,3 +73,26 @@ def test_an_offer_that_does_not_matter_would_not_be_chosen(
         routes.learn(KEY, who, news[who][0])
         if not routes.matters(KEY, who):
             assert routes.choose(KEY, 0.0) == before
+
+
+@given(st.builds(Distance, st.integers(1, 3), st.integers(1, 60)), OFFERS, st.sampled_from("lmno"), OFFERS)
+def test_many_classes_at_once_are_heard_as_one_by_one_and_what_is_put_off_can_only_be_better(
+    advertised: Distance, offers: dict[str, tuple[Distance, int]], who: str, news: dict[str, tuple[Distance, int]]
+) -> None:
+    if who not in offers or who not in news:
+        return
+    offer = news[who][0]
+    one, many = table(advertised, **offers), table(advertised, **offers)
+    before = one.choose(KEY, 0.0)
+    assert many.choose(KEY, 0.0) == before
+    matters = one.learn(KEY, who, offer) and one.matters(KEY, who)
+    urgent, better = many.hear(who, [KEY], offer)
+    assert one.offered_by(who) == many.offered_by(who)
+    assert len(urgent) + len(better) <= int(matters)
+    if not urgent and not better:
+        assert one.choose(KEY, 0.0) == before
+    if better:
+        after = many.choose(KEY, 100.0)
+        assert before is not None
+        assert after is not None
+        assert after.metric <= before.metric or after.stale

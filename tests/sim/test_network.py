@@ -12,8 +12,10 @@ from ictp2p.errors import AddressInUse, Unreachable
 from ictp2p.network import Refused
 from ictp2p.types import Address
 from sim.chance import Chance
+from sim.internet import Internet
 from sim.loop import Process, SimLoop
-from sim.network import KEEPALIVE, USER_TIMEOUT, Internet, SimNetwork
+from sim.network import SimNetwork
+from sim.patience import KEEPALIVE, USER_TIMEOUT
 from sim.topology import Barrier, Topology
 
 A, B = Address("10.0.0.1", 7000), Address("10.0.0.2", 7000)

@@ -12,8 +12,9 @@ from ictp2p.config import Config
 from ictp2p.network import TcpNetwork
 from ictp2p.security import PlainSecurity
 from sim.chance import Chance
+from sim.internet import Internet
 from sim.loop import Process, SimLoop
-from sim.network import Internet, SimNetwork
+from sim.network import SimNetwork
 from sim.topology import Topology
 
 Make = Callable[[str, tuple[str, ...]], AsyncPeer]

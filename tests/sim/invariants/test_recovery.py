@@ -74,7 +74,7 @@ def test_r8_a_route_to_who_is_gone(world: World) -> None:
 def test_r7_a_detour(world: World) -> None:
     world.run_for(3)
     table = world.hosts["a/0"].core.m.routes.table
-    table.chosen["c", 0] = replace(table.chosen["c", 0], metric=10 * table.chosen["c", 0].metric)
+    table.chosen["c", 0] = table.chosen["c", 0]._replace(metric=10 * table.chosen["c", 0].metric)
     table.choose = lambda key, now: table.chosen.get(key)  # type: ignore[method-assign]
     _fails(world, "R7")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -52,7 +51,7 @@ def test_r2_a_next_hop_that_has_promised_no_less(world: World, broken: Broken) -
 @pytest.mark.parametrize("metric", [0, INFINITY])
 def test_r3_a_selection_that_is_not_finite(world: World, broken: Broken, metric: int) -> None:
     table = _router(world, "a/0").table
-    table.chosen["c", 0] = replace(table.chosen["c", 0], metric=metric)
+    table.chosen["c", 0] = table.chosen["c", 0]._replace(metric=metric)
     world.auditor.sweep()
     assert broken() == ["R3"]
 

@@ -1,0 +1,377 @@
+"""One end of a simulated connection: asyncio's transport towards the program, and its kernel.
+
+What was sent is on its way in `sim.way`; what the kernel does while nothing passes is `sim.patience`. Here is what the
+program sees: order, back pressure, an end for one of TCP's reasons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ictp2p.preamble import Kind
+from ictp2p.types import Address
+from sim.elided import KEPT, is_empty, nothing
+from sim.internet import Internet
+from sim.loop import Process
+from sim.patience import Patience
+from sim.way import BULK, DATA, FIN, RST, SYN, Way
+
+if TYPE_CHECKING:
+    from sim.network import SimListener
+
+KERNEL = 256 * 1024
+"""Bytes that the kernels of both ends hold for a connection before the transport's own buffer fills."""
+
+
+class Endpoint(asyncio.Transport):
+    """One end of a connection: asyncio's transport, and its kernel.
+
+    Args:
+        internet: where.
+        process: whose.
+        here: this end's address.
+        there: the other end's.
+        remote: the other host's name.
+    """
+
+    peer: Endpoint
+
+    def __init__(self, internet: Internet, process: Process, here: Address, there: Address, remote: str) -> None:
+        super().__init__({"sockname": tuple(here), "peername": tuple(there)})
+        self.process = process
+        self.local = process.name
+        self.remote = remote
+        self.listener: SimListener | None = None
+        self.connected = False
+        self.kind = 0
+        """What its preamble says that it is for; 0 before."""
+        self._net = internet
+        self._loop = internet.loop
+        self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
+        self._closing = False
+        self._ended = False
+        """`connection_lost` was, or is about to be, called."""
+        self.gone = False
+        """The kernel knows nothing of this connection any more."""
+        self._fin_sent = False
+        self._reading = True
+        self._eof = False
+        self._high, self._low = 64 * 1024, 16 * 1024
+        self._writing_paused = False
+        self._inbox: deque[bytes | tuple[bytes, int]] = deque()
+        self._unread = 0
+        self._way = Way(internet, self)
+        self._patience = Patience(internet, self)
+
+    # ------------------------------------------------------------ asyncio.Transport
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Give what arrives to `protocol`."""
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Who gets what arrives."""
+        return self._protocol
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._closing
+
+    def is_reading(self) -> bool:
+        """Whether what arrives is delivered."""
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        """Deliver nothing for now."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """Deliver again, from the next turn of the loop on."""
+        if not self._reading and not self._closing:
+            self._reading = True
+            if self._inbox or self._eof:
+                self._loop.call_soon(self._feed, context=self.process.context)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send."""
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
+        size = len(data) if not isinstance(data, memoryview) else data.nbytes
+        if self._fin_sent or not size or self._closing or not self.process.alive:
+            return
+        if not self.kind:
+            self._sniff(bytes(data[:8]))
+        self._net.bytes_sent[self.local] = self._net.bytes_sent.get(self.local, 0) + size
+        if self._net.elide and size > BULK and is_empty(data):
+            self.dispatch(DATA, (bytes(data[:KEPT]), size), size)
+        else:
+            self.dispatch(DATA, bytes(data), size)
+        self._pause_if_full()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send one after the other."""
+        for data in list_of_data:
+            self.write(data)
+
+    def can_write_eof(self) -> bool:
+        """It can."""
+        return True
+
+    def write_eof(self) -> None:
+        """Say that nothing more will be sent."""
+        if not self._fin_sent and not self._closing:
+            self._fin_sent = True
+            self.dispatch(FIN)
+
+    def close(self) -> None:
+        """Close once everything that was written has left."""
+        if self._closing:
+            return
+        self._closing = True
+        if not self._fin_sent:
+            self._fin_sent = True
+            self.dispatch(FIN)
+        if not self.get_write_buffer_size():
+            self._end(None)
+
+    def abort(self) -> None:
+        """Close now, whatever is on its way."""
+        if not self._ended:
+            self._drop_queue()
+            if self.process.alive:
+                self.dispatch(RST)
+            self._end(None)
+        self.gone = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When to pause and resume the writer."""
+        if high is None:
+            high = 64 * 1024 if low is None else 4 * low
+        if low is None:
+            low = high // 4
+        if not high >= low >= 0:
+            raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
+        self._high, self._low = high, low
+        self._pause_if_full()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """Low and high."""
+        return self._low, self._high
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the kernel has not taken."""
+        stopped = self.peer.process.paused
+        unread = (self.peer._unread if stopped or not self.peer._reading else 0) + (self._way.flying if stopped else 0)
+        return max(0, self._way.backlog + self._patience.size + unread - KERNEL)
+
+    def __repr__(self) -> str:
+        return f"<Endpoint {self.local} to {self.remote}{' closing' if self._closing else ''}>"
+
+    # ------------------------------------------------------------ sending
+
+    def dispatch(self, what: str, data: Any = None, size: int = 0) -> None:
+        """Send one item, behind everything sent before (a reset overtakes what has not left)."""
+        if self.gone:
+            return
+        if not self.peer.process.alive and not self._patience.dark():
+            self.reset_in(self._net.round_trip(self.local, self.remote))
+        elif self._patience.withholds or self._net.blocked(self.local, self.remote):
+            self._patience.withhold(what, data, size)
+        else:
+            self._way.carry(what, data, size)
+        self._patience.sent()
+
+    def passed(self) -> None:
+        """Some of what was sent has left: there may be room again."""
+        if self._writing_paused or self._closing:
+            self._loop.call_soon(self.drained, context=self.process.context)
+
+    def _pause_if_full(self) -> None:
+        if not self._writing_paused and self.get_write_buffer_size() > self._high:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+
+    def drained(self) -> None:
+        """Go on writing, or end, if what was written has left."""
+        if self._ended:
+            if not self._leaving():
+                self._forget()
+            return
+        size = self.get_write_buffer_size()
+        if self._writing_paused and size <= self._low:
+            self._writing_paused = False
+            self._protocol.resume_writing()
+        if self._closing and not size:
+            self._end(None)
+
+    def _sniff(self, start: bytes) -> None:
+        """Whoever speaks first says what the connection is for, at a fixed place."""
+        kind = start[6] if len(start) > 6 and start[:4] == b"ICTP" else int(Kind.CONTROL)
+        self.kind = self.peer.kind = kind
+
+    # ------------------------------------------------------------ receiving
+
+    def arrive(self, what: str, data: Any, size: int) -> None:
+        """Take an item from the network, in this process."""
+        self.peer._way.flying -= size
+        if self.gone or not self.process.alive:
+            if what in (DATA, SYN):
+                self.peer.reset_in(self._net.topology.between(self.local, self.remote).delay)
+        elif what == RST:
+            self.gone = True
+            self._end(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+        elif what == SYN:
+            self._accept()
+        elif not self.connected:
+            self._refuse()
+        elif what == FIN:
+            self._eof = True
+            self._feed()
+        elif data is None:
+            self._garbled()
+        elif self._ended:
+            self._refuse()  # a closed socket answers data with a reset
+        else:
+            self._unread += size
+            self._inbox.append(data)
+            self._feed()
+
+    def _accept(self) -> None:
+        """The connection is established on the accepting side."""
+        listener = self.listener
+        if listener is None or self._net.listeners.get(listener.address) is not listener:
+            self._refuse()
+            return
+        self.connected = True
+        self._protocol = listener.factory()
+        self._protocol.connection_made(self)
+
+    def _refuse(self) -> None:
+        self.dispatch(RST)
+        self.gone = True
+        self._forget()
+
+    def _garbled(self) -> None:
+        """TLS found a record that was changed on the way (RFC 8446, section 5.2: terminate)."""
+        self.dispatch(RST)
+        self.gone = True
+        self._end(ssl.SSLError(1, "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC] bad record mac"))
+
+    def _feed(self) -> None:
+        """Deliver what has arrived, as long as the protocol wants it."""
+        while self._inbox and self._reading and not self._closing:
+            self._deliver(self._inbox.popleft())
+        if self._inbox or not self._reading:
+            return
+        if self._eof and not self._closing:
+            self._eof = False
+            keep = getattr(self._protocol, "eof_received", lambda: None)()
+            if not keep:
+                self.close()
+
+    def _deliver(self, item: bytes | tuple[bytes, int]) -> None:
+        data, size = item if isinstance(item, tuple) else (item, len(item))
+        self._unread -= size
+        if self._net.delivered is not None:
+            self._net.delivered(self.remote, self.local, size)
+        if self.peer._writing_paused:
+            self._loop.call_soon(self.peer.drained, context=self.peer.process.context)
+        protocol = self._protocol
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            self._fill(protocol, data, size)
+        else:
+            assert isinstance(protocol, asyncio.Protocol)
+            protocol.data_received(data if len(data) == size else data + bytes(size - len(data)))
+
+    def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes, size: int) -> None:
+        done = 0
+        while done < size and not self._closing:
+            if protocol is not self._protocol or not self._reading:  # it was replaced, or has enough, half-way
+                rest = data[done:]
+                self._inbox.appendleft((rest, size - done) if len(rest) < size - done else rest)
+                self._unread += size - done
+                if self._reading:
+                    self._loop.call_soon(self._feed, context=self.process.context)
+                return
+            buffer = protocol.get_buffer(-1)
+            view = memoryview(buffer)
+            count = min(view.nbytes, size - done)
+            real = data[done : done + count]
+            view[: len(real)] = real
+            if len(real) < count:
+                view[len(real) : count] = nothing(count - len(real))
+            protocol.buffer_updated(count)
+            done += count
+
+    # ------------------------------------------------------------ ending
+
+    def _end(self, error: Exception | None) -> None:
+        if self._ended:
+            return
+        self._ended = self._closing = True
+        if error is not None:
+            self.gone = True
+            self._drop_queue()
+        self._patience.rest()
+        if self.connected and self.process.alive:
+            self._loop.call_soon(self._lost, error, context=self.process.context)
+        elif self.gone:
+            self._forget()
+
+    def _lost(self, error: Exception | None) -> None:
+        self._protocol.connection_lost(error)
+        self._protocol = asyncio.Protocol()
+        self._inbox.clear()
+        if self.gone or not self._leaving():
+            self._forget()
+
+    def given_up(self) -> None:
+        """The kernel has waited for long enough."""
+        self.gone = True
+        if self._ended:
+            self._forget()
+        else:
+            self._end(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+
+    def path_changed(self) -> None:
+        """Something was cut or mended somewhere."""
+        self._way.open(not self._net.blocked(self.local, self.remote))
+        self._patience.path_changed(busy=self._way.busy)
+
+    def _leaving(self) -> bool:
+        """Whether something that was sent has not left."""
+        return self._way.busy or self._patience.withholds
+
+    def _forget(self) -> None:
+        self._drop_queue()
+        self._patience.rest()
+        self._net.endpoints.pop(self, None)
+
+    def _drop_queue(self) -> None:
+        self._way.drop()
+        self._patience.drop()
+
+    def reset_by_peer(self) -> None:
+        """A reset arrives out of the blue."""
+        self.reset_in(0.0)
+
+    def reset_in(self, seconds: float) -> None:
+        """The other host knows nothing of this connection, and will say so."""
+        if not self.gone and self.process.alive:
+            self._loop.at(self._loop.now + seconds, self.arrive, RST, None, 0, context=self.process.context)
+
+    def process_ended(self, *, power: bool) -> None:
+        """Whoever owned this end is dead; its kernel closes it, if that has power."""
+        if not power and not self.gone and not self._fin_sent:
+            self.dispatch(RST if self._unread else FIN)
+        self.gone = self._ended = self._closing = True
+        if power:
+            self._drop_queue()
+        self._inbox.clear()
+        self._patience.rest()
+        self._net.endpoints.pop(self, None)

@@ -1,0 +1,124 @@
+"""What a kernel does about a connection whose path has gone dark: keep, try again, and give up in the end.
+
+Something that stays unacknowledged for `USER_TIMEOUT` ends the connection, and so does silence on an idle one after
+`KEEPALIVE`; the numbers are those that `ictp2p.network` asks the kernel for. What is sent into the dark is kept and
+leaves when TCP next tries, whose pauses double (RFC 6298, section 5.5), not at once when the path is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from sim.internet import RTO, Internet
+
+if TYPE_CHECKING:
+    from sim.connection import Endpoint
+
+USER_TIMEOUT = 15.0
+"""Seconds for which something may stay unacknowledged."""
+KEEPALIVE_IDLE = 10.0
+"""Seconds after which an idle connection is probed."""
+KEEPALIVE = 25.0
+"""Seconds after which an idle connection over a dead path is noticed."""
+
+
+class Patience:
+    """Of the kernel at one end.
+
+    Args:
+        internet: where.
+        end: whose.
+    """
+
+    def __init__(self, internet: Internet, end: Endpoint) -> None:
+        self.size = 0
+        """Bytes that were sent into the dark."""
+        self._net = internet
+        self._loop = internet.loop
+        self._end = end
+        self._withheld: deque[tuple[str, Any, int]] = deque()
+        self._dark_since: float | None = None
+        self._unacknowledged_since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def withholds(self) -> bool:
+        """Whether something was sent into the dark."""
+        return bool(self._withheld)
+
+    def dark(self) -> bool:
+        """Whether what is sent, or its acknowledgment, vanishes."""
+        here, there = self._end.local, self._end.remote
+        return self._net.blocked(here, there) or self._net.blocked(there, here)
+
+    def withhold(self, what: str, data: Any, size: int) -> None:
+        """Keep what was sent into the dark."""
+        self._withheld.append((what, data, size))
+        self.size += size
+
+    def sent(self) -> None:
+        """Something was sent: an acknowledgment is waited for."""
+        if self._unacknowledged_since is None and self.dark():
+            self._unacknowledged_since = self._loop.now
+            self._wait()
+
+    def path_changed(self, *, busy: bool) -> None:
+        """Something was cut or mended somewhere; `busy`: something is under way."""
+        dark = self.dark()
+        if dark and self._dark_since is None:
+            self._dark_since = self._loop.now
+            if busy or self._withheld:
+                self._unacknowledged_since = self._loop.now
+            self._wait()
+        elif not dark and self._dark_since is not None:
+            self._relieved(self._dark_since)
+
+    def drop(self) -> None:
+        """Forget what was kept."""
+        self._withheld.clear()
+        self.size = 0
+
+    def rest(self) -> None:
+        """Wait for nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _relieved(self, since: float) -> None:
+        """The path is back: what was withheld leaves when TCP next tries."""
+        self._dark_since = self._unacknowledged_since = None
+        self.rest()
+        if not self._end.peer.process.alive:
+            self._end.reset_in(KEEPALIVE_IDLE if not self._withheld else RTO)
+        elif self._withheld:
+            pause = max(RTO, 1.5 * self._net.round_trip(self._end.local, self._end.remote))
+            due = since + pause
+            while due < self._loop.now:
+                pause *= 2
+                due += pause
+            self._loop.at(due, self._release, context=self._end.process.context)
+
+    def _release(self) -> None:
+        if self._end.gone or self._net.blocked(self._end.local, self._end.remote):
+            return
+        withheld, self._withheld = self._withheld, deque()
+        self.size = 0
+        for item in withheld:
+            self._end.dispatch(*item)
+        self._end.drained()
+
+    def _wait(self) -> None:
+        """Set the time at which this side's kernel gives the connection up."""
+        self.rest()
+        if self._dark_since is None:
+            self._dark_since = self._loop.now
+        due = self._dark_since + KEEPALIVE
+        if self._unacknowledged_since is not None:
+            due = min(due, self._unacknowledged_since + USER_TIMEOUT)
+        self._timer = self._loop.at(max(due, self._loop.now), self._give_up, context=self._end.process.context)
+
+    def _give_up(self) -> None:
+        self._timer = None
+        self._end.given_up()

@@ -1,0 +1,152 @@
+"""One direction of a connection: what one end has sent and the other has not got.
+
+A message is one write. A small one takes the link's delay, jitter and losses. What is large, or stands behind
+something large on its connection, is bulk and flows through `sim.fluid`. Nothing is ever sent twice or reordered within
+a connection, because TCP hides that; what TCP cannot hide (delay, silence, reset, a flipped bit) can all happen.
+A flipped bit on a control connection ends it, as TLS would; on a bulk connection it arrives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ictp2p.preamble import Kind
+from sim.fluid import Flow
+from sim.internet import Internet
+
+if TYPE_CHECKING:
+    from sim.connection import Endpoint
+
+BULK = 4 * 1024
+"""Bytes from which a message is bulk."""
+_TRICKLE = 0.2
+"""Seconds between two parts of one large message that are handed over before all of it has passed."""
+
+SYN = "syn"
+DATA = "data"
+FIN = "fin"
+RST = "rst"
+"""What an item on the way is."""
+
+
+class Way:
+    """From `end` to its peer.
+
+    Args:
+        internet: where.
+        end: who sends.
+    """
+
+    def __init__(self, internet: Internet, end: Endpoint) -> None:
+        self.flying = 0
+        """Bytes that have left and not arrived."""
+        self._net = internet
+        self._end = end
+        self._pair = end.local, end.remote
+        self._queue: deque[list[Any]] = deque()  # [what, data, size, left] of bulk that has not passed
+        self._backlog = 0.0
+        self._arrives = 0.0
+        self._trickled = -math.inf
+        self._flow = Flow(
+            resources=lambda: internet.topology.resources(*self._pair),
+            round_trip=lambda: internet.round_trip(*self._pair),
+            loss=lambda: internet.topology.between(*self._pair).loss,
+            head=self._head,
+            passed=self._passed,
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether something has not left yet."""
+        return bool(self._queue)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that have not left yet."""
+        return int(self._backlog)
+
+    def open(self, passes: bool) -> None:
+        """Say whether packets pass at all."""
+        self._flow.open = passes
+
+    def carry(self, what: str, data: Any, size: int) -> None:
+        """Take one item, behind everything that was taken before."""
+        if self._queue or size > BULK:
+            self._queue.append([what, data, size, float(size)])
+            self._backlog += size
+            self._net.fluid.start(self._flow)
+        else:
+            self._depart(what, data, size)
+
+    def drop(self) -> None:
+        """Forget what has not left."""
+        self._queue.clear()
+        self._backlog = 0.0
+        self._net.fluid.drop(self._flow)
+
+    # ------------------------------------------------------------ control: per message
+
+    def _depart(self, what: str, data: Any, size: int) -> None:
+        """All of it has left: it takes what a message of its size takes."""
+        seconds = self._net.delay(*self._pair) + size / self._net.topology.between(*self._pair).bandwidth
+        self._leave(what, data, size, seconds)
+
+    def _leave(self, what: str, data: Any, size: int, seconds: float) -> None:
+        """Arrive in so many seconds, after whatever left before."""
+        link, net, peer = self._net.topology.between(*self._pair), self._net, self._end.peer
+        if link.corrupt and size and net.chance.happens(link.corrupt, "corrupt", *self._pair):
+            data = self._damaged(data)
+        self.flying += size
+        self._arrives = max(self._arrives, net.loop.now + seconds)
+        net.loop.at(self._arrives, peer.arrive, what, data, size, context=peer.process.context)
+
+    def _damaged(self, data: Any) -> Any:
+        if self._end.kind != Kind.BULK or isinstance(data, tuple):
+            return None  # TLS notices
+        place = int(self._net.chance.uniform("place", *self._pair) * len(data))
+        return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+    # ------------------------------------------------------------ bulk: through the fluid
+
+    def _head(self) -> float:
+        """Bytes that must pass before something can be delivered."""
+        return float(self._queue[0][3]) if self._queue else 0.0
+
+    def _passed(self, size: float) -> None:
+        """The fluid has moved on."""
+        while self._queue:
+            item = self._queue[0]
+            taken = min(size, item[3])
+            item[3] -= taken
+            size -= taken
+            self._backlog -= taken
+            if item[3] > 1e-6:
+                break
+            self._backlog -= item[3]
+            self._queue.popleft()
+            self._depart(*item[:3]) if item[2] <= BULK else self._arrive_last(*item[:3])
+        else:
+            self._backlog = 0.0
+        if self._queue:
+            self._deliver_part(self._queue[0])
+        self._end.passed()
+
+    def _deliver_part(self, item: list[Any]) -> None:
+        """Hand over what has passed of a large message, so that the other side sees it trickle in."""
+        what, data, size, left = item
+        through = size - int(left + 0.999999)
+        if what != DATA or through < BULK or self._net.loop.now < self._trickled + _TRICKLE:
+            return
+        self._trickled = self._net.loop.now
+        if isinstance(data, tuple):
+            first, rest = (data[0], through), (b"", size - through)
+        else:
+            first, rest = data[:through], data[through:]
+        item[1], item[2] = rest, size - through
+        self._arrive_last(what, first, through)
+
+    def _arrive_last(self, what: str, data: Any, size: int) -> None:
+        """A large message has passed the bottleneck: only the way itself is left."""
+        self._leave(what, data, size, self._net.topology.between(*self._pair).delay)
