@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from ictp2p.bulk.connection import BulkConnection, Frame
+from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.pacing import Meter
+from ictp2p.bulk.users import Frame
 from ictp2p.collectives.channel import Receiver
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
 from ictp2p.types import PeerId
@@ -81,9 +82,9 @@ class Hold:
         """Take a chunk that came before we had begun."""
         try:
             place = self.place(header)
-            if place is not None:
+            if isinstance(place, memoryview):
                 place[:] = body
-            self.take(header, memoryview(body) if place is None else place)
+            self.take(header, place if isinstance(place, memoryview) else memoryview(body))
         except IctError as error:
             self.connection.fail(error)
 
@@ -95,7 +96,7 @@ class Hold:
         kind = Kind.PARTIAL if out.partial else Kind.RESULT
         return Frame(kind, self.tag, out.share, out.chunk, out.views, out.stable)
 
-    def place(self, header: Header) -> memoryview | None:
+    def place(self, header: Header) -> memoryview | list[memoryview] | None:
         """Ask the collective where a chunk goes."""
         if header.kind not in (Kind.PARTIAL, Kind.RESULT):
             return None

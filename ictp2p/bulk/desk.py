@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ictp2p.bulk.hub import Bulk
 
 KINDS = frozenset({Kind.BEGIN, Kind.ABORT, Kind.REQUEST, Kind.CANCEL, Kind.PROBE, Kind.MEASURED})
-CHUNKS = frozenset({Kind.PARTIAL, Kind.RESULT})
 _REMEMBERED = 4096
 """How far a peer may be ahead of us in collectives that it has begun and we have not: 16 bytes each, no more."""
 _FAILED = 1

@@ -72,7 +72,12 @@ class Header(msgspec.Struct, frozen=True, gc=False):
 
     def pack(self) -> bytes:
         """Write the header."""
-        return _HEADER.pack(_MAGIC, VERSION, self.kind, self.starved, self.first, self.second, self.length, self.tag)
+        return pack_header(self.kind, self.tag, self.first, self.second, self.length, self.starved)
+
+
+def pack_header(kind: Kind, tag: bytes, first: int, second: int, length: int, starved: bool) -> bytes:
+    """Write a header's fields."""
+    return _HEADER.pack(_MAGIC, VERSION, kind, starved, first, second, length, tag)
 
 
 def read_header(data: bytes | bytearray | memoryview) -> Header:

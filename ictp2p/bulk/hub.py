@@ -15,12 +15,14 @@ from typing import TypeAlias
 import msgspec
 
 from ictp2p.bulk.collective import Aborted, Attached, Hold
-from ictp2p.bulk.connection import BulkConnection, User
-from ictp2p.bulk.desk import CHUNKS, KINDS, Desk
+from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.desk import KINDS, Desk
 from ictp2p.bulk.frames import Header, Kind, pack_measured
+from ictp2p.bulk.inbound import CHUNKS
 from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.streams import MAX_PROBE, MAX_REQUEST, PROBE_CHUNK, Fetch, Handler, Probe, ProbeResult, Request
+from ictp2p.bulk.users import User
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, ParticipantLost, Receiver, Slots
 from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.errors import ConfigError, ConnectionLost, IctError, NetworkError, PeerClosed

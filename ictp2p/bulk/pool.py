@@ -17,10 +17,11 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from ictp2p.bulk import tuning
-from ictp2p.bulk.connection import BulkConnection, User
+from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import MAX_HOPS, Header, Hello, Purpose, transcript
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.relay import Relay
+from ictp2p.bulk.users import User
 from ictp2p.bulk.ways import first_way
 from ictp2p.errors import (
     ConfigError,

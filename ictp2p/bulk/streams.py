@@ -21,9 +21,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from ictp2p.bulk.connection import BulkConnection, Frame
+from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Kind, read_measured
 from ictp2p.bulk.pacing import Meter
+from ictp2p.bulk.users import Frame
 from ictp2p.errors import IctError, RemoteProtocolError, StateError
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED

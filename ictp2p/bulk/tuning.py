@@ -27,9 +27,9 @@ import struct
 
 NEARBY = 0.005
 """Seconds of round trip up to which two hosts count as near: the light's way to another city and back."""
-GATHER = 256 * 1024
-"""Bytes of a body that should be there before we are woken. Above it the pipeline between the two ends runs empty,
-below it a wake-up costs as much as the copy."""
+GATHER = 1024 * 1024
+"""Bytes of a body that should be there before we are woken: a whole chunk. Woken by 512 and by 256 KiB a ring of two,
+three or four on one machine took 4 to 7 and 7 to 30 % more CPU."""
 FAR_GATHER = 16 * 1024
 """The same where a round trip is long: a quarter of the window that a connection begins with."""
 FAR_WINDOW = 16 * 1024 * 1024

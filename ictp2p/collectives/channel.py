@@ -73,12 +73,17 @@ class Receiver(Protocol):
         """`peer` has attached under the same tag. `again`: it has dropped the chunk that it was sent before."""
         ...
 
-    def destination(self, peer: PeerId, partial: bool, share: int, chunk: int, size: int) -> memoryview | None:
-        """Say where the `size` bytes of this chunk may land; None: in the connection's own buffer."""
+    def destination(
+        self, peer: PeerId, partial: bool, share: int, chunk: int, size: int
+    ) -> memoryview | list[memoryview] | None:
+        """Say where the `size` bytes of this chunk may land, perhaps in several pieces; None: anywhere."""
         ...
 
     def arrived(self, peer: PeerId, partial: bool, share: int, chunk: int, body: memoryview) -> None:
-        """All bytes are in `body`, which is what `destination` gave, or is only valid during this call."""
+        """All bytes are in `body`, which is what `destination` gave, or is only valid during this call.
+
+        Empty: they are in the several pieces that it gave; a connection that cannot read into these gives a body.
+        """
         ...
 
     def next_frame(self, peer: PeerId) -> Outgoing | None:

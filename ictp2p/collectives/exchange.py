@@ -32,7 +32,8 @@ of that (`next_early`), for which the other end keeps room or asks again: small 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+import msgspec
 
 from ictp2p.collectives.plan import NO_PARENT, Plan, Share
 from ictp2p.errors import RemoteProtocolError
@@ -46,7 +47,7 @@ MIN_WINDOW = 2
 """One chunk on its way while the result of the other comes back."""
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """One chunk of one share on its way: up the reduce tree (`partial`) or down with the result."""
 
     partial: bool
@@ -71,6 +72,8 @@ class _Lane:
     room: int
     """How many partials of one child we hold at most."""
     arrived: dict[int, int] = field(default_factory=dict)
+    ready: int = 0
+    """How many chunks hold everything that is to be added here: the least of `arrived`, or all where nothing is."""
     sent: int = 0
     done: int = 0
     passed: dict[int, int] = field(default_factory=dict)
@@ -83,11 +86,6 @@ class _Lane:
     def longest(self, chunk: int) -> int:
         """Give the elements of the longest chunk, where `chunk` is the most."""
         return min(chunk, self.share.stop - self.share.start)
-
-    @property
-    def ready(self) -> int:
-        """How many chunks hold everything that is to be added here."""
-        return min((self.arrived[child] for child in self.children), default=self.chunks)
 
 
 class Exchange:
@@ -136,7 +134,7 @@ class Exchange:
         if not 0 <= piece.share < len(self._lanes):
             raise RemoteProtocolError(f"participant {peer} sent share {piece.share} of {len(self._lanes)}")
         lane = self._lanes[piece.share]
-        wanted = self._wanted(lane, peer, partial=piece.partial)
+        wanted = lane.arrived.get(peer) if piece.partial else lane.done if lane.broadcast_parent == peer else None
         if wanted != piece.chunk or wanted >= lane.chunks:
             raise RemoteProtocolError(f"participant {peer} sent {piece}, expected chunk {wanted} of {lane.chunks}")
         if piece.partial and piece.chunk >= lane.used + lane.room:
@@ -151,6 +149,7 @@ class Exchange:
             self._left -= 1
             return []
         lane.arrived[peer] += 1
+        lane.ready = min(lane.arrived.values())
         return self._finish(piece.share) if lane.reduce_parent == NO_PARENT else []
 
     def alone(self) -> list[Piece]:
@@ -178,22 +177,29 @@ class Exchange:
         return piece
 
     def _next(self, peer: int) -> Piece | None:
-        best: tuple[float, bool, int, int] | None = None
-        for partial, number in self._towards[peer]:
-            lane = self._lanes[number]
-            chunk = self._sendable(lane, peer, partial=partial)
-            if chunk is not None and (best is None or (chunk / lane.chunks, not partial, number) < best):
-                best = (chunk / lane.chunks, not partial, number, chunk)
+        best = self._best(peer)
         if best is None:
             return None
-        _, result, number, chunk = best
+        chunk, partial, number = best
         self._left -= 1
-        lane = self._lanes[number]
-        if result:
-            lane.passed[peer] += 1
+        if partial:
+            self._lanes[number].sent += 1
         else:
-            lane.sent += 1
-        return Piece(not result, number, chunk)
+            self._lanes[number].passed[peer] += 1
+        return Piece(partial, number, chunk)
+
+    def _best(self, peer: int) -> tuple[int, bool, int] | None:
+        """Find (chunk, partial, share) of what should go next; of equals the first, a contribution if there is one."""
+        best, least = None, 1.0
+        for partial, number in self._towards[peer]:
+            lane = self._lanes[number]
+            if partial:
+                chunk, end = lane.sent, min(lane.ready, lane.done + lane.window)
+            else:
+                chunk, end = lane.passed[peer], lane.done
+            if chunk < end and chunk / lane.chunks < least:
+                best, least = (chunk, partial, number), chunk / lane.chunks
+        return best
 
     def contributors(self, share: int) -> tuple[int, ...]:
         """List whose partials are added at this participant for `share`, without our own, ascending."""
@@ -266,6 +272,7 @@ class Exchange:
             window=windows[parents[self.me]] if parents[self.me] != NO_PARENT else 0,
             room=windows[self.me],
             arrived=dict.fromkeys(children, 0),
+            ready=0 if children else chunks,
             done=chunks if not self._reduce and share.root == self.me else 0,
             passed=dict.fromkeys(followers, 0),
         )
@@ -284,12 +291,6 @@ class Exchange:
         partials = [(True, n) for n, lane in enumerate(self._lanes) if lane.reduce_parent == peer and lane.chunks]
         results = [(False, n) for n, lane in enumerate(self._lanes) if peer in lane.passed and lane.chunks]
         return (*partials, *results)
-
-    def _sendable(self, lane: _Lane, peer: int, *, partial: bool) -> int | None:
-        if partial:
-            limit = min(lane.ready, lane.done + lane.window)
-            return lane.sent if lane.sent < limit else None
-        return lane.passed[peer] if lane.passed[peer] < lane.done else None
 
     def _wanted(self, lane: _Lane, peer: int, *, partial: bool) -> int | None:
         if partial:

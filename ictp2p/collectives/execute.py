@@ -51,6 +51,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 _WIDEST = 8
 """Bytes of the widest element."""
+_PIECE = 16 * 1024
+"""Bytes: a result that spans tensors is read into each of them if they are this large on average, else copied there."""
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
 _RECEIPT = memoryview(b"\0")
 """What comes back for a chunk whose result stays at the root."""
@@ -251,6 +253,9 @@ class _Session:
         self._adder = adder
         self._coder = coder
         self._chunk_bytes = coder.chunk_bytes if coder else plan.chunk * source.partial_itemsize
+        self._plain = coder is None and not source.widened
+        """Elements travel as they are, sums too."""
+        self._shares = [(share.start, share.stop) for share in plan.shares]
         self._progress = progress
         self._attachment: Attachment | None = None
         self._staged: dict[tuple[int, int], deque[memoryview]] = {}
@@ -296,12 +301,18 @@ class _Session:
             self._again[peer] = early
         self._kick(peer)
 
-    def destination(self, peer: PeerId, partial: bool, share: int, chunk: int, size: int) -> memoryview | None:
-        piece = Piece(partial, share, chunk)
-        self.exchange.expect(self._index(peer), piece)
+    def destination(
+        self, peer: PeerId, partial: bool, share: int, chunk: int, size: int
+    ) -> memoryview | list[memoryview] | None:
+        piece, node = Piece(partial, share, chunk), self._indices[peer]
+        self.exchange.expect(node, piece)
         start, stop = self._span(piece)
         expected = (
-            self._partial_size(self._index(peer), share, stop - start) if partial else self._result_size(stop - start)
+            (stop - start) * self._source.itemsize
+            if self._plain and (partial or not self._receipts)
+            else self._partial_size(node, share, stop - start)
+            if partial
+            else self._result_size(stop - start)
         )
         if size != expected:
             raise RemoteProtocolError(f"{peer} sent {size} bytes for {piece}, expected {expected}")
@@ -313,34 +324,47 @@ class _Session:
         if self._receipts or self._coder is not None:
             return None
         views = self._target.views(start, stop)
-        return views[0] if len(views) == 1 else None
+        if len(views) == 1:
+            return views[0]
+        return views if len(views) * _PIECE <= size else None
 
     def arrived(self, peer: PeerId, partial: bool, share: int, chunk: int, body: memoryview) -> None:
-        self.received += len(body)
-        piece = Piece(partial, share, chunk)
-        node = self._index(peer)
-        if partial:
+        piece, node, exchange = Piece(partial, share, chunk), self._indices[peer], self.exchange
+        if body:
+            self.received += len(body)
+            self._keep(piece, node, body)
+        else:
+            start, stop = self._span(piece)
+            self.received += (stop - start) * self._target.itemsize
+        for root_piece in exchange.arrived(node, piece):
+            self._finish(root_piece)
+        if self._progress is not None and not (partial or self._receipts):
+            self._progress(*self._span(piece))
+        if self._attachment is not None:
+            for waiting in exchange.downstream(piece):
+                self._attachment.kick(self._names[waiting])
+        self._check_end()
+
+    def _keep(self, piece: Piece, node: int, body: memoryview) -> None:
+        """Stage a contribution, or see to it that a result lies in the outputs."""
+        share = piece.share
+        if piece.partial:
             if self._coder is not None:
                 self._coder.check(body, self._span(piece), own=self.exchange.is_leaf(share, node))
             self._staged.setdefault((share, node), deque()).append(body)
         elif not self._receipts:
             self._land(piece, body)
-        for root_piece in self.exchange.arrived(node, piece):
-            self._finish(root_piece)
-        if not (partial or self._receipts):
-            self._report(piece)
-        for waiting in self.exchange.downstream(piece):
-            self._kick(self._name(waiting))
-        self._check_end()
 
     def next_frame(self, peer: PeerId) -> Outgoing | None:
         if self._again and peer in self._again:
             return self._again.pop(peer)
-        node = self._index(peer)
-        piece = None if self.ended.done() else self.exchange.next_send(node)
+        if self.ended.done():
+            return None
+        node = self._indices[peer]
+        piece = self.exchange.next_send(node)
         if piece is not None:
             return self._outgoing(piece)
-        piece = None if self.ended.done() else self.exchange.next_early(node, EAGER_BYTES // _WIDEST)
+        piece = self.exchange.next_early(node, EAGER_BYTES // _WIDEST)
         if piece is None:
             self._check_end()
             return None
@@ -394,7 +418,7 @@ class _Session:
         if self._coder is not None:
             me = self.exchange.me
             self._coder.land(start, stop, body, passed_on=me in self.plan.shares[piece.share].broadcast_parents)
-        elif len(self._target.views(start, stop)) != 1:
+        elif not self._target.together(start, stop):
             self._target.write(start, stop, body)
 
     def _finish(self, piece: Piece) -> None:
@@ -402,7 +426,8 @@ class _Session:
         taken = self._take(piece.share)
         (self._coder or self._adder).finish(*self._span(piece), taken)
         self._return(taken)
-        self._report(piece)
+        if self._progress is not None:
+            self._progress(*self._span(piece))
 
     def _take(self, share: int) -> dict[int, tuple[memoryview, bool]]:
         """Take the oldest staged partial of every child."""
@@ -419,10 +444,6 @@ class _Session:
             assert isinstance(slot, bytearray)
             self._staging -= len(slot)
             self._slots.give_back(slot)
-
-    def _report(self, piece: Piece) -> None:
-        if self._progress is not None:
-            self._progress(*self._span(piece))
 
     def _check_end(self) -> None:
         if not self.ended.done() and self.exchange.finished:
@@ -444,7 +465,9 @@ class _Session:
         return self._coder.result_size(elements) if self._coder else elements * self._target.itemsize
 
     def _span(self, piece: Piece) -> tuple[int, int]:
-        return self.plan.shares[piece.share].span(piece.chunk, self.plan.chunk)
+        start, end = self._shares[piece.share]
+        start += piece.chunk * self.plan.chunk
+        return start, min(start + self.plan.chunk, end)
 
     def _index(self, peer: PeerId) -> int:
         return self._indices[peer]

@@ -35,7 +35,7 @@ REDUCE = "reduce"
 """The kind of a plan whose results stay at their roots. A receipt of each takes the result's way down, which is the
 reduce tree again: so contributions keep their windows, and nobody needs room for what it did not ask for."""
 GROUPS = "groups"
-"""The kind of a plan that is made of others: disjoint groups, each of which reduces a vector of its own."""
+"""The kind of a plan that is made of others, each for some participants and a vector of their own."""
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
@@ -77,22 +77,20 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     codec: str = "none"
     """How chunks are written on the wire (`codecs.schemes`)."""
     groups: tuple[Plan, ...] = ()
-    """Of kind `GROUPS`: each group's own plan, and no shares beside them."""
+    """Of kind `GROUPS`: each group's own all-reduce or broadcast, and no shares beside them."""
 
     @property
     def elements(self) -> int:
-        """How many elements the plan covers, of one participant's vector."""
-        if self.groups:
-            return self.groups[0].elements
+        """How many elements the plan covers."""
         return self.shares[-1].stop if self.shares else 0
 
-    def part_of(self, me: int) -> tuple[Plan, int]:
-        """The plan that participant number `me` runs, and its number in it."""
-        if self.kind != GROUPS:
-            return self, me
-        name = self.participants[me]
-        group = next(group for group in self.groups if name in group.participants)
-        return group, group.participants.index(name)
+    @property
+    def source(self) -> str | None:
+        """From whom all of it is copied, empty if from several; None where sums are made."""
+        roots = {self.participants[share.root] for share in self.shares}
+        if self.kind != BROADCAST:
+            return None
+        return roots.pop() if len(roots) == 1 else ""
 
     def encode(self) -> bytes:
         """Write the plan as the bytes that are agreed on."""
@@ -129,13 +127,14 @@ def validate(data: bytes, participants: Sequence[str], elements: int) -> str | N
 def check_codec(plan: Plan, asked: str) -> str | None:
     """Say what is wrong with the plan's codec where `asked` was asked for, or None."""
     allowed = ("none", *CHOICES) if asked == AUTO else ("none", asked)
-    return None if plan.codec in allowed else f"the plan is for codec {plan.codec!r}, asked for was {asked!r}"
+    wrong = next((one.codec for one in (plan, *plan.groups) if one.codec not in allowed), None)
+    return None if wrong is None else f"the plan is for codec {wrong!r}, asked for was {asked!r}"
 
 
 def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
     """Check a decoded plan as `validate` does."""
     if plan.kind == GROUPS or plan.groups:
-        return _check_groups(plan, participants, elements)
+        return _check_groups(plan, participants)
     if plan.kind == BROADCAST and any(
         share.reduce_parents.count(NO_PARENT) != len(participants) for share in plan.shares
     ):
@@ -155,17 +154,14 @@ def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
     return _check_blocks(plan) or _check_shares(plan, elements)
 
 
-def _check_groups(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
+def _check_groups(plan: Plan, participants: Sequence[str]) -> str | None:
     if plan.kind != GROUPS or plan.shares:
         return f"a plan of kind {plan.kind!r} has {len(plan.groups)} groups and {len(plan.shares)} shares"
     if plan.participants != tuple(participants) or not participants:
         return f"plan is for {plan.participants!r}, the round is for {tuple(participants)!r}"
-    grouped = [name for group in plan.groups for name in group.participants]
-    if sorted(grouped) != sorted(participants):
-        return f"the groups hold {len(grouped)} participants, not each of {len(participants)} once"
     for number, group in enumerate(plan.groups):
-        odd = group.kind in (GROUPS, BROADCAST, REDUCE) or group.codec != plan.codec
-        wrong = "is no all-reduce like the others" if odd else check(group, group.participants, elements)
+        odd = group.kind in (GROUPS, REDUCE)
+        wrong = "is none that may be" if odd else check(group, group.participants, group.elements)
         if wrong is not None:
             return f"group {number}: {wrong}"
     return None

@@ -24,7 +24,7 @@ from ictp2p.collectives.growing import grow
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
 from ictp2p.collectives.schedules import halving_doubling, parameter_server, ring, star
 from ictp2p.collectives.schedules.trees import Tree, downward
-from ictp2p.collectives.topology import LinkEstimate, Pair, Topology, Trunk, build
+from ictp2p.collectives.topology import UNMEASURED, LinkEstimate, Pair, Topology, Trunk, build
 from ictp2p.errors import ConfigError, NoRoute
 from ictp2p.types import PeerId
 
@@ -32,6 +32,8 @@ __all__ = ["Decision", "LinkEstimate", "PlanRequest", "Trunk", "plan", "plan_bro
 
 MARGIN = 1.05
 """A more complicated schedule has to be faster by this factor. Candidates are tried in the order of simplicity."""
+NOMINAL = 1e9
+"""Bytes/s of an unmeasured link when a codec is chosen: a slow wire is the safer guess where it decides that."""
 SLOW = 0.05
 """Trees are also tried without links slower than this share of the fastest: a little carried by them costs the delay
 of a chunk on them."""
@@ -79,7 +81,8 @@ def plan(request: PlanRequest) -> Decision:
     plain = _plan(request, topology, "none")
     if request.itemsize != 4 or topology.size == 1:
         return plain
-    codec = min(prices.CHOICES, key=lambda codec: _estimate(request, plain.plan, codec))
+    seconds = plain.plan.seconds * (1.0 if topology.measured else UNMEASURED / NOMINAL)
+    codec = min(prices.CHOICES, key=lambda codec: _estimate(request, plain.plan, seconds, codec))
     return plain if codec == "none" else _plan(request, topology, codec)
 
 
@@ -194,14 +197,14 @@ def _ring(topology: Topology) -> tuple[Tree, ...]:
     return ring.trees(cycle) if cycle else ()
 
 
-def _estimate(request: PlanRequest, plain: Plan, codec: str) -> float:
-    """Estimate how long `codec` would take, from the plan without one: fewer bytes, and work that nothing hides."""
+def _estimate(request: PlanRequest, plain: Plan, seconds: float, codec: str) -> float:
+    """Estimate how long `codec` would take if `plain` takes `seconds`: fewer bytes, and work that nothing hides."""
     participants, size = len(request.participants), float(request.elements * request.itemsize)
     price = prices.price(codec, participants)
     if codec == "none":
-        return plain.seconds
+        return seconds
     more = price.seconds(size, participants) - prices.PRICES["none"].seconds(size, participants)
-    return plain.seconds * max(price.contribution, price.result) + more + 2 * participants * prices.CALL
+    return seconds * max(price.contribution, price.result) + more + 2 * participants * prices.CALL
 
 
 def _topology(request: PlanRequest) -> Topology:

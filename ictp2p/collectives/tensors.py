@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
+from contextvars import Context, copy_context
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +26,7 @@ from ictp2p.errors import ConfigError
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_NATIVE = {
+_NATIVE: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
     torch.int8: np.dtype(np.int8),
@@ -65,6 +67,7 @@ class Flat:
         self.dtype = flat[0].dtype if flat else torch.float32
         self.widened = self.dtype in _WIDENED
         self._arrays = [t.view(torch.int16).numpy() if self.widened else t.numpy() for t in self.tensors]
+        self._bytes = [array.data.cast("B") for array in self._arrays]
         self._ends = list(accumulate(len(array) for array in self._arrays))
         self.elements = self._ends[-1] if self._ends else 0
         self.itemsize = self.dtype.itemsize
@@ -73,7 +76,13 @@ class Flat:
 
     def views(self, start: int, stop: int) -> list[memoryview]:
         """Give the bytes of `[start, stop)` in order, without copying."""
-        return [self._arrays[n][a:b].data.cast("B") for n, a, b in self._pieces(start, stop)]
+        size = self.itemsize
+        return [self._bytes[n][a * size : b * size] for n, a, b in self._pieces(start, stop)]
+
+    def together(self, start: int, stop: int) -> bool:
+        """Say whether `[start, stop)` lies in one tensor."""
+        number = bisect_right(self._ends, start)
+        return number < len(self._ends) and stop <= self._ends[number]
 
     def arrays(self, start: int, stop: int) -> list[Array]:
         """Give the elements of `[start, stop)` as one-dimensional arrays (16-bit floats as their bits)."""
@@ -113,6 +122,7 @@ class Flat:
         hole = flat.tensors[0][:0] if flat.tensors else torch.empty(0, dtype=like.dtype)
         flat.tensors = [each for tensor in flat.tensors for each in (hole, tensor)] + [hole]
         flat._arrays, flat._ends = [*arrays, nothing], [*ends, like.elements]
+        flat._bytes = [array.data.cast("B") if len(array) else memoryview(b"") for array in flat._arrays]
         flat.dtype, flat.widened, flat.itemsize = like.dtype, like.widened, like.itemsize
         flat.partial_itemsize, flat.elements = like.partial_itemsize, like.elements
         return flat
@@ -130,13 +140,15 @@ class Flat:
     def _extents(self) -> list[tuple[int, int]]:
         return [(t.data_ptr(), t.data_ptr() + t.numel() * t.itemsize) for t in self.tensors]
 
-    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    def _pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        pieces = []
         number = bisect_right(self._ends, start)
         while start < stop:
             base = self._ends[number - 1] if number else 0
             end = min(stop, self._ends[number])
-            yield number, start - base, end - base
+            pieces.append((number, start - base, end - base))
             start, number = end, number + 1
+        return pieces
 
 
 class Weights:
@@ -182,6 +194,7 @@ class Adder:
         self._combine = weights.combine
         self._in_place = inputs is outputs or inputs.overlaps(outputs)
         self._scratch: Array = np.empty(0, np.float32)
+        self._quiet = _quiet()
         self._wide = torch.empty(min(chunk, inputs.elements) if inputs.widened else 0, dtype=torch.float32)
 
     def partial(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> list[memoryview]:
@@ -199,7 +212,7 @@ class Adder:
             self._add_native(start, stop, staged)
             if divisor != 1:
                 for array in self._outputs.arrays(start, stop):
-                    np.divide(array, divisor, out=array)
+                    self._quiet.run(np.divide, array, divisor, out=array)
             return
         self._add_widened(start, stop, staged)
         offset = 0
@@ -210,40 +223,55 @@ class Adder:
 
     def _add_native(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> None:
         own = self._inputs.arrays(start, stop)
-        offset = 0
-        for target, mine in zip(self._aligned(own, start), own, strict=True):
-            end = offset + len(mine)
-            terms = {n: (np.frombuffer(b, mine.dtype)[offset:end], raw) for n, (b, raw) in staged.items()}
-            terms[self._me] = (self._kept(mine, terms), True)
-            with np.errstate(over="ignore", invalid="ignore"):  # as torch: an overflow is an infinity, not a warning
-                self._sum(
-                    target, [(terms[n][0], self._weights.factors[n] if terms[n][1] else 1.0) for n in sorted(terms)]
-                )
-            offset = end
+        targets = self._outputs.arrays(start, stop)
+        if len(own) != len(targets):  # the outputs are cut more coarsely
+            targets = self._aligned(own, start)
+        factors, dtype = self._weights.factors, _NATIVE[self._inputs.dtype]
+        terms: list[tuple[Array | None, float]] = []
+        for node in sorted((*staged, self._me)):
+            if node == self._me:
+                terms.append((None, factors[node]))
+            else:
+                body, raw = staged[node]
+                terms.append((np.frombuffer(body, dtype), factors[node] if raw else 1.0))
+        self._quiet.run(self._add_pieces, targets, own, terms)
 
-    def _kept(self, mine: Array, others: Mapping[int, object]) -> Array:
-        """Copy our own term aside if it lies where the sum is made and others come first."""
-        before = sum(node < self._me for node in others)
-        read_first = before == 0 or (before == 1 and set(self._weights.factors) == {1.0})
-        return mine if read_first or not self._in_place else mine.copy()
+    def _add_pieces(
+        self, targets: Sequence[Array], own: Sequence[Array], terms: Sequence[tuple[Array | None, float]]
+    ) -> None:
+        """Add up piece by piece; each term reaches over all pieces, None stands for our own."""
+        end = 0
+        for target, mine in zip(targets, own, strict=True):
+            start, end = end, end + len(mine)
+            piece = [
+                (self._kept(mine, before) if term is None else term[start:end], factor)
+                for before, (term, factor) in enumerate(terms)
+            ]
+            self._sum(target, piece)
 
-    def _aligned(self, own: list[Array], start: int) -> Iterator[Array]:
-        """Cut the outputs where the inputs are cut; both lists hold tensors of the same sizes."""
-        for array in own:
-            (target,) = self._outputs.arrays(start, start + len(array))
-            yield target
-            start += len(array)
+    def _kept(self, mine: Array, before: int) -> Array:
+        """Copy our own term aside if it lies where the sum is made and `before` others come first."""
+        if not self._in_place or before == 0 or (before == 1 and set(self._weights.factors) == {1.0}):
+            return mine
+        return mine.copy()
+
+    def _aligned(self, own: list[Array], start: int) -> list[Array]:
+        """Cut the outputs where the inputs are cut."""
+        ends = accumulate(map(len, own), initial=start)
+        return [target for a, b in pairwise(ends) for target in self._outputs.arrays(a, b)]
 
     def _sum(self, target: Array, terms: list[tuple[Array, float]]) -> None:
+        combine = self._combine
         first, factor = terms[0]
-        if len(terms) > 1 and factor == 1 and terms[1][1] == 1:
-            self._combine(first, terms[1][0], out=target)
+        second, other = terms[1] if len(terms) > 1 else (first, 0.0)
+        if factor == other == 1:
+            combine(first, second, out=target)
             terms = terms[2:]
         else:
             np.multiply(first, target.dtype.type(factor), out=target)
             terms = terms[1:]
         for term, factor in terms:
-            self._combine(target, self._scaled(term, factor), out=target)
+            combine(target, self._scaled(term, factor), out=target)
 
     def _scaled(self, term: Array, factor: float) -> Array:
         if factor == 1:
@@ -272,6 +300,13 @@ class Adder:
             total.add_(term, alpha=factor)
         else:
             _TORCH[self._combine](total, term.to(torch.float32), out=total)
+
+
+def _quiet() -> Context:
+    """Make a context in which an overflow is an infinity, as with torch, and not a warning."""
+    context = copy_context()
+    context.run(partial(np.seterr, over="ignore", invalid="ignore"))
+    return context
 
 
 def _flattened(tensor: torch.Tensor | Array, name: str) -> torch.Tensor:

@@ -19,8 +19,9 @@ from ictp2p.collectives.schedules.trees import Cost, Matrix, Tree
 from ictp2p.errors import ConfigError
 from ictp2p.types import PeerId
 
-NOMINAL = 1e9
-"""Bytes/s assumed of a link when no link at all has been measured."""
+UNMEASURED = 4e9
+"""Bytes/s assumed of a link when no link at all has been measured: what a process moves over loopback. A slower one
+would favour whatever uses most links side by side, though as likely they share a line or a core."""
 
 Pair = tuple[PeerId, PeerId]
 
@@ -61,6 +62,8 @@ class Topology:
     """Bytes/s that each participant can send in all."""
     down: Matrix
     """Bytes/s that each participant can receive in all."""
+    measured: bool = True
+    """Whether any link was."""
     trunks: tuple[tuple[npt.NDArray[np.bool_], float], ...] = ()
     """The edges over each trunk, and its bytes/s."""
 
@@ -121,7 +124,7 @@ def build(
     number = {name: index for index, name in enumerate((*participants, *relays))}
     size, nodes = len(participants), len(number)
     known = sorted(link.bandwidth for link in links.values() if link.bandwidth)
-    assumed = known[len(known) // 2] if known else NOMINAL
+    assumed = known[len(known) // 2] if known else UNMEASURED
     capacity = np.full(nodes * nodes, np.inf)
     for (source, target), link in links.items():
         if source in number and target in number:
@@ -161,7 +164,7 @@ def build(
     for place, trunk in enumerate(trunks):
         over = (padded == nodes * nodes + 2 * nodes + place).any(axis=1).reshape(size, size)
         lines.append((over, trunk.bandwidth))
-    return Topology(width, delay, padded, capacity, ups[:size], downs[:size], tuple(lines))
+    return Topology(width, delay, padded, capacity, ups[:size], downs[:size], bool(known), tuple(lines))
 
 
 def _check(

@@ -20,8 +20,8 @@ import msgspec
 
 from ictp2p.bulk import Bulk, BulkConnection, BulkProfile
 from ictp2p.bulk.collective import Aborted
-from ictp2p.bulk.connection import Frame
 from ictp2p.bulk.frames import Header, Kind
+from ictp2p.bulk.users import Frame
 from ictp2p.credential import Mesh
 from ictp2p.errors import HandshakeFailed, IctError
 from ictp2p.identity import Identity

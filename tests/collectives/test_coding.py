@@ -17,7 +17,7 @@ from ictp2p.collectives.channel import ParticipantLost, Receiver, RoundTag, Slot
 from ictp2p.collectives.codecs.feedback import Feedback
 from ictp2p.collectives.codecs.schemes import SCHEMES
 from ictp2p.collectives.codecs.topk import TopK
-from ictp2p.collectives.codecs.topk2bit import KEPT
+from ictp2p.collectives.codecs.topk2bit import KEPT, TopK2Bit
 from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan, Share, check
 from ictp2p.collectives.schedules import halving_doubling, parameter_server, ring, star
@@ -152,16 +152,19 @@ def test_everybody_holds_the_same_bits_within_the_codecs_error(
     weights = data.draw(st.lists(st.integers(1, 5), min_size=size, max_size=size), label="weights")
     rng = np.random.default_rng(seed)
     vectors = [torch.from_numpy(rng.standard_normal(elements).astype(np.float32)) for _ in range(size)]
-    if codec == "topk":
+    if codec.startswith("topk"):
         for vector in vectors:
-            Feedback(TopK(KEPT, torch.bfloat16), elements).apply(vector)
+            kept = TopK(KEPT, torch.bfloat16) if codec == "topk" else TopK2Bit()
+            Feedback(kept, elements).apply(vector)
     before = [vector.clone() for vector in vectors]
     plan = make_plan(SCHEDULES[schedule](size), size, elements, codec, chunk)
     outputs = run(plan, [cut(vector, at) for vector in vectors], seed, weights=[float(w) for w in weights])
     assert len({bits(mine) for mine in outputs}) == 1
     exact = sum(w * vector.double() for w, vector in zip(weights, before, strict=True)) / sum(weights)
     largest = max(float(vector.abs().max()) for vector in before)
-    bound = {"bfloat16": 0.03, "float16": 0.004, "int8": 0.05, "e3m0": 0.7, "topk": 1e-6}[codec] * largest
+    bound = {"bfloat16": 0.03, "float16": 0.004, "int8": 0.05, "e3m0": 0.7, "topk": 1e-6, "topk2bit": 1e-6}[
+        codec
+    ] * largest
     assert (torch.cat(outputs[0]).double() - exact).abs().max() <= bound
 
 

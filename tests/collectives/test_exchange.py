@@ -79,18 +79,11 @@ class World:
         return found + [("deliver", *pair) for pair, wire in self.wires.items() if wire]
 
     def can_send(self, node: int, peer: int) -> bool:
-        return peer in self.machines[node]._begun and self.has_something(node, peer)
+        return peer in self.machines[node]._begun and self.machines[node]._best(peer) is not None
 
     def can_send_early(self, node: int, peer: int) -> bool:
         machine = self.machines[node]
-        return peer not in machine._begun | machine._early and self.has_something(node, peer)
-
-    def has_something(self, node: int, peer: int) -> bool:
-        machine = self.machines[node]
-        return any(
-            machine._sendable(machine._lanes[number], peer, partial=partial) is not None
-            for partial, number in machine._towards[peer]
-        )
+        return peer not in machine._begun | machine._early and machine._best(peer) is not None
 
     def do(self, move: tuple[str, int, int]) -> None:
         what, source, target = move

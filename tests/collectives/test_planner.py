@@ -338,3 +338,14 @@ def test_planner_reason_names_the_losers() -> None:
     assert "parameter_server" in reason
     assert "ring" in reason
     assert planner.plan(request(width, only="ring")).plan.kind == "ring"
+
+
+@pytest.mark.parametrize("size", [3, 4, 6])
+def test_where_cores_limit_bytes_come_from_one_at_a_time(size: int) -> None:
+    """As many bytes for everybody, but in a ring they come from one neighbour; on a slow wire that hides the work."""
+    unknown = {pair: LinkEstimate() for pair in itertools.permutations(names(size), 2)}
+    assert plan(PlanRequest(names(size), 25_000_000, 4, unknown)).plan.kind == "ring"
+    assert plan(PlanRequest(names(size), 1000, 4, unknown)).plan.kind != "ring"
+    slow = {pair: LinkEstimate(1e8) for pair in unknown}
+    lines = dict.fromkeys(names(size), 1e8)
+    assert plan(PlanRequest(names(size), 25_000_000, 4, slow, lines, lines)).plan.kind == "star"

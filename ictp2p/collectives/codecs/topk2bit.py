@@ -1,8 +1,8 @@
 """Top-k in two bits: of every 4096 elements the 64 of largest magnitude, each as a sign and one of two levels.
 
-SparseLoCo (Sarfi et al., 2025) sends what it keeps in two bits and lost nothing by it under error feedback. What is kept
-of a block is split in the middle between its least and its largest magnitude; each half becomes its mean, a bfloat16. A
-place in a block takes twelve bits. That is 116 bytes for 4096 elements, 1/141 of float32's.
+SparseLoCo (Sarfi et al., 2025) sends what it keeps in two bits and lost nothing by it under error feedback. What is
+kept of a block is split in the middle between its least and its largest magnitude; each half becomes its mean, a
+bfloat16. A place in a block takes twelve bits. That is 116 bytes for 4096 elements, 1/141 of float32's.
 
 What was decoded has the same levels and the same places when it is encoded again: a mean of equal numbers of eight bits
 is exact. Hence what error feedback made of a contribution travels as it is. This needs all of a block's levels to come

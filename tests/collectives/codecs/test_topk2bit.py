@@ -42,7 +42,7 @@ def test_golden_bytes() -> None:
     # Of five elements all are kept. Magnitudes 1 2 6 7 8: up to 4.5 their mean is 1.5, above it 7.
     values = torch.tensor([1.0, -2.0, 6.0, 7.0, -8.0])
     assert same(through(TopK2Bit(), values), torch.tensor([1.5, -1.5, 7.0, 7.0, -7.0]))
-    levels, codes = "c03f" + "e040", "58" + "03"  # 1.5, 7; low 0, minus low 2, high 1, high 1: 0 + 8 + 16 + 64; minus high 3
+    levels, codes = "c03f" + "e040", "58" + "03"  # 1.5, 7; low 0, minus low 2, high 1 twice: 8 + 16 + 64; minus high 3
     places = "001000" + "023000" + "0400"  # twelve bits each: 0, 1; 2, 3; 4
     assert bytes(encoded(TopK2Bit(), values).numpy()).hex() == levels + codes + places
 

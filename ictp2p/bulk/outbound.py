@@ -1,0 +1,147 @@
+"""The writing half of a bulk connection: frames, in clear or sealed, into a transport.
+
+Buffers of sealed frames are reused once the transport has let go of them, told from its count of unsent bytes, because
+first touch of fresh memory costs more than sealing it. What is large and keeps its content is never copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from ictp2p.bulk.frames import HEADER_BYTES, SEAL_BYTES, pack_header
+from ictp2p.bulk.seal import Seal
+from ictp2p.bulk.users import Frame
+
+_COALESCE_BYTES = 64 * 1024
+"""Frames up to this size are joined to one write; larger ones are not copied."""
+
+
+class Outbound:
+    """Writes to one transport.
+
+    Args:
+        transport: takes the bytes.
+        most: bytes beyond the kernel's own buffer that it may hold before it asks us to pause.
+    """
+
+    def __init__(self, transport: asyncio.Transport, most: int) -> None:
+        self.written = 0
+        """Bytes given to the transport so far."""
+        self._transport = transport
+        self._most = most
+        self._seal: Seal | None = None
+        self._seal_bodies = True
+        self._starved = True
+        self._in_flight: deque[tuple[int, bytearray]] = deque()
+        self._drained: asyncio.Future[None] | None = None
+        self.hold(most)
+
+    @property
+    def pending(self) -> int:
+        """Bytes that the kernel has not taken yet."""
+        return self._transport.get_write_buffer_size()
+
+    @property
+    def flushed(self) -> int:
+        """Bytes that have left for the kernel so far."""
+        return self.written - self._transport.get_write_buffer_size()
+
+    def secure(self, key: bytes, *, bodies: bool) -> None:
+        """Seal with `key` from here on, if not all `bodies`, then those that are asked for."""
+        self._seal, self._seal_bodies = Seal(key), bodies
+
+    def holds_memory(self) -> bool:
+        """Say whether the transport still refers to memory of a user. Sealed bodies are copies."""
+        return not self._seal_bodies and self.pending > 0
+
+    def hold(self, most: int) -> None:
+        """Let the transport hold at most `most` bytes."""
+        self._most = most
+        self._transport.set_write_buffer_limits(high=most, low=most // 4)
+
+    def starve(self) -> None:
+        """Note that there was nothing to send: the next frame's gap says nothing about the link."""
+        self._starved = True
+
+    def write(self, frame: Frame, *, sealed: bool = False) -> int:
+        """Write a frame; give its bytes, without a seal."""
+        views = frame.views
+        size = len(views[0]) if len(views) == 1 else sum(map(len, views))
+        # A pause while the transport still had bytes to send was none for the link.
+        starved = self._starved and self.pending == 0
+        self._starved = False
+        header = pack_header(frame.kind, frame.tag, frame.first, frame.second, size, starved)
+        if sealed or self._seal_bodies:
+            self._write_sealed(header, views, size)
+        elif size <= _COALESCE_BYTES:
+            self.put(b"".join((header, *views)))
+        elif not frame.stable:
+            buffer = self._reusable(HEADER_BYTES + size)
+            self._put_kept(buffer, _gathered((header, *views), memoryview(buffer)[: HEADER_BYTES + size]))
+        else:
+            self.written += HEADER_BYTES + size
+            self._transport.writelines((header, *views))
+        return HEADER_BYTES + size
+
+    def put(self, data: bytes | memoryview) -> None:
+        """Write bytes as they are."""
+        self.written += len(data)
+        self._transport.write(data)
+
+    async def drained(self) -> None:
+        """Wait until the kernel has taken everything written so far, or `release`."""
+        if not self.pending:
+            return
+        self._transport.set_write_buffer_limits(high=0)
+        self._drained = self._drained or asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._drained)
+
+    def resumed(self) -> None:
+        """The transport has room: if somebody waits for that, it has none left to send."""
+        if self._drained is not None:
+            self.hold(self._most)
+            self._let_go()
+
+    def release(self) -> None:
+        """Forget what is under way: the connection has ended."""
+        self._in_flight.clear()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
+
+    def _write_sealed(self, header: bytes, views: Sequence[bytes | memoryview], size: int) -> None:
+        assert self._seal is not None
+        total = HEADER_BYTES + size + SEAL_BYTES
+        buffer = self._reusable(total)
+        view = memoryview(buffer)[:total]
+        view[:HEADER_BYTES] = header
+        body = views[0] if len(views) == 1 else _gathered(views, view[HEADER_BYTES:-SEAL_BYTES])
+        self._seal.seal(header, body, view[HEADER_BYTES:])
+        self._put_kept(buffer, view)
+
+    def _put_kept(self, buffer: bytearray, view: memoryview) -> None:
+        """Write what stands in a buffer of our own, and keep that from being used again before it has left."""
+        self.put(view)
+        self._in_flight.append((self.written, buffer))
+
+    def _reusable(self, size: int) -> bytearray:
+        """Take the oldest buffer that the transport has let go of, if it is large enough."""
+        if self._in_flight and self._in_flight[0][0] <= self.flushed:
+            _, buffer = self._in_flight.popleft()
+            if len(buffer) >= size:
+                return buffer
+        return bytearray(size)
+
+
+def _gathered(views: Sequence[bytes | memoryview], room: memoryview) -> memoryview:
+    """Copy views one behind the other into `room`, where they are then sealed in place."""
+    start = 0
+    for view in views:
+        room[start : start + len(view)] = view
+        start += len(view)
+    return room
