@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from ictp2p.collective_calls import AVG, SUM, Work
     from ictp2p.config import Config
     from ictp2p.peer import Peer
+    from ictp2p.sync.asynchronous import AsyncDiLoCo
     from ictp2p.sync.delayed import DelayedNesterov
     from ictp2p.sync.diloco import DiLoCo
+    from ictp2p.sync.dipaco import DiPaCo
     from ictp2p.sync.eager import EagerDiLoCo
     from ictp2p.sync.local_sgd import LocalSGD
     from ictp2p.sync.mirror import MirrorDescent
@@ -33,10 +35,12 @@ __all__ = [
     "AVG",
     "SUM",
     "AdaptivePace",
+    "AsyncDiLoCo",
     "AsyncPeer",
     "Config",
     "DelayedNesterov",
     "DiLoCo",
+    "DiPaCo",
     "EagerDiLoCo",
     "ElasticSampler",
     "LocalSGD",
@@ -51,10 +55,12 @@ __all__ = [
 _HOMES = {
     "AVG": "ictp2p.collective_calls",
     "AdaptivePace": "ictp2p.sync.pace",
+    "AsyncDiLoCo": "ictp2p.sync.asynchronous",
     "AsyncPeer": "ictp2p.async_peer",
     "Config": "ictp2p.config",
     "DelayedNesterov": "ictp2p.sync.delayed",
     "DiLoCo": "ictp2p.sync.diloco",
+    "DiPaCo": "ictp2p.sync.dipaco",
     "EagerDiLoCo": "ictp2p.sync.eager",
     "ElasticSampler": "ictp2p.sync.sampler",
     "LocalSGD": "ictp2p.sync.local_sgd",

@@ -335,8 +335,13 @@ class AsyncPeer:
             agreed = self.agreed_state
             return agreed is not None and agreed.version > ref.version
 
+        def witnesses() -> Sequence[PeerId]:
+            return with_witnesses(self.core, ref).providers
+
         wanted = with_witnesses(self.core, ref)
-        await fetch_state(self.bulk, wanted, state, self.telemetry, self.clock, superseded=superseded)
+        await fetch_state(
+            self.bulk, wanted, state, self.telemetry, self.clock, superseded=superseded, witnesses=witnesses
+        )
 
     def held(self) -> Held:
         """Version and digest of the global state that others can have of this peer."""

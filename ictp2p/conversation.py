@@ -46,6 +46,7 @@ class Conversation:
             progress=lambda start, stop: self._inbox.put(lambda: request.progress(start, stop)),
             restarted=lambda attempt, parts: self._inbox.put(lambda: request.restarted(attempt, parts)),
             note=request.note,
+            holds=request.holds,
             patient=request.patient,
         )
         future = self._loop.submit(self._reduce(work))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ictp2p.carried import Carried, gaps, shares
 from ictp2p.collectives import execute, plan
 from ictp2p.collectives.advance import Advance
 from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost, RoundTag
@@ -67,6 +68,8 @@ class Reduction:
     """Told the number of each attempt that begins, and who takes part: what was reported of an earlier one is void."""
     note: bytes = b""
     """For the other participants of the round."""
+    holds: Callable[[bytes], Sequence[torch.Tensor]] = lambda key: ()
+    """What is agreed of a module, by its key; to be copied to whoever lacks it."""
     patient: bool = True
     """Whether to wait for a quorum however long it takes."""
 
@@ -327,7 +330,9 @@ class Participation:
 
     async def _move(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> execute.Stats:
         work = standing.work
-        chosen, me = chosen.part_of(chosen.participants.index(self._me))
+        if chosen.groups:
+            return await self._move_groups(standing, opened, chosen)
+        me = chosen.participants.index(self._me)
         tag = RoundTag(opened.lineage, opened.round, opened.attempt, chosen.digest())
         progress = self._progress(standing, opened, chosen)
         if opened.spec.kind in ("broadcast", "gather"):
@@ -335,7 +340,7 @@ class Participation:
             return await execute.broadcast(
                 chosen, me, work.outputs, self._links, tag, progress=progress, profile=self._profile
             )
-        weights = [p.weight for p in opened.participants if p.leader in chosen.participants]
+        weights = [p.weight for p in opened.participants]
         if opened.spec.kind in ("scatter", "collect"):
             return await execute.reduce(
                 chosen,
@@ -360,6 +365,47 @@ class Participation:
             op=opened.spec.op,
             progress=progress,
             profile=self._profile,
+        )
+
+    async def _move_groups(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> execute.Stats:
+        """Run the plans of all groups that this peer is in, at once."""
+        work = standing.work
+        carried = shares(opened, self._cluster, work.inputs, work.outputs, work.holds)
+        report = work.progress or (lambda start, stop: None)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [
+                    tasks.create_task(self._move_group(opened, chosen.groups[number], part, part.told(report)))
+                    for number, part in carried.items()
+                ]
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        for start, stop in gaps(carried.values(), sum(output.numel() for output in work.outputs)):
+            report(start, stop)
+        stats = [task.result() for task in running]
+        sent, received = sum(each.bytes_sent for each in stats), sum(each.bytes_received for each in stats)
+        seconds, peak = max((s.seconds for s in stats), default=0.0), sum(s.staging_peak for s in stats)
+        return execute.Stats(sent, received, seconds, peak)
+
+    async def _move_group(
+        self, opened: Open, group: plan.Plan, carried: Carried, progress: Callable[[int, int], None]
+    ) -> execute.Stats:
+        me = group.participants.index(self._me)
+        tag = RoundTag(opened.lineage, opened.round, opened.attempt, group.digest())
+        links, profile = self._links, self._profile
+        if group.kind == plan.BROADCAST:
+            return await execute.broadcast(group, me, carried.outputs, links, tag, progress=progress, profile=profile)
+        return await execute.all_reduce(
+            group,
+            me,
+            carried.inputs,
+            carried.outputs,
+            links,
+            tag,
+            weights=[p.weight for p in opened.participants if p.leader in group.participants],
+            op=opened.spec.op,
+            progress=progress,
+            profile=profile,
         )
 
     def _progress(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> Callable[[int, int], None]:

@@ -8,7 +8,7 @@ fetch that broke off goes on anywhere.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -84,6 +84,7 @@ async def fetch_state(
     clock: Callable[[], float],
     profile: TransferProfile | None = None,
     superseded: Callable[[], bool] = lambda: False,
+    witnesses: Callable[[], Sequence[PeerId]] = tuple,
 ) -> None:
     """Receive `ref` into the tentative half of `state`, verify it, and commit it there.
 
@@ -95,13 +96,15 @@ async def fetch_state(
         clock: monotonic seconds.
         profile: how patient to be.
         superseded: whether a newer state has been agreed on, so that insisting on this one is in vain.
+        witnesses: who may have it beside, asked again and again: all who are known at first may have died, while those
+            who come to hold it in their place are about to say so.
 
     Raises:
         StateError: no provider has it any more, or all sent wrong bytes; each is named. Or the last one that was asked
             failed, and there is a newer state to ask for.
         MeshMismatch: the mesh trains something else; the first difference is named.
     """
-    await _Transfer(bulk, ref, state, telemetry, clock, profile or TransferProfile(), superseded).run()
+    await _Transfer(bulk, ref, state, telemetry, clock, profile or TransferProfile(), superseded, witnesses).run()
 
 
 class _Transfer:
@@ -116,6 +119,7 @@ class _Transfer:
         clock: Callable[[], float],
         profile: TransferProfile,
         superseded: Callable[[], bool],
+        witnesses: Callable[[], Sequence[PeerId]],
     ) -> None:
         self._bulk = bulk
         self._ref = ref
@@ -124,11 +128,12 @@ class _Transfer:
         self._clock = clock
         self._profile = profile
         self._superseded = superseded
+        self._witnesses = witnesses
         self._fetch = Fetch(ref.digest, [p for p in ref.providers if p != bulk.me], profile)
         self._asked: dict[asyncio.Task[None], None] = {}
         self._bytes = 0
         self._fatal: IctError | None = None
-        self._began = clock()
+        self._began = self._looked = clock()
         self._expecting = False
 
     async def run(self) -> None:
@@ -155,6 +160,11 @@ class _Transfer:
         if self._fetch.manifest is None and self._clock() >= self._began + _LOOK and self._superseded():
             raise StateError(f"state {self._ref.digest.hex()[:16]} has a successor, and nobody has provided it yet")
         self._fetch.handle_timeout(self._clock())
+        if self._clock() >= self._looked + _LOOK:
+            self._looked = self._clock()
+            for peer in self._witnesses():
+                if peer != self._bulk.me:
+                    self._fetch.add(peer)
         for ask in self._fetch.asks(self._clock()):
             self._asked[asyncio.get_running_loop().create_task(self._ask(ask))] = None
         due = self._fetch.next_timeout()

@@ -73,6 +73,13 @@ def test_elastic_data(terminals: Terminals) -> None:
     assert sum(steps) >= 2000, "two epochs of a thousand batches"
 
 
+def test_paths(terminals: Terminals) -> None:
+    terminals.start("paths.py")
+    (text,) = terminals.outputs()
+    assert text.endswith("the same at all holders: {'common': True, 'even': True}\n")
+    assert len(re.findall(r"loss", text)) == 3
+
+
 def test_pccl_loop(terminals: Terminals) -> None:
     address = free_address()
     steps = ("--clusters", "2", "--outer-steps", "12")

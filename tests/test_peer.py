@@ -164,6 +164,44 @@ def test_pairs_agree_on_what_was_done_and_send_nothing_to_anybody_else(pool: Thr
         assert {e["bytes_sent"] for e in rounds} == {0, 2 * 26 * 4}
 
 
+def test_holders_of_a_module_hold_the_same_bits_and_nobody_else_gets_them(pool: ThreadPoolExecutor) -> None:
+    """Paths of one large and one small module each: `left` is held twice, `right` once, and `shared` by all three."""
+    sizes = {"left": 70_000, "right": 90_000, "shared": 10}
+    paths = {"a": ("left", "shared"), "b": ("left", "shared"), "c": ("right", "shared")}
+    held: dict[str, dict[int, dict[str, torch.Tensor]]] = {name: {} for name in paths}
+
+    def run(peer: ictp2p.Peer, together: threading.Barrier) -> None:
+        model = torch.nn.ParameterDict({m: torch.nn.Parameter(torch.zeros(sizes[m])) for m in paths[peer.cluster]})
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        random = torch.Generator().manual_seed(ord(peer.cluster))
+        together.wait(20)
+        with ictp2p.DiPaCo(peer, model, inner, sync_every=2, modules=paths[peer.cluster]) as policy:
+            for _ in peer.steps(iter(int, 1)):
+                for parameter in model.parameters():
+                    parameter.grad = torch.randn(parameter.shape, generator=random)
+                inner.step()
+                held[peer.cluster][policy.version] = policy.global_parameters()
+                if all(max(versions, default=0) >= 8 for versions in held.values()):
+                    return
+
+    with ExitStack() as peers:
+        a = peers.enter_context(ictp2p.Peer(config("a")))
+        others = [peers.enter_context(ictp2p.Peer(config(c, str(a.address)))) for c in "bc"]
+        events = list[dict[str, Any]]()
+        others[1].on_event(events.append)
+        together = threading.Barrier(3)
+        finish([pool.submit(run, peer, together) for peer in (a, *others)])
+        for module, (one, other) in {"left": ("a", "b"), "shared": ("a", "c")}.items():
+            common = {v for v in held[one].keys() & held[other].keys() if v > 4}
+            assert common
+            assert all(torch.equal(held[one][v][module], held[other][v][module]) for v in common)
+            assert held[one][max(common)][module].any()
+        sent = [e["bytes_sent"] for e in events if e["kind"] == "round_committed" and len(e["participants"]) == 3]
+        assert sent
+        assert max(sent) < 4 * 10 * 20, "c moves what it shares, and nothing of its own or of the others' modules"
+        assert a.stats()["illegal_transitions"] == 0
+
+
 def test_two_workers_of_a_cluster_step_together(pool: ThreadPoolExecutor) -> None:
     with ictp2p.Peer(config("a")) as one, ictp2p.Peer(config("a", str(one.address))) as two:
         workers = [Worker(one, versions=3, rows=1), Worker(two, versions=3, rows=2)]

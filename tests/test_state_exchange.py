@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from ictp2p.errors import ConnectionLost, StateError
+from ictp2p import state_exchange
+from ictp2p.errors import ConnectionLost, MeshMismatch, StateError
 from ictp2p.state_exchange import fetch_state
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.transfer import TransferProfile
@@ -47,3 +48,28 @@ async def test_whose_providers_fail_is_asked_for_again_while_it_is_the_newest() 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await fetch(superseded=False)
+
+
+async def test_who_comes_to_hold_it_after_all_known_holders_have_died_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Heired(Deserted):
+        async def request(self, peer: PeerId, *_: Any, **__: Any) -> int:
+            if peer == "heir":
+                raise MeshMismatch("the heir was asked")
+            return await super().request(peer)
+
+    monkeypatch.setattr(state_exchange, "_LOOK", 0.0)
+    state = GlobalState([entry("weight", torch.zeros(3))])
+    ref = StateRef(7, bytes(32), (PeerId("a"), PeerId("b")))
+    heirs = iter([(), (), (PeerId("me"), PeerId("heir"))])
+    bulk: Any = Heired()
+    async with asyncio.timeout(10):
+        with pytest.raises(MeshMismatch, match="the heir was asked"):
+            await fetch_state(
+                bulk,
+                ref,
+                state,
+                Telemetry(time.monotonic),
+                time.monotonic,
+                PATIENT,
+                witnesses=lambda: next(heirs, (PeerId("me"), PeerId("heir"))),
+            )

@@ -11,7 +11,7 @@ connected).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ictp2p.collectives import halves, planner
 from ictp2p.collectives import plan as plans
@@ -20,6 +20,7 @@ from ictp2p.core.cards import ClusterCard, LinkCard
 from ictp2p.core.directory import Directory
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.errors import NoRoute, RemoteProtocolError
+from ictp2p.sync import modules
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
 from ictp2p.sync.pairs import pairs
 from ictp2p.sync.values import Participant, Spec
@@ -96,39 +97,6 @@ def _decide(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> p
     return planner.plan(asked)
 
 
-def groups(spec: Spec, base: bytes, participants: Sequence[Participant]) -> tuple[tuple[PeerId, ...], ...]:
-    """Over whom each is averaged in a round; nothing where that is everybody.
-
-    Args:
-        spec: of the round.
-        base: digest of the state that it starts from.
-        participants: all of them.
-    """
-    if spec.grouping == "all":
-        return ()
-    leaders = {p.cluster: p.leader for p in participants}
-    return tuple(tuple(leaders[name] for name in pair) for pair in pairs(base, tuple(leaders)))
-
-
-def check_groups(plan: plans.Plan, spec: Spec, base: bytes, participants: Sequence[Participant]) -> str | None:
-    """Say where a plan has other groups than follow from what was decided, or None."""
-    planned, due = tuple(group.participants for group in plan.groups), groups(spec, base, participants)
-    return None if planned == due else f"the plan is for groups {planned}, due are {due}"
-
-
-def _plan_groups(asked: planner.PlanRequest, drawn: Sequence[tuple[PeerId, ...]]) -> planner.Decision:
-    """Plan each group apart. Two that no link is known between find a way, or fail the attempt, as they would alone."""
-    made = []
-    for group in drawn:
-        between = {(a, b): LinkEstimate(None, _UNKNOWN_DELAY) for a in group for b in group if a != b}
-        known = {pair: link for pair, link in asked.links.items() if pair in between}
-        up = {name: limit for name, limit in asked.up.items() if name in group}
-        made.append(planner.plan(replace(asked, participants=group, links={**between, **known}, up=up)).plan)
-    seconds, bound = max(p.seconds for p in made), max(p.bound for p in made)
-    whole = plans.Plan(plans.GROUPS, asked.participants, (), made[0].chunk, seconds, bound, made[0].codec, tuple(made))
-    return planner.Decision(whole, f"{len(made)} groups, each by a plan of its own")
-
-
 def _asked(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> planner.PlanRequest:
     return planner.PlanRequest(
         participants=tuple(p.leader for p in request.participants),
@@ -138,6 +106,62 @@ def _asked(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> pl
         up=up,
         codec=request.spec.codec if request.spec.dtype in _ENCODED else "none",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Who averages, or copies from `root`, so many elements."""
+
+    members: tuple[PeerId, ...]
+    elements: int
+    root: PeerId | None = None
+
+
+def groups(spec: Spec, base: bytes, participants: Sequence[Participant]) -> tuple[Group, ...]:
+    """Who averages or copies what with whom in a round; nothing where all average all.
+
+    Args:
+        spec: of the round.
+        base: digest of the state that it starts from.
+        participants: all of them.
+    """
+    leaders = {p.cluster: p.leader for p in participants}
+    if spec.grouping == "pairs":
+        met = pairs(base, tuple(leaders))
+        return tuple(Group(tuple(leaders[name] for name in pair), spec.elements) for pair in met)
+    if spec.grouping == "modules":
+        return tuple(
+            Group(
+                tuple(leaders[c] for c in due.clusters), due.elements, None if due.root is None else leaders[due.root]
+            )
+            for due in modules.groups(participants)
+        )
+    return ()
+
+
+def check_groups(plan: plans.Plan, spec: Spec, base: bytes, participants: Sequence[Participant]) -> str | None:
+    """Say where a plan has other groups than follow from what was decided, or None."""
+    planned = tuple(Group(tuple(map(PeerId, g.participants)), g.elements, _source(g)) for g in plan.groups)
+    due = groups(spec, base, participants)
+    return None if planned == due else f"the plan is for groups {planned}, due are {due}"
+
+
+def _source(plan: plans.Plan) -> PeerId | None:
+    return None if plan.source is None else PeerId(plan.source)
+
+
+def _plan_groups(asked: planner.PlanRequest, due: Sequence[Group]) -> planner.Decision:
+    """Plan each group apart. Two that no link is known between find a way, or fail the attempt, as they would alone."""
+    made = []
+    for group in due:
+        between = {(a, b): LinkEstimate(None, _UNKNOWN_DELAY) for a in group.members for b in group.members if a != b}
+        known = {pair: link for pair, link in asked.links.items() if pair in between}
+        up = {name: limit for name, limit in asked.up.items() if name in group.members}
+        one = replace(asked, participants=group.members, elements=group.elements, links={**between, **known}, up=up)
+        made.append((planner.plan(one) if group.root is None else planner.plan_broadcast(one, group.root)).plan)
+    seconds = sum(plan.seconds for plan in made)
+    whole = plans.Plan(plans.GROUPS, asked.participants, (), 1, seconds, 0.0, groups=tuple(made))
+    return planner.Decision(whole, f"{len(made)} groups, each by a plan of its own")
 
 
 def _root(request: PlanRequest) -> PeerId:

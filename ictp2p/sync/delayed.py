@@ -10,8 +10,11 @@ momentum only every `every` steps, from the mean of the gradients since:
     every-th step:   b <- mu b + h / every;   theta <- theta - lr (delta / every + mu b);   h <- 0
     otherwise:       theta <- theta - lr delta / every
 
-which is the paper's form with c = 0, its default. With `every=1` it is `Nesterov`, bit for bit. Like it, it rounds each
-operation once, so that every IEEE 754 machine gets the same bits; its count of steps is part of the global state.
+which is the paper's form with c = 0, its default. With `every=1` it is `Nesterov`, bit for bit. A step whose gradient
+is the mean of m contributions counts as m of them: m delta goes into h, and theta moves by m times as much. So when all
+come at once, `every` of them in each step, it is `Nesterov` too, bit for bit: asynchronous training of clusters that
+are equally fast is synchronous training. Each operation is rounded once, so that every IEEE 754 machine gets the same
+bits; the count is part of the global state.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ class DelayedNesterov(Optimizer):
         if every < 1:
             raise ConfigError(f"every {every!r} is not at least 1")
         super().__init__(params, {"lr": lr, "momentum": momentum, "every": every})
+        self.contributions = 1
+        """Of how many contributions the next gradients are the mean."""
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -61,14 +66,18 @@ class DelayedNesterov(Optimizer):
         state = self._state_of(param)
         buffer: Tensor = state["momentum_buffer"]
         held, count = state["held"], state["count"]
-        held.add_(delta)
-        count.add_(1.0)
+        if self.contributions >= every and not count.item():
+            buffer.mul_(momentum).add_(delta)  # all at once: `every` contributions over `every`, without rounding
+            return buffer * momentum + delta
+        share = delta * self.contributions
+        held.add_(share)
+        count.add_(self.contributions)
         if count.item() < every:
-            return delta / every
+            return share / every
         buffer.mul_(momentum).add_(held.div(every))
         held.zero_()
         count.zero_()
-        return buffer * momentum + delta / every
+        return buffer * momentum + share / every
 
     def _state_of(self, param: Tensor) -> dict[str, Any]:
         state: dict[str, Any] = self.state[param]

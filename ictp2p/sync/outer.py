@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from ictp2p.errors import ConfigError
+from ictp2p.sync.delayed import DelayedNesterov
 from ictp2p.sync.manifest import Entry
 from ictp2p.sync.state import entry
 
@@ -136,7 +137,13 @@ class Outer:
         return tuple(lines)
 
     @torch.no_grad()
-    def step(self, tensors: Mapping[str, Tensor], deltas: Mapping[str, Tensor], phase: float = 1.0) -> None:
+    def step(
+        self,
+        tensors: Mapping[str, Tensor],
+        deltas: Mapping[str, Tensor],
+        phase: float = 1.0,
+        contributions: int = 1,
+    ) -> None:
         """Step parameters and state in `tensors`, in place, down the averaged pseudo-gradients.
 
         Args:
@@ -144,10 +151,13 @@ class Outer:
             deltas: for each parameter that takes a step.
             phase: how long the phase was that made them, in phases of the length that the optimizer was tuned for.
                 `Nesterov` takes the step that as many such phases would have taken; any other takes one.
+            contributions: of how many clusters they are the mean; `DelayedNesterov` counts them.
         """
         optimizer = self._optimizer
         if isinstance(optimizer, Nesterov):
             optimizer.phase = phase
+        if isinstance(optimizer, DelayedNesterov):
+            optimizer.contributions = contributions
         optimizer.state.clear()
         for group, names in zip(optimizer.param_groups, self._groups, strict=True):
             group["params"] = [self._bind(name, tensors, deltas[name]) for name in names if name in deltas]

@@ -243,8 +243,12 @@ class OuterRound:
 
     @property
     def _attends(self) -> bool:
-        """Whether this cluster has anything to bring, or looks on because it needs samples."""
-        return self._progress.brought > 0.0 or (self._sampler is not None and not self._sampler.finished)
+        """Whether this cluster has anything to bring, or looks on because it needs samples, or what others hold."""
+        return (
+            self._progress.brought > 0.0
+            or self._weights.attends
+            or (self._sampler is not None and not self._sampler.finished)
+        )
 
     def _may_skip(self) -> bool:
         return self._without_quorum == "continue" and self._skipped < self._most_skipped
@@ -311,6 +315,7 @@ class OuterRound:
             idle=(lambda: None) if publisher is None else publisher.wait,
             patient=self._without_quorum != "stop" and not self._may_skip(),
             note=self._note,
+            holds=weights.holds,
         )
 
     @property
@@ -322,7 +327,7 @@ class OuterRound:
     def _spec_of(self, fragment: int) -> Spec:
         parts = len(self._weights.fragments)
         name = self._spec.name if parts == 1 else f"{self._spec.name} fragment {fragment}"
-        elements = self._weights.carries * self._weights.elements(fragment)
+        elements = self._weights.round_elements(fragment)
         return msgspec.structs.replace(self._spec, name=name, elements=elements)
 
     def _catch_up(self, decided: StateRef, mine: bool, publisher: Publisher) -> Verdict:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ictp2p.errors import StateError
-from ictp2p.sync.manifest import Manifest, digest_of, read
+from ictp2p.sync.manifest import Manifest, difference, digest_of, read
 from ictp2p.sync.state import GlobalState
 from ictp2p.sync.values import Participant
 
@@ -46,6 +46,16 @@ class OwnState(GlobalState):
         return manifest
 
 
+class PathState(OwnState):
+    """An `OwnState` of a cluster that holds other tensors than the others: its name covers what was done alone."""
+
+    def _name(self, manifest: Manifest) -> bytes:
+        return digest_of(msgspec.structs.replace(manifest, entries=(), chunks=b"").encode())
+
+    def _difference(self, manifest: Manifest) -> str | None:
+        return difference(self.settings, manifest.settings)
+
+
 class Name:
     """Receives the name of a state, and has the content stay as it is."""
 
@@ -63,8 +73,7 @@ class Name:
             StateError: this is not the manifest that was agreed.
             MeshMismatch: the mesh trains something else; the message names the first difference.
         """
-        self._state.expect(encoded, digest)
-        self.incoming = self._state.incoming
+        self.incoming = self._state.same_training(encoded, digest)
         self._state.begin(())
         self._state.seal(dict(self.incoming.counters))
         return []

@@ -24,7 +24,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.progress import Progress
 from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.sync.state import GlobalState
-from ictp2p.sync.values import MOST_SPREAD, Spec
+from ictp2p.sync.values import MOST_SPREAD, Grouping, Spec
 from ictp2p.sync.weights import Weights
 
 _T = TypeVar("_T")
@@ -79,7 +79,7 @@ class Policy:
         carry: Sequence[Stateful] = (),
         agenda: Sequence[Agreed] = (),
         sampler: ElasticSampler | None = None,
-        grouping: Literal["all", "pairs"] = "all",
+        grouping: Grouping = "all",
         arithmetic: Callable[..., Weights] = Weights,
     ) -> None:
         """Set it up without touching the network.
@@ -137,6 +137,7 @@ class Policy:
         self._weights = weights = arithmetic(model, outer, settings, fragments, mix, Agenda(agenda), pace)
         if codec.startswith("topk") and not weights.keeps_residual:
             raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
+        self.progress.due = self.progress.due or weights.attends
         between = max(1, pace.steps // len(weights.fragments))
         if not 0 <= overlap <= between:
             raise ConfigError(f"overlap {overlap!r} is not from 0 to the {between} steps between two rounds")
@@ -147,7 +148,7 @@ class Policy:
         self.state.brought = resume
         self._items = describe(self.state.entries, self.state.settings)
         dtype = str(weights.dtype).removeprefix("torch.")
-        spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(self._items), quorum, spread, grouping)
+        spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(weights.common()), quorum, spread, grouping)
         self._outer_round = OuterRound(
             peer,
             weights,

@@ -110,7 +110,7 @@ class Sight:
         """Whether a voter is dead, or left, for all that is known.
 
         A cluster is as good as dead to the mesh from the end of its leader until another worker speaks for it. Its
-        other voters live: to drop them in that moment would leave the vote to so few that one more death halts the mesh.
+        other voters live. Dropping them in that moment would leave so few that one more death halts the mesh for good.
         """
         if peer == self._me:
             return False

@@ -189,15 +189,24 @@ class GlobalState:
             StateError: this is not the manifest that was agreed.
             MeshMismatch: the mesh trains something else; the message names the first difference.
         """
-        manifest = self._read(encoded, digest)
-        ours, theirs = describe(self.entries, self.settings), describe(manifest.entries, manifest.settings)
-        wrong = difference(ours, theirs)
-        if wrong is not None:
-            raise MeshMismatch(f"the mesh trains something else than this peer: {wrong}")
+        manifest = self.same_training(encoded, digest)
         self._next, self.sealed = manifest, b""
         self._differing = self._everywhere()
         found = _digests(self.memory(committed=False), range(manifest.count))
         return [i for i, digest in enumerate(found) if digest != manifest.chunk_digest(i)]
+
+    def same_training(self, encoded: bytes, digest: bytes) -> Manifest:
+        """Read a manifest, and check that it is that of the state that was agreed on, and of this training.
+
+        Raises:
+            StateError: this is not the manifest that was agreed.
+            MeshMismatch: the mesh trains something else; the message names the first difference.
+        """
+        manifest = self._read(encoded, digest)
+        wrong = self._difference(manifest)
+        if wrong is not None:
+            raise MeshMismatch(f"the mesh trains something else than this peer: {wrong}")
+        return manifest
 
     def destination(self, index: int) -> memoryview:
         """Where a chunk of the expected state goes. What lies there counts only after verification."""
@@ -223,6 +232,10 @@ class GlobalState:
     def _read(self, encoded: bytes, digest: bytes) -> Manifest:
         """The manifest of the state that was agreed on as `digest`."""
         return decode(encoded, digest)
+
+    def _difference(self, manifest: Manifest) -> str | None:
+        """The first difference between this training and another."""
+        return difference(describe(self.entries, self.settings), describe(manifest.entries, manifest.settings))
 
     @property
     def _count(self) -> int:

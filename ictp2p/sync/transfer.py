@@ -82,6 +82,7 @@ class Fetch:
         self.manifest: Manifest | None = None
         self._profile = profile or TransferProfile()
         self._providers = {p: _Provider() for p in providers}
+        self._only: PeerId | None = None
         self._missing: dict[int, None] = {}
         """Chunks that nobody has been asked for, in order."""
         self._wanted: set[int] = set()
@@ -100,11 +101,13 @@ class Fetch:
         return len(self._wanted)
 
     def add(self, provider: PeerId) -> None:
-        """Another peer has the state."""
-        self._providers.setdefault(provider, _Provider())
+        """Another peer has the state, or may have it."""
+        if self._only is None:
+            self._providers.setdefault(provider, _Provider())
 
     def only(self, provider: PeerId) -> None:
         """Have all of it from this one: what others hold under that digest is another content."""
+        self._only = provider
         for name, held in self._providers.items():
             if name != provider:
                 held.given_up = f"{provider[:8]} was first, and every provider holds a state of its own"

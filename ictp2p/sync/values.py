@@ -41,6 +41,9 @@ REMEMBERED = 64
 LINEAGE_BYTES = 8
 """Length of a lineage: which founding of the mesh a chain goes back to."""
 
+Grouping = Literal["all", "pairs", "modules"]
+"""Over whom a round averages: `all`, each over one of the `pairs` that are drawn (`sync.pairs`), or each of the
+`modules` over those that hold it (`sync.modules`)."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Peer = Annotated[PeerId, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 Cluster = Annotated[ClusterId, msgspec.Meta(min_length=1, max_length=63)]
@@ -94,8 +97,8 @@ class Spec(msgspec.Struct, frozen=True, array_like=True):
     """Share of the clusters worth waiting for that is enough to begin with, once the arrivals' own deadline is past."""
     spread: Annotated[float, msgspec.Meta(ge=0, le=MOST_SPREAD)] = 0.0
     """How many median absolute deviations after the median arrival that deadline is."""
-    grouping: Literal["all", "pairs"] = "all"
-    """Over whom is averaged: `all`, or each over one of the `pairs` that are drawn (`sync.pairs`)."""
+    grouping: Grouping = "all"
+    """Over whom is averaged."""
 
 
 class Voters(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -27,14 +27,14 @@ from ictp2p.device_memory import placed, settle
 from ictp2p.errors import ConfigError, NotFinite
 from ictp2p.sync.agreed import Agenda
 from ictp2p.sync.fragments import Fragments, fragments
-from ictp2p.sync.manifest import Entry
+from ictp2p.sync.manifest import Entry, describe
 from ictp2p.sync.mesh import Receiver
 from ictp2p.sync.outer import Outer, OuterFactory, wide
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.values import LOOKS_ON, Participant
 
-_BUFFER = "buffer "
+BUFFER = "buffer "
 """Before the name of a buffer in the global state."""
 
 
@@ -75,7 +75,7 @@ class Weights:
         _check_model(model)
         self.trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
         """Parameters by name."""
-        self.buffers = {f"{_BUFFER}{n}": b for n, b in model.named_buffers() if b.is_floating_point()}
+        self.buffers = {f"{BUFFER}{n}": b for n, b in model.named_buffers() if b.is_floating_point()}
         """Floating-point buffers; they are averaged, but no optimizer steps them."""
         self._tensors: dict[str, Tensor] = {**self.trained, **self.buffers}
         self._mix = mix
@@ -93,6 +93,8 @@ class Weights:
         self._delta = placed(largest, self.dtype, torch.device("cpu"), {t.device for t in self.tensors()}).zero_()
         self._average = torch.zeros(largest, dtype=self.dtype)
         self._captured = 0
+        self._contributions = 1
+        """Of how many clusters the average is."""
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The model's tensors that are trained together."""
@@ -116,6 +118,23 @@ class Weights:
     def average(self) -> Tensor:
         """Its average over the mesh, flat."""
         return self._average[: self.carries * self.elements(self._captured)]
+
+    @property
+    def attends(self) -> bool:
+        """Whether it takes a round to begin with, though nothing was trained."""
+        return False
+
+    def round_elements(self, fragment: int) -> int:
+        """How many elements a round carries that all clusters have in common."""
+        return self.carries * self.elements(fragment)
+
+    def common(self) -> Sequence[tuple[str, str]]:
+        """What all clusters must share, in words."""
+        return describe(self.state.entries, self.state.settings)
+
+    def holds(self, key: bytes) -> Sequence[Tensor]:
+        """What this cluster could give another of a module, flat; see `dipaco`."""
+        return ()
 
     def receiver(self) -> Receiver:
         """Where the agreed state is received."""
@@ -168,6 +187,7 @@ class Weights:
         Args:
             parts: who takes part in the round.
         """
+        self._contributions = max(1, sum(part.weight > LOOKS_ON for part in parts))
         tentative = self.state.begin(self.agenda.names) if self._idle(parts) else self._step(self.average)
         return self.state.seal(self.agenda.decide(self._counted(parts), tentative, parts))
 
@@ -228,7 +248,7 @@ class Weights:
         stepped = {name: delta for name, delta in deltas.items() if name in self.trained}
         averaged = [name for name in deltas if name in self.buffers]
         tentative = self.state.begin([*self._outer.touched(stepped), *averaged, *self.agenda.names])
-        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters))
+        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions)
         for name in averaged:
             tentative[name].sub_(deltas[name])
         return tentative
@@ -236,7 +256,7 @@ class Weights:
     def agreed(self) -> dict[str, Tensor]:
         """Copies of the agreed parameters and buffers, under the model's names, as the model would hold them."""
         return {
-            name.removeprefix(_BUFFER): self.state.committed[name].to(t.device, t.dtype, copy=True)
+            name.removeprefix(BUFFER): self.state.committed[name].to(t.device, t.dtype, copy=True)
             for name, t in self._tensors.items()
         }
 
@@ -262,7 +282,7 @@ class Weights:
 def _divide(
     model: torch.nn.Module, tensors: Mapping[str, Tensor], divided: int | Sequence[Collection[str]]
 ) -> Fragments:
-    keys = {key.removeprefix(_BUFFER): key for key in tensors}
+    keys = {key.removeprefix(BUFFER): key for key in tensors}
     if divided == 1 or not tensors:
         return (tuple(tensors),)
     return tuple(tuple(keys[name] for name in part) for part in fragments(model, list(keys), divided))
@@ -280,7 +300,7 @@ def _check_model(model: torch.nn.Module) -> None:
 
 
 def _check_finite(views: Mapping[str, Tensor]) -> None:
-    wrong = [name.removeprefix(_BUFFER) for name, view in views.items() if not view.isfinite().all()]
+    wrong = [name.removeprefix(BUFFER) for name, view in views.items() if not view.isfinite().all()]
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise NotFinite(f"{', '.join(wrong[:3])}{more} hold NaN or infinity: this cluster's training has diverged")

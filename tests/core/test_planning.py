@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from ictp2p.collectives import plan as plans
 from ictp2p.core.cards import ClusterCard, LinkCard, PeerCard
 from ictp2p.core.directory import Directory
 from ictp2p.core.planning import check_groups, check_plan, make_plan, named_cluster
 from ictp2p.errors import NoRoute
+from ictp2p.sync import modules
 from ictp2p.sync.opening import PlanRequest
 from ictp2p.sync.values import Participant, Spec
 from ictp2p.types import ClusterId, PeerId
@@ -126,12 +127,9 @@ def test_pairs_are_planned_apart_and_nothing_goes_between_them(count: int) -> No
     plan = plans.decode(answer.plan)
     assert check_plan(answer.plan, asked.participants) is None
     assert check_groups(plan, asked.spec, b"base", asked.participants) is None
-    assert plans.check(plan, plan.participants, 1_000_000) is None
     assert [len(group.participants) for group in plan.groups] == [2] * (count // 2) + [1] * (count % 2)
     assert all(edge == frozenset(group.participants) for group in plan.groups for edge in edges(group))
-    for number in range(count):
-        part, place = plan.part_of(number)
-        assert part.participants[place] == plan.participants[number]
+    assert sorted(name for group in plan.groups for name in group.participants) == sorted(plan.participants)
 
 
 def test_a_pair_of_which_nothing_is_known_is_planned_all_the_same() -> None:
@@ -157,24 +155,56 @@ def test_a_plan_for_other_pairs_is_refused() -> None:
     assert check_groups(whole, request(*names).spec, b"base", asked.participants) is None
 
 
-def test_groups_that_leave_somebody_out_or_hold_him_twice_are_refused() -> None:
+def test_a_group_that_is_no_plan_of_its_own_is_refused() -> None:
     names = "abcd"
     known = directory({(a, b): 10 * MB for a in names for b in names if a < b})
     plan = plans.decode(make_plan(known, paired(*names)).plan)
     one, other = plan.groups
     nested = structs.replace(plan, participants=one.participants, groups=(one,))
     for groups, said in (
-        ((one,), "not each"),
-        ((one, one), "not each"),
-        ((nested, other), "no all-reduce"),
-        ((one, structs.replace(other, codec="int8")), "no all-reduce"),
+        ((nested, other), "none that may be"),
+        ((one, structs.replace(other, codec="zip")), "codec 'zip'"),
+        ((one, structs.replace(other, kind=plans.REDUCE)), "none that may be"),
         ((one, structs.replace(other, chunk=0)), "chunk of 0"),
-        ((), "not each"),
     ):
-        wrong = plans.check(structs.replace(plan, groups=groups), plan.participants, 1_000_000)
+        wrong = plans.check(structs.replace(plan, groups=groups), plan.participants, 0)
         assert wrong is not None
         assert said in wrong
+    for groups in ((one,), (one, one), ()):
+        left_out = structs.replace(plan, groups=groups)
+        assert check_groups(left_out, paired(*names).spec, b"base", paired(*names).participants) is not None
+    encoded = structs.replace(plan, groups=(one, structs.replace(other, codec="int8", chunk=256)))
+    assert plans.check_codec(encoded, "int8") is None
+    assert plans.check_codec(encoded, "auto") is None
+    assert "'int8'" in (plans.check_codec(encoded, "bfloat16") or "")
     shared = structs.replace(plan, shares=one.shares)
-    assert "shares" in (plans.check(shared, plan.participants, 1_000_000) or "")
+    assert "shares" in (plans.check(shared, plan.participants, 0) or "")
     assert "groups" in (plans.check(structs.replace(one, groups=(other,)), one.participants, 1_000_000) or "")
-    assert plans.check(plan, plan.participants, 999_999) is not None
+
+
+def said(behind: bool, *keys: int) -> bytes:
+    held = tuple(modules.Held(key.to_bytes(8, "big"), 1000 * key, 2000 * key) for key in keys)
+    return msgpack.encode({modules.NAME: modules.Card(behind, held).encode()})
+
+
+def test_modules_are_planned_over_their_holders_and_copied_to_who_lacks_them() -> None:
+    names = "abc"
+    known = directory({(a, b): 10 * MB for a in names for b in names if a < b})
+    notes = (said(False, 1, 2), said(False, 2, 3), said(True, 2, 3, 4))
+    asked = request(*names)
+    parts = tuple(structs.replace(p, note=note) for p, note in zip(asked.participants, notes, strict=True))
+    asked = replace(asked, participants=parts, spec=structs.replace(asked.spec, grouping="modules", elements=1))
+    answer = make_plan(known, asked)
+    plan = plans.decode(answer.plan)
+    assert check_plan(answer.plan, parts) is None
+    assert check_groups(plan, asked.spec, b"", parts) is None
+    assert [(g.participants, g.elements, g.source) for g in plan.groups] == [
+        (("A",), 1000, None),
+        (("A", "B", "C"), 2000, None),
+        (("B", "C"), 3000, None),
+        (("C",), 4000, None),
+        (("A", "C"), 4000, "A"),
+        (("B", "C"), 6000, "B"),
+    ]
+    wrong = (structs.replace(parts[0], note=said(True, 1, 2)), *parts[1:])
+    assert check_groups(plan, asked.spec, b"", wrong) is not None

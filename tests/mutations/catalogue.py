@@ -89,6 +89,14 @@ _ROUTING: Final = (
         ("routing/test_sources.py::test_a_distance_lives_until_it_is_taken_back_and_a_lifetime_more",),
     ),
     Mutation(
+        "put-off-for-good",
+        "An offer that can only make a route better is weighed before the neighbours are told next.",
+        "ictp2p/routing/babel.py",
+        "        self._waiting[key] = None\n",
+        "        pass\n",
+        ("routing/test_babel.py::test_many_better_offers_are_weighed_once_and_worse_ones_at_once",),
+    ),
+    Mutation(
         "gap-unnoticed",
         "An update that was dropped on the way shows as a gap, and everything is asked for again.",
         "ictp2p/routing/neighbours.py",
@@ -387,6 +395,38 @@ _AGREEMENT: Final = (
 
 _ROUNDS: Final = (
     Mutation(
+        "calls-without-the-heir",
+        "The round of a call waits for the heir of a leader that died: its cluster's program did nothing wrong.",
+        "ictp2p/sync/coordinator.py",
+        'return any(ready.spec.kind != "sync" for _, ready in standing.values())',
+        "return False",
+        ("sync/test_rounds.py::test_a_call_waits_for_the_heir_of_a_leader_that_died",),
+    ),
+    Mutation(
+        "votes-end-with-the-leader",
+        "The workers of a cluster between two leaders keep their votes: without them one more death may halt the mesh.",
+        "ictp2p/sync/sight.py",
+        "return since is None or peer == self._bereft[home][1] or now >= since + self._grace",
+        "return True",
+        ("sync/test_rounds.py::test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes",),
+    ),
+    Mutation(
+        "missed-though-in-it",
+        "A round that a dead leader did not live to see the end of is answered to its cluster, which is in it.",
+        "ictp2p/calls/rounds.py",
+        "if unseen is None or not self.alike:",
+        "if unseen is None or self.alike:",
+        ("sim/test_calls.py::test_what_was_committed_as_a_leader_died_is_not_lost_on_its_followers",),
+    ),
+    Mutation(
+        "handed-over-and-missed",
+        "An answer that a mate handed over is accounted for: whoever got it has not missed that round.",
+        "ictp2p/calls/rounds.py",
+        "        self._past.chronicle.settle(done.round)  # it may have been handed over by a mate\n",
+        "",
+        ("calls/test_rounds.py::test_an_answer_that_a_mate_handed_over_is_accounted_for_when_this_worker_leads_next",),
+    ),
+    Mutation(
         "detour-on-one-measurement",
         "An attempt is given up for another plan only if its own pace confirms what the links say.",
         "ictp2p/sync/replanning.py",
@@ -551,6 +591,54 @@ _ROUNDS: Final = (
         ("sync/test_late.py::test_what_missed_its_round_is_forgotten_if_it_is_to_be",),
     ),
     Mutation(
+        "modules-of-everybody",
+        "A module is averaged over the clusters that hold it, and moves nowhere else.",
+        "ictp2p/sync/modules.py",
+        "root = next((c for c in holders[key] if not cards[c].behind), holders[key][0])",
+        "root = holders[key][0]",
+        ("sync/test_modules.py::test_groups_by_hand",),
+    ),
+    Mutation(
+        "newcomer-trains-from-its-own",
+        "Who is behind gets what others hold of its modules before the step that it takes with them.",
+        "ictp2p/sync/dipaco.py",
+        "        for key in self._received():",
+        "        for key in list[bytes]():",
+        ("sync/test_dipaco.py::test_a_newcomer_gets_its_modules_from_who_holds_them_before_it_trains",),
+    ),
+    Mutation(
+        "modules-counted-twice",
+        "What an heir's leader had brought is in the modules of others, and is not brought again.",
+        "ictp2p/sync/dipaco.py",
+        "        self._behind(True)\n        if mine:\n            self._land()",
+        "        self._behind(True)",
+        ("sync/test_dipaco.py::test_an_heir_without_the_result_does_not_bring_it_twice",),
+    ),
+    Mutation(
+        "several-count-as-one",
+        "A delayed step counts the contributions that its average is of: all at once are a whole step.",
+        "ictp2p/sync/weights.py",
+        "self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions)",
+        "self._outer.step(tentative, stepped, self._pace.phase(self.state.counters))",
+        ("sync/test_asynchronous.py::test_clusters_of_equal_speed_are_diloco_to_the_bit",),
+    ),
+    Mutation(
+        "call-drops-silently",
+        "A collective call refuses a codec that leaves elements out, since it keeps nothing to bring them later.",
+        "ictp2p/collective_calls.py",
+        "        if leaves_out(codec):",
+        "        if False:",
+        ("test_collective_calls.py::test_a_codec_that_would_lose_what_it_leaves_out_is_refused",),
+    ),
+    Mutation(
+        "levels-of-the-whole-block",
+        "What two bits made of a contribution travels as it is: encoded again it has the same levels.",
+        "ictp2p/collectives/codecs/topk2bit.py",
+        "upper = magnitudes > middle[:, None]",
+        "upper = magnitudes > 1.01 * middle[:, None]",
+        ("collectives/codecs/test_topk2bit.py::test_it_is_what_the_rule_says",),
+    ),
+    Mutation(
         "plan-for-other-pairs",
         "Who averages with whom follows from what was decided; a plan that says otherwise is refused.",
         "ictp2p/core/planning.py",
@@ -597,6 +685,14 @@ _ROUNDS: Final = (
         "            return self._roster\n",
         "            self._pending = False\n            return self._roster\n",
         ("test_training.py::test_a_newcomer_that_comes_before_the_leader_has_looked_at_its_roster_is_let_in",),
+    ),
+    Mutation(
+        "heirs-not-asked",
+        "Who comes to hold a state whose known holders have died is asked for it.",
+        "ictp2p/state_exchange.py",
+        "            for peer in self._witnesses():",
+        "            for peer in ():",
+        ("test_state_exchange.py::test_who_comes_to_hold_it_after_all_known_holders_have_died_is_asked",),
     ),
     Mutation(
         "heir-forgotten",
@@ -788,8 +884,8 @@ _EXECUTOR: Final = (
         "own-sum-kept",
         "Every participant takes the root's bytes, and none keeps a sum of its own.",
         "ictp2p/collectives/execute.py",
-        "return views[0] if len(views) == 1 else None",
-        "return memoryview(bytearray(size)) if len(views) == 1 else None",
+        "            return views[0]\n",
+        "            return memoryview(bytearray(size))\n",
         ("collectives/test_execute.py::test_results_land_in_the_output_itself",),
     ),
     Mutation(
@@ -845,8 +941,8 @@ _EXECUTOR: Final = (
         "contribution-added-to",
         "A participant's own contribution is read and never written: a failed attempt is repeated from it.",
         "ictp2p/collectives/tensors.py",
-        "zip(self._aligned(own, start), own, strict=True)",
-        "zip(own, own, strict=True)",
+        "        targets = self._outputs.arrays(start, stop)\n",
+        "        targets = own\n",
         ("collectives/test_tensors.py::test_a_root_adds_raw_and_partial_terms_with_their_weights_once",),
     ),
     Mutation(
@@ -861,8 +957,8 @@ _EXECUTOR: Final = (
         "added-as-it-comes",
         "Terms are added in the order of participants, so that a repeat gives the same bits.",
         "ictp2p/collectives/tensors.py",
-        "for n in sorted(terms)]\n",
-        "for n in terms]\n",
+        "for node in sorted((*staged, self._me)):",
+        "for node in (*staged, self._me):",
         ("collectives/test_tensors.py::test_terms_are_added_in_the_order_of_participants",),
     ),
     Mutation(
@@ -929,6 +1025,22 @@ _EXECUTOR: Final = (
         "lane.window = min(lane.window, max(MIN_WINDOW, chunks))",
         "lane.window = min(lane.window, chunks)",
         ("collectives/test_exchange.py::test_any_interleaving_ends_with_every_contribution_counted_once",),
+    ),
+    Mutation(
+        "left-but-remembered",
+        "Who has left a connection is given nothing more, though the last chunks were its own.",
+        "ictp2p/bulk/inbound.py",
+        "        self._regular = None\n        if self._user is user:\n",
+        "        if self._user is user:\n",
+        ("bulk/test_inbound.py::test_who_has_left_is_given_nothing_more_of_its_tag",),
+    ),
+    Mutation(
+        "left-in-mid-body",
+        "A body whose first bytes lie in the memory of who has left does not land there.",
+        "ictp2p/bulk/inbound.py",
+        "            self._target = None\n            self._pieces.clear()\n            self._view = self._own(size)\n",
+        "            pass\n",
+        ("bulk/test_inbound.py::test_who_has_left_is_given_nothing_more_of_its_tag",),
     ),
     Mutation(
         "trickle-taken-for-silence",
@@ -1023,8 +1135,8 @@ _GROUPS: Final = (
         "in-place-clobbers",
         "Where a sum is made in the contribution's own place, the contribution is read before it is overwritten.",
         "ictp2p/collectives/tensors.py",
-        "return mine if read_first or not self._in_place else mine.copy()",
-        "return mine",
+        "        return mine.copy()\n",
+        "        return mine\n",
         ("bulk/test_reduce.py::test_in_place_is_exact_whatever_our_place_among_the_terms",),
     ),
     Mutation(
@@ -1104,6 +1216,25 @@ _SAMPLES: Final = (
     ),
 )
 
+_SIMULATED: Final = (
+    Mutation(
+        "stale-timer-ends-a-later-wait",
+        "What would have ended an earlier wait of a simulated thread is void once that wait has ended.",
+        "sim/threads.py",
+        "if self._asleep and self._sleep == sleep and self._alive:",
+        "if self._asleep and self._alive:",
+        ("sim/test_training.py::test_what_threads_wait_with_waits_in_virtual_time",),
+    ),
+    Mutation(
+        "the-dead-clean-up",
+        "A simulated process that was killed does nothing any more: its mates learn of the death as they really would.",
+        "sim/group.py",
+        "if self._crew.dead:",
+        "if False:",
+        ("sim/test_training.py::test_a_cluster_survives_the_death_of_its_leader",),
+    ),
+)
+
 CATALOGUE: Final = (
     *_ROUTING,
     *_SAMPLES,
@@ -1119,5 +1250,6 @@ CATALOGUE: Final = (
     *_EXECUTOR,
     *_EDGE,
     *_GROUPS,
+    *_SIMULATED,
 )
 """Every mutation, by floor."""

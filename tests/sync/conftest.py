@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ictp2p.errors import LocalGroupError, PeerClosed, RoundAborted, RoundMissed, StateError
 from ictp2p.fsm import Fsm, Table
+from ictp2p.sync import modules
 from ictp2p.sync.mesh import RoundRequest, RoundResult
 from ictp2p.sync.pairs import pairs
 from ictp2p.sync.roster import Roster
@@ -347,7 +348,10 @@ class FakeMesh:
         if request.spec.grouping == "pairs":
             met = next(pair for pair in pairs(request.base.digest, [ClusterId(n) for n in everyone]) if me in pair)
             held = [r for n, r in zip(everyone, held, strict=True) if n in met]
-        self._reduce(request, held)
+        if request.spec.grouping == "modules":
+            self._reduce_modules(request, dict(zip(everyone, held, strict=True)), parts)
+        else:
+            self._reduce(request, held)
         digest = request.finish()
         world.fault(self.name, "vote")
         return self._close(request, number, everyone, digest)
@@ -387,6 +391,20 @@ class FakeMesh:
             out[start:stop] = mean[start:stop]
             if stop > start:
                 request.progress(start, stop)
+
+    def _reduce_modules(self, request: RoundRequest, held: dict[str, RoundRequest], parts: list[Participant]) -> None:
+        """Each module over those that hold it, and copies for who is behind; ranges that nobody sends are told too."""
+        places = {p.cluster: modules.spans(modules.card_of(p)) for p in parts}
+        (out,), me = request.outputs, self.cluster
+        for group in modules.groups(parts):
+            for key in group.keys if me in group.clusters else ():
+                delta, state = places[me][key]
+                if group.root is None:
+                    total = sum(held[c].weight * held[c].inputs[0][places[c][key][0]] for c in group.clusters)
+                    out[delta] = total / sum(held[c].weight for c in group.clusters)
+                elif group.root != me:
+                    out[state] = torch.cat([*held[group.root].holds(key)])
+        request.progress(0, out.numel())
 
     def _close(self, request: RoundRequest, number: int, everyone: list[str], digest: bytes) -> RoundResult:
         world = self.world

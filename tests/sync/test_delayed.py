@@ -48,6 +48,26 @@ def test_every_step_is_the_papers(moves: np.ndarray[Any, Any], every: int) -> No
         np.testing.assert_array_equal(walk(optimizer, param, move[None]).numpy(), theta)
 
 
+@given(MOVES, st.sampled_from([0.0, 0.5, 0.9]), st.integers(1, 7))
+def test_all_at_once_it_is_nesterov_bit_for_bit(moves: np.ndarray[Any, Any], momentum: float, every: int) -> None:
+    ours, theirs = (torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.5])) for _ in range(2))
+    optimizer = DelayedNesterov([ours], momentum=momentum, every=every)
+    optimizer.contributions = every
+    assert torch.equal(walk(optimizer, ours, moves), walk(Nesterov([theirs], momentum=momentum), theirs, moves))
+
+
+def test_several_at_once_by_hand() -> None:
+    # every=4, lr 1, momentum 1/2, gradient 1. Of one: 1/4. Of two: 2/4. Of two: h = 5, b = 5/4, and 2/4 + 5/8.
+    # All four: b = 5/8 + 1, and 1 + 13/16.
+    param = torch.nn.Parameter(torch.zeros(1))
+    optimizer = DelayedNesterov([param], lr=1.0, momentum=0.5, every=4)
+    found = []
+    for number in (1, 2, 2, 4):
+        optimizer.contributions = number
+        found.append(float(walk(optimizer, param, np.ones((1, 1), F))))
+    assert found == [-0.25, -0.75, -1.875, -3.6875]
+
+
 def test_by_hand() -> None:
     # Gradient 1 each time, every=2, lr 1, momentum 1/2: 1/2; then b = 1 and 1/2 + 1/2; 1/2; then b = 3/2, 1/2 + 3/4.
     param = torch.nn.Parameter(torch.zeros(1))

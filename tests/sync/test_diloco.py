@@ -137,6 +137,35 @@ def test_outer_sgd_without_momentum_is_local_sgd(make_world: Any) -> None:
     same(one["a_0"][0], golden(data, 4, 1.0, 0.0, [4.0, 4.0])[0])
 
 
+def test_two_levels_with_one_worker_each_are_one_level(make_world: Any) -> None:
+    """Against torch's own optimizers over replicas in one process, without clusters, groups or rounds."""
+    data = [rows(i, 9) for i in range(3)]
+
+    def body(part: Array) -> Callable[[Any], Array]:
+        def run(mesh: Any) -> Array:
+            model = Linear()
+            inner = torch.optim.AdamW(model.parameters(), lr=0.0625)
+            with DiLoCo(mesh, model, inner, sync_every=3):
+                return train(None, model, inner, part)[-1]
+
+        return run
+
+    models = [Linear() for _ in data]
+    inners = [torch.optim.AdamW(model.parameters(), lr=0.0625) for model in models]
+    agreed = torch.nn.Parameter(models[0].w.detach().clone())
+    outer = torch.optim.SGD([agreed], lr=0.7, momentum=0.9, nesterov=True)
+    for start in range(0, 9, 3):
+        for model, inner, part in zip(models, inners, data, strict=True):
+            train(None, model, inner, part[start : start + 3])
+        agreed.grad = torch.stack([agreed.detach() - model.w.detach() for model in models]).mean(0)
+        outer.step()
+        for model in models:
+            model.w.detach().copy_(agreed)
+    found = make_world(a=1, b=1, c=1).run(a_0=body(data[0]), b_0=body(data[1]), c_0=body(data[2]))
+    for last in found.values():
+        np.testing.assert_allclose(last, agreed.detach().numpy(), rtol=1e-6, atol=1e-6)
+
+
 def test_the_pseudo_gradient_descends(make_world: Any) -> None:
     """Old minus local: with outer lr 1 a lone cluster ends where its inner steps took it, not on the other side."""
     data = rows(0, 4)

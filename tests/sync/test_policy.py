@@ -423,7 +423,7 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"sync_every": 0}, "sync_every 0"), ({"without_quorum": "pray"}, "'pray'"), ({"codec": "topk"}, "feedback"), ({"codec": "topk2bit"}, "feedback")],
+    [({"sync_every": 0}, "sync_every 0"), ({"without_quorum": "pray"}, "'pray'"), ({"codec": "topk2bit"}, "feedback")],
 )
 def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
     model = Model()

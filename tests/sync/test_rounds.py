@@ -386,6 +386,42 @@ def test_a_call_waits_for_an_heir_only_so_long_and_only_where_there_may_be_one(w
     assert len(m.told(A0, RoundCommitted)) == 3, "the next round does not wait for who is long gone"
 
 
+def test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes() -> None:
+    m = mesh(A=3, B=2)
+    m.one_round()
+    m.kill(A0)
+    m.suspected = {"A"}
+    m.view()
+    m.run(0.6)
+    m.suspected, m.failed = set(), {"A"}
+    m.view()
+    m.run(0.1)
+    assert {A1, peer("A", 2), B1} <= set(m.value(B0).voters)
+    m.kill(B0)
+    m.failed, m.terms["A"], m.leaders["A"] = set(), 2, A1
+    m.suspected = {"B"}
+    m.view()
+    m.run(0.6)
+    m.ready("A")
+    m.run(m.profile.straggler(0.0))
+    commit = m.told(A1, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert (commit.open.round, [p.cluster for p in commit.open.participants]) == (2, ["A"])
+
+
+def test_voters_of_a_cluster_without_an_heir_are_dropped_in_the_end() -> None:
+    m = mesh(A=2, B=2, C=2)
+    m.one_round()
+    m.kill(C0)
+    m.kill(C1)
+    m.failed = {"C"}
+    m.view()
+    m.run(m.profile.voter_grace / 2)
+    assert set(m.value(A0).voters) >= {A0, A1, B0, B1}
+    m.run(m.profile.voter_grace)
+    assert set(m.value(A0).voters) == {A0, A1, B0, B1}
+
+
 def test_suspicion_alone_ends_an_attempt_that_nobody_reports_on() -> None:
     m = mesh(A=2, B=2, C=2)
     m.one_round()
@@ -1128,3 +1164,11 @@ def test_the_dead_are_no_part_of_a_quorum() -> None:
     m.run(3.2)  # two of three
     commit = m.told(A0, RoundCommitted)[-1]
     assert [p.cluster for p in commit.open.participants] == ["A", "B"]  # type: ignore[attr-defined]
+
+
+def test_where_one_is_enough_nobody_is_waited_for_but_a_moment() -> None:
+    m = quorum_mesh()
+    m.ready("B", structs.replace(SYNC, quorum=1e-9))
+    m.run(m.profile.retry + 0.1)
+    commit = m.told(B0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["B"]  # type: ignore[attr-defined]

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ictp2p.collectives.codecs.topk2bit import KEPT
 from ictp2p.collectives.codecs.topk import BLOCK
+from ictp2p.collectives.codecs.topk2bit import KEPT
 from ictp2p.errors import ConfigError, LocalGroupError
 from ictp2p.sync.local_sgd import LocalSGD
 from ictp2p.sync.sparse import SparseDiLoCo, _most_in_a_block

@@ -46,6 +46,7 @@ def worker(
     policy: Any = StreamingDiLoCo,
     every: int = 4,
     together: threading.Barrier | None = None,
+    stays: threading.Event | None = None,
     **options: Any,
 ) -> Callable[[Any], Any]:
     def body(mesh: Any) -> Any:
@@ -60,6 +61,7 @@ def worker(
                 model.b.w.grad = torch.from_numpy(row[2:]) + model.b.w.detach()
                 inner.step()
                 trace.append(model.values())
+            assert stays is None or stays.wait(20.0)
             return trace, it
 
     return body
@@ -224,13 +226,16 @@ def test_a_landing_that_is_interrupted_leaves_no_round_under_way(
     world = make_world(x=1, y=1)
     world.absent = {0: {"y"}}
     together = threading.Barrier(2, lambda: monkeypatch.setattr(Publisher, "wait", interrupted))
+    over = threading.Event()
 
     def lands(mesh: Any) -> None:
         with pytest.raises(Interrupted):
             worker(rows(1, 3), fragments=2, overlap=1, together=together)(mesh)
+        over.set()
         assert "ictp2p outer round" not in [thread.name for thread in threading.enumerate()]
 
-    world.run(x_0=worker(rows(0, 1), fragments=2, overlap=1, together=together), y_0=lands)
+    # Without x there would be no round to wait for, so it stays.
+    world.run(x_0=worker(rows(0, 1), fragments=2, overlap=1, together=together, stays=over), y_0=lands)
 
 
 @pytest.mark.parametrize(
