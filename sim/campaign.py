@@ -8,6 +8,7 @@ that `ictp2p sim replay` plays again, without this module and whatever it may dr
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import sys
 import time
@@ -89,16 +90,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--left", type=Path, default=Path("runs"), help="where reports of failed seeds are left")
     options = parser.parse_args(arguments)
     began, failed, virtual, slowest = time.monotonic(), 0, 0.0, dict[str, float]()
-    for seed in range(options.first, options.end):
-        stage, told = tried(seed)
-        with stage:
-            virtual += stage.world.now
-            for check in stage.checks:
-                slowest[check.what] = max(slowest.get(check.what, 0.0), float(check.seen.removesuffix(" s")))
-        if not told["ok"]:
-            failed += 1
-            _leave(told, options.left)
-    sys.stdout.write(f"{options.end - options.first} seeds, {failed} failed, {virtual / 3600:.1f} virtual hours")
+    tries = 0
+    with contextlib.suppress(KeyboardInterrupt):  # what was tried until then is worth telling
+        for seed in range(options.first, options.end):
+            stage, told = tried(seed)
+            with stage:
+                virtual += stage.world.now
+                for check in stage.checks:
+                    slowest[check.what] = max(slowest.get(check.what, 0.0), float(check.seen.removesuffix(" s")))
+            if not told["ok"]:
+                failed += 1
+                _leave(told, options.left)
+            tries += 1
+    sys.stdout.write(f"{tries} seeds, {failed} failed, {virtual / 3600:.1f} virtual hours")
     sys.stdout.write(f" in {time.monotonic() - began:.0f} s\nlongest: {slowest}\n")
     return 1 if failed else 0
 

@@ -91,7 +91,9 @@ class SimGroup:
         return self._exchange(data)
 
     def abort(self, reason: str) -> None:
-        """Break it."""
+        """Break it; a process that was killed does nothing any more, whatever its threads clean up."""
+        if self._crew.dead:
+            return
         self._meeting.broken = self._meeting.broken or reason
         self._meeting.notify()
 

@@ -36,7 +36,7 @@ def main(cluster: str, value: str, whole: str, clusters: str, rounds: str, join:
     peer.on_event(lambda event: tell("progress" if event["kind"] == "reduce_progress" else "event", **event))
     with peer:
         tell("ready", address=str(peer.address), peer=peer.id)
-        peer.gather(int(clusters), timeout=60.0)
+        peer.gather(int(clusters), timeout=100.0)
         meet(peer, float(value), float(whole))
         for number in range(int(rounds)):
             tensor = torch.full((1_000_000,), float(value))

@@ -1,6 +1,7 @@
 """Chaos: real workers, killed, stopped, drained, restarted and added at random moments; then the books are checked.
 
     python -m benchmarks.chaos --seed 7 --seconds 60
+    python -m benchmarks.chaos --virtual --seed 0 --seeds 100    # in the simulator: repeatable, and faster
 
 The model is a ledger. Every cluster owns one parameter, each inner step adds one to it, and the outer step *sums* what
 the clusters contribute. So parameter *k* of the global state counts the inner steps of cluster *k* that the mesh has
@@ -13,9 +14,11 @@ or counted twice. Afterwards the controller checks that
 - versions went on whenever a quorum of the voters was running, and after everybody was let go again;
 - no worker fell silent, ended with anything but an `IctError`, or gathered file descriptors or memory.
 
-Workers are forked from this process, which has imported torch once: a new one is up in moments.
+Workers are forked from this process, which has imported torch once: a new one is up in moments. Or they live in a
+simulated world: then only the process group inside a cluster, the sockets and the disks are not those that ship.
 
 `books` is what a worker trains, `worker` its process, `testimony` what it says of itself when it is asked; at the
-controller `crowd` keeps the processes, `audit` the books, `harm` does harm, `campaign` leads it all, and `inquest`
-writes down why it all stands still: the end of the output is enough to understand a failure that nobody saw.
+controller `crowd` keeps the workers, in `processes` or `simulated`, `audit` the books, `harm` does harm, `campaign`
+leads it all, and `inquest` writes down why it all stands still: the end of the output is enough to understand a failure
+that nobody saw.
 """

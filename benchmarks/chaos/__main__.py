@@ -1,56 +1,82 @@
-"""`python -m benchmarks.chaos`: one campaign; the exit status says whether anything was wrong."""
+"""`python -m benchmarks.chaos`: campaigns; the exit status says whether anything was wrong."""
 
 from __future__ import annotations
 
 import argparse
+import random
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks import chaos
-from benchmarks.chaos.campaign import Campaign
+from benchmarks.chaos.campaign import Campaign, Event
+from benchmarks.chaos.crowd import Crowd
+from benchmarks.chaos.processes import Processes
+from benchmarks.chaos.simulated import Simulated
 
 
 def main() -> int:
-    """Run a campaign, and print what came of it: the essence of a failure last."""
+    """Run campaigns, one for each seed, and print what came of them: the essence of a failure last."""
     options = _options()
+    began, failed = time.monotonic(), 0
+    for seed in range(options.seed, options.seed + options.seeds):
+        failed += not _campaign(argparse.Namespace(**{**vars(options), "seed": seed}))
+    if options.seeds > 1:
+        print(f"{options.seeds} seeds, {failed} failed, {time.monotonic() - began:.0f} s")
+    return int(failed > 0)
+
+
+def _campaign(options: argparse.Namespace) -> bool:
+    """One; whether all was well."""
     root = Path(options.keep or tempfile.mkdtemp(prefix="ictp2p-chaos-"))
     root.mkdir(parents=True, exist_ok=True)
-    campaign = Campaign(options, root)
+
+    def gather(options: argparse.Namespace, rng: random.Random, event: Event) -> Crowd:
+        return Simulated(options, rng, event) if options.virtual else Processes(options, rng, event, root)
+
+    campaign = Campaign(options, gather)
     campaign.run()
     _report(options, campaign)
     failed = bool(campaign.crowd.problems)
-    if not options.keep and not failed:
+    if not options.keep and (options.virtual or not failed):
         shutil.rmtree(root, ignore_errors=True)
-    return int(failed)
+    return not failed
 
 
 def _report(options: argparse.Namespace, campaign: Campaign) -> None:
     crowd = campaign.crowd
     head = f"seed {options.seed}: {crowd.newest} versions, {len(crowd.workers)} workers, {len(crowd.ends)} typed ends"
-    print(head)
+    print(f"{head}, longest standstill {campaign.longest:.1f} s", flush=True)
     for text in sorted(set(crowd.ends)):
         print(f"  ended: {text}")
-    print(f"  {dict(sorted(crowd.counts.items()))}")
     if not crowd.problems:
         return
+    print(f"  {dict(sorted(crowd.counts.items()))}")
     if not options.verbose:
         print("\n".join(crowd.story))
     print(campaign.inquest.told())
-    print("\n".join(f"PROBLEM {text}" for text in crowd.problems))
+    print("\n".join(f"PROBLEM {text}" for text in crowd.problems), flush=True)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(chaos.__doc__ or "").split("\n")[0])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of harm")
-    parser.add_argument("--workers", type=int, default=6, help="to begin with")
-    parser.add_argument("--most", type=int, default=8, help="workers at once")
-    parser.add_argument("--rate", type=float, default=400_000.0, help="bytes per second of tensor traffic per worker")
-    parser.add_argument("--ballast", type=int, default=8_000, help="further parameters")
-    parser.add_argument("--pause", type=float, default=0.04, help="longest inner step, seconds")
-    parser.add_argument("--patience", type=float, default=30.0, help="seconds until a standstill is a problem")
+
+    def add(name: str, default: Any, text: str) -> None:
+        parser.add_argument(name, type=type(default), default=default, help=f"{text} ({default})")
+
+    add("--seed", 1, "of the first campaign")
+    add("--seeds", 1, "campaigns, one after the other")
+    add("--seconds", 30.0, "of harm")
+    add("--workers", 6, "to begin with")
+    add("--most", 8, "workers at once")
+    add("--rate", 400_000.0, "bytes per second of tensor traffic per worker")
+    add("--ballast", 8_000, "further parameters")
+    add("--pause", 0.04, "longest inner step, seconds")
+    add("--patience", 30.0, "seconds until a standstill is a problem")
+    parser.add_argument("--virtual", action="store_true", help="in the simulator, on virtual time")
     parser.add_argument("--stop-at-problem", action="store_true")
     parser.add_argument("--trace", action="store_true", help="keep all events")
     parser.add_argument("--keep", help="folder for logs, kept")

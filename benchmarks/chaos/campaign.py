@@ -4,49 +4,58 @@ from __future__ import annotations
 
 import argparse
 import random
-import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.chaos.audit import Audit
 from benchmarks.chaos.crowd import Crowd, Worker
 from benchmarks.chaos.harm import Harm
 from benchmarks.chaos.inquest import Inquest
+from sim.invariants import Breach
+
+Event = Callable[[Worker, dict[str, Any]], None]
+Gather = Callable[[argparse.Namespace, random.Random, Event], Crowd]
 
 
 class Campaign:
     """Leads it, and watches that versions go on."""
 
-    def __init__(self, options: argparse.Namespace, root: Path) -> None:
+    def __init__(self, options: argparse.Namespace, gather: Gather) -> None:
+        """Take the options of the command line, and what makes the crowd."""
         self.options = options
         self.rng = random.Random(options.seed)
-        self.crowd = Crowd(options, root, self.rng, self._event)
+        self.crowd = gather(options, self.rng, self._event)
         self.inquest = Inquest(self.crowd)
         self._audit = Audit()
         self._harm = Harm(self.crowd, self.listen)
-        self._moved = time.monotonic()
-        self._asked = False
+        self._moved = 0.0
+        self._asked: set[str] = set()
+        """Who was asked since a version came, or `mesh`."""
+        self.longest = 0.0
+        """Seconds of the longest standstill while a quorum ran."""
 
     def run(self) -> None:
         """All of it."""
         crowd = self.crowd
         try:
             self._found()
-            until = time.monotonic() + self.options.seconds
-            while time.monotonic() < until and not (crowd.problems and self.options.stop_at_problem):
+            until = crowd.now + self.options.seconds
+            while crowd.now < until and not (crowd.problems and self.options.stop_at_problem):
                 self._harm.act()
                 self.listen(self.rng.choice([0.0, 0.1, 0.5, 1.0, 2.0]) * self.rng.uniform(0.5, 1.5))
             self._harm.trap = ""
             self._recover()
+        except Breach:
+            pass  # the crowd has told of it
         finally:
             crowd.end()
         self._audit.close(crowd)
 
     def listen(self, seconds: float) -> None:
         """Let time pass."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self.crowd.hear(min(left, 0.1))
+        until = self.crowd.now + seconds
+        while (left := until - self.crowd.now) > 0:
+            self.crowd.hear(left)
             self._watch()
 
     def _found(self) -> None:
@@ -66,26 +75,29 @@ class Campaign:
         if event["kind"] == "version":
             worker.version = event["version"]
             if worker.version > crowd.newest:
-                crowd.newest, crowd.voters, self._moved = worker.version, event["voters"], time.monotonic()
-                self._asked = False
+                crowd.newest, crowd.voters, self._moved = worker.version, event["voters"], crowd.now
+                self._asked.clear()
         self._harm.event(worker, event)
 
     def _watch(self) -> None:
         """Silence and standstill are problems."""
-        now, crowd, patience = time.monotonic(), self.crowd, self.options.patience
+        crowd, patience = self.crowd, self.options.patience
         if not crowd.quorum_runs():
-            self._moved = max(self._moved, now)
-        stands = now - self._moved
-        if stands > patience / 2 and not self._asked:
-            self._asked = True  # what is waited for half-way says more than what is tried at the end
+            self._moved = crowd.now
+        stands = crowd.now - self._moved
+        self.longest = max(self.longest, stands)
+        if stands > patience / 2 and "mesh" not in self._asked:
+            self._asked.add("mesh")  # what is waited for half-way says more than what is tried at the end
             self.inquest.hold(f"no version after {crowd.newest} for {stands:.0f} s")
         if stands > patience:
-            self._moved, self._asked = now, False
+            self._moved = crowd.now
+            self._asked.clear()
             self._fail(f"no version after {crowd.newest} for {patience:g} s although a quorum lives")
         for worker in crowd.workers:
-            silent = worker.running and now - worker.heard > patience + 15 and not worker.dumped
+            silent = worker.running and crowd.now - worker.heard > patience + 15 and worker.name not in self._asked
             if silent and (crowd.quorum_runs() or worker.draining):
-                self._fail(f"{worker.name} pid {worker.process} has been silent for {now - worker.heard:.0f} s")
+                self._asked.add(worker.name)
+                self._fail(f"{worker.name} has been silent for {crowd.now - worker.heard:.0f} s")
 
     def _fail(self, text: str) -> None:
         self.crowd.problem(text)
@@ -93,9 +105,9 @@ class Campaign:
 
     def _await_version(self, version: int, seconds: float) -> None:
         """Wait until some worker has a version."""
-        until = time.monotonic() + seconds
+        until = self.crowd.now + seconds
         while self.crowd.newest < version:
-            if time.monotonic() > until:
+            if self.crowd.now > until:
                 self._fail(f"version {version} did not come within {seconds:g} s")
                 return
             self.listen(0.1)
@@ -109,9 +121,9 @@ class Campaign:
         self._bring_back()
         goal = crowd.newest + 4
         self._await_version(goal, self.options.patience + 15)
-        until = time.monotonic() + self.options.patience
+        until = crowd.now + self.options.patience
         while behind := [w.name for w in crowd.living(ready=False) if w.version < goal]:
-            if time.monotonic() > until:
+            if crowd.now > until:
                 self._fail(f"{behind} did not reach version {goal} after the recovery")
                 break
             self.listen(0.1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.chaos.books import SLOTS
 from benchmarks.chaos.crowd import Crowd, Worker
-from benchmarks.chaos.worker import DRAIN
 
 _ACTS = {
     "kill": 3, "kill_leader": 2, "kill_coordinator": 2, "kill_two": 1, "kill_cluster": 1, "trap": 5,
@@ -96,7 +93,7 @@ class Harm:
         if act == "interrupt":
             victim = self._rng.choice(living)
             if self._crowd.spared(victim):
-                self._crowd.dismiss(victim, signal.SIGINT, "interrupt")
+                self._crowd.dismiss(victim, "interrupt")
             return
         if len({w.cluster for w in living}) < 2:
             return
@@ -104,7 +101,7 @@ class Harm:
         whole = self._rng.random() < 0.5
         mates = [w for w in living if w.cluster == name][: None if whole else 1]
         for victim in mates if self._crowd.spared(*mates) else ():
-            self._crowd.dismiss(victim, DRAIN, "drain")
+            self._crowd.dismiss(victim, "drain")
 
     def _add(self, act: str, living: list[Worker]) -> None:
         crowd = self._crowd
@@ -131,8 +128,7 @@ class Harm:
             return  # whom nobody remembers and who finds nobody would found a mesh of its own
         spared = worker.peer and worker.peer not in crowd.voters and crowd.quorum_runs()
         if spared and self._rng.random() < 0.3:
-            shutil.rmtree(data, ignore_errors=True)
-            del crowd.gone[data]
+            crowd.lose(data)
             crowd.tell(f"disk of {worker.name} is lost")
             crowd.spawn(worker.cluster)
         else:

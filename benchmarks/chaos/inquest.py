@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 from benchmarks.chaos.crowd import Crowd, Worker
@@ -27,8 +26,8 @@ class Inquest:
         """Ask everybody now."""
         crowd = self._crowd
         asked = crowd.question()
-        until = time.monotonic() + _PATIENCE
-        while time.monotonic() < until and any(w.testimony is None and w.code is None for w in asked):
+        until = crowd.now + _PATIENCE
+        while crowd.now < until and any(w.testimony is None and w.code is None for w in asked):
             crowd.hear(0.1)
         events = [f"  {line[:_LINE]}" for line in list(crowd.recent)[-_EVENTS:]]
         heads = [f"  {_head(w)}" for w in asked]
@@ -51,7 +50,7 @@ class Inquest:
 def _head(worker: Worker) -> str:
     """What it believes and waits for."""
     if worker.testimony is None:
-        return f"{worker.name} did not answer; its stacks are in {worker.errors}"
+        return f"{worker.name} did not answer"
     b: dict[str, Any] = worker.testimony["beliefs"]
     if "silent" in b:
         return f"{worker.name} v{worker.version}: {b['silent']}"

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 import ictp2p
+from ictp2p.async_peer import AsyncPeer
 from ictp2p.errors import PeerClosed
 
 PATIENCE = 2.0
@@ -34,21 +35,20 @@ def of(peer: ictp2p.Peer) -> dict[str, Any]:
         return {"threads": threads, "beliefs": {"silent": "the peer is not started, or closed"}}
 
     async def ask() -> dict[str, Any]:
-        return {**_beliefs(peer), "tasks": _tasks()}
+        assert peer._peer is not None
+        return {**beliefs(peer._peer), "tasks": _tasks()}
 
     try:
-        beliefs = loop.wait(loop.submit(ask()), PATIENCE)
+        believed = loop.wait(loop.submit(ask()), PATIENCE)
     except TimeoutError:
-        beliefs = {"silent": f"its loop did not answer within {PATIENCE:g} s"}
+        believed = {"silent": f"its loop did not answer within {PATIENCE:g} s"}
     except (PeerClosed, RuntimeError, AttributeError, AssertionError) as error:
-        beliefs = {"silent": f"{type(error).__name__}: {error}"}
-    return {"threads": threads, "beliefs": beliefs}
+        believed = {"silent": f"{type(error).__name__}: {error}"}
+    return {"threads": threads, "beliefs": believed}
 
 
-def _beliefs(peer: ictp2p.Peer) -> dict[str, Any]:
-    """What the machines hold; asked on the loop."""
-    inside = peer._peer
-    assert inside is not None
+def beliefs(inside: AsyncPeer) -> dict[str, Any]:
+    """What the machines of a started peer hold; asked on its loop."""
     status, m = inside.status(), inside.core.m
     part, rosters = m.rounds._part, m.rosters
     office = rosters._office

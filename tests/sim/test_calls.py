@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from ictp2p.errors import IctError
+import ictp2p
+from ictp2p.errors import IctError, RoundMissed
 from ictp2p.telemetry import Event
 from sim import World
 from sim.training import Program, Training
@@ -21,6 +22,7 @@ VALUES = {"a/0": 1.0, "a/1": 2.0, "a/2": 4.0, "b/0": 8.0, "b/1": 16.0}
 WHOLE = sum(VALUES.values())
 ROUNDS = 4
 ELEMENTS = 20_000
+STEP = 0.1
 BOUND = 30.0
 """Virtual seconds within which all calls must have ended after the last harm; each has 60."""
 
@@ -35,8 +37,8 @@ def call(value: float, number: int) -> torch.Tensor:
 class Story:
     """A world whose workers all-reduce again and again, and what each got."""
 
-    def __init__(self, seed: int, *, clusters: str = "ab", at_once: bool = False) -> None:
-        self.clusters, self.at_once = clusters, at_once
+    def __init__(self, seed: int, *, clusters: str = "ab", rounds: int = ROUNDS, at_once: bool = False) -> None:
+        self.clusters, self.rounds, self.at_once = clusters, rounds, at_once
         self.values = {name: value for name, value in VALUES.items() if name[0] in clusters}
         self.met: set[str] = set()
         self.done: set[str] = set()
@@ -57,11 +59,14 @@ class Story:
             while not self.together(caller, VALUES[name]):
                 pass
             self.met.add(name)
-            calls = [call(VALUES[name], number) for number in range(ROUNDS)]
+            calls = [call(VALUES[name], number) for number in range(self.rounds)]
             for tensors in [calls] if self.at_once else [[tensor] for tensor in calls]:
                 works = [caller.all_reduce(tensor, op="sum", async_op=True) for tensor in tensors]
-                for tensor, work in zip(tensors, works, strict=True):
-                    self.answered(name, tensor, work.wait)
+                missed = [not self.answered(name, *call) for call in zip(tensors, works, strict=True)]
+                if any(missed):
+                    break
+                training.compute(STEP)
+            caller.leave()
             self.done.add(name)
             training.compute(1e6)
 
@@ -72,15 +77,17 @@ class Story:
         caller.all_reduce(tensor, op="sum")
         return tensor.item() == sum(self.values.values())
 
-    def answered(self, name: str, tensor: torch.Tensor, wait: Callable[[], Any]) -> None:
+    def answered(self, name: str, tensor: torch.Tensor, work: ictp2p.Work[Any]) -> bool:
+        """Whether a call succeeded; what it came to is noted."""
         try:
-            number = wait().round
+            number = work.wait().round
         except IctError as error:
             assert bool((tensor[1:] == VALUES[name]).all()), "a call that failed has touched nothing"
             self.errors.append((name, error))
-        else:
-            assert bool((tensor[1:] == tensor[1]).all())
-            self.sums[name][number] = tensor[1].item()
+            return False
+        assert bool((tensor[1:] == tensor[1]).all())
+        self.sums[name][number] = tensor[1].item()
+        return True
 
     def begin(self, after: float = 0.0) -> Story:
         self.world.run_until(lambda: len(self.met) == len(self.values), within=120.0, what="all have met")
@@ -139,7 +146,7 @@ def told(seed: int, harm: Callable[[Story], object], after: float = 0.0, **optio
     return story
 
 
-MOMENTS = [0.0, 0.13, 0.21, 0.34, 0.47, 0.6, 0.85]
+MOMENTS = [0.0, 0.15, 0.3, 0.45, 0.6, 0.75]
 
 
 @pytest.mark.parametrize("after", MOMENTS)
@@ -159,10 +166,10 @@ def test_what_was_committed_as_a_leader_died_is_not_lost_on_its_followers(later:
 
 
 def test_a_result_that_no_other_cluster_has_is_had_from_who_followed() -> None:
-    story = told(4, lambda story: story.crash_when(story.leader("a"), "round_committed", 2, 0.0), clusters="a")
+    story = told(4, lambda story: story.crash_when(story.leader("a"), "round_committed", 2, 0.003), clusters="a")
     assert story.errors == []
     (sums,) = story.alike()
-    assert sums == (7.0, 7.0, *[7.0 - VALUES[next(iter(story.dead))]] * (ROUNDS - 2))
+    assert sums == (7.0, 7.0, 7.0, 7.0 - VALUES[next(iter(story.dead))])
 
 
 def test_a_result_that_no_mate_has_is_had_from_another_cluster() -> None:
@@ -178,3 +185,42 @@ def test_a_result_that_no_mate_has_is_had_from_another_cluster() -> None:
     (sums,) = story.alike()
     left = WHOLE - sum(VALUES[name] for name in story.dead)
     assert sums == (WHOLE, WHOLE, *[left] * (ROUNDS - 2))
+
+
+def test_the_leaders_of_both_clusters_die_one_after_the_other() -> None:
+    """The second at the moment at which the first one's cluster is between two leaders."""
+
+    def harm(story: Story) -> None:
+        first, second = story.leader("a"), story.leader("b")
+        peer = story.world.hosts[second].peer
+        assert peer is not None
+        peer.telemetry.subscribe(lambda event: dead(event) and story.world.at(0.05, lambda: story.crash(second)))
+        story.crash(first)
+
+    def dead(event: Event) -> bool:
+        return event.kind == "member" and event.fields["scope"] == "mesh" and event.fields["status"] == "dead"
+
+    story = told(5, harm, 0.25)
+    assert len(story.dead) == 2
+    assert story.errors == []
+    assert len(story.alike()) == 1
+
+
+@pytest.mark.parametrize("seconds", [1.5, 4.0])
+def test_a_leader_that_stops_and_returns_is_told_what_it_missed(seconds: float) -> None:
+    story = told(6, lambda story: story.pause(story.leader("a"), seconds), 0.2, rounds=16)
+    assert {type(error) for _, error in story.errors} <= {RoundMissed}
+
+
+@pytest.mark.parametrize("harm", ["leader", "follower", "leaders", "cluster"])
+def test_calls_that_are_in_flight_at_once_all_end(harm: str) -> None:
+    victims = {
+        "leader": lambda story: [story.leader("a")],
+        "follower": lambda story: [story.follower("b")],
+        "leaders": lambda story: [story.leader("a"), story.leader("b")],
+        "cluster": lambda story: ["b/0", "b/1"],
+    }[harm]
+    story = told(7, lambda story: [story.crash(name) for name in victims(story)], 0.2, at_once=True)
+    assert story.errors == []
+    (sums,) = story.alike()
+    assert len(sums) == ROUNDS

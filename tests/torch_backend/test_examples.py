@@ -19,6 +19,7 @@ RUNS = [
     ("ddp.py",),
     ("fsdp2.py",),
     ("hsdp.py",),
+    ("fsdp2_lanes.py",),
     ("parameter_server_ring.py", "--how", "ring", *SMALL),
     ("parameter_server_ring.py", "--how", "parameter_server", *SMALL),
 ]
@@ -39,9 +40,10 @@ def examples(ports: list[int]) -> list[str]:
 @pytest.mark.real
 @pytest.mark.timeout(150)
 def test_every_rank_ends_with_the_same_parameters_and_has_learned(four_ranks: list[dict[str, Any]]) -> None:
-    ddp, fsdp2, hsdp, ring, server = zip(*(each["examples"] for each in four_ranks), strict=True)
+    ddp, fsdp2, hsdp, lanes, ring, server = zip(*(each["examples"] for each in four_ranks), strict=True)
     for texts in (ddp, hsdp):
         assert len({text.partition("weights")[2] for text in texts}) == 1
+    assert all("the same as the other cluster: True" in text for text in lanes)
     assert all("loaded what was saved: True" in text for text in fsdp2)
     assert all("'dp_replicate': 'ictp2p', 'dp_shard': 'gloo'" in text for text in hsdp)
     for texts in (ring, server):

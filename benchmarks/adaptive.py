@@ -1,0 +1,190 @@
+"""Adaptive H against every fixed one, while the link becomes ten times slower: validation loss after equal time.
+
+    python benchmarks/adaptive.py --json docs/adaptive.json --plot docs/adaptive.svg
+
+Two clusters train the byte-level transformer of `learning.py` with DiLoCo, the product's own, in a simulated world: an
+inner step takes `STEP` virtual seconds, a round as long as its bytes need on the link, which after half of the time is
+down to a tenth. Everybody has equally much time, not equally many steps. What counts is the validation loss of the
+global parameters when the time is up: between the last round before and the first one after, in proportion to the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import learning
+import torch
+from learning import Settings
+
+import ictp2p
+from ictp2p.demo import corpus
+from ictp2p.demo.model import ByteTransformer, Shape, batches, validation_loss
+from ictp2p.sync.outer import Nesterov
+from sim import World
+from sim.faults import SetBandwidth
+from sim.training import NEWS, Training
+
+CLUSTERS = "ab"
+STEP = 0.05
+"""Virtual seconds of an inner step."""
+FIXED = (5, 10, 20, 50, 100, 200, 500)
+ADAPTIVE = "adaptive"
+WINDOWS = 256
+"""Windows of text that a validation loss is over."""
+
+
+class Finish:
+    """The version of the state with which all clusters end: the first one after the time is up."""
+
+    version = 0
+
+
+def run(
+    name: str,
+    budget: float,
+    round_seconds: float,
+    settings: Settings,
+    seed: int,
+    text: corpus.Corpus,
+    start: ByteTransformer,
+) -> dict[str, Any]:
+    """Train with one H, or with the adaptive one, from one seed."""
+    began, finish = time.process_time(), Finish()
+
+    def program(training: Training) -> dict[str, Any]:
+        return learn(training, name, budget, settings, seed, text, copy.deepcopy(start), finish)
+
+    with World(seed=seed, profile="lan", audit=False) as world:
+        size = sum(p.numel() for p in start.parameters()) * 4
+        rate = size / round_seconds  # two clusters: as much as the model goes each way
+        world.links(delay=0.005, bandwidth=rate)
+        for cluster in CLUSTERS:
+            world.cluster(cluster, workers=1, program=program)
+        world.run_until(lambda: all(h.training is not None and h.training.met for h in world.every_host()), 60.0)
+        world.after(NEWS + budget / 2, SetBandwidth("*", "*", rate / 10))
+        found = world.train(within=100.0 * budget)
+    return {**found["a/0"], "name": name, "seed": seed, "cpu_seconds": time.process_time() - began}
+
+
+def learn(
+    training: Training,
+    name: str,
+    budget: float,
+    settings: Settings,
+    seed: int,
+    text: corpus.Corpus,
+    model: ByteTransformer,
+    finish: Finish,
+) -> dict[str, Any]:
+    """Be one worker."""
+    number = CLUSTERS.index(training.host.cluster)
+    inner = learning.make_inner(model, settings)
+    data = batches(text.shards[number], settings.batch, settings.shape.context, seed=1000 * seed + number)
+    pace = ictp2p.AdaptivePace(settings.every, least=5, most=500) if name == ADAPTIVE else int(name)
+    curve: list[tuple[float, float, int]] = []
+    with ictp2p.DiLoCo(training, model, inner, lambda p: Nesterov(p, lr=settings.outer_rate), pace) as policy:
+        training.meet()
+        began, version, steps = training.clock(), policy.version, 0
+        if number == 0:
+            loss = validation_loss(model, policy.global_parameters(), text.validation, settings.shape.context, WINDOWS)
+            curve.append((0.0, loss, policy.sync_every))
+        while not 0 < finish.version <= policy.version:
+            elapsed = training.clock() - began
+            for group in inner.param_groups:
+                group["lr"] = settings.rate * learning.share(int(1000 * elapsed / budget), 1000, settings.warmup)
+            learning.learn_step(model, inner, next(data), lambda: training.compute(STEP))
+            elapsed = training.clock() - began
+            steps += elapsed <= budget
+            if number == 0 and policy.version != version:
+                version = policy.version
+                held = policy.global_parameters()
+                loss = validation_loss(model, held, text.validation, settings.shape.context, WINDOWS)
+                curve.append((elapsed, loss, policy.sync_every))
+            if number == 0 and elapsed > budget and not finish.version:
+                finish.version = policy.version + (curve[-1][0] <= budget)
+        return {"loss": at(curve, budget) if number == 0 else None, "curve": curve, "steps": steps}
+
+
+def at(curve: list[tuple[float, float, int]], seconds: float) -> float:
+    """The loss at a time between two rounds."""
+    (before, high, _), (after, low, _) = curve[-2:]
+    assert before <= seconds <= after, (before, seconds, after)
+    return high + (low - high) * (seconds - before) / (after - before)
+
+
+def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """How far the adaptive one is from the best fixed one, in the mean over the seeds."""
+    means = {name: statistics.fmean(r["loss"] for r in rows if r["name"] == name) for name in {r["name"] for r in rows}}
+    fixed = {name: loss for name, loss in means.items() if name != ADAPTIVE}
+    best = min(fixed, key=fixed.__getitem__)
+    gap = means[ADAPTIVE] / fixed[best] - 1.0
+    return {"means": means, "best_fixed": best, "gap": gap, "holds": gap <= 0.01}
+
+
+def plot(rows: list[dict[str, Any]], budget: float, file: Path) -> None:
+    """Draw loss against time for the first seed, and the adaptive H."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (above, below) = pyplot.subplots(2, 1, figsize=(7, 5.5), sharex=True, height_ratios=(3, 1))
+    for row in (row for row in rows if row["seed"] == rows[0]["seed"] and row["curve"]):
+        adaptive = row["name"] == ADAPTIVE
+        times, losses, lengths = zip(*row["curve"], strict=True)
+        style = {"color": "black", "linewidth": 2.0} if adaptive else {"linewidth": 1.0}
+        above.plot(times, losses, label="adaptive" if adaptive else f"H = {row['name']}", **style)
+        if adaptive:
+            below.step(times, lengths, color="black", where="post")
+    for axes in (above, below):
+        axes.axvline(budget / 2, linestyle=":", color="gray", linewidth=1.0)
+    above.set(ylabel="validation loss, nats per byte")
+    above.legend(fontsize=8)
+    below.set(xlabel="virtual seconds (at the dotted line the link becomes ten times slower)", ylabel="adaptive H")
+    below.set_yscale("log")
+    figure.tight_layout()
+    figure.savefig(file)
+
+
+def main() -> None:
+    """Train with every H from every seed; print, and perhaps save, the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=2, help="how many, from 1 on")
+    parser.add_argument("--budget", type=float, default=60.0, help="virtual seconds that training has")
+    parser.add_argument("--round", type=float, default=0.2, help="virtual seconds that a round takes before the change")
+    parser.add_argument("--rate", type=float, default=2e-3, help="inner learning rate (AdamW)")
+    parser.add_argument("--outer-rate", type=float, default=0.7, help="outer learning rate, for phases of 50 steps")
+    parser.add_argument("--json", type=Path, help="file to write everything to, after every run")
+    parser.add_argument("--plot", type=Path, help="file to draw the curves in")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    shape = Shape(context=32, layers=1, heads=2, width=32)
+    settings = Settings(1000, 50, 16, options.rate, options.outer_rate, 20, shape, 600)
+    text = corpus.load(learning.WORKERS)
+    rows: list[dict[str, Any]] = []
+    for seed in range(1, options.seeds + 1):
+        start = learning.pretrained(settings, seed, text)
+        for name in (ADAPTIVE, *map(str, FIXED)):
+            row = run(name, options.budget, options.round, settings, seed, text, start)
+            rows.append(row)
+            rounds, cpu = len(row["curve"]) - 1, row["cpu_seconds"]
+            what = f"loss {row['loss']:.4f} after {row['steps']} steps and {rounds} rounds"
+            print(f"seed {seed} {name:>8}: {what} ({cpu:.0f} CPU s)", flush=True)
+            if options.json:
+                options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    found = summarize(rows)
+    print(f"adaptive against the best fixed (H = {found['best_fixed']}): {found['gap']:+.2%}")
+    if options.json:
+        options.json.write_text(json.dumps({"rows": rows, "summary": found}, indent=1) + "\n")
+    if options.plot:
+        plot(rows, options.budget, options.plot)
+
+
+if __name__ == "__main__":
+    main()
