@@ -53,12 +53,13 @@ def run(
     seed: int,
     text: corpus.Corpus,
     start: ByteTransformer,
+    adaptive: ictp2p.AdaptivePace,
 ) -> dict[str, Any]:
     """Train with one H, or with the adaptive one, from one seed."""
     began, finish = time.process_time(), Finish()
 
     def program(training: Training) -> dict[str, Any]:
-        return learn(training, name, budget, settings, seed, text, copy.deepcopy(start), finish)
+        return learn(training, name, budget, settings, seed, text, copy.deepcopy(start), copy.copy(adaptive), finish)
 
     with World(seed=seed, profile="lan", audit=False) as world:
         size = sum(p.numel() for p in start.parameters()) * 4
@@ -80,13 +81,14 @@ def learn(
     seed: int,
     text: corpus.Corpus,
     model: ByteTransformer,
+    adaptive: ictp2p.AdaptivePace,
     finish: Finish,
 ) -> dict[str, Any]:
     """Be one worker."""
     number = CLUSTERS.index(training.host.cluster)
     inner = learning.make_inner(model, settings)
     data = batches(text.shards[number], settings.batch, settings.shape.context, seed=1000 * seed + number)
-    pace = ictp2p.AdaptivePace(settings.every, least=5, most=500) if name == ADAPTIVE else int(name)
+    pace = adaptive if name == ADAPTIVE else int(name)
     curve: list[tuple[float, float, int]] = []
     with ictp2p.DiLoCo(training, model, inner, lambda p: Nesterov(p, lr=settings.outer_rate), pace) as policy:
         training.meet()
@@ -160,6 +162,8 @@ def main() -> None:
     parser.add_argument("--round", type=float, default=0.2, help="virtual seconds that a round takes before the change")
     parser.add_argument("--rate", type=float, default=2e-3, help="inner learning rate (AdamW)")
     parser.add_argument("--outer-rate", type=float, default=0.7, help="outer learning rate, for phases of 50 steps")
+    parser.add_argument("--utilization", type=float, default=0.9, help="what the adaptive one aims for")
+    parser.add_argument("--most", type=int, default=100, help="the longest phase that the adaptive one may choose")
     parser.add_argument("--json", type=Path, help="file to write everything to, after every run")
     parser.add_argument("--plot", type=Path, help="file to draw the curves in")
     options = parser.parse_args()
@@ -167,11 +171,12 @@ def main() -> None:
     shape = Shape(context=32, layers=1, heads=2, width=32)
     settings = Settings(1000, 50, 16, options.rate, options.outer_rate, 20, shape, 600)
     text = corpus.load(learning.WORKERS)
+    adaptive = ictp2p.AdaptivePace(50, utilization=options.utilization, least=5, most=options.most)
     rows: list[dict[str, Any]] = []
     for seed in range(1, options.seeds + 1):
         start = learning.pretrained(settings, seed, text)
         for name in (ADAPTIVE, *map(str, FIXED)):
-            row = run(name, options.budget, options.round, settings, seed, text, start)
+            row = run(name, options.budget, options.round, settings, seed, text, start, adaptive)
             rows.append(row)
             rounds, cpu = len(row["curve"]) - 1, row["cpu_seconds"]
             what = f"loss {row['loss']:.4f} after {row['steps']} steps and {rounds} rounds"

@@ -255,7 +255,7 @@ def plot(rows: list[dict[str, Any]], chosen: list[Method], file: Path) -> None:
         elif curves:
             last = statistics.fmean(curve[-1][1] for curve in curves)
             axes.axhline(last, label=f"{method.name} (at the end)", linestyle=":", linewidth=1.0, color="black")
-    axes.set(xlabel="inner steps per worker", ylabel="validation loss of the global parameters, nats per byte")
+    axes.set(xlabel="inner steps per worker", ylabel="validation loss, nats per byte")
     axes.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(file)

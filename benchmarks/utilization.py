@@ -6,8 +6,8 @@ Table 4 of Douillard et al., "Streaming DiLoCo with overlapping communication" (
 "Communication-Efficient Language Model Training Scales Reliably and Robustly: Scaling Laws for DiLoCo" (2025): two
 replicas, models of 1, 10 and 100 billion parameters of which each step takes 0.1, 0.8 and 4.9 s, bfloat16 on the wire
 (four bits where it says FP4). The policies and peers are the product's own in a simulated world, on a model that is
-sizes only (`sim.elided_model`). Time and sizes are in proportion: a step is `UNIT` virtual seconds and a
-fragment `Setting.elements` elements whatever they stand for, and the link's rate is scaled back.
+sizes only (`sim.elided_model`). Time and sizes are in proportion: the steps between two rounds are `PHASE` virtual
+seconds and a fragment `ELEMENTS` elements whatever they stand for, and the link's rate is scaled back.
 
 Two readings. *Whole steps*: a round begins when the optimizer has stepped, as the policies do it. *In the backward
 pass*: the published simulator lets the reduction of a layer begin once its gradient is there, so that the last backward
@@ -37,15 +37,14 @@ from sim.training import Training
 
 TARGETS = (0.50, 0.80, 0.90, 0.95, 0.99)
 GRID = 1.21
-UNIT = 0.1
-"""Virtual seconds of a step, whatever it stands for."""
+PHASE = 10.0
+"""Virtual seconds of the steps from one round to the next, whatever they stand for: long beside what a round takes
+apart from its bytes, which the published simulator does not count."""
 ELEMENTS = 8_000_000
 """Elements of a simulated fragment, whatever it stands for: enough that a chunk is little beside it."""
-FASTER = 4
-"""How many times more where rounds come with every step: chunks are longer on the links that this needs."""
-WARM = 1
-"""Rounds before what is measured."""
-DELAY = 1e-5
+WARM, MEASURED = 1, 2
+"""Rounds before what is measured, and in it."""
+DELAY = 1e-6
 """Virtual seconds one way: the published simulator has none."""
 PARTS = 3
 """Parts of a step where the backward pass hides communication: one forward, two backward."""
@@ -61,9 +60,14 @@ class Setting:
     codec: str = "bfloat16"
 
     @property
-    def elements(self) -> int:
-        """Of a simulated fragment."""
-        return ELEMENTS * (FASTER if self.every == 1 else 1)
+    def between(self) -> int:
+        """Steps from one round to the next."""
+        return max(1, self.every // self.fragments)
+
+    @property
+    def unit(self) -> float:
+        """Virtual seconds of a step, whatever it stands for."""
+        return PHASE / self.between
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +157,8 @@ def utilization(setting: Setting, rate: float, *, hidden: bool) -> float:
         hidden: whether rounds begin with the last backward pass.
     """
     parts = PARTS if hidden else 1
-    between = max(1, setting.every // setting.fragments) * parts
-    cycles = max(2, 12 // between)
+    between = setting.between * parts
+    step_seconds = setting.unit / parts
 
     def program(training: Training) -> float:
         model = torch.nn.ModuleList(torch.nn.Linear(1, 1, bias=False) for _ in range(setting.fragments))
@@ -167,17 +171,17 @@ def utilization(setting: Setting, rate: float, *, hidden: bool) -> float:
             fragments=[[str(number)] for number in range(setting.fragments)],
             overlap=setting.overlap * parts + (PARTS - 1 if hidden else 0),
             codec=setting.codec,
-            arithmetic=functools.partial(SizeOnlyWeights, training.host.world, setting.elements),
+            arithmetic=functools.partial(SizeOnlyWeights, training.host.world, ELEMENTS),
         )
         with policy:
             training.meet()
             began = 0.0
-            for step in range((WARM + cycles) * between):
+            for step in range((WARM + MEASURED) * between):
                 if step == WARM * between:  # connections are open
                     began = training.clock()
-                training.compute(UNIT / parts)
+                training.compute(step_seconds)
                 inner.step()
-            return cycles * between * UNIT / parts / (training.clock() - began)
+            return MEASURED * between * step_seconds / (training.clock() - began)
 
     with World(seed=1, profile="lan", audit=False) as world:
         world.links(delay=DELAY, bandwidth=rate * 4.0)
@@ -185,6 +189,10 @@ def utilization(setting: Setting, rate: float, *, hidden: bool) -> float:
             world.cluster(name, workers=1, program=program)
         found = world.train(within=1e6)
     return min(found.values())
+
+
+_MOST = 1e4
+"""How many times faster than the first guess a link is tried."""
 
 
 class Search:
@@ -236,6 +244,8 @@ class Search:
         while self._lost(rate) <= wanted:
             rate /= 1.5
         while self._lost(rate) > wanted:
+            if rate > _MOST * self._guess:
+                raise ValueError(f"{wanted:.3f} of the time is lost at any rate: {self.points}")
             rate *= 1.5
         return max(r for r in self.points if self.points[r] > wanted), rate
 
@@ -247,8 +257,8 @@ class Search:
 
 def gigabits(line: Line, rate: float) -> float:
     """The rate of the link in Gbit/s that `rate` elements per second stand for."""
-    scale = line.parameters / (line.setting.elements * line.setting.fragments)
-    return rate * 32.0 * scale * (UNIT / line.seconds) / 1e9
+    scale = line.parameters / (ELEMENTS * line.setting.fragments)
+    return rate * 32.0 * scale * (line.setting.unit / line.seconds) / 1e9
 
 
 def main() -> None:
@@ -261,10 +271,10 @@ def main() -> None:
     torch.set_num_threads(1)
     searches: dict[tuple[Setting, bool], Search] = {}
     rows = []
-    for line in LINES:
-        if options.only and not any(word in f"{line.table} {line.name}" for word in options.only):
-            continue
-        for hidden in (True, False):
+    for hidden in (True, False):
+        for line in LINES:
+            if options.only and not any(word in f"{line.table} {line.name}" for word in options.only):
+                continue
             rows.append(measure(line, searches, hidden=hidden))
             show(rows[-1])
             if options.json:
@@ -279,8 +289,7 @@ def measure(line: Line, searches: dict[tuple[Setting, bool], Search], *, hidden:
     began = time.process_time()
     setting = line.setting
     run = functools.partial(utilization, setting, hidden=hidden)
-    between = max(1, setting.every // setting.fragments)
-    guess = setting.elements / (between * UNIT) / (8.0 if setting.codec == "e3m0" else 2.0)
+    guess = ELEMENTS / PHASE / (8.0 if setting.codec == "e3m0" else 2.0)
     search = searches.setdefault((setting, hidden), Search(run, guess))
     found = [gigabits(line, search.rate(target)) for target in TARGETS]
     steps = [math.log(ours / theirs, GRID) for ours, theirs in zip(found, line.published, strict=True)]

@@ -1,7 +1,8 @@
 """The writing half of a bulk connection: frames, in clear or sealed, into a transport.
 
 Buffers of sealed frames are reused once the transport has let go of them, told from its count of unsent bytes, because
-first touch of fresh memory costs more than sealing it. What is large and keeps its content is never copied.
+first touch of fresh memory costs more than sealing it. What is large and keeps its content is not copied (but by
+asyncio's own loop, which joins what is written at once; uvloop hands the pieces to the kernel).
 """
 
 from __future__ import annotations
@@ -130,12 +131,11 @@ class Outbound:
         self._in_flight.append((self.written, buffer))
 
     def _reusable(self, size: int) -> bytearray:
-        """Take the oldest buffer that the transport has let go of, if it is large enough."""
-        if self._in_flight and self._in_flight[0][0] <= self.flushed:
-            _, buffer = self._in_flight.popleft()
-            if len(buffer) >= size:
-                return buffer
-        return bytearray(size)
+        """Take a buffer that the transport has let go of, if it is large enough: if it holds none, the warmest."""
+        if not self._in_flight or self._in_flight[0][0] > self.flushed:
+            return bytearray(size)
+        _, buffer = self._in_flight.popleft() if self.pending else self._in_flight.pop()
+        return buffer if len(buffer) >= size else bytearray(size)
 
 
 def _gathered(views: Sequence[bytes | memoryview], room: memoryview) -> memoryview:

@@ -190,15 +190,16 @@ class Exchange:
 
     def _best(self, peer: int) -> tuple[int, bool, int] | None:
         """Find (chunk, partial, share) of what should go next; of equals the first, a contribution if there is one."""
-        best, least = None, 1.0
+        best, least = None, float("inf")
         for partial, number in self._towards[peer]:
             lane = self._lanes[number]
             if partial:
                 chunk, end = lane.sent, min(lane.ready, lane.done + lane.window)
             else:
                 chunk, end = lane.passed[peer], lane.done
-            if chunk < end and chunk / lane.chunks < least:
-                best, least = (chunk, partial, number), chunk / lane.chunks
+            part = chunk / lane.chunks
+            if chunk < end and part < least:
+                best, least = (chunk, partial, number), part
         return best
 
     def contributors(self, share: int) -> tuple[int, ...]:

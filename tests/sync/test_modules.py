@@ -46,6 +46,10 @@ def test_where_all_are_behind_the_first_is_copied() -> None:
     )
 
 
+def test_who_is_behind_is_never_copied_from_while_another_is_not() -> None:
+    assert groups([part("a", True, 1), part("b", False, 1)])[-1] == Together((A, B), keys(1), 10, B)
+
+
 def test_modules_of_the_same_holders_go_together() -> None:
     assert groups([part("a", False, 1, 2, 3), part("b", False, 1, 3)]) == (
         Together((A, B), keys(1, 3), 4),
