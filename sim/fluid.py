@@ -72,7 +72,7 @@ def shares(
             break
         rates[active] += grow
         left -= users * grow
-        full = used & (left <= 1e-9 * capacity + 1e-9)
+        full = used & (left < math.inf) & (left <= 1e-9 * capacity + 1e-9)
         done = active & (caps - rates <= 1e-9 * np.maximum(1.0, rates))
         done[flow[live & full[resource]]] = True
         active &= ~done

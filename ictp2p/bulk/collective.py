@@ -76,6 +76,8 @@ class Hold:
     def begun(self, connection: BulkConnection, *, again: bool = False) -> None:
         """The peer takes part, and sends on `connection`; it wants what we sent early `again` if it had to drop it."""
         self.inbound = connection
+        if connection is not self.connection:
+            connection.heed(self)
         self._receiver.begun(self.peer, again)
 
     def catch_up(self, header: Header, body: bytes | memoryview) -> None:

@@ -62,6 +62,8 @@ class BulkConnection(Inbound):
         self._stall = stall
         self._high_water = high_water
         self._users: list[User] = []
+        self._heeding: list[User] = []
+        """Who is sent to on this connection, and sends on another one."""
         self._control: deque[Frame] = deque()
         self._paused = False
         self._pumping = False
@@ -79,16 +81,23 @@ class BulkConnection(Inbound):
     def join(self, user: User) -> None:
         """Let `user` send, and watch over what it expects."""
         self._users.append(user)
-        if self._ticker is None and not self.closed:
-            self._watch = Watch(self._stall)
-            self._written_at_tick = self._outbound.written
-            self._ticker = asyncio.get_running_loop().call_later(self._watch.interval, self._tick)
+        self._look_after()
         self.pump()
+
+    def heed(self, user: User) -> None:
+        """Watch over what `user` expects here, though it sends on another connection: both ends had dialed at once.
+
+        Each end then hears from the other on both connections, and takes it for dead on neither.
+        """
+        if user not in self._heeding:
+            self._heeding.append(user)
+            self._look_after()
 
     def leave(self, user: User, tag: bytes) -> None:
         """Forget `user`; whatever arrives under `tag` touches its memory no more, not even a body half read."""
-        if user in self._users:
-            self._users.remove(user)
+        for users in (self._users, self._heeding):
+            if user in users:
+                users.remove(user)
         self._forget(user, tag)
 
     def send(self, kind: Kind, tag: bytes = NO_TAG, first: int = 0, second: int = 0, body: bytes = b"") -> None:
@@ -273,12 +282,18 @@ class BulkConnection(Inbound):
 
     # Ending.
 
+    def _look_after(self) -> None:
+        if self._ticker is None and not self.closed:
+            self._watch = Watch(self._stall)
+            self._written_at_tick = self._outbound.written
+            self._ticker = asyncio.get_running_loop().call_later(self._watch.interval, self._tick)
+
     def _tick(self) -> None:
         assert self._watch is not None
-        if not self._users:
+        if not self._users and not self._heeding:
             self._ticker = None
             return
-        expecting = any(user.expecting() for user in self._users)
+        expecting = any(user.expecting() for user in (*self._users, *self._heeding))
         pending = self._outbound.pending > 0
         stalled = self._watch.check(self.received, self.flushed, expecting=expecting, pending=pending)
         if stalled:
@@ -299,5 +314,6 @@ class BulkConnection(Inbound):
                 timer.cancel()
         self._wakeup = self._ticker = None
         self._users.clear()
+        self._heeding.clear()
         self._outbound.release()
         self._owner.closed(self, error)

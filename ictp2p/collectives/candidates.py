@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ictp2p.collectives.codecs.prices import PRICES, Price
-from ictp2p.collectives.exchange import STAGING_BYTES
+from ictp2p.collectives.exchange import MAX_WINDOW, STAGING_BYTES
 from ictp2p.collectives.packing import pack
+from ictp2p.collectives.plan import NO_PARENT
 from ictp2p.collectives.schedules import star
 from ictp2p.collectives.schedules.trees import Cost, Matrix, Tree
 from ictp2p.collectives.topology import Topology
@@ -121,19 +122,43 @@ def predicted(kind: str, trees: Sequence[Tree], cuts: Sequence[int], chunk: int,
     sizes = np.diff(cuts)
     load = (job.topology.loads(trees, job.cost) * sizes).sum(axis=1)
     fluid = float((load[load > 0] / job.topology.capacity[load > 0]).max(initial=0.0)) * job.itemsize
-    chunk = _chunk(trees, job)
-    busy = max(fluid, _handling(trees, sizes, job))
+    busy = max(fluid, _handling(trees, sizes, job), _held_back(trees, sizes, chunk, job))
     seconds = busy + _latency(trees, job, min(chunk, int(sizes.max()))) + _work(job)
     return Candidate(kind, tuple(trees), tuple(cuts), chunk, fluid, seconds)
 
 
 def _latency(trees: Sequence[Tree], job: Job, chunk: int) -> float:
     """Give the time of a first chunk through the longest tree, storing it at every hop, and of handling them all."""
-    width = job.topology.width
-    size = chunk * job.itemsize * max(job.cost)
-    hop = MESSAGE + job.topology.delay + np.divide(size, width, out=np.zeros_like(width), where=width > 0)
+    hop = _hop(job, chunk)
     busiest = int(np.sum([tree.messages() for tree in trees], axis=0).max())
     return max(tree.longest(hop) for tree in trees) + MESSAGE * busiest
+
+
+def _hop(job: Job, chunk: int) -> Matrix:
+    """Give the seconds of a chunk over each edge."""
+    width = job.topology.width
+    size = chunk * job.itemsize * max(job.cost)
+    seconds: Matrix = MESSAGE + job.topology.delay + np.divide(size, width, out=np.zeros_like(width), where=width > 0)
+    return seconds
+
+
+def _held_back(trees: Sequence[Tree], sizes: npt.NDArray[np.int64], chunk: int, job: Job) -> float:
+    """Give the seconds of the share whose windows (see `exchange`) hold it back the most.
+
+    A contribution may be a window ahead of its result, which comes back after a way up and a way down. The windows
+    split the staging, so of many trees over long ways each gets less than keeps its links busy.
+    """
+    hop, partial = _hop(job, chunk), chunk * max(job.itemsize, 4)
+    inward = np.sum([np.bincount(_parents(tree), minlength=job.topology.size) for tree in trees], axis=0)
+    window = np.clip(STAGING_BYTES // np.maximum(1, inward * partial), 1, MAX_WINDOW)
+    return max(
+        size / chunk / float(window[_parents(tree)].min()) * tree.longest(hop) if _parents(tree) else 0.0
+        for tree, size in zip(trees, sizes.tolist(), strict=True)
+    )
+
+
+def _parents(tree: Tree) -> list[int]:
+    return [parent for parent in tree.reduce_parents if parent != NO_PARENT]
 
 
 def _handling(trees: Sequence[Tree], sizes: npt.NDArray[np.int64], job: Job) -> float:

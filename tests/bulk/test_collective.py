@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.bulk import BulkProfile
+from ictp2p.bulk.collective import Hold
 from ictp2p.bulk.frames import Kind
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, RoundTag
 from ictp2p.collectives.execute import ExecuteProfile, Stats, all_reduce, broadcast
@@ -20,6 +21,7 @@ from ictp2p.collectives.plan import Plan, Share
 from ictp2p.collectives.schedules import parameter_server, ring, star
 from ictp2p.collectives.schedules.trees import downward
 from ictp2p.errors import IctError
+from ictp2p.types import PeerId
 
 Meshes = Callable[..., Any]
 KINDS = {
@@ -463,3 +465,45 @@ async def test_paced_edges_take_the_planned_time(mesh: Meshes) -> None:
     plan = Plan(plan.kind, plan.participants, plan.shares, plan.chunk, 0.5, 0.0)
     results = await reduce_all(world, plan, inputs, outputs, op="sum", profile=replace(PROFILE, pace=True))
     assert all(isinstance(stats, Stats) and stats.seconds > 0.38 for stats in results), results
+
+
+async def two_ways(mesh: Meshes) -> Any:
+    """Two participants that dialed each other at once, so that each sends on the connection that it dialed."""
+    world = mesh(2)
+    a, b = world.names
+    await world.bulks[a].connection(b, 1)
+    await world.bulks[b]._pool._open(a)
+    world.bulks[b]._pool._ready[a].reverse()
+    return world
+
+
+async def test_who_sends_on_another_connection_is_not_taken_for_silent_on_this_one(mesh: Meshes) -> None:
+    world = await two_ways(mesh)
+    inputs = [[torch.ones(200_000)] for _ in range(2)]
+    outputs = [[torch.zeros(200_000)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 200_000, 5000)
+    plan = Plan(plan.kind, plan.participants, plan.shares, plan.chunk, 1.5, 0.0)  # several times as long as a stall
+    results = await reduce_all(world, plan, inputs, outputs, op="sum", profile=replace(PROFILE, pace=True))
+    assert all(isinstance(r, Stats) for r in results), results
+    assert all(bool((out == 2).all()) for (out,) in outputs)
+
+
+async def test_silence_is_noticed_on_the_connection_that_a_peer_sends_on(mesh: Meshes) -> None:
+    world = await two_ways(mesh)
+    a, b = world.names
+    there, here = world.bulks[a]._pool.among(b)
+    assert there.dialed
+    assert not here.dialed
+
+    class Waiting:
+        def begun(self, peer: PeerId, again: bool) -> None: ...
+        def waiting_on(self, peer: PeerId) -> bool:
+            return True
+
+    hold = Hold(Waiting(), b, b"t" * 16, there, asyncio.get_running_loop().time, lambda *_: None)  # type: ignore[arg-type]
+    hold.begun(here)
+    for end in (here.transport, here.transport.other):
+        end.frozen = True
+    async with asyncio.timeout(20):
+        await here._gone.wait()
+    assert not there.closed

@@ -873,6 +873,17 @@ _FSM: Final = (
 
 _EXECUTOR: Final = (
     Mutation(
+        "unheeded",
+        "Where both ends dialed at once, each watches over both connections, and takes nobody for silent on either.",
+        "ictp2p/bulk/collective.py",
+        "            connection.heed(self)\n",
+        "            pass\n",
+        (
+            "bulk/test_collective.py::test_who_sends_on_another_connection_is_not_taken_for_silent_on_this_one",
+            "bulk/test_collective.py::test_silence_is_noticed_on_the_connection_that_a_peer_sends_on",
+        ),
+    ),
+    Mutation(
         "shares-at-one-pace",
         "Shares advance in proportion to their length, so that all of them end at one time.",
         "ictp2p/collectives/exchange.py",

@@ -24,6 +24,12 @@ def test_a_capped_flow_leaves_its_share_to_others() -> None:
     assert shares(np.array([2.0, math.inf]), flow, resource, np.array([10.0])).tolist() == pytest.approx([2.0, 8.0])
 
 
+def test_what_has_no_limit_holds_nobody_back() -> None:
+    flow, resource = np.array([0, 1, 2]), np.array([0, 0, 0])
+    caps = np.array([0.0, 5.0, math.inf])
+    assert shares(caps, flow, resource, np.array([math.inf])).tolist() == [0.0, 5.0, math.inf]
+
+
 @settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_shares_fit_and_every_flow_is_held_back_by_something_full(data: st.DataObject) -> None:
