@@ -111,7 +111,7 @@ def _perform(options: Options, display: Display, command: Command) -> dict[str, 
             fault=options.fault,
         )
         status, failures = 1, list[str]()
-        stack.enter_context(_interrupted_by(signal.SIGTERM, signal.SIGHUP))
+        stack.enter_context(_interrupted_by(signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         stack.callback(stage.reap)
         try:
             failures = stage.record.failures(script.play())
@@ -143,7 +143,10 @@ def _check_writable(path: Path) -> None:
 
 @contextlib.contextmanager
 def _interrupted_by(*signals: signal.Signals) -> Iterator[None]:
-    """Treat these signals like Ctrl-C, so that they too end the workers first."""
+    """Treat these signals like Ctrl-C, so that they too end the workers first.
+
+    And Ctrl-C itself: whoever is started in the background of a script has its signal ignored.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
