@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import warnings
 from collections.abc import Callable, Iterator
 
@@ -12,6 +13,9 @@ from hypothesis import settings
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("ictp2p", deadline=None)
 settings.load_profile("ictp2p")
+
+# Threads of torch that wait for each other by spinning take a busy machine's cores from what they wait for.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
