@@ -106,12 +106,12 @@ NETWORKS: dict[str, Callable[[int, Rng], Drawn]] = {
 }
 
 
-def request(size: int, drawn: Drawn) -> PlanRequest:
-    """Put a drawn network to the planner."""
+def request(size: int, drawn: Drawn, delay: float) -> PlanRequest:
+    """Put a drawn network to the planner, with so many seconds one way."""
     width, limits = drawn
     who = tuple(PeerId(f"{n:032x}") for n in range(size))
     present = [(i, j) for i, j in itertools.permutations(range(size), 2) if width[i, j] > 0]
-    links = {(who[i], who[j]): LinkEstimate(float(width[i, j]), 0.02) for i, j in present}
+    links = {(who[i], who[j]): LinkEstimate(float(width[i, j]), delay) for i, j in present}
     trunks = tuple(
         Trunk(tuple((who[i], who[j]) for i, j in present if over[i, j]), float(line))
         for over, line in limits.get("trunks", ())
@@ -132,9 +132,9 @@ def planned(made: Plan) -> list[tuple[Tree, int]]:
     return [(Tree(s.root, s.reduce_parents, s.broadcast_parents), s.stop - s.start) for s in made.shares]
 
 
-def measure(name: str, size: int, seed: int) -> dict[str, Any]:
+def measure(name: str, size: int, seed: int, delay: float) -> dict[str, Any]:
     """Plan for one network and measure it."""
-    asked = request(size, NETWORKS[name](size, np.random.default_rng([seed, size, sum(name.encode())])))
+    asked = request(size, NETWORKS[name](size, np.random.default_rng([seed, size, sum(name.encode())])), delay)
     network = topology.build(asked.participants, asked.links, asked.up, asked.down, asked.trunks)
     began, worked = time.perf_counter(), time.process_time()
     made = plan(asked).plan
@@ -182,12 +182,14 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--seeds", type=int, default=20, help="networks of each kind and size")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds one way; the fluid model has none")
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
     rows, lines = [], []
     print(f"{'network':>16} {'N':>3} {'mean':>6} {'worst':>6} {'ring':>6} {'plan s':>7} {'CPU s':>6}  kinds")
     for name, size in itertools.product(options.networks, options.sizes):
-        mine = [measure(name, size, seed) for seed in range(options.first, options.first + options.seeds)]
+        seeds = range(options.first, options.first + options.seeds)
+        mine = [measure(name, size, seed, options.delay) for seed in seeds]
         rows += mine
         line = summarize(mine)
         lines.append(line)
