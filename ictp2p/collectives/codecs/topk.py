@@ -10,6 +10,8 @@ in the same blocks has at most n k elements left in each: with room for so many,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -24,30 +26,8 @@ _PLACE_BITS = np.uint64(16)
 _PLACE = np.uint64(0xFFFF)
 
 
-class TopK:
-    """Writes the `keep` largest of every block: first all their values, then their places, ascending.
-
-    Args:
-        keep: elements kept of a block; of a shorter last one, so many or all.
-        dtype: what values are written as; what they lose by it counts as left out.
-        block: elements among which the largest are sought, at most 65536.
-    """
-
-    def __init__(self, keep: int, dtype: torch.dtype, block: int = BLOCK) -> None:
-        self.block = block
-        self._keep = min(keep, block)
-        self._dtype = dtype
-
-    def size(self, elements: int) -> int:
-        """Count the bytes of so many elements."""
-        return self._kept(elements) * (_PLACE_BYTES + self._dtype.itemsize)
-
-    def encode(self, source: Tensor, wire: Tensor) -> None:
-        """Write `source` into `wire`."""
-        check_size(self, wire, len(source))
-        places, values = self._split(wire, len(source))
-        places[:] = largest_of_blocks(source.abs().numpy(), self.block, self._keep)
-        values.copy_(source[self._indices(places)])
+class Sparse(ABC):
+    """What codecs that write some elements with their places have in common: how they are read."""
 
     def check(self, wire: Tensor, elements: int) -> None:
         """Check that `wire` decodes to so many elements.
@@ -74,6 +54,36 @@ class TopK:
         """
         indices, values = self._read(wire, len(total))
         total[indices] += values.mul_(factor)
+
+    @abstractmethod
+    def _read(self, wire: Tensor, elements: int) -> tuple[Tensor, Tensor]:
+        """Give the places of what `wire` holds, ascending, and its values in float32; raises as `check`."""
+
+
+class TopK(Sparse):
+    """Writes the `keep` largest of every block: first all their values, then their places, ascending.
+
+    Args:
+        keep: elements kept of a block; of a shorter last one, so many or all.
+        dtype: what values are written as; what they lose by it counts as left out.
+        block: elements among which the largest are sought, at most 65536.
+    """
+
+    def __init__(self, keep: int, dtype: torch.dtype, block: int = BLOCK) -> None:
+        self.block = block
+        self._keep = min(keep, block)
+        self._dtype = dtype
+
+    def size(self, elements: int) -> int:
+        """Count the bytes of so many elements."""
+        return self._kept(elements) * (_PLACE_BYTES + self._dtype.itemsize)
+
+    def encode(self, source: Tensor, wire: Tensor) -> None:
+        """Write `source` into `wire`."""
+        check_size(self, wire, len(source))
+        places, values = self._split(wire, len(source))
+        places[:] = largest_of_blocks(source.abs().numpy(), self.block, self._keep)
+        values.copy_(source[self._indices(places)])
 
     def _kept(self, elements: int) -> int:
         return elements // self.block * self._keep + min(elements % self.block, self._keep)

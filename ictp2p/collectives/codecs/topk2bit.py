@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.collectives.codecs.codec import check_size
-from ictp2p.collectives.codecs.topk import BLOCK, ascend, largest_of_blocks
+from ictp2p.collectives.codecs.topk import BLOCK, Sparse, ascend, largest_of_blocks
 from ictp2p.errors import RemoteProtocolError
 
 KEPT = 64
@@ -36,7 +36,7 @@ _PLACE_BITS = 12
 Array = npt.NDArray[Any]
 
 
-class TopK2Bit:
+class TopK2Bit(Sparse):
     """Writes the `KEPT` largest of every block: first all levels, then all codes, then all places, ascending."""
 
     block = BLOCK
@@ -60,32 +60,6 @@ class TopK2Bit:
         marks[: len(values)] |= np.signbit(values) * np.uint8(_MINUS)
         codes[:] = (marks.reshape(-1, _CODES) << np.arange(0, 8, 2, dtype=np.uint8)).sum(1, dtype=np.uint8)
         places[:] = _pack(at)
-
-    def check(self, wire: Tensor, elements: int) -> None:
-        """Check that `wire` decodes to so many elements.
-
-        Raises:
-            RemoteProtocolError: places are not ascending within their block.
-        """
-        self._read(wire, elements)
-
-    def decode(self, wire: Tensor, target: Tensor) -> None:
-        """Read `wire` into `target`.
-
-        Raises:
-            RemoteProtocolError: places are not ascending within their block.
-        """
-        indices, values = self._read(wire, len(target))
-        target.zero_()[indices] = values
-
-    def add(self, wire: Tensor, total: Tensor, factor: float = 1.0) -> None:
-        """Add `factor` times what `wire` holds to `total`.
-
-        Raises:
-            RemoteProtocolError: places are not ascending within their block.
-        """
-        indices, values = self._read(wire, len(total))
-        total[indices] += values.mul_(factor)
 
     def _read(self, wire: Tensor, elements: int) -> tuple[Tensor, Tensor]:
         check_size(self, wire, elements)
