@@ -68,6 +68,27 @@ def run_watch(steps: list[tuple[int, int, bool, bool]]) -> list[str | None]:
     return [watch.check(read, wrote, expecting=expecting, pending=pending) for read, wrote, expecting, pending in steps]
 
 
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(1e-3, 1.0), st.booleans()), min_size=2), st.data())
+def test_a_meter_that_begins_again_loses_nothing_between(
+    frames: list[tuple[int, float, bool]], data: st.DataObject
+) -> None:
+    """What two meters in turn count of a transfer is what one counts of all of it."""
+    cut = data.draw(st.integers(1, len(frames) - 1))
+    whole, first, now = Meter(), Meter(), 0.0
+    parts = [first]
+    for number, (size, gap, starved) in enumerate(frames):
+        now += gap
+        if number == cut:
+            parts.append(parts[-1].again())
+        whole.add(size, starved, now)
+        parts[-1].add(size, starved, now)
+    assert sum(part.size for part in parts) == whole.size
+    assert sum(part.busy_size for part in parts) == whole.busy_size
+    assert sum(part.busy_frames for part in parts) == whole.busy_frames
+    assert sum(part.busy_seconds for part in parts) == pytest.approx(whole.busy_seconds)
+    assert Meter().again() == Meter()
+
+
 def test_silence_is_a_fault_only_while_something_is_due() -> None:
     assert run_watch([(5, 0, True, False)] * 5)[-1] == "sent nothing for 1 s although more was due"
     assert not any(run_watch([(5, 0, True, False)] * 4))
