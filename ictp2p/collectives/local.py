@@ -6,7 +6,8 @@ devices. Both are torch `Backend`s and live the same life; `library` has what di
 
 Observed on torch 2.13 with Gloo, and the reasons for what follows:
 
-- A member that is killed surfaces in the others within milliseconds: the kernel closes its sockets. One that is
+- A member that is killed surfaces within milliseconds in those who wait for it: the kernel closes its sockets. Who has
+  sent to it and waits for a third surfaces when that third hangs up, so who fails hangs up at once. A member that is
   stopped surfaces only at the deadline of the operation.
 - `ProcessGroupGloo.abort()` does not end an operation under way. `Work.wait(timeout)` returns in time, but the
   operation goes on in Gloo's own thread, may still write into its tensor much later (the stopped member may wake),
@@ -276,29 +277,29 @@ class LocalGroup:
             raise LocalGroupError(f"{self!r} is not open")
         by_vendor = self._vendor is not None and tensor.device.type == self._device.type
         try:
-            work = start(self._vendor if by_vendor else self._group)
-            self._works = [work]
-            (self._poll if by_vendor else self._wait)(work)
+            # Held here alone: a frame that an exception keeps would keep the work, and the work its connections.
+            self._works = [start(self._vendor if by_vendor else self._group)]
+            (self._poll if by_vendor else self._wait)()
         except RuntimeError as error:
             raise self._broken(name, error) from error
 
-    def _poll(self, work: Any) -> None:
+    def _poll(self) -> None:
         """Ask until an operation on a device is over; then have what this thread does there next come after it."""
         ends, pause = time.monotonic() + self._timeouts.operation + 1.0, _FIRST_PAUSE
-        while not work.is_completed():
+        while not self._works[0].is_completed():
             self._check()
             if time.monotonic() > ends:
                 raise RuntimeError(f"no end after {self._timeouts.operation:g} s")
             time.sleep(pause)
             pause = min(2.0 * pause, _LONGEST_PAUSE)
-        work.wait()
+        self._works[0].wait()
 
-    def _wait(self, work: Any) -> None:
+    def _wait(self) -> None:
         ends = time.monotonic() + self._timeouts.operation + 1.0
         while True:
-            over = work.is_completed()
+            over = self._works[0].is_completed()
             try:
-                work.wait(_SLICE)
+                self._works[0].wait(_SLICE)
                 return
             except RuntimeError:
                 # One message serves a slice that passed and an operation that failed; only the latter is over.
@@ -329,6 +330,7 @@ class LocalGroup:
         words = first.split("] ", 1)[-1] if first.startswith("[/") else first
         self.abort(f"{doing} failed: {words.split(' This is typically')[0]}")
         self._bury()
+        _sweep()
         return LocalGroupError(f"{self!r}, members {', '.join(m[:8] for m in self.members)}")
 
 

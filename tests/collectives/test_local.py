@@ -48,6 +48,8 @@ for line in sys.stdin:
             tensor = group.staging(8, torch.int64).fill_(rank)
             group.broadcast(tensor, 1)
             print("broadcast", tensor.sum().item(), flush=True)
+        elif command == "ping":
+            print("pong", flush=True)
         elif command == "close":
             group.close()
             print("closed", f"{time.monotonic() - started:.3f}", flush=True)
@@ -132,6 +134,22 @@ def test_a_killed_member_is_an_error_in_the_survivors_at_once(cluster: list[Memb
         member.say("close")
         assert float(member.hear()[1]) < 5.0
         assert member.process.wait(10) == 0
+
+
+@pytest.mark.real
+def test_who_fails_hangs_up_so_that_who_waits_for_it_fails_too(cluster: list[Member]) -> None:
+    """Rank 0 sends to the dead one before it dies and waits for rank 1, which sees the death first."""
+    cluster[0].say("ping")
+    cluster[0].say("sum 1000000")
+    assert cluster[0].hear() == ["pong"]
+    cluster[2].process.kill()
+    cluster[2].process.wait(10)
+    cluster[1].say("sum 1000000")
+    for member in (cluster[1], cluster[0]):
+        word, seconds, message = member.hear()
+        assert word == "error"
+        assert float(seconds) < 20.0
+        assert "all_reduce failed" in message
 
 
 @pytest.mark.real
