@@ -107,8 +107,6 @@ class TrainingMesh:
                 raise LocalProtocolError("a policy trains with this peer: collective calls have to wait until it ends")
             return
         self._wants(ready, torch.device("cpu"))
-        if not ready:
-            self._set_training(False)
 
     def wait_roster(self, newer_than: Generation | None) -> Roster:
         """Wait for a roster with this worker in it."""
@@ -297,6 +295,8 @@ class TrainingMesh:
 
         self._loop.call(lambda: self._peer.equip(described))
         self._machine(Channel.ROSTER, act)
+        if not ready:
+            self._set_training(False)
 
     def _notice(self, notice: Notice) -> None:
         """On the loop: what the machines decided."""
@@ -309,7 +309,8 @@ class TrainingMesh:
                     self._life.heard(DRAINING, "drain_noticed")
                 self._news(roster, mine=True)
             case RosterMissed(roster=roster):
-                for trigger in ("relevant_fault", "self_fault", "advertise_join"):
+                missed = ("relevant_fault", "self_fault", "advertise_join") if self._ready else ()
+                for trigger in missed:
                     self._life.happened(trigger)
                 self._life.heard(REJOIN, "advertise_join")
                 self._news(roster, mine=False)

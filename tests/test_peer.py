@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -33,6 +34,30 @@ def model(width: int = 5) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(3, width), torch.nn.Tanh(), torch.nn.Linear(width, 1))
 
 
+class Together:
+    """What workers do together: they begin at once, and nobody ends before all hold enough versions in common.
+
+    Without the second, one of them could run all its rounds alone before the others are counted in.
+    """
+
+    def __init__(self, workers: int, *, at_once: bool = True, until: Callable[[set[int]], bool] = bool) -> None:
+        self._begin = threading.Barrier(workers if at_once else 1)
+        self._held: dict[int, set[int]] = {}
+        self._workers, self._until = workers, until
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        self._begin.wait(20)
+
+    def enough(self, worker: int, versions: Iterable[int], least: int) -> bool:
+        """Whether all hold two versions beyond the first in common, `least` or a later one among them."""
+        with self._lock:
+            self._held[worker] = set(versions)
+            common = {v for v in set.intersection(*self._held.values()) if v > 1}
+            met = len(self._held) == self._workers and len(common) >= min(self._workers, 2)
+            return met and max(common) >= least and self._until(common)
+
+
 class Worker:
     """One worker's training loop in a thread of the test."""
 
@@ -43,15 +68,16 @@ class Worker:
         versions: int,
         rows: int = 0,
         width: int = 5,
-        together: threading.Barrier | None = None,
+        together: Together | None = None,
         kind: type[Policy] = ictp2p.DiLoCo,
         **policy: Any,
     ) -> None:
         self.peer = peer
         self._kind = kind
-        self._together = together
+        self._together = together or Together(1)
         self.digests: dict[int, str] = {}
-        self.steps = 0
+        self.steps = Counter[int]()
+        """Of each version: how many inner steps began from it."""
         self.ready = threading.Event()
         self._versions = versions
         self._rows = rows
@@ -64,15 +90,14 @@ class Worker:
         with self._kind(self.peer, net, inner, **self._policy) as policy:
             self._note(policy)
             self.ready.set()
-            if self._together is not None:
-                self._together.wait(20)
+            self._together.begin()
             for x in self.peer.steps(self._batches()):
+                self.steps[policy.version] += 1
                 net(x).square().mean().backward()
                 inner.step()
                 inner.zero_grad()
-                self.steps += 1
                 self._note(policy)
-                if policy.version >= self._versions:
+                if self._together.enough(id(self), self.digests, self._versions):
                     return
 
     def _note(self, policy: Policy) -> None:
@@ -90,6 +115,11 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
+def of_five(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rounds in which five clusters took part."""
+    return [e for e in events if e["kind"] == "round_committed" and len(e["participants"]) == 5]
+
+
 def start(pool: ThreadPoolExecutor, *workers: Worker) -> list[Future[None]]:
     return [pool.submit(worker.run) for worker in workers]
 
@@ -101,7 +131,7 @@ def finish(futures: list[Future[None]]) -> None:
 
 def test_two_clusters_hold_the_same_bits_at_every_version(pool: ThreadPoolExecutor) -> None:
     with ictp2p.Peer(config("a")) as a, ictp2p.Peer(config("b", str(a.address))) as b:
-        together = threading.Barrier(2)
+        together = Together(2)
         workers = [Worker(peer, versions=8, rows=row, together=together) for row, peer in enumerate((a, b))]
         finish(start(pool, *workers))
         common = workers[0].digests.keys() & workers[1].digests.keys()
@@ -129,7 +159,7 @@ def test_rounds_under_cover_of_training_hold_the_same_bits(
     with ExitStack() as peers:
         a = peers.enter_context(ictp2p.Peer(config("a")))
         others = [peers.enter_context(ictp2p.Peer(config(c, str(a.address)))) for c in ("a", "b")]
-        together = threading.Barrier(3)
+        together = Together(3)
         workers = [
             Worker(p, versions=9, rows=row, together=together, kind=kind, **options)
             for row, p in enumerate((a, *others))
@@ -147,7 +177,8 @@ def test_pairs_agree_on_what_was_done_and_send_nothing_to_anybody_else(pool: Thr
     with ExitStack() as peers:
         a = peers.enter_context(ictp2p.Peer(config("a")))
         others = [peers.enter_context(ictp2p.Peer(config(c, str(a.address)))) for c in "bcde"]
-        together, events = threading.Barrier(5), list[dict[str, Any]]()
+        events = list[dict[str, Any]]()
+        together = Together(5, until=lambda common: bool(of_five(events)))
         for peer in (a, *others):
             peer.on_event(events.append)
         workers = [
@@ -160,8 +191,7 @@ def test_pairs_agree_on_what_was_done_and_send_nothing_to_anybody_else(pool: Thr
             assert {v: workers[0].digests[v] for v in common} == {v: other.digests[v] for v in common}
         assert a.stats()["illegal_transitions"] == 0
         # A round of one pair: half of the vector there, the other half's sum back; an all-reduce of five would be more.
-        rounds = [e for e in events if e["kind"] == "round_committed" and len(e["participants"]) == 5]
-        assert {e["bytes_sent"] for e in rounds} == {0, 2 * 26 * 4}
+        assert {e["bytes_sent"] for e in of_five(events)} == {0, 2 * 26 * 4}
 
 
 def test_holders_of_a_module_hold_the_same_bits_and_nobody_else_gets_them(pool: ThreadPoolExecutor) -> None:
@@ -204,19 +234,48 @@ def test_holders_of_a_module_hold_the_same_bits_and_nobody_else_gets_them(pool: 
 
 def test_two_workers_of_a_cluster_step_together(pool: ThreadPoolExecutor) -> None:
     with ictp2p.Peer(config("a")) as one, ictp2p.Peer(config("a", str(one.address))) as two:
-        workers = [Worker(one, versions=3, rows=1), Worker(two, versions=3, rows=2)]
+        together = Together(2)
+        workers = [Worker(p, versions=5, rows=row, together=together) for row, p in enumerate((one, two))]
         finish(start(pool, *workers))
-        assert workers[0].digests[3] == workers[1].digests[3]
-        assert workers[0].steps == workers[1].steps
+        common = {v for v in workers[0].digests.keys() & workers[1].digests.keys() if v > 1}
+        assert {v: workers[0].digests[v] for v in common} == {v: workers[1].digests[v] for v in common}
+        between = sorted(common)[:-1]
+        assert [worker.steps[v] for worker in workers for v in between] == [2] * 2 * len(between)
+
+
+def test_the_rest_of_a_cluster_goes_on_when_its_leader_ends_its_training(pool: ThreadPoolExecutor) -> None:
+    """The leader's peer stays, to serve the state, say: its cluster is led by who trains."""
+    with ExitStack() as peers:
+        one = peers.enter_context(ictp2p.Peer(config("a")))
+        others = [peers.enter_context(ictp2p.Peer(config(c, str(one.address)))) for c in ("a", "b")]
+        first = Worker(one, versions=3)
+        ended = start(pool, first)[0]
+        together = Together(
+            2, at_once=False, until=lambda common: ended.done() and min(sorted(common)[-2:]) > max(first.digests) + 1
+        )
+        rest = [Worker(p, versions=3, rows=row, together=together) for row, p in enumerate(others)]
+        finish([ended, *start(pool, *rest)])
+        assert one.leader == others[0].id
+        common = rest[0].digests.keys() & rest[1].digests.keys()
+        assert {v: rest[0].digests[v] for v in common} == {v: rest[1].digests[v] for v in common}
+
+
+def test_rounds_do_not_wait_for_a_cluster_that_has_ended_its_training(pool: ThreadPoolExecutor) -> None:
+    """Twelve of them would take two minutes of waiting for the straggler."""
+    with ictp2p.Peer(config("a")) as a, ictp2p.Peer(config("b", str(a.address))) as b:
+        workers = [Worker(p, versions=versions, together=Together(1)) for p, versions in ((a, 3), (b, 15))]
+        finish(start(pool, *workers))
+        assert max(workers[1].digests) >= 15
 
 
 def test_a_cluster_that_joins_later_starts_from_the_agreed_state(pool: ThreadPoolExecutor) -> None:
     with ictp2p.Peer(config("a")) as a:
-        first = Worker(a, versions=12, rows=1)
+        together = Together(2, at_once=False)
+        first = Worker(a, versions=12, rows=1, together=together)
         running = start(pool, first)
         assert first.ready.wait(20)
         with ictp2p.Peer(config("b", str(a.address))) as b:
-            late = Worker(b, versions=12, rows=2)
+            late = Worker(b, versions=12, rows=2, together=together)
             finish([*running, *start(pool, late)])
         common = {v for v in late.digests.keys() & first.digests.keys() if v > 1}
         assert common
@@ -280,7 +339,8 @@ def test_a_mesh_that_was_stopped_whole_goes_on_from_what_its_workers_bring(
     with a:
         b = ictp2p.Peer(replace(b.config, join=(str(a.address),)))
         with b:
-            finish(start(pool, Worker(a, versions=4), Worker(b, versions=4, rows=1)))
+            together = Together(2, at_once=False)
+            finish(start(pool, *(Worker(p, versions=4, rows=n, together=together) for n, p in enumerate((a, b)))))
             addresses, slot, lost = (str(a.address), str(b.address)), a.status()["slot"], a.status()["state_version"]
     a, b = peers(*addresses)
     for peer in (a, b):
@@ -290,7 +350,7 @@ def test_a_mesh_that_was_stopped_whole_goes_on_from_what_its_workers_bring(
     with ExitStack() as stack:
         for peer in (a, b):
             stack.callback(peer.close)
-        together = threading.Barrier(2)
+        together = Together(2)
         workers = [Worker(p, versions=lost + 6, rows=n, together=together, resume=True) for n, p in enumerate((a, b))]
         finish(start(pool, *workers))
         assert a.status()["slot"] > slot

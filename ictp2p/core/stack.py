@@ -71,6 +71,7 @@ from ictp2p.gossip.messages import (
 )
 from ictp2p.machine import Effects, Message, Notice, Persist, Send, earliest
 from ictp2p.sync.devices import Device
+from ictp2p.sync.roster import HeirFound
 from ictp2p.types import Address, ClusterId, PeerId
 
 _PASSES = 32
@@ -423,6 +424,8 @@ class Core:
                 self._displaced(record)
             case LeaderChanged():
                 self._leader_changed(notice)
+            case HeirFound(heir=heir):
+                self._run(Channel.ELECTION, self.m.election.hand_over(heir))
             case LinkChanged(neighbour=neighbour):
                 self._neighbourhood.link_changed(neighbour)
                 self._publish_later()

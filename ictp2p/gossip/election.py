@@ -23,6 +23,8 @@ wins, and within a term the higher id. Everybody keeps the highest it has heard.
    follower tells its leader what it believes. Whoever is told less than it knows answers with what it knows.
    This is what makes agreement inevitable once messages get through: following the beliefs from peer to peer the
    claims only grow, so the chain ends at a peer that tells everybody, or at one that finds itself named and claims.
+5. A leader that has nothing to lead hands the office over by telling the heir, and nobody else, that it leads in the
+   next term; by rule 3 the heir claims the one after. Until that claim is heard nothing has changed.
 """
 
 from __future__ import annotations
@@ -199,6 +201,12 @@ class Election:
         if not 0 <= term < _HIGHEST:
             raise RemoteProtocolError(f"the mesh says term {term} of leader {leader}: not in 0..2**62")
         return self._learn(term, leader, now)
+
+    def hand_over(self, heir: PeerId) -> Effects:
+        """Ask `heir` to lead instead of this peer. To be repeated: the message may be lost, and the heir die."""
+        if not self.in_office or heir not in self._alive or heir == self.me:
+            return []
+        return [Send(heir, Claim(self.term + 1, heir))]
 
     def handle_timeout(self, now: float) -> Effects:
         """Claim when the view has been still for long enough, and repeat what is known."""

@@ -114,6 +114,13 @@ class RosterPending(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class HeirFound(Notice):
+    """At a leader whose training thread is not up: that of `heir` is, and waits for a group. To be repeated."""
+
+    heir: PeerId
+
+
+@dataclass(frozen=True, slots=True)
 class StoreWanted(Notice):
     """At the leader: open a rendezvous store, and answer with `store_opened(address, number)`."""
 

@@ -21,6 +21,8 @@ Theory of operation:
    gone, because by then everybody has stopped and waits for it.
 4. A leader's first roster waits up to `gather` seconds for the workers that it expects: those of the last roster, or
    everyone alive when there was none.
+5. A leader whose training thread is not up (not yet, or no more) makes no roster. Where one of its workers has been
+   ready for `gather` seconds, the office is for that worker: the election is asked to hand it over (`HeirFound`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from ictp2p.machine import Effects, Message, Send, earliest
 from ictp2p.sync.devices import HOST, Device, choose
 from ictp2p.sync.roster import (
     Generation,
+    HeirFound,
     Roster,
     RosterChanged,
     RosterFailed,
@@ -112,6 +115,8 @@ class _Office:
     asked: bool = False
     ask_at: float = 0.0
     """When that store is asked for: later than at once after repeated failures, and again when none came."""
+    yields_at: float | None = None
+    """When an office that is not used is offered to a worker that is ready, and offered again."""
 
 
 class Rosters:
@@ -229,7 +234,7 @@ class Rosters:
         """When something is to be repeated, or a wait ends."""
         office = self._office
         if not self._leading():
-            return self._repeat_at
+            return earliest([self._repeat_at, office.yields_at])
         if office.wanted is not None:
             return earliest([self._repeat_at, office.ask_at])
         return earliest([self._repeat_at, None if office.founded else office.gather_until])
@@ -308,7 +313,8 @@ class Rosters:
         office = self._office
         if not self._leading():
             office.wanted = None
-            return []
+            return self._hand_over(now)
+        office.yields_at = None
         if not office.founded and office.wanted is None:
             return self._want_store(now) if self._gathered() or now >= office.gather_until else []
         changed = office.founded and (any(map(self._gone, self._members())) or office.rival >= office.number)
@@ -318,6 +324,20 @@ class Rosters:
             office.failures = 0
             return self._want_store(now)
         return self._announce()
+
+    def _hand_over(self, now: float) -> Effects:
+        """Find an heir for an office that is not used, members of the last group first: they have trained."""
+        office, members = self._office, self._members()
+        heirs = sorted(self._fit(), key=lambda peer: peer not in members) if office.leader == self.me else []
+        if not heirs:
+            office.yields_at = None
+            return []
+        if office.yields_at is None:
+            office.yields_at = now + self._profile.gather
+        if now < office.yields_at:
+            return []
+        office.yields_at = now + self._profile.repeat
+        return [HeirFound(heirs[0])]
 
     def _gathered(self) -> bool:
         here = [peer for peer in self._alive if peer != self.me and peer not in self._suspects]

@@ -138,6 +138,23 @@ class TestOnePeer:
     def test_an_older_claim_is_answered(self):
         assert settled(B).receive(C, Claim(0, ""), 1.0) == [Send(C, Claim(1, A))]
 
+    def test_an_office_is_handed_over_by_the_heirs_own_claim(self):
+        leader, heir = settled(A), settled(B)
+        leader.receive(B, Claim(1, A), 0.2)
+        (asked,) = leader.hand_over(B)
+        assert asked == Send(B, Claim(leader.term + 1, B))
+        assert leader.in_office
+        assert notices(heir.receive(A, asked.message, 0.3)) == [LeaderChanged(B, leader.term + 2)]
+        assert notices(heir.receive(A, asked.message, 0.4)) == []
+        leader.receive(B, Claim(heir.term, B), 0.5)
+        assert (leader.leader, leader.hand_over(C)) == (B, [])
+
+    def test_an_office_is_not_handed_to_who_is_not_there(self):
+        leader = settled(A)
+        leader.receive(B, Claim(1, A), 0.2)
+        assert leader.in_office
+        assert leader.hand_over(D) == leader.hand_over(A) == []
+
     def test_in_one_term_the_higher_id_wins(self):
         election = settled(B)
         assert notices(election.receive(D, Claim(1, D), 1.0)) == [LeaderChanged(D, 1)]

@@ -14,6 +14,7 @@ from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.machine import Message, Send
 from ictp2p.sync.devices import GLOO, HOST, Device, choose
 from ictp2p.sync.roster import (
+    HeirFound,
     Roster,
     RosterChanged,
     RosterFailed,
@@ -112,6 +113,35 @@ class TestLeader:
         assert notices(rosters.leader(A, 1, 0.0)) == []
         assert notices(rosters.handle_timeout(100.0)) == []
         assert notices(rosters.wants(True, 100.0)) == [StoreWanted(1)]
+
+    def test_a_leader_whose_training_is_not_up_makes_way_for_a_worker_that_waits(self):
+        rosters = Rosters(A, 1, PROFILE)
+        rosters.view((A, B, C), 0.0)
+        rosters.leader(A, 1, 0.0)
+        assert notices(rosters.receive(C, ready(), 1.0)) == []
+        assert notices(rosters.handle_timeout(5.9)) == []
+        assert rosters.next_timeout() <= 6.0
+        assert notices(rosters.handle_timeout(6.0)) == [HeirFound(C)]
+        assert notices(rosters.handle_timeout(6.5)) == []
+        assert notices(rosters.handle_timeout(7.0)) == [HeirFound(C)]
+        assert notices(rosters.wants(True, 7.5)) == []
+        assert notices(rosters.handle_timeout(8.5)) == []
+
+    def test_a_leader_whose_training_ends_makes_way_for_the_next_of_the_group(self):
+        rosters = leading(members=(A, C))
+        rosters.view((A, B, C), 2.0)
+        rosters.receive(B, ready(), 2.0)
+        assert notices(rosters.wants(False, 3.0)) == []
+        assert notices(rosters.handle_timeout(8.0)) == [HeirFound(C)]
+
+    def test_a_worker_that_is_gone_by_then_is_no_heir(self):
+        rosters = leading()
+        rosters.wants(False, 3.0)
+        rosters.view((A, C), 4.0, frozenset({C}))
+        assert notices(rosters.handle_timeout(20.0)) == []
+        rosters.view((A, C), 21.0)
+        assert notices(rosters.handle_timeout(25.9)) == []
+        assert notices(rosters.handle_timeout(26.0)) == [HeirFound(C)]
 
     def test_a_death_makes_a_new_roster_at_once(self):
         rosters = leading()
