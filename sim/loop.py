@@ -159,6 +159,11 @@ class SimLoop(asyncio.BaseEventLoop):
         if timers[0][0] > self.now:
             self.now = timers[0][0]
             self._moment = 0
+        self._fall_due()
+
+    def _fall_due(self) -> None:
+        """Make everything ready that is due by now."""
+        timers = self._timers
         while timers and timers[0][0] <= self.now:
             handle = heapq.heappop(timers)[2]
             if handle._cancelled:

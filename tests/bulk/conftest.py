@@ -1,4 +1,7 @@
-"""A mesh of `Bulk`s joined by transports in memory, whose links a test may cut, stop and refuse."""
+"""A mesh of `Bulk`s joined by transports in memory, whose links a test may cut, stop and refuse.
+
+Its time is that of `TurnLoop`, so that no deadline of a test depends on how fast this machine is, or on its pauses.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ import asyncio
 import hashlib
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
 
 import pytest
 
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.errors import HandshakeFailed, Unreachable
 from ictp2p.types import PeerId
+from sim.loop import SimLoop
+
+TURN = 20e-6  # seconds: about what a turn of a real loop takes
 
 Keys = Callable[[PeerId, bytes], tuple[bytes, bytes]]
 PROFILE = BulkProfile(stall=0.4, handshake=0.4, patience=0.05, high_water=64 * 1024)
@@ -20,6 +27,27 @@ PROFILE = BulkProfile(stall=0.4, handshake=0.4, patience=0.05, high_water=64 * 1
 
 def name(number: int) -> PeerId:
     return PeerId(f"{number:032x}")
+
+
+class TurnLoop(SimLoop):
+    """A loop whose time is its own work: `TURN` for each turn, and what nobody works in is skipped."""
+
+    def _run_once(self) -> None:
+        self.now += TURN
+        self._moment = 0
+        self._fall_due()
+        super()._run_once()
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Have the tests of this folder run on that loop."""
+    return {"turns": TurnLoop}
+
+
+def run_turns(story: Coroutine[Any, Any, None]) -> None:
+    """Run one example of a property on such a loop."""
+    with asyncio.Runner(loop_factory=TurnLoop) as runner:
+        runner.run(story)
 
 
 class MemoryTransport(asyncio.Transport):
@@ -184,6 +212,7 @@ class Mesh:
             ask_dial=lambda peer, ticket: self.ask(me, peer, ticket),
             relays=lambda peer: self.via.get(me, []),
             on_transfer=lambda *sample: self.samples.append((me, *sample)),
+            clock=lambda: asyncio.get_running_loop().time(),
             random_bytes=self.rng.randbytes,
         )
 

@@ -22,6 +22,7 @@ from ictp2p.collectives.schedules import parameter_server, ring, star
 from ictp2p.collectives.schedules.trees import downward
 from ictp2p.errors import IctError
 from ictp2p.types import PeerId
+from tests.bulk.conftest import Mesh, run_turns
 
 Meshes = Callable[..., Any]
 KINDS = {
@@ -120,9 +121,7 @@ async def test_averages_weigh_every_contribution_once(mesh: Meshes, kind: str) -
 @settings(max_examples=25, deadline=None)
 def test_rounded_sums_have_the_same_bits_everywhere(seed: int, kind: str, size: int, elements: int) -> None:
     async def run() -> None:
-        from tests.bulk import conftest
-
-        world = conftest.Mesh(size)
+        world = Mesh(size)
         random = torch.Generator().manual_seed(seed)
         inputs = [[torch.randn(elements, generator=random)] for _ in range(size)]
         outputs = [[torch.zeros(elements)] for _ in range(size)]
@@ -133,7 +132,7 @@ def test_rounded_sums_have_the_same_bits_everywhere(seed: int, kind: str, size: 
         assert all(outputs[0][0].numpy().tobytes() == out.numpy().tobytes() for (out,) in outputs)
         await world.close()
 
-    asyncio.run(run())
+    run_turns(run())
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -19,7 +19,7 @@ from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.collectives.execute import Stats
 from ictp2p.collectives.plan import REDUCE, Plan, Share
 from ictp2p.errors import ConfigError
-from tests.bulk.conftest import Mesh
+from tests.bulk.conftest import Mesh, run_turns
 from tests.bulk.test_collective import KINDS, PROFILE, contribution, plan_of, reduce_all, tag
 
 Meshes = Callable[..., Any]
@@ -77,7 +77,7 @@ def test_each_root_gets_its_share_and_nobody_anything_else(
         assert sent <= (size - 1) * (elements * (4 if dtype is torch.bfloat16 else dtype.itemsize) + 2 * elements)
         await world.close()
 
-    asyncio.run(run())
+    run_turns(run())
 
 
 async def test_a_reduction_keeps_the_window_though_no_result_comes_back(mesh: Meshes) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ictp2p.bulk.ways import first_way
 from ictp2p.errors import ConnectionLost, HandshakeFailed, Unreachable
+from tests.bulk.conftest import run_turns
 
 Way = Callable[[], Coroutine[Any, Any, int]]
 
@@ -57,7 +58,7 @@ def test_a_silent_way_holds_up_no_other_and_nothing_is_left_behind(kinds: list[s
             with pytest.raises(Unreachable, match=told):
                 await ways.first(60.0)
 
-    asyncio.run(trial())
+    run_turns(trial())
 
 
 async def test_a_way_that_never_answers_holds_up_no_other() -> None:
