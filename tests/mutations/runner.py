@@ -28,7 +28,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from tests.mutations.catalogue import CATALOGUE, Mutation
+from tests.mutations.catalogue import CATALOGUE
+from tests.mutations.mutation import Mutation
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LIMIT: Final = 300.0

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.mutations import runner
-from tests.mutations.catalogue import CATALOGUE, Mutation
+from tests.mutations.catalogue import CATALOGUE
+from tests.mutations.mutation import Mutation
 from tests.mutations.runner import ROOT, Laboratory, Result, Verdict, misfit
 
 SAMPLE = ("feasibility-not-strict", "dead-merged-as-dead", "promise-not-on-disk", "send-overtakes-persist")

@@ -1,0 +1,119 @@
+"""Membership, measured links, and the election of a leader."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "long-sample-is-one-of-many",
+        "A full-speed transfer that lasted tells of a changed link alone: the next round is planned on it.",
+        "ictp2p/gossip/links.py",
+        "and seconds >= self._profile.long and",
+        "and seconds < 0.0 and",
+        ("gossip/test_links.py::TestBandwidth::test_or_after_one_that_lasted",),
+    ),
+    Mutation(
+        "long-wait-taken-for-a-slow-link",
+        "A transfer that waited for its application, however long, never lowers an estimate.",
+        "ictp2p/gossip/links.py",
+        "if app_limited and known is not None and rate <= known:",
+        "if app_limited and known is not None and rate <= known and seconds < 5.0:",
+        ("gossip/test_links.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),
+    ),
+    Mutation(
+        "helpers-drawn-at-random",
+        "Helpers are a shuffle of all who can help: the only one of a small group is never missed.",
+        "ictp2p/gossip/prober.py",
+        "return tuple(self._rng.sample(able, min(self._profile.helpers, len(able))))",
+        "drawn = {self._rng.choice(self._ledger.others()) for _ in range(self._profile.helpers)}\n"
+        "        return tuple(sorted(drawn.intersection(able)))",
+        ("gossip/test_swim.py::test_only_helper_of_three_is_always_asked",),
+    ),
+    Mutation(
+        "dead-merged-as-dead",
+        "A death that another view reports is a suspicion here: healed halves must not bury each other.",
+        "ictp2p/gossip/ledger.py",
+        "                effects += self.suspect(line.member, line.incarnation, self._me, now)\n",
+        "                act = self.bury if line.status is Status.DEAD else self.suspect\n"
+        "                effects += act(line.member, line.incarnation, self._me, now)\n",
+        ("gossip/test_swim.py::test_dead_merges_as_suspect_on_exchange",),
+    ),
+    Mutation(
+        "forged-record-believed",
+        "A record counts only under its owner's signature.",
+        "ictp2p/gossip/ledger.py",
+        "        if not self._verify(record):\n            return []\n        self._spread(record, now)\n",
+        "        self._spread(record, now)\n",
+        ("gossip/test_swim.py::test_forged_and_unsigned_records_are_ignored",),
+    ),
+    Mutation(
+        "suspicion-cleared-by-old-news",
+        "Only a greater incarnation clears a suspicion: a new payload may have left before the crash.",
+        "ictp2p/gossip/table.py",
+        "elif known is None or record.incarnation > known.record.incarnation:",
+        "elif known is None or record.version > known.record.version:",
+        ("gossip/test_swim.py::test_new_payload_in_the_accused_incarnation_clears_nothing",),
+    ),
+    Mutation(
+        "reset-is-death",
+        "The end of a connection is a suspicion and never a death.",
+        "ictp2p/gossip/swim.py",
+        "        if refused:\n            self._table.suspicions[member].settle(now)\n",
+        "        if not refused:\n"
+        "            effects += self._ledger.bury(member, known.record.incarnation, self._me, now)\n",
+        ("gossip/test_swim.py::test_broken_connection_is_a_suspicion_and_never_a_death",),
+    ),
+    Mutation(
+        "claim-before-its-term-is-on-disk",
+        "A claim is persisted before it is sent, or a restarted peer could claim one term twice.",
+        "ictp2p/gossip/election.py",
+        "return [*persist, LeaderChanged(self.me, self.term), *self._tell(self._alive)]",
+        "return [*self._tell(self._alive), LeaderChanged(self.me, self.term), *persist]",
+        ("gossip/test_election.py::TestOnePeer::test_the_term_is_on_disk_before_the_claim_leaves",),
+    ),
+    Mutation(
+        "tie-of-a-term-unbroken",
+        "Of two claims of one term the higher id wins at everybody.",
+        "ictp2p/gossip/election.py",
+        "if (term, leader) <= self._knowledge():",
+        "if term <= self.term:",
+        ("gossip/test_election.py::TestOnePeer::test_in_one_term_the_higher_id_wins",),
+    ),
+    Mutation(
+        "office-outlives-its-process",
+        "Who hears of its office of a former life claims anew: (term, leader) names one life.",
+        "ictp2p/gossip/election.py",
+        "            return [*persist, *self._claim(now)]\n        self._leader, self._attended",
+        "            persist = [*persist]\n        self._leader, self._attended",
+        ("gossip/test_election.py::TestOnePeer::test_an_office_does_not_outlive_its_process",),
+    ),
+    Mutation(
+        "lower-claim-to-a-held-term-obeyed",
+        "Who held a term in a former life answers a lower claim to it by a higher term: others remember its own.",
+        "ictp2p/gossip/election.py",
+        "if leader == self.me or (term == self._held and leader < self.me):",
+        "if leader == self.me:",
+        (
+            "gossip/test_election.py::TestOnePeer::test_who_held_a_term_in_a_former_life_claims_above_a_lower_claim_to_it",
+        ),
+    ),
+    Mutation(
+        "suspicion-deposes",
+        "A leader that is only suspected keeps its office.",
+        "ictp2p/gossip/election.py",
+        "return self.in_office or self._leader in self._alive",
+        "return self.in_office or self._leader in {*self._alive} - self._suspects",
+        ("gossip/test_election.py::TestOnePeer::test_a_suspected_leader_stays",),
+    ),
+    Mutation(
+        "heir-takes-the-term-it-is-told",
+        "A term is claimed by who leads in it, and by nobody for another.",
+        "ictp2p/gossip/election.py",
+        "return [Send(heir, Claim(self.term + 1, heir))]",
+        "return self._learn(self.term + 1, heir, 0.0)",
+        ("gossip/test_election.py::TestOnePeer::test_an_office_is_handed_over_by_the_heirs_own_claim",),
+    ),
+)

@@ -1,0 +1,26 @@
+"""The simulator: what is dead stays dead, what waits is woken once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "stale-timer-ends-a-later-wait",
+        "What would have ended an earlier wait of a simulated thread is void once that wait has ended.",
+        "sim/threads.py",
+        "if self._asleep and self._sleep == sleep and self._alive:",
+        "if self._asleep and self._alive:",
+        ("sim/test_training.py::test_what_threads_wait_with_waits_in_virtual_time",),
+    ),
+    Mutation(
+        "the-dead-clean-up",
+        "A simulated process that was killed does nothing any more: its mates learn of the death as they really would.",
+        "sim/group.py",
+        "if self._crew.dead:",
+        "if False:",
+        ("sim/test_training.py::test_a_cluster_survives_the_death_of_its_leader",),
+    ),
+)
