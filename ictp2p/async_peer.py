@@ -182,7 +182,8 @@ class AsyncPeer:
             validate=planning.check_plan,
             held=self.held,
         )
-        self.core = Core(machines, card, self._rng, up=config.bulk_rate or 0.0, complete=config.full_mesh)
+        leader = Limits(config.bulk_rate or 0.0, config.room)
+        self.core = Core(machines, card, self._rng, leader, complete=config.full_mesh)
         self.driver = Driver(
             self.core,
             self._network,
@@ -212,7 +213,9 @@ class AsyncPeer:
             self.id,
             self._bulk_keys,
             self._dial_bulk,
-            profile=BulkProfile(stall=waits.stall, handshake=waits.connect, sealed=self.config.encrypt),
+            profile=BulkProfile(
+                stall=waits.stall, handshake=waits.connect, sealed=self.config.encrypt, room=self.config.room
+            ),
             ask_dial=lambda peer, ticket: self._execute(self.core.invite(peer, ticket, self.clock())),
             relays=self._relays,
             on_transfer=self._transferred,
@@ -320,7 +323,8 @@ class AsyncPeer:
     def set_training(self, training: bool, config: bytes | None = None, *, draining: bool = False) -> None:
         """Say whether rounds should wait for this cluster, and what it trains (a digest of model and policy)."""
         self._config_digest = self._config_digest if config is None else config
-        if (training, draining, self._config_digest) != (self.core.training, self.core.draining, self.core.config):
+        told = self.core.publication
+        if (training, draining, self._config_digest) != (told.training, told.draining, told.config):
             self._execute(self.core.set_training(training, draining, self._config_digest, self.clock()))
 
     def serve_state(self, state: GlobalState) -> None:

@@ -18,7 +18,6 @@ on a half-told story.
 from __future__ import annotations
 
 import random
-from collections import deque
 from typing import Any
 
 import msgspec
@@ -32,27 +31,27 @@ from ictp2p.core.commands import (
     Dial,
     Hangup,
     MemberChanged,
-    Transmit,
     Violated,
 )
+from ictp2p.core.contacts import Contacts
 from ictp2p.core.context import Context
 from ictp2p.core.dialing import Dialer
 from ictp2p.core.directory import Directory
 from ictp2p.core.machines import CODECS, Machines
 from ictp2p.core.meetings import Meetings
 from ictp2p.core.neighbourhood import Neighbourhood
-from ictp2p.core.overlay import COMPLETE, Overlay
+from ictp2p.core.overlay import COMPLETE
 from ictp2p.core.packets import (
     BETWEEN_CLUSTERS,
-    MAX_HOPS,
     ONE_HOP,
     BulkInvitation,
     Channel,
     Packet,
     StatusReply,
     decode_packet,
-    encode_packet,
 )
+from ictp2p.core.post import Post
+from ictp2p.core.publication import Publication
 from ictp2p.core.thrift import Thrift
 from ictp2p.core.timetable import Timetable
 from ictp2p.errors import ProtocolError, RemoteProtocolError
@@ -67,19 +66,14 @@ from ictp2p.gossip.messages import (
     MemberSuspected,
     MemberUpdated,
     Record,
-    Status,
 )
 from ictp2p.machine import Effects, Message, Notice, Persist, Send, earliest
 from ictp2p.sync.devices import Device
 from ictp2p.sync.roster import HeirFound
-from ictp2p.types import Address, ClusterId, PeerId
+from ictp2p.types import ClusterId, PeerId
 
 _PASSES = 32
 """Most passes of `_finish`: each carries a change one machine further, and the stack is not that tall."""
-
-_MEASUREMENTS_RATE = 4.0
-"""Publications per second, in all of the mesh, of which only link measurements are new: each reaches every cluster
-several times, and there are as many publishers as clusters. The planner loses nothing: rounds are further apart."""
 
 _QUIET = frozenset({Channel.LINKS, Channel.ROUTES})
 """Channels whose notices change nothing that the others are told, but for the measurements in this cluster's card."""
@@ -110,26 +104,19 @@ class Core:
         self.m = machines
         self.directory = Directory(card)
         self.dialer = Dialer(rng)
-        self.training = False
-        self.draining = False
-        self.config = b""
-        self._up = up
-        self._context = Context(card, self.directory, machines, run=self._run, send=self._send)
-        self._overlay = Overlay(card.cluster, complete)
+        self._context = Context(card, self.directory, machines, run=self._run)
+        self._neighbourhood = Neighbourhood(self._context)
+        self._post = Post(self._context, self._neighbourhood)
+        self._context.send = self._post.send
         self._thrift = Thrift(self._context)
         self._meetings = Meetings(self._context, self._thrift)
-        self._neighbourhood = Neighbourhood(self._context)
+        self._contacts = Contacts(self._context, self._meetings, complete)
+        self.publication = Publication(self._context, self._neighbourhood, up)
         self._machines = _by_channel(machines)
         self._timetable = Timetable(self._machines)
-        self._open: set[PeerId] = set()
-        self._inbox: deque[Packet] = deque()
         self._told: dict[str, object] = {}
         self._based: dict[str, object] = {}
-        self._published: ClusterCard | None = None
-        self._published_at = 0.0
-        self._publish_at: float | None = None
         self._picks: frozenset[PeerId] = frozenset()
-        self._encoded: tuple[Message | None, bytes] = (None, b"")
 
     # ------------------------------------------------------------ inputs from the driver
 
@@ -149,7 +136,7 @@ class Core:
     def opened(self, peer: PeerId, now: float) -> list[Command]:
         """A control connection to `peer` is open; it proved that it is that peer."""
         self._context.now = now
-        self._open.add(peer)
+        self._post.open.add(peer)
         self._meetings.departed.discard(peer)
         self.dialer.opened(peer)
         self._thrift.forget(peer)
@@ -160,7 +147,7 @@ class Core:
     def lost(self, peer: PeerId, now: float) -> list[Command]:
         """The connection to `peer` ended, for whatever reason."""
         self._context.now = now
-        self._open.discard(peer)
+        self._post.open.discard(peer)
         self.dialer.lost(peer, now)
         agreed = peer in self._thrift.parted
         self._thrift.forget(peer)
@@ -188,11 +175,11 @@ class Core:
         packet = decode_packet(frame)
         self._heard(peer)
         if packet.target != self.card.peer:
-            self._forward(packet)
+            self._post.forward(packet)
         elif packet.channel in ONE_HOP and packet.source != peer:
             raise RemoteProtocolError(f"{peer} relayed a {packet.channel.name} packet of {packet.source}")
         else:
-            self._inbox.append(packet)
+            self._post.inbox.append(packet)
         return self._finish()
 
     def heard(self, peer: PeerId, now: float) -> list[Command]:
@@ -206,23 +193,23 @@ class Core:
         self._context.now = now
         for channel in self._timetable.due(now):
             self._run(channel, self._machine(channel).handle_timeout(now))
-        if self._publish_at is not None and self._publish_at <= now:
-            self._context.dirty = True
+        self._context.dirty |= self.publication.is_due()
         self._meetings.show_what_waits()
-        self._thrift.review(self._meetings.greeted, self._picks, self._can_be_spared)
+        self._thrift.review(self._meetings.greeted, self._picks, self._contacts.can_be_spared)
         return self._finish()
 
     def next_timeout(self) -> float | None:
         """When something becomes due."""
-        parts = (self._timetable, self.dialer, self._thrift, self._meetings)
-        return earliest([self._publish_at, *(part.next_timeout() for part in parts)])
+        parts = (self._timetable, self.dialer, self._thrift, self._meetings, self.publication)
+        return earliest([part.next_timeout() for part in parts])
 
     # ------------------------------------------------------------ inputs from the training side
 
     def set_training(self, training: bool, draining: bool, config: bytes, now: float) -> list[Command]:
         """Say whether rounds should wait for this peer's cluster, and by which model and policy it trains."""
         self._context.now = now
-        self.training, self.draining, self.config = training, draining, config
+        told = self.publication
+        told.training, told.draining, told.config = training, draining, config
         self._context.dirty = True
         return self._finish()
 
@@ -254,13 +241,13 @@ class Core:
     def invite(self, peer: PeerId, ticket: bytes, now: float) -> list[Command]:
         """Ask a peer anywhere in the mesh to dial a bulk connection to this one, showing `ticket`."""
         self._context.now = now
-        self._send(Channel.BULK, peer, BulkInvitation(ticket))
+        self._post.send(Channel.BULK, peer, BulkInvitation(ticket))
         return self._finish()
 
     def tell_status(self, observer: PeerId, document: bytes, now: float) -> list[Command]:
         """Answer `StatusAsked`; the document is JSON."""
         self._context.now = now
-        self._send(Channel.HELLO, observer, StatusReply(document))
+        self._post.send(Channel.HELLO, observer, StatusReply(document))
         return self._finish()
 
     def leave(self, now: float) -> list[Command]:
@@ -295,7 +282,7 @@ class Core:
 
     def linked(self) -> list[PeerId]:
         """Peers with an open connection, greeted or not."""
-        return sorted(self._open)
+        return sorted(self._post.open)
 
     def neighbours(self) -> list[PeerId]:
         """The leaders of neighbouring clusters, or a follower's own leader."""
@@ -305,50 +292,13 @@ class Core:
 
     def next_hop(self, target: PeerId) -> PeerId | None:
         """The connected peer to which a packet for `target` goes, or None if there is no way."""
-        if target in self._open:
-            return target
-        cluster = self.directory.cluster_of(target)
-        if cluster is None:
-            return None
-        if not self.leading or cluster == self.card.cluster:
-            hop = self.leader if self.leader != self.card.peer else None
-        else:
-            hop = self._neighbourhood.leader(ClusterId(self.m.routes.next_hop(cluster) or cluster))
-        return hop if hop in self._open else None
+        return self._post.next_hop(target)
 
     def own_view(self) -> ClusterCard | None:
         """The card of this peer's cluster: its own word if it leads, else what its leader last said."""
-        return self._own_card() if self.leading else self.directory.clusters.get(self.card.cluster)
+        return self.publication.card() if self.leading else self.directory.clusters.get(self.card.cluster)
 
     # ------------------------------------------------------------ packets
-
-    def _send(self, channel: Channel, to: str, message: Message) -> None:
-        target = self._target(channel, to)
-        if target is None:
-            return
-        if message is not self._encoded[0]:  # what goes to many is encoded once
-            self._encoded = (message, CODECS[channel].encode(message))
-        body = self._encoded[1]
-        packet = Packet(self.card.peer, self.card.cluster, target, MAX_HOPS, channel, body)
-        if target == self.card.peer:
-            self._inbox.append(packet)
-        else:
-            self._pass_on(packet)
-
-    def _target(self, channel: Channel, to: str) -> PeerId | None:
-        if channel not in BETWEEN_CLUSTERS:
-            return PeerId(to)
-        cluster = ClusterId(to)
-        return self._neighbourhood.leader(cluster) if channel in ONE_HOP else self.directory.leader_of(cluster)
-
-    def _forward(self, packet: Packet) -> None:
-        if packet.hops > 1 and packet.channel not in ONE_HOP:
-            self._pass_on(msgspec.structs.replace(packet, hops=packet.hops - 1))
-
-    def _pass_on(self, packet: Packet) -> None:
-        hop = self.next_hop(packet.target)
-        if hop is not None:
-            self._context.out.append(Transmit(hop, encode_packet(packet)))
 
     def _deliver_guarded(self, packet: Packet) -> None:
         """What one sender got wrong must not keep this peer from serving the others."""
@@ -356,7 +306,7 @@ class Core:
             self._deliver(packet)
         except ProtocolError as error:
             self._context.out.append(Violated(packet.source, f"{packet.channel.name}: {error}"))
-            if packet.source in self._open:
+            if packet.source in self._post.open:
                 self._context.out.append(Hangup(packet.source, str(error)))
 
     def _deliver(self, packet: Packet) -> None:
@@ -404,7 +354,7 @@ class Core:
         for effect in effects:
             match effect:
                 case Send(to=to, message=message):
-                    self._send(channel, to, message)
+                    self._post.send(channel, to, message)
                 case Persist():
                     self._context.out.append(effect)
                 case Notice():
@@ -428,10 +378,10 @@ class Core:
                 self._run(Channel.ELECTION, self.m.election.hand_over(heir))
             case LinkChanged(neighbour=neighbour):
                 self._neighbourhood.link_changed(neighbour)
-                self._publish_later()
+                self.publication.put_off()
             case LinkLost(neighbour=neighbour):
                 self._neighbourhood.link_lost(neighbour)
-                self._publish_later()
+                self.publication.put_off()
             case _:
                 pass
         status = _STATUS.get(type(notice))
@@ -445,7 +395,7 @@ class Core:
             return
         card = decode_cluster_card(record.payload)
         self.directory.learn_cluster(card)
-        if card.config and self.config and card.config != self.config:
+        if card.config and self.publication.config and card.config != self.publication.config:
             self._context.out.append(ConfigDiffers(card))
         if card.cluster == self.card.cluster:
             self._claimed_elsewhere(card)
@@ -471,10 +421,7 @@ class Core:
             # The same router goes on: what it knows of feasible distances is what keeps routes free of loops. Only its
             # sequence number must exceed all that this cluster used before, whoever led it.
             self.m.routes.seqno = max(self.m.routes.seqno, notice.term << 32)
-            own = self._published = self._own_card()
-            self._published_at = now
-            self.directory.learn_cluster(own)
-            self._run(Channel.MESH, self.m.mesh.start(encode_card(own), notice.term << 32, now))
+            self.publication.begin(notice.term)
         else:
             self.m.mesh.stop()
             self._timetable.touch(Channel.MESH)
@@ -486,8 +433,8 @@ class Core:
     def _finish(self) -> list[Command]:
         """Deliver what this peer sent to itself, tell every machine what changed, and hand out the commands."""
         for _ in range(_PASSES):
-            while self._inbox:
-                self._deliver_guarded(self._inbox.popleft())
+            while self._post.inbox:
+                self._deliver_guarded(self._post.inbox.popleft())
             if not self._context.dirty:
                 break
             self._context.dirty = False
@@ -501,7 +448,7 @@ class Core:
         self._neighbourhood.settle(self._meetings.greeted)
         self._settle_mesh()
         if self._is_new_basis("wanted", (self.leading, frozenset(self._meetings.departed))):
-            wanted = self._wanted()
+            wanted = self._contacts.wanted()
             self._picks = frozenset(wanted)
             self.dialer.want(wanted, self._context.now)
             self._thrift.changed()
@@ -519,9 +466,7 @@ class Core:
 
     def _settle_mesh(self) -> None:
         now = self._context.now
-        self._publish_at = None
-        if self.m.mesh.active:
-            self._publish(self._own_card())
+        self.publication.renew()
         own = self.own_view()
         if not self._is_new_basis("view", own and msgspec.structs.replace(own, version=0, links=())):
             return
@@ -531,28 +476,6 @@ class Core:
             self._run(Channel.ROUNDS, self.m.rounds.view(view, now))
             self._run(Channel.ROUNDS, self.m.rounds.suspects(suspects, now))
             self._meetings.show_mesh_to_mates()
-
-    def _publish_later(self) -> None:
-        """Only measurements are new: they wait until the last publication is old enough."""
-        if self.m.mesh.active and self._publish_at is None:
-            self._publish_at = max(self._context.now, self._published_at + self._pause())
-
-    def _pause(self) -> float:
-        """Seconds between two publications of measurements alone."""
-        return len(self.m.mesh.alive()) / _MEASUREMENTS_RATE
-
-    def _publish(self, own: ClusterCard) -> None:
-        """Tell the mesh what changed here; mere measurements wait, for each would be news to every cluster."""
-        now, told = self._context.now, self._published
-        if own == told:
-            return
-        measured_only = told is not None and msgspec.structs.replace(own, links=told.links) == told
-        if measured_only and now < self._published_at + self._pause():
-            self._publish_at = self._published_at + self._pause()
-            return
-        self._published, self._published_at = own, now
-        self.directory.learn_cluster(own)
-        self._run(Channel.MESH, self.m.mesh.publish(encode_card(own), now))
 
     def _is_new_basis(self, what: str, *parts: object) -> bool:
         """Whether anything differs of what a computation rests on, who is there and what they say included."""
@@ -568,54 +491,6 @@ class Core:
             return False
         self._told[what] = value
         return True
-
-    def _own_card(self) -> ClusterCard:
-        """This cluster as its leader describes it."""
-        known = self.directory.peers
-        tip = self.m.rounds.tip
-        return ClusterCard(
-            cluster=self.card.cluster,
-            leader=self.card.peer,
-            term=self.m.election.term,
-            workers=(self.card, *(known[mate] for mate in self._context.mates() if mate in known)),
-            training=self.training,
-            draining=self.draining,
-            version=tip[1].state.version if tip else 0,
-            config=self.config,
-            links=self._neighbourhood.link_cards(),
-            up=self._up,
-        )
-
-    def _wanted(self) -> dict[PeerId, Address]:
-        """Whom to be connected to: mates, and, for a leader, some other leaders. The dead too: partitions heal."""
-        gone = {name for name, member in self.m.members.members.items() if member.status is Status.LEFT}
-        departed = self._meetings.departed
-        wanted = [mate.peer for mate in self.directory.mates() if mate.peer not in gone and mate.peer not in departed]
-        leaders = self._leaders()
-        members = self.m.mesh.members
-        present = [name for name in leaders if name in members and members[name].status.present]
-        absent = [name for name in leaders if name not in members or not members[name].status.present]
-        picks = self._overlay.picks(present, absent)
-        if self.leading:
-            wanted += [leaders[name] for name in sorted(picks)]
-        return views.dialable(self.directory, wanted)
-
-    def _leaders(self) -> dict[ClusterId, PeerId]:
-        """The leaders of other clusters that can be dialed, were they alive; of those that left, none."""
-        members, gone = self.m.mesh.members, self._meetings.departed
-        found: dict[ClusterId, PeerId] = {}
-        for name in sorted(self.directory.clusters):
-            leader, known = self.directory.leader_of(name), members.get(name)
-            if leader is None or name == self.card.cluster or leader in gone:
-                continue
-            if (known is None or known.status is not Status.LEFT) and views.dialable(self.directory, [leader]):
-                found[name] = leader
-        return found
-
-    def _can_be_spared(self, peer: PeerId) -> bool:
-        """Connections to other clusters, in a mesh that is not complete; an observer is none's business."""
-        cluster = self.directory.cluster_of(peer)
-        return self._overlay.sparse and cluster not in (None, self.card.cluster)
 
     def _machine(self, channel: Channel) -> Any:
         return self._machines[channel]

@@ -1,0 +1,60 @@
+"""Whom a peer wants to be connected to: its cluster's other workers, and, while it leads, leaders that `overlay` picks.
+
+The dead are among them, for a partition heals by somebody's dialing across it. Who said goodbye is not.
+"""
+
+from __future__ import annotations
+
+from ictp2p.core import views
+from ictp2p.core.context import Context
+from ictp2p.core.meetings import Meetings
+from ictp2p.core.overlay import Overlay
+from ictp2p.gossip.messages import Status
+from ictp2p.types import Address, ClusterId, PeerId
+
+
+class Contacts:
+    """The wishes of one peer.
+
+    Args:
+        context: the stack's.
+        meetings: who said goodbye.
+        complete: clusters up to which every two leaders stay connected.
+    """
+
+    def __init__(self, context: Context, meetings: Meetings, complete: int) -> None:
+        self._context = context
+        self._meetings = meetings
+        self._overlay = Overlay(context.cluster, complete)
+
+    def wanted(self) -> dict[PeerId, Address]:
+        """Whom to be connected to, and where they can be dialed."""
+        members, departed = self._context.m.members.members, self._meetings.departed
+        gone = {name for name, member in members.items() if member.status is Status.LEFT}
+        mates = [mate.peer for mate in self._context.directory.mates()]
+        wanted = [mate for mate in mates if mate not in gone and mate not in departed]
+        picked = self._picked()  # by a follower too: whether the mesh is sparse has hysteresis
+        return views.dialable(self._context.directory, [*wanted, *(picked if self._context.leading else ())])
+
+    def can_be_spared(self, peer: PeerId) -> bool:
+        """Connections to other clusters, in a mesh that is not complete; an observer is none's business."""
+        cluster = self._context.directory.cluster_of(peer)
+        return self._overlay.sparse and cluster not in (None, self._context.cluster)
+
+    def _picked(self) -> list[PeerId]:
+        leaders, members = self._leaders(), self._context.m.mesh.members
+        present = [name for name in leaders if name in members and members[name].status.present]
+        absent = [name for name in leaders if name not in members or not members[name].status.present]
+        return [leaders[name] for name in sorted(self._overlay.picks(present, absent))]
+
+    def _leaders(self) -> dict[ClusterId, PeerId]:
+        """The leaders of other clusters that can be dialed, were they alive; of those that left, none."""
+        directory, members = self._context.directory, self._context.m.mesh.members
+        found: dict[ClusterId, PeerId] = {}
+        for name in sorted(directory.clusters):
+            leader, known = directory.leader_of(name), members.get(name)
+            if leader is None or name == self._context.cluster or leader in self._meetings.departed:
+                continue
+            if (known is None or known.status is not Status.LEFT) and views.dialable(directory, [leader]):
+                found[name] = leader
+        return found

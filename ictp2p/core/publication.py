@@ -1,0 +1,104 @@
+"""What a leader tells the mesh about its cluster, and when.
+
+What happens (who works here, who leads, whether they train) is told at once. What is merely measured changes all the
+time and is news to every cluster, so it waits: in a mesh of N clusters each may publish measurements N / rate seconds
+after its last publication, and all of them together no faster than the rate, however large the mesh.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ictp2p.core.cards import ClusterCard, encode_card
+from ictp2p.core.context import Context
+from ictp2p.core.neighbourhood import Neighbourhood
+from ictp2p.core.packets import Channel
+
+_MEASUREMENTS_RATE = 4.0
+"""Publications per second, in all of the mesh, of which only link measurements are new: each reaches every cluster
+several times, and there are as many publishers as clusters. The planner loses nothing: rounds are further apart."""
+
+
+class Publication:
+    """The card of one cluster, in the hands of its leader.
+
+    Args:
+        context: the stack's.
+        neighbourhood: whose measurements are published.
+        up: bytes/s that this peer may send in all; 0 if that is not limited.
+    """
+
+    def __init__(self, context: Context, neighbourhood: Neighbourhood, up: float) -> None:
+        self.training = False
+        """Whether rounds should wait for this cluster."""
+        self.draining = False
+        """Whether it is about to leave."""
+        self.config = b""
+        """A digest of the model and policy that it trains by."""
+        self._context = context
+        self._neighbourhood = neighbourhood
+        self._up = up
+        self._told: ClusterCard | None = None
+        self._told_at = 0.0
+        self._due: float | None = None
+
+    def card(self) -> ClusterCard:
+        """This cluster as its leader describes it now."""
+        context, known = self._context, self._context.directory.peers
+        tip = context.m.rounds.tip
+        return ClusterCard(
+            cluster=context.cluster,
+            leader=context.me,
+            term=context.m.election.term,
+            workers=(context.card, *(known[mate] for mate in context.mates() if mate in known)),
+            training=self.training,
+            draining=self.draining,
+            version=tip[1].state.version if tip else 0,
+            config=self.config,
+            links=self._neighbourhood.link_cards(),
+            up=self._up,
+        )
+
+    def begin(self, term: int) -> None:
+        """Enter the mesh as the leader of this cluster, elected in `term`: what was told before was another's."""
+        record = encode_card(self._note(self.card()))
+        self._context.run(Channel.MESH, self._context.m.mesh.start(record, term << 32, self._context.now))
+
+    def renew(self) -> None:
+        """Tell the mesh what changed here, if this peer leads; what is merely measured, not too often."""
+        self._due = None
+        if not self._context.m.mesh.active:
+            return
+        card, told = self.card(), self._told
+        if card == told:
+            return
+        if told is not None and msgspec.structs.replace(card, links=told.links) == told and self._too_early():
+            self.put_off()
+            return
+        record = encode_card(self._note(card))
+        self._context.run(Channel.MESH, self._context.m.mesh.publish(record, self._context.now))
+
+    def put_off(self) -> None:
+        """Only measurements are new: they wait until the last publication is old enough."""
+        if self._context.m.mesh.active and self._due is None:
+            self._due = max(self._context.now, self._told_at + self._pause())
+
+    def is_due(self) -> bool:
+        """Whether measurements have waited for long enough."""
+        return self._due is not None and self._due <= self._context.now
+
+    def next_timeout(self) -> float | None:
+        """When they will have."""
+        return self._due
+
+    def _note(self, card: ClusterCard) -> ClusterCard:
+        self._told, self._told_at = card, self._context.now
+        self._context.directory.learn_cluster(card)
+        return card
+
+    def _too_early(self) -> bool:
+        return self._context.now < self._told_at + self._pause()
+
+    def _pause(self) -> float:
+        """Seconds between two publications of measurements alone."""
+        return len(self._context.m.mesh.alive()) / _MEASUREMENTS_RATE
