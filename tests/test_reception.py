@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -41,7 +42,7 @@ class Hall:
         self.refusals: asyncio.Queue[tuple[Address, IctError]] = asyncio.Queue()
 
     async def refusal(self) -> IctError:
-        _, error = await asyncio.wait_for(self.refusals.get(), 5)
+        _, error = await self.refusals.get()
         return error
 
 
@@ -78,13 +79,13 @@ async def knocking(it: Hall) -> AsyncIterator[tuple[asyncio.StreamReader, asynci
 )
 def test_garbage_on_the_port_is_refused_named_and_costs_nothing_more(run, garbage: bytes):
     async def story() -> None:
-        async with hall(limits=SHORT) as it, knocking(it) as (reader, writer):
+        async with hall() as it, knocking(it) as (reader, writer):
             shown = Address(*writer.get_extra_info("sockname"))
             writer.write(garbage)
             if len(garbage) < 4:
                 writer.write_eof()
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await asyncio.wait_for(reader.readexactly(PREAMBLE_SIZE + 1), 5)
+                await reader.readexactly(PREAMBLE_SIZE + 1)
             address, error = await it.refusals.get()
             assert address == shown
             assert isinstance(error, RemoteProtocolError | ConnectionLost | VersionMismatch)
@@ -128,26 +129,28 @@ def test_nobody_holds_a_handshake_longer_than_its_deadline(run, stage: str, tric
             "in tls": bytes(256),
             "before hello": frame(FrameKind.HELLO, bytes(16)),
         }[stage]
+        sent = 0
         async with hall(limits=SHORT) as it, knocking(it) as (reader, writer):
-            before = asyncio.get_running_loop().time()
-            if stage == "in the preamble":
-                writer.write(CONTROL[:7])
-            elif stage != "before the preamble":
-                writer.write(CONTROL)
-                await reader.readexactly(PREAMBLE_SIZE)
-            if stage == "in tls":
-                writer.write(b"\x16\x03\x01\x01\x00")
-            elif stage == "before hello":
-                await writer.start_tls(ALICE._client)
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # who is too slow for the stage is out too
+                if stage == "in the preamble":
+                    writer.write(CONTROL[:7])
+                elif stage != "before the preamble":
+                    writer.write(CONTROL)
+                    await reader.readexactly(PREAMBLE_SIZE)
+                if stage == "in tls":
+                    writer.write(b"\x16\x03\x01\x01\x00")
+                elif stage == "before hello":
+                    await writer.start_tls(ALICE._client)
             refusal = asyncio.ensure_future(it.refusals.get())
             for byte in good if trickles else ():
                 done, _ = await asyncio.wait([refusal], timeout=0.05)
                 if done or writer.is_closing():
                     break
                 writer.write(bytes([byte]))
-            _, error = await asyncio.wait_for(refusal, 5)
+                sent += 1
+            _, error = await refusal
             assert type(error) is HandshakeFailed
-            assert asyncio.get_running_loop().time() - before < 2
+            assert sent < len(good), "each byte that came gave it more time"
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
                 await reader.readexactly(1)
 
@@ -192,7 +195,7 @@ def test_closing_drops_whoever_is_in_the_handshake_and_frees_the_port(run):
             await reader.readexactly(PREAMBLE_SIZE)
             with pytest.raises(AddressInUse):
                 await serve(NETWORK, it.reception.address, BOB, on_control=it.admitted.put_nowait)
-            await asyncio.wait_for(it.reception.close(), 2)
+            await it.reception.close()
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await reader.readexactly(1)
             again = await serve(NETWORK, it.reception.address, BOB, on_control=it.admitted.put_nowait)
@@ -212,7 +215,7 @@ def test_a_stranger_without_the_token_gets_no_hello(run):
             await writer.start_tls(stranger)  # succeeds here: the acceptor has not judged yet
             writer.write(frame(FrameKind.HELLO, bytes(16)))
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
-                await asyncio.wait_for(reader.readexactly(HEADER_SIZE), 5)
+                await reader.readexactly(HEADER_SIZE)
             assert type(await it.refusal()) is HandshakeFailed
             assert it.admitted.empty()
 
@@ -258,7 +261,7 @@ def test_a_bulk_connection_is_handed_over_whole_after_the_preambles(run):
             transport.set_protocol(collect)
             transport.write(bytes(100_000))  # right behind the preamble
             transport.resume_reading()
-            assert await asyncio.wait_for(collect.complete, 5) == bytes(100_000)
+            assert await collect.complete == bytes(100_000)
             preamble = await handed.get()
             assert (preamble.kind, preamble.ticket) == (Kind.BULK, b"sixteen byte key")
             assert it.reception.half_open == 0
@@ -297,7 +300,7 @@ def test_without_anybody_to_tell_refusals_are_still_refusals(run):
         reader, writer = await asyncio.open_connection(*reception.address)
         writer.write(b"garbage")
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await asyncio.wait_for(reader.readexactly(1), 5)
+            await reader.readexactly(1)
         writer.transport.abort()
         await reception.close()
 

@@ -78,20 +78,23 @@ class FakePolicy:
 
 
 class Stdin:
-    """Commands whose next line comes when what the worker has told makes it so."""
+    """Commands whose next line comes when what the worker has told makes it so, and is heard before it goes on."""
 
     def __init__(self, replies: list[tuple[Callable[[dict[str, Any]], bool], dict[str, Any]]]) -> None:
         self._replies = replies
         self._due = threading.Semaphore(0)
+        self._heard = threading.Semaphore(0)
 
     def told(self, event: dict[str, Any]) -> None:
         if self._replies and self._replies[0][0](event):
             self._due.release()
+            assert self._heard.acquire(timeout=30)
 
     def __iter__(self) -> Iterator[str]:
         while self._replies:
             assert self._due.acquire(timeout=30)
             yield json.dumps(self._replies.pop(0)[1])
+            self._heard.release()  # asked for the next one, the reader has done with this one
         threading.Event().wait()  # the line stays open, as the controller's does
 
 
