@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,7 +53,17 @@ class Mesh:
         return found
 
     def gather(self, clusters: int) -> Mesh:
-        self.run(lambda name, peer: peer.gather(clusters, timeout=PATIENCE))
+        """Wait until so many clusters take part, and all workers call together: a leader does not wait long for its."""
+
+        def meet(name: str, peer: ictp2p.Peer) -> None:
+            peer.gather(clusters, timeout=PATIENCE)
+            come = torch.zeros(1)
+            while come[0] != len(self.peers):
+                come[0] = 1.0
+                with contextlib.suppress(RoundMissed):
+                    peer.all_reduce(come, op="sum")
+
+        succeeded(self.run(meet))
         return self
 
     def leaders(self) -> list[str]:
@@ -253,7 +264,7 @@ def test_other_tensors_than_the_others_bring_are_a_mismatch_and_stay_untouched(m
 
 
 def test_workers_of_a_cluster_that_call_different_things_are_told(mesh: Mesh) -> None:
-    mesh.add("a/0", "a/1")
+    mesh.add("a/0", "a/1").gather(1)
     tensors = {"a/0": torch.ones(2), "a/1": torch.ones(3)}
     found = mesh.run(lambda name, peer: peer.all_reduce(tensors[name]))
     for error in found.values():
@@ -425,7 +436,7 @@ def test_another_state_than_the_mesh_shares_is_a_mismatch(mesh: Mesh) -> None:
 
 
 def test_calls_before_and_after_a_policy_but_not_during_it(mesh: Mesh) -> None:
-    mesh.add("a/0", "a/1")
+    mesh.add("a/0", "a/1").gather(1)
 
     def body(name: str, peer: ictp2p.Peer) -> Any:
         peer.barrier()
