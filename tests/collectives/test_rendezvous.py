@@ -4,7 +4,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -44,12 +43,10 @@ def test_a_wait_has_a_deadline_and_names_what_it_waited_for(server: RendezvousSe
 
 
 def test_abort_from_another_thread_ends_a_wait_with_its_reason(server: RendezvousServer) -> None:
-    store = Rendezvous(server.address, 50.0)
+    store = Rendezvous(server.address, 600.0)  # longer than this test may take
     threading.Timer(0.1, store.abort, ("member 3 died",)).start()
-    started = time.monotonic()
     with pytest.raises(LocalGroupError, match="member 3 died"):
         store.get("0/1")
-    assert time.monotonic() - started < 5.0
     store.close()
 
 
