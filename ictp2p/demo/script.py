@@ -5,8 +5,9 @@ dies in the middle of an outer all-reduce, a fourth cluster joins, and another o
 cost: seconds from the deed to the next committed round.
 
 **In the middle** is meant literally: the leader's own `reduce_progress` event, with a fraction of at least
-`STRIKE_FROM` and below 1, pulls the trigger in the call that reads it. On loopback the all-reduce of this model
-would be over before a signal arrives, so tensor traffic is paced to a wide-area rate (`Options.bulk_rate`).
+`STRIKE_FROM` and below 1, pulls the trigger in the call that reads it, if that is within `STRIKE_WITHIN` seconds. On
+loopback the all-reduce of this model would be over before a signal arrives, so tensor traffic is paced to a wide-area
+rate (`Options.bulk_rate`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ LEAVER = "tokyo"
 
 STRIKE_FROM = 0.3
 """Fraction of the all-reduce that the victim has finished when it is struck, at least."""
+
+STRIKE_WITHIN = 0.1
+"""Seconds after which such an event is no news: the all-reduce, which takes half a second, may be over by then."""
 
 START_SECONDS = 90.0
 """For a process to import torch, on a busy machine, and enter the mesh."""
@@ -136,6 +140,8 @@ class Script:
         if event["kind"] != "reduce_progress" or worker is not self._stage.leader(VICTIM):
             return
         if not STRIKE_FROM <= float(event["fraction"]) < 1.0:
+            return
+        if time.time() - float(event["time"]) > STRIKE_WITHIN:
             return
         worker.may_end = True
         worker.signal(SIGNALS[self._fault])
