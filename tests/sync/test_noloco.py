@@ -340,7 +340,8 @@ def test_a_newcomer_of_the_cluster_holds_what_its_leader_holds(make_world: Any) 
     def new(mesh: Any) -> Any:
         model = Model(np.zeros(3, F))
         inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
-        threading.Timer(0.2, joined.set).start()
+        wants = mesh.roster_ready
+        mesh.roster_ready = lambda *given: (wants(*given), joined.set())
         with NoLoCo(mesh, model, inner, **SETTINGS) as policy:
             train(model, inner, rows(1, EVERY + 1))
             return policy.state.contents

@@ -242,7 +242,8 @@ def test_a_newcomer_of_the_cluster_takes_the_residual_over(make_world: Any, over
 
     def new(mesh: Any) -> Any:
         module, inner = model()
-        threading.Timer(0.2, joined.set).start()
+        wants = mesh.roster_ready
+        mesh.roster_ready = lambda *given: (wants(*given), joined.set())
         with SparseDiLoCo(mesh, module, inner, sync_every=EVERY, overlap=overlap, **SMALL) as policy:
             first = policy._weights.residuals[0].numpy().copy()
             train(module, inner, data[3:])
