@@ -25,8 +25,7 @@ async def story(make: Make) -> list[tuple[str, ...]]:
     a = make("a", ())
     await a.start()
     seen: list[tuple[str, ...]] = []
-    left = asyncio.Event()
-    joined = asyncio.Event()
+    joined, routed, left, unrouted = (asyncio.Event() for _ in range(4))
 
     def told(event: object) -> None:
         kind, fields = event.kind, event.fields  # type: ignore[attr-defined]
@@ -35,15 +34,17 @@ async def story(make: Make) -> list[tuple[str, ...]]:
             joined.set() if fields["status"] == "alive" else left.set() if fields["status"] == "left" else None
         elif kind == "route" and fields["traffic_class"] == 0:
             seen.append((kind, fields["destination"], str(fields["next_hop"])))
+            (unrouted if fields["next_hop"] is None else routed).set()
 
     a.telemetry.subscribe(told)
     b = make("b", (str(a.address),))
     await b.start()
-    await asyncio.wait_for(joined.wait(), 10)
-    await asyncio.sleep(1.0)
-    await b.leave()
-    await asyncio.wait_for(left.wait(), 10)
-    await asyncio.sleep(0.5)
+    async with asyncio.timeout(30):
+        await joined.wait()
+        await routed.wait()
+        await b.leave()
+        await left.wait()
+        await unrouted.wait()
     await a.close()
     return [event for event in seen if "suspect" not in event]
 
