@@ -312,13 +312,19 @@ def test_a_round_that_went_on_without_us_is_an_error_and_the_next_call_succeeds(
 
 
 def test_a_call_that_cannot_be_decided_ends_with_what_it_waited_for(mesh: Mesh) -> None:
-    config = ictp2p.Config.local(cluster="a", token=TOKEN, global_timeouts={"complete": 1.0})
+    ample, hasty = (
+        ictp2p.Config.local(cluster="a", token=TOKEN, global_timeouts=waits) for waits in ({}, {"complete": 1.0})
+    )
     tensor = torch.ones(2)
-    with ictp2p.Peer(config) as peer:
+    with ictp2p.Peer(ample) as peer:
+        engine: Any = peer._engine
+        assert peer.all_reduce(tensor).clusters == ("a",)
+        engine._peer.config = hasty
         with pytest.raises(RoundTimeout, match=r"within 1 s.*cluster 'b'.*takes no part"):
             peer.broadcast(tensor, "b")
         with pytest.raises(RoundTimeout, match=r"1 of 2 clusters take part after 0\.2 s: a"):
             peer.gather(2, timeout=0.2)
+        engine._peer.config = ample
         assert peer.all_reduce(tensor).clusters == ("a",)
 
 

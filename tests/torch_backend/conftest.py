@@ -5,8 +5,6 @@ And one start of four processes for all tests that need as many.
 
 from __future__ import annotations
 
-import contextlib
-import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -14,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 import torch.distributed as dist
+from torch.distributed import TCPStore
 
 from ictp2p.torch_backend import Options, ProcessGroup
 from tests.torch_backend import ranks
@@ -62,11 +61,8 @@ def four_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]
     from tests.torch_backend.test_examples import RUNS
 
     folder = tmp_path_factory.mktemp("four_ranks")
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in RUNS]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        ports = [probe.getsockname()[1] for probe in probes]
+    stores = [TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in RUNS]
+    ports = [store.port for store in stores]
     return ranks.run(four_ranks.run, 4, folder, place=str(folder / "checkpoint"), ports=ports)
 
 

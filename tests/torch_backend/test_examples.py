@@ -28,6 +28,7 @@ RUNS = [
 def examples(ports: list[int]) -> list[str]:
     """In each process: what every example printed."""
     os.environ["MASTER_ADDR"] = "127.0.0.1"
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"], os.environ["TORCHELASTIC_RESTART_COUNT"] = "True", "0"
     printed = []
     for port, (script, *arguments) in zip(ports, RUNS, strict=True):
         os.environ["MASTER_PORT"], sys.argv = str(port), [script, *arguments]
