@@ -3,8 +3,9 @@
     python benchmarks/planner.py --sizes 4 6 8 12 16 32 64 --seeds 20 --json planner.json
 
 Each network is drawn from a fresh seed. Times are those of the fluid model: the most loaded resource paces the plan,
-as it does when flows are paced at their shares. The bound is the planner's own, certified by `collectives.bounds`. The
-ring is the best that is found (exactly, up to nine participants), on the same links.
+as it does when flows are paced at their shares; beside them the planner's own price, delays and windows included, and
+the most room that a plan asks of a participant, both as worst of all seeds. The bound is the planner's own, certified
+by `collectives.bounds`. The ring is the best that is found (exactly, up to nine participants), on the same links.
 """
 
 from __future__ import annotations
@@ -151,6 +152,8 @@ def measure(name: str, size: int, seed: int, delay: float) -> dict[str, Any]:
         "shares": len(made.shares),
         "depth": max(max(tree.depths()) for tree, _ in planned(made)),
         "ratio": fluid(network, planned(made)) / made.bound,
+        "price": made.seconds / made.bound,
+        "room": max(made.room(node) for node in range(size)),
         "ring_ratio": around / made.bound if around else None,
         "plan_seconds": seconds,
         "plan_cpu_seconds": cpu,
@@ -167,6 +170,8 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "seeds": len(rows),
         "mean_ratio": statistics.mean(ratios),
         "worst_ratio": max(ratios),
+        "worst_price": max(row["price"] for row in rows),
+        "worst_room": max(row["room"] for row in rows),
         "mean_ring_ratio": statistics.mean(rings) if rings else None,
         "rings": len(rings),
         "worst_plan_seconds": max(row["plan_seconds"] for row in rows),
@@ -186,7 +191,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
     rows, lines = [], []
-    print(f"{'network':>16} {'N':>3} {'mean':>6} {'worst':>6} {'ring':>6} {'plan s':>7} {'CPU s':>6}  kinds")
+    head = f"{'network':>16} {'N':>3} {'mean':>6} {'worst':>6} {'price':>6} {'MiB':>4} {'ring':>6}"
+    print(f"{head} {'plan s':>7} {'CPU s':>6}  kinds")
     for name, size in itertools.product(options.networks, options.sizes):
         seeds = range(options.first, options.first + options.seeds)
         mine = [measure(name, size, seed, options.delay) for seed in seeds]
@@ -195,7 +201,8 @@ def main() -> None:
         lines.append(line)
         ring_ratio = f"{line['mean_ring_ratio']:6.2f}" if line["mean_ring_ratio"] else "  none"
         print(
-            f"{name:>16} {size:3} {line['mean_ratio']:6.3f} {line['worst_ratio']:6.3f} {ring_ratio} "
+            f"{name:>16} {size:3} {line['mean_ratio']:6.3f} {line['worst_ratio']:6.3f} "
+            f"{line['worst_price']:6.3f} {line['worst_room'] >> 20:4} {ring_ratio} "
             f"{line['worst_plan_seconds']:7.3f} {line['worst_plan_cpu_seconds']:6.3f}  {', '.join(line['kinds'])}",
             flush=True,
         )

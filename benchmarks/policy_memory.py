@@ -2,11 +2,12 @@
 
     python benchmarks/policy_memory.py --mb 400 --json docs/policy_memory.json
 
-Two peers on this machine train a model of `--mb` MB under each policy. What a worker must hold is the model, its
-gradients, the inner optimizer's state (AdamW: two models), the agreed state twice, committed and tentative, with the
-outer optimizer's momentum where there is one, and a fragment's pseudo-gradient and its average. What it holds beyond
-that is compared with two of the fragments that are in flight. Measured is the high-water mark of resident memory
-(`VmHWM`), from before the model was made to the end of the last round.
+Two peers on this machine train a model of `--mb` MB under each policy. What a worker must hold is what the same loop
+holds without a policy (measured: the model, its gradients and AdamW's state, two models, with what a step of it takes
+for a moment), the agreed state with the outer optimizer's momentum where there is one, and of the fragment in flight
+the next state, the pseudo-gradient and its average. What it holds beyond that is compared with two fragments. Measured
+is the high-water mark of resident memory (`VmHWM`), from before the model was made to the end of the last round. What
+torch loads for its first optimizer, some 80 MB of code, is loaded before.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import ictp2p
 LAYERS = 48
 H = 2
 ROUNDS = 4
+"""At least; with fragments, until each was in one, and one in two."""
 PATIENCE = 300.0
 TOKEN = "a token of thirty-two letters or so"
 
@@ -41,7 +43,7 @@ class Case:
     make: Callable[..., Any]
     options: dict[str, Any]
     state: int
-    """Models in the agreed state, which is there twice."""
+    """Models in the agreed state."""
     fragments: int = 1
 
 
@@ -84,6 +86,11 @@ def main() -> None:
 def measure(case: Case, mb: float) -> dict[str, Any]:
     """Run two workers; give the larger peak, and what it is compared with."""
     context = multiprocessing.get_context("spawn")
+    plain = context.Queue()
+    control = context.Process(target=alone, args=(mb, plain))
+    control.start()
+    without = plain.get(timeout=PATIENCE) / 1e6
+    control.join()
     results, barrier, addresses = context.Queue(), context.Barrier(2), context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         number = CASES.index(case)
@@ -104,16 +111,27 @@ def measure(case: Case, mb: float) -> dict[str, Any]:
     peak = max(each["peak"] for each in found) / 1e6
     size = found[0]["model"] / 1e6
     fragment = found[0]["fragment"] / 1e6
-    needed = size * (1 + 1 + 2 + 2 * case.state) + 2 * fragment
+    needed = without + size * case.state + fragment * (case.state + 2)
     beyond = peak - needed
     return {
         "policy": case.name,
         "peak_mb": peak,
+        "without_mb": without,
         "needed_mb": needed,
         "fragment_mb": fragment,
         "beyond_mb": beyond,
         "within": beyond <= 2 * fragment,
     }
+
+
+def alone(mb: float, results: Any) -> None:
+    """Train without a policy; give the bytes that it took."""
+    torch.set_num_threads(1)
+    before = begin()
+    model, inner = make(mb)
+    for _ in range(2):
+        step(model, inner)
+    results.put(held("VmHWM") - before)
 
 
 def be(node: int, number: int, mb: float, folder: str, barrier: Any, addresses: Any, results: Any) -> None:
@@ -134,26 +152,43 @@ def train(node: int, case: Case, mb: float, folder: str, barrier: Any, addresses
     with ictp2p.Peer(config) as peer:
         if not node:
             addresses.put(str(peer.address))
+        begin()
         barrier.wait(PATIENCE)
-        forget_peak()
-        before = held("VmRSS")
-        side = max(1, round((mb * 1e6 / 4 / LAYERS) ** 0.5))
-        model = torch.nn.Sequential(*(torch.nn.Linear(side, side, bias=False) for _ in range(LAYERS)))
-        inner = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+        before = begin()
+        model, inner = make(mb)
         with case.make(peer, model, inner, **case.options) as policy:
             while sum(bool(cluster["training"]) for cluster in peer.clusters) < 2:
                 time.sleep(0.05)
             barrier.wait(PATIENCE)
-            while policy.version < 1 + ROUNDS:
-                for parameter in model.parameters():
-                    if parameter.grad is None:
-                        parameter.grad = torch.empty_like(parameter)
-                    parameter.grad.fill_(1e-3)
-                inner.step()
+            while policy.version < 1 + max(ROUNDS, 1 + case.fragments):
+                step(model, inner)
             peak = held("VmHWM") - before
             barrier.wait(PATIENCE)
         size = sum(parameter.numel() * 4 for parameter in model.parameters())
         return {"peak": peak, "model": size, "fragment": size / case.fragments}
+
+
+def begin() -> int:
+    """Load what torch loads for its first optimizer, and begin the high-water mark; give what is held."""
+    torch.optim.AdamW(torch.nn.Linear(1, 1).parameters(), foreach=False).step()
+    forget_peak()
+    return held("VmRSS")
+
+
+def make(mb: float) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    """Make a model of that size, and its optimizer."""
+    side = max(1, round((mb * 1e6 / 4 / LAYERS) ** 0.5))
+    model = torch.nn.Sequential(*(torch.nn.Linear(side, side, bias=False) for _ in range(LAYERS)))
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+
+
+def step(model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
+    """Take an inner step along made-up gradients."""
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            parameter.grad = torch.empty_like(parameter)
+        parameter.grad.fill_(1e-3)
+    inner.step()
 
 
 if __name__ == "__main__":

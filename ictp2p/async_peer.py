@@ -24,10 +24,11 @@ from ictp2p.collectives.execute import ExecuteProfile
 from ictp2p.config import Config
 from ictp2p.control import ControlConnection, SelfConnection, open_control
 from ictp2p.core import commands, planning
-from ictp2p.core.cards import PeerCard
+from ictp2p.core.cards import Limits, PeerCard
 from ictp2p.core.machines import Machines, Settings
 from ictp2p.core.packets import Channel
 from ictp2p.core.stack import Core
+from ictp2p.core.standing import StandingPlan
 from ictp2p.credential import Mesh
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.driver import Driver
@@ -171,6 +172,7 @@ class AsyncPeer:
             durable=config.data_dir is not None,
             rank=config.rank,
         )
+        plans = StandingPlan(config.full_mesh)
         machines = Machines(
             identity,
             config.cluster_id,
@@ -178,7 +180,7 @@ class AsyncPeer:
             self._disk,
             self._life,
             self._rng,
-            planner=lambda request: planning.make_plan(self.core.directory, request, config.full_mesh),
+            planner=lambda request: plans.answer(self.core.directory, request),
             validate=planning.check_plan,
             held=self.held,
         )

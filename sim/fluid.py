@@ -35,6 +35,10 @@ IDLE = 1.0
 """Seconds without sending after which a connection starts slowly again (RFC 5681, section 4.1)."""
 NEAR = 0.002
 """Round trip in seconds below which slow start is over before it is worth a thought."""
+_FASTEST = 1e12
+"""Bytes per second of a flow that nothing limits."""
+_USES = 8
+"""Resources that one flow passes, at most: its access lines, the link, and trunks."""
 _STEPS = 8
 """Windows grow at multiples of this part of the round trip, so that those of many flows grow at the same time."""
 
@@ -83,7 +87,7 @@ class Flow:
     """What one connection has to send in one direction.
 
     Args:
-        resources: names what it shares, and how much there is of it, when asked.
+        resources: names what it shares, and how much there is of it, when asked; at most `_USES`.
         round_trip: its round-trip time in seconds, when asked.
         loss: its probability of loss, when asked.
         head: bytes until the next message is complete.
@@ -104,30 +108,100 @@ class Flow:
         self.head = head
         self.passed = passed
         self.rate = 0.0
-        self.window = float(INITIAL_WINDOW)
-        self.grown = 0.0
         self.since = 0.0
         self.stopped = -math.inf
         self.open = True
         """Whether packets pass at all."""
         self.timer: asyncio.TimerHandle | None = None
-        self.far = 0.0
+        self.row = -1
+        """Of the table of what is alike in all flows; none before it first starts."""
+
+
+class _Rows:
+    """What each flow may have, a row each, so that one step of arithmetic does for thousands of flows."""
+
+    def __init__(self) -> None:
+        self.far = np.zeros(0)
         """The round trip, seconds, as of the last look at the path."""
-        self.shared: Resources = ()
-        """The resources, as of then."""
-        self._mathis = math.inf
+        self.most = np.zeros(0)
+        """Bytes per second by its losses, or none if nothing passes."""
+        self.window = np.zeros(0)
+        """Bytes that may be under way."""
+        self.grown = np.zeros(0)
+        """When the window last grew."""
+        self.rate = np.zeros(0)
+        self.armed = np.zeros(0, dtype=bool)
+        """Whether its next arrival is arranged."""
+        self.uses = np.zeros((0, _USES), dtype=np.intp)
+        """The resources that it shares, by number; -1 for none."""
+        self.capacity = np.zeros(0)
+        """Of each resource."""
+        self._numbers: dict[Hashable, int] = {}
+        self._free: list[int] = []
 
-    def look(self) -> None:
-        """Ask what the path is like. It stays so until somebody tells `Fluid.changed`."""
-        self.far, self.shared = self.round_trip(), self.resources()
-        loss = self.loss()
-        self._mathis = 1.22 * SEGMENT / (max(self.far, 1e-4) * math.sqrt(loss)) if loss > 0 else math.inf
+    def take(self) -> int:
+        """A row for a new flow."""
+        if not self._free:
+            self._extend()
+        row = self._free.pop()
+        self.window[row], self.rate[row], self.armed[row] = INITIAL_WINDOW, 0.0, False
+        return row
 
-    def cap(self) -> float:
-        """What it may have at most, however much there is."""
-        if not self.open:
-            return 0.0
-        return min(self._mathis, self.window / self.far if self.far > NEAR else math.inf)
+    def free(self, row: int) -> None:
+        """Take a row back."""
+        self._free.append(row)
+
+    def look(self, flow: Flow) -> None:
+        """Ask what the path of a flow is like. It stays so until somebody tells `Fluid.changed`."""
+        row, far, loss = flow.row, flow.round_trip(), flow.loss()
+        self.far[row] = far
+        most = 1.22 * SEGMENT / (max(far, 1e-4) * math.sqrt(loss)) if loss > 0 else math.inf
+        self.most[row] = most if flow.open else 0.0
+        uses = [self._number(name, size) for name, size in flow.resources()]
+        self.uses[row] = uses + [-1] * (_USES - len(uses))
+
+    def shares(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        """The fair rates of the flows in these rows."""
+        far = self.far[rows]
+        slow = np.divide(self.window[rows], far, out=np.full(len(rows), math.inf), where=far > NEAR)
+        uses = self.uses[rows]
+        flow, place = np.nonzero(uses >= 0)
+        resource, capacity = uses[flow, place], self.capacity
+        if len(capacity) > 2 * len(resource):  # few flows in a large world
+            names, resource = np.unique(resource, return_inverse=True)
+            capacity = capacity[names]
+        return np.minimum(shares(np.minimum(self.most[rows], slow), flow, resource, capacity), _FASTEST)
+
+    def grow(self, rows: npt.NDArray[np.intp], now: float) -> float:
+        """Open the windows of the flows that fill them; give when to look again."""
+        far = self.far[rows]
+        far_off = far > NEAR
+        rows, far = rows[far_off], far[far_off]
+        filled = self.rate[rows] >= 0.999 * self.window[rows] / far
+        rows, far = rows[filled], far[filled]
+        due = now - self.grown[rows] >= far - 1e-9
+        self.window[rows[due]] *= 2
+        self.grown[rows[due]] = now
+        step = far[~due] / _STEPS
+        later = np.ceil((self.grown[rows[~due]] + far[~due]) / step) * step
+        return now if due.any() else float(later.min(initial=math.inf))
+
+    def _number(self, name: Hashable, size: float) -> int:
+        number = self._numbers.setdefault(name, len(self._numbers))
+        if number == len(self.capacity):
+            self.capacity = np.append(self.capacity, size)
+        self.capacity[number] = size
+        return number
+
+    def _extend(self) -> None:
+        old = len(self.far)
+        size = max(64, 2 * old)
+        for name in ("far", "most", "window", "grown", "rate", "armed", "uses"):
+            column = getattr(self, name)
+            larger = np.zeros((size, *column.shape[1:]), dtype=column.dtype)
+            larger[:old] = column
+            setattr(self, name, larger)
+        self._free = list(range(size - 1, old - 1, -1))
 
 
 class Fluid:
@@ -136,6 +210,9 @@ class Fluid:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self._flows: dict[Flow, None] = {}
+        self._passed: dict[Flow, None] = {}
+        """Those of which something has passed since rates were last computed: they may have come to their end."""
+        self._rows = _Rows()
         self._context = contextvars.Context()
         self._pending: asyncio.TimerHandle | None = None
         self.solved = 0
@@ -145,18 +222,20 @@ class Fluid:
         """Let a flow have its share; it stops by itself once `head` says that nothing is left."""
         if flow in self._flows:
             return
+        if flow.row < 0:
+            flow.row = self._rows.take()
         now = self._loop.now
         if now - flow.stopped > IDLE:
-            flow.window = float(INITIAL_WINDOW)
-        flow.since = flow.grown = now
-        flow.look()
+            self._rows.window[flow.row] = INITIAL_WINDOW
+        flow.since = self._rows.grown[flow.row] = now
+        self._rows.look(flow)
         self._flows[flow] = None
         self._stir()
 
     def changed(self) -> None:
         """Capacities or paths changed: look at them, and compute rates anew, soon."""
         for flow in self._flows:
-            flow.look()
+            self._rows.look(flow)
         self._stir()
 
     def _stir(self) -> None:
@@ -167,67 +246,57 @@ class Fluid:
     def drop(self, flow: Flow) -> None:
         """Forget a flow: its connection has ended."""
         if flow in self._flows:
-            del self._flows[flow]
-            self._disarm(flow)
+            self._remove(flow)
             self._stir()
+        if flow.row >= 0:
+            self._rows.free(flow.row)
+            flow.row = -1
 
     def __len__(self) -> int:
         return len(self._flows)
+
+    def _remove(self, flow: Flow) -> None:
+        del self._flows[flow]
+        self._passed.pop(flow, None)
+        self._disarm(flow)
 
     def _solve(self) -> None:
         self._pending = None
         self.solved += 1
         now = self._loop.now
-        for flow in list(self._flows):
-            if flow.head() <= 0:
-                flow.rate, flow.stopped = 0.0, now
-                del self._flows[flow]
-                self._disarm(flow)
-        again = math.inf
-        for flow, rate in self._share():
-            if rate != flow.rate or flow.timer is None:  # of all others what was arranged still holds
-                self._settle(flow)
-                flow.rate = rate
-                self._arm(flow)
-            again = min(again, self._grow(flow, now))
+        self._end_the_empty(now)
+        if not self._flows:
+            return
+        flows = list(self._flows)
+        rows = np.array([flow.row for flow in flows], dtype=np.intp)
+        rates = self._rows.shares(rows)
+        # Of all whose rate stays what was arranged still holds.
+        stirred = (rates != self._rows.rate[rows]) | ~self._rows.armed[rows]
+        self._rows.rate[rows] = rates
+        for index in np.flatnonzero(stirred).tolist():
+            flow = flows[index]
+            self._settle(flow)
+            flow.rate = float(rates[index])
+            self._arm(flow)
+        again = self._rows.grow(rows, now)
         if again < math.inf and self._pending is None:
             self._pending = self._loop.at(max(again, now + COALESCE), self._solve, context=self._context)
 
-    def _share(self) -> list[tuple[Flow, float]]:
-        """Every flow's fair rate."""
-        flows = list(self._flows)
-        if not flows:
-            return []
-        index: dict[Hashable, int] = {}
-        capacity: list[float] = []
-        uses: list[tuple[int, int]] = []
-        for number, flow in enumerate(flows):
-            for name, size in flow.shared:
-                if name not in index:
-                    index[name] = len(capacity)
-                    capacity.append(size)
-                uses.append((number, index[name]))
-        pairs = np.array(uses, dtype=np.intp).reshape(-1, 2)
-        rates = shares(np.array([f.cap() for f in flows]), pairs[:, 0], pairs[:, 1], np.array(capacity))
-        return [(flow, min(rate, 1e12)) for flow, rate in zip(flows, rates.tolist(), strict=True)]
-
-    def _grow(self, flow: Flow, now: float) -> float:
-        """Open the window of a flow that fills it; give when to look again."""
-        round_trip = flow.far
-        if round_trip <= NEAR or flow.rate < 0.999 * flow.window / round_trip:
-            return math.inf
-        if now - flow.grown >= round_trip - 1e-9:
-            flow.window *= 2
-            flow.grown = now
-            return now
-        step = round_trip / _STEPS
-        return math.ceil((flow.grown + round_trip) / step) * step
+    def _end_the_empty(self, now: float) -> None:
+        """Take out the flows that have nothing left to send."""
+        passed, self._passed = self._passed, {}
+        for flow in passed:
+            if flow.head() <= 0:
+                self._remove(flow)
+                flow.rate, flow.stopped = 0.0, now
+                self._rows.rate[flow.row] = 0.0
 
     def _settle(self, flow: Flow) -> None:
         """Account for what has passed since the last look."""
         now = self._loop.now
         size, flow.since = flow.rate * (now - flow.since), now
         if size > 0:
+            self._passed[flow] = None
             flow.passed(size)
 
     def _arm(self, flow: Flow) -> None:
@@ -236,14 +305,17 @@ class Fluid:
         if flow.rate > 0 and left > 0:
             due = self._loop.now + min(TICK, max(RESOLUTION, left / flow.rate))
             flow.timer = self._loop.at(due, self._tick, flow, context=self._context)
+            self._rows.armed[flow.row] = True
 
     def _disarm(self, flow: Flow) -> None:
         if flow.timer is not None:
             flow.timer.cancel()
             flow.timer = None
+            self._rows.armed[flow.row] = False
 
     def _tick(self, flow: Flow) -> None:
         flow.timer = None
+        self._rows.armed[flow.row] = False
         self._settle(flow)
         if flow.head() > 0:
             self._arm(flow)

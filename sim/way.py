@@ -1,6 +1,7 @@
 """One direction of a connection: what one end has sent and the other has not got.
 
-A message is one write. A small one takes the link's delay, jitter and losses. What is large, or stands behind
+A message is one write. A small one takes the link's delay, jitter and losses, and so does, on a control connection, one
+that fits in TCP's initial window: it leaves at once, at the rate of the narrowest line. What is large, or stands behind
 something large on its connection, is bulk and flows through `sim.fluid`. Nothing is ever sent twice or reordered within
 a connection, because TCP hides that; what TCP cannot hide (delay, silence, reset, a flipped bit) can all happen.
 A flipped bit on a control connection ends it, as TLS would; on a bulk connection it arrives.
@@ -13,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ictp2p.preamble import Kind
-from sim.fluid import Flow
+from sim.fluid import INITIAL_WINDOW, Flow
 from sim.internet import Internet
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Way:
         self._queue: deque[list[Any]] = deque()  # [what, data, size, left] of bulk that has not passed
         self._backlog = 0.0
         self._arrives = 0.0
+        self._left = 0.0
+        """When the last message that passed in one window has left."""
         self._trickled = -math.inf
         self._flow = Flow(
             resources=lambda: internet.topology.resources(*self._pair),
@@ -73,7 +76,9 @@ class Way:
 
     def carry(self, what: str, data: Any, size: int) -> None:
         """Take one item, behind everything that was taken before."""
-        if self._queue or size > BULK:
+        if not self._queue and BULK < size <= INITIAL_WINDOW and self._end.kind == Kind.CONTROL:
+            self._burst(what, data, size)
+        elif self._queue or size > BULK:
             self._queue.append([what, data, size, float(size)])
             self._backlog += size
             self._net.fluid.start(self._flow)
@@ -91,6 +96,13 @@ class Way:
     def _depart(self, what: str, data: Any, size: int) -> None:
         """All of it has left: it takes what a message of its size takes."""
         seconds = self._net.delay(*self._pair) + size / self._net.topology.between(*self._pair).bandwidth
+        self._leave(what, data, size, seconds)
+
+    def _burst(self, what: str, data: Any, size: int) -> None:
+        """It leaves in one window, behind what left like that before."""
+        narrowest = min((rate for _, rate in self._net.topology.resources(*self._pair)), default=math.inf)
+        self._left = max(self._left, self._net.loop.now) + size / narrowest
+        seconds = self._left - self._net.loop.now + self._net.delay(*self._pair)
         self._leave(what, data, size, seconds)
 
     def _leave(self, what: str, data: Any, size: int, seconds: float) -> None:

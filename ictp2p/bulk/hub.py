@@ -62,7 +62,7 @@ class Bulk:
     ) -> None:
         self.me = me
         self.profile = profile or BulkProfile()
-        self.slots = Slots(STAGING_BYTES)
+        self.slots = Slots(STAGING_BYTES, self.profile.room)
         self._on_transfer = on_transfer
         self._clock = clock
         self._users: dict[tuple[PeerId, bytes], tuple[User, BulkConnection]] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ictp2p.collectives.exchange import ROOM_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class BulkProfile:
@@ -26,6 +28,8 @@ class BulkProfile:
     """AES-128-GCM on all bodies. Costs 0.17 CPU s per GB; both ends must say the same."""
     high_water: int = 1024 * 1024
     """Bytes beyond the kernel's own buffer that a transport may hold before we stop writing."""
+    room: int = ROOM_BYTES
+    """Bytes that a plan may ask us to keep for contributions. Less makes sums over long ways slower, more costs it."""
     half_open: int = 64
     """Accepted connections that have not finished their handshake."""
     served: int = 8

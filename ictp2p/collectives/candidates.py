@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ictp2p.collectives import staging
 from ictp2p.collectives.codecs.prices import PRICES, Price
-from ictp2p.collectives.exchange import MAX_WINDOW, STAGING_BYTES
+from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.collectives.packing import pack
-from ictp2p.collectives.plan import NO_PARENT
 from ictp2p.collectives.schedules import star
 from ictp2p.collectives.schedules.trees import Cost, Matrix, Tree
 from ictp2p.collectives.topology import Topology
@@ -52,6 +52,8 @@ class Job:
     elements: int
     itemsize: int
     price: Price
+    room: Matrix
+    """Bytes that each participant keeps for contributions at most."""
 
     @property
     def size(self) -> float:
@@ -78,6 +80,8 @@ class Candidate:
     """Seconds that the bytes take in the fluid model."""
     seconds: float
     """Seconds in all."""
+    rooms: tuple[int, ...]
+    """Bytes for each contribution to each share, as `plan.Share`."""
 
 
 def together(kind: str, trees: Sequence[Tree], job: Job) -> Candidate | None:
@@ -106,7 +110,9 @@ def alone(kind: str, trees: Sequence[Tree], job: Job) -> Candidate | None:
 
 def nobody_else(job: Job) -> Candidate:
     """Give the plan of a single participant."""
-    return Candidate("star", star.trees(1), (0, job.elements), max(_GRAIN, MAX_CHUNK // max(job.itemsize, 4)), 0.0, 0.0)
+    return Candidate(
+        "star", star.trees(1), (0, job.elements), max(_GRAIN, MAX_CHUNK // max(job.itemsize, 4)), 0.0, 0.0, (0,)
+    )
 
 
 def _predict(kind: str, trees: Sequence[Tree], parts: Matrix, job: Job) -> Candidate:
@@ -117,14 +123,39 @@ def _predict(kind: str, trees: Sequence[Tree], parts: Matrix, job: Job) -> Candi
     return predicted(kind, trees, [*(cuts[n] for n in used), job.elements], _chunk(trees, job), job)
 
 
-def predicted(kind: str, trees: Sequence[Tree], cuts: Sequence[int], chunk: int, job: Job) -> Candidate:
-    """Predict trees of which each carries the elements between two cuts."""
+def predicted(
+    kind: str, trees: Sequence[Tree], cuts: Sequence[int], chunk: int, job: Job, rooms: tuple[int, ...] | None = None
+) -> Candidate:
+    """Predict trees of which each carries the elements between two cuts; with room as they need it, or as it is."""
     sizes = np.diff(cuts)
     load = (job.topology.loads(trees, job.cost) * sizes).sum(axis=1)
     fluid = float((load[load > 0] / job.topology.capacity[load > 0]).max(initial=0.0)) * job.itemsize
-    busy = max(fluid, _handling(trees, sizes, job), _held_back(trees, sizes, chunk, job))
+    busy = max(fluid, _handling(trees, sizes, job))
+    hop = _hop(job, chunk)
+    ways = np.array([tree.longest(hop) for tree in trees])
+    if rooms is None:
+        rooms = _rooms(trees, sizes, chunk, busy, ways, job)
+    window = staging.windows(rooms, staging.inward(trees), _partial(chunk, job))
+    busy = max(busy, staging.held_back(sizes / chunk, ways, window))
     seconds = busy + _latency(trees, job, min(chunk, int(sizes.max()))) + _work(job)
-    return Candidate(kind, tuple(trees), tuple(cuts), chunk, fluid, seconds)
+    return Candidate(kind, tuple(trees), tuple(cuts), chunk, fluid, seconds, rooms)
+
+
+def needed(trees: Sequence[Tree], cuts: Sequence[int], chunk: int, seconds: float, job: Job) -> tuple[int, ...]:
+    """Give the room of each share of trees that are not predicted here but take so many seconds."""
+    hop = _hop(job, chunk)
+    return _rooms(trees, np.diff(cuts), chunk, seconds, np.array([tree.longest(hop) for tree in trees]), job)
+
+
+def _rooms(
+    trees: Sequence[Tree], sizes: npt.NDArray[np.int64], chunk: int, seconds: float, ways: Matrix, job: Job
+) -> tuple[int, ...]:
+    partial = _partial(chunk, job)
+    return staging.divide(trees, sizes / chunk * partial, seconds, ways, partial, job.room)
+
+
+def _partial(chunk: int, job: Job) -> int:
+    return chunk * max(job.itemsize, 4)
 
 
 def _latency(trees: Sequence[Tree], job: Job, chunk: int) -> float:
@@ -140,25 +171,6 @@ def _hop(job: Job, chunk: int) -> Matrix:
     size = chunk * job.itemsize * max(job.cost)
     seconds: Matrix = MESSAGE + job.topology.delay + np.divide(size, width, out=np.zeros_like(width), where=width > 0)
     return seconds
-
-
-def _held_back(trees: Sequence[Tree], sizes: npt.NDArray[np.int64], chunk: int, job: Job) -> float:
-    """Give the seconds of the share whose windows (see `exchange`) hold it back the most.
-
-    A contribution may be a window ahead of its result, which comes back after a way up and a way down. The windows
-    split the staging, so of many trees over long ways each gets less than keeps its links busy.
-    """
-    hop, partial = _hop(job, chunk), chunk * max(job.itemsize, 4)
-    inward = np.sum([np.bincount(_parents(tree), minlength=job.topology.size) for tree in trees], axis=0)
-    window = np.clip(STAGING_BYTES // np.maximum(1, inward * partial), 1, MAX_WINDOW)
-    return max(
-        size / chunk / float(window[_parents(tree)].min()) * tree.longest(hop) if _parents(tree) else 0.0
-        for tree, size in zip(trees, sizes.tolist(), strict=True)
-    )
-
-
-def _parents(tree: Tree) -> list[int]:
-    return [parent for parent in tree.reduce_parents if parent != NO_PARENT]
 
 
 def _handling(trees: Sequence[Tree], sizes: npt.NDArray[np.int64], job: Job) -> float:

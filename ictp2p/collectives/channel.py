@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from ictp2p.collectives.exchange import ROOM_BYTES
 from ictp2p.errors import ConnectionLost, RoundTimeout
 from ictp2p.types import PeerId
 
@@ -127,9 +128,14 @@ class Slots:
     """Buffers for partials, kept from one collective to the next: first touch of fresh memory costs 0.44 s per GB.
 
     The one that was given back last is lent first, while it is warm in the cache.
+
+    Args:
+        keep: bytes that are kept at most.
+        limit: bytes that a plan may ask us to lend for its contributions.
     """
 
-    def __init__(self, keep: int) -> None:
+    def __init__(self, keep: int, limit: int = ROOM_BYTES) -> None:
+        self.limit = limit
         self._keep = keep
         self._free: list[bytearray] = []
         self._held = 0

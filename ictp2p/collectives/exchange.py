@@ -10,8 +10,9 @@ counters are the whole state. Three facts:
 2. *A contribution always finds room.* A participant may be at most `window` chunks of a share ahead of the
    results that it holds of that share. Holding the result of chunk c proves that our parent has used up our
    partial of c, so the parent never holds more than `window` of our chunks and keeps that room aside for this
-   edge alone. A window is never shared between shares or senders: that is what could deadlock (one sender's
-   later chunks would take the room that another's earlier chunk needs). No credit message is needed.
+   edge alone. The window follows from the plan, which both ends agreed on. It is never shared between shares or
+   senders: that is what could deadlock (one sender's later chunks would take the room that another's earlier chunk
+   needs). No credit message is needed.
 3. *Nothing not ready is ever queued.* `next_send` picks among chunks that are complete here, so a connection's
    queue holds nothing that waits for something else, and a reader never has to stop reading.
 
@@ -39,10 +40,15 @@ from ictp2p.collectives.plan import NO_PARENT, Plan, Share
 from ictp2p.errors import RemoteProtocolError
 
 STAGING_BYTES = 32 * 1024 * 1024
-"""Room that a participant keeps for partials that have arrived and are not yet used. Both ends of an edge derive
-the window from it, so it belongs to the wire version. Precedent: eight times Linux's largest default receive buffer."""
+"""Room that a participant keeps for partials that have arrived and are not yet used, where the plan asks for none
+(`staging`). Both ends of an edge derive the window from it, so it belongs to the wire version. Precedent: eight times
+Linux's largest default receive buffer."""
+
+ROOM_BYTES = 256 * 1024 * 1024
+"""The most room that a plan may ask of a participant which says nothing else."""
 
 MAX_WINDOW = 64
+"""Chunks, of such an even part."""
 MIN_WINDOW = 2
 """One chunk on its way while the result of the other comes back."""
 
@@ -104,8 +110,11 @@ class Exchange:
         self._reduce = reduce
         self._begun: set[int] = set()
         self._early: set[int] = set()
-        windows = [_window(plan, node, partial_bytes) for node in range(len(plan.participants))]
-        self._lanes = [self._lane(share, windows) for share in plan.shares]
+        even = [_even_window(plan, node, partial_bytes) for node in range(len(plan.participants))]
+        self._lanes = [
+            self._lane(share, [max(1, share.room // partial_bytes)] * len(even) if share.room else even)
+            for share in plan.shares
+        ]
         neighbours = {n for lane in self._lanes for n in self._touching(lane)}
         self.neighbours: tuple[int, ...] = tuple(sorted(neighbours))
         """The participants that we exchange anything with."""
@@ -305,7 +314,7 @@ class Exchange:
         return [Piece(False, number, chunk) for chunk in range(first, lane.done)]
 
 
-def _window(plan: Plan, node: int, partial_bytes: int) -> int:
-    """Split the staging of `node` evenly over the edges that lead into it; at least one chunk each."""
+def _even_window(plan: Plan, node: int, partial_bytes: int) -> int:
+    """Split the least room of `node` evenly over the edges that lead into it; at least one chunk each."""
     edges = sum(share.reduce_parents.count(node) for share in plan.shares if share.stop > share.start)
     return max(1, min(MAX_WINDOW, STAGING_BYTES // max(1, edges * partial_bytes)))

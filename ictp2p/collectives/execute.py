@@ -10,7 +10,8 @@ What a caller may rely on:
   deadline: whoever notices tells its neighbours, and each passes it on once.
 - When the call ends, in either way, nothing refers to the caller's tensors any more. When it returns, the kernel has
   all that others need from us: they can finish even if this process does nothing but compute from then on.
-- Memory beside the tensors: at most `exchange.STAGING_BYTES` of partials, and per connection two chunks.
+- Memory beside the tensors: partials of at most the room that the plan asks of us, which is no more than
+  `Links.slots.limit`, or of `exchange.STAGING_BYTES` where it asks for none; and per connection two chunks.
 
 Deadlock freedom is argued in `exchange`. Its only assumption on connections is that a reader always reads: `_Session`
 therefore takes every chunk that `Exchange.expect` allows, and calls everything else a fault of the sender.
@@ -478,6 +479,9 @@ class _Session:
 
 async def _run(session: _Session, links: Links, tag: RoundTag, profile: ExecuteProfile | None) -> Stats:
     profile = profile or ExecuteProfile()
+    asked = session.plan.room(session.exchange.me)
+    if asked > links.slots.limit:
+        raise ConfigError(f"the plan asks for a room of {asked} bytes, and {links.slots.limit} are the most here")
     loop = asyncio.get_running_loop()
     began = loop.time()
     rates = session.rates() if profile.pace else None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ictp2p.collectives.plan import BROADCAST, REDUCE, Plan, Share
-from ictp2p.collectives.planner import Decision, PlanRequest, plan_broadcast
+from ictp2p.collectives.planner import Decision, PlanRequest, plan_broadcast, roomy
 from ictp2p.types import PeerId
 
 
@@ -49,7 +49,7 @@ def plan_collect(request: PlanRequest, root: PeerId) -> Decision:
     backwards = {(b, a): link for (a, b), link in request.links.items()}
     found = plan_broadcast(replace(request, links=backwards, up=request.down, down=request.up), root)
     shares = tuple(Share(s.start, s.stop, s.root, s.broadcast_parents, s.broadcast_parents) for s in found.plan.shares)
-    return Decision(_with(found.plan, REDUCE, shares, found.plan.seconds), found.reason)
+    return Decision(_with(request, found.plan, REDUCE, shares, found.plan.seconds), found.reason)
 
 
 def _parts(request: PlanRequest, one: Callable[[PlanRequest, PeerId], Decision], kind: str) -> Decision:
@@ -66,8 +66,9 @@ def _parts(request: PlanRequest, one: Callable[[PlanRequest, PeerId], Decision],
     )
     first = min(plans, key=lambda plan: plan.chunk)
     seconds = sum(plan.seconds for plan in plans)
-    return Decision(_with(first, kind, shares, seconds), f"{len(plans)} parts, each by a tree of its own")
+    return Decision(_with(request, first, kind, shares, seconds), f"{len(plans)} parts, each by a tree of its own")
 
 
-def _with(plan: Plan, kind: str, shares: tuple[Share, ...], seconds: float) -> Plan:
-    return Plan(kind, plan.participants, shares, plan.chunk, seconds, min(plan.bound, seconds))
+def _with(request: PlanRequest, plan: Plan, kind: str, shares: tuple[Share, ...], seconds: float) -> Plan:
+    made = Plan(kind, plan.participants, shares, plan.chunk, seconds, min(plan.bound, seconds))
+    return roomy(request, made) if kind == REDUCE else made

@@ -48,6 +48,8 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
     """To whom each participant sends its (partial) sum; `NO_PARENT` at the root."""
     broadcast_parents: tuple[int, ...]
     """From whom each participant gets the result; `NO_PARENT` at the root."""
+    room: int = 0
+    """Bytes that whoever adds keeps for each contribution; 0: an even part of `exchange.STAGING_BYTES`."""
 
     def chunks(self, chunk: int) -> int:
         """Count the chunks of `chunk` elements that this share is cut into."""
@@ -83,6 +85,10 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     def elements(self) -> int:
         """How many elements the plan covers."""
         return self.shares[-1].stop if self.shares else 0
+
+    def room(self, node: int) -> int:
+        """Count the bytes that the plan asks participant `node` to keep for contributions."""
+        return sum(share.reduce_parents.count(node) * share.room for share in self.shares)
 
     @property
     def source(self) -> str | None:
@@ -184,6 +190,8 @@ def _check_shares(plan: Plan, elements: int) -> str | None:
             return f"share {number}: the receipts of a reduction do not take its reduce tree"
         if share.start != position or share.stop < share.start:
             return f"share {number} covers [{share.start}, {share.stop}), expected it to begin at {position}"
+        if share.room < 0:
+            return f"share {number} asks for a room of {share.room} bytes"
         position = share.stop
         for name, parents in (("reduce", share.reduce_parents), ("broadcast", share.broadcast_parents)):
             if name == "reduce" and plan.kind == BROADCAST and parents == (NO_PARENT,) * len(plan.participants):

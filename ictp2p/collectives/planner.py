@@ -16,10 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import structs
 
 from ictp2p.collectives.bounds import lower_bound
-from ictp2p.collectives.candidates import Candidate, Job, alone, nobody_else, predicted, shared, together
+from ictp2p.collectives.candidates import Candidate, Job, alone, needed, nobody_else, predicted, shared, together
 from ictp2p.collectives.codecs import prices
+from ictp2p.collectives.exchange import ROOM_BYTES
 from ictp2p.collectives.growing import grow
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
 from ictp2p.collectives.schedules import halving_doubling, parameter_server, ring, star
@@ -54,10 +56,17 @@ class PlanRequest:
     """Bytes/s that a peer can receive in all."""
     trunks: tuple[Trunk, ...] = ()
     """What links are known to share."""
+    room: Mapping[PeerId, int] = field(default_factory=dict)
+    """Bytes that a peer keeps for contributions at most; missing: `ROOM_BYTES`."""
     only: str | None = None
     """Consider only this kind of schedule."""
     codec: str = "none"
     """How elements travel; `auto` to choose by predicted time."""
+
+    def job(self, topology: Topology, codec: str = "none") -> Job:
+        """Put together what candidates are made of."""
+        room = np.array([self.room.get(name, ROOM_BYTES) for name in self.participants], dtype=np.float64)
+        return Job(topology, self.elements, self.itemsize, prices.price(codec, topology.size), room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +101,18 @@ def predict(request: PlanRequest, running: Plan) -> float:
     trees = [Tree(share.root, share.reduce_parents, share.broadcast_parents) for share in running.shares]
     if not trees or running.participants != request.participants or not all(topology.fits(tree) for tree in trees):
         return 0.0
-    job = Job(topology, request.elements, request.itemsize, prices.price(running.codec, topology.size))
     cuts = [share.start for share in running.shares] + [request.elements]
-    return predicted(running.kind, trees, cuts, running.chunk, job).seconds
+    rooms = tuple(share.room for share in running.shares)
+    return predicted(running.kind, trees, cuts, running.chunk, request.job(topology, running.codec), rooms).seconds
+
+
+def roomy(request: PlanRequest, made: Plan) -> Plan:
+    """Give the contributions of a plan that was put together elsewhere the room that they need for its seconds."""
+    trees = [Tree(share.root, share.reduce_parents, share.broadcast_parents) for share in made.shares]
+    cuts = [share.start for share in made.shares] + [request.elements]
+    rooms = needed(trees, cuts, made.chunk, made.seconds, request.job(_topology(request), made.codec))
+    shares = [structs.replace(share, room=room) for share, room in zip(made.shares, rooms, strict=True)]
+    return structs.replace(made, shares=tuple(shares))
 
 
 def plan_broadcast(request: PlanRequest, root: PeerId) -> Decision:
@@ -107,7 +125,7 @@ def plan_broadcast(request: PlanRequest, root: PeerId) -> Decision:
     if root not in request.participants:
         raise ConfigError(f"broadcast root {root} is not among {request.participants}")
     topology, origin = _topology(request), request.participants.index(root)
-    job = Job(topology, request.elements, request.itemsize, prices.PRICES["none"])
+    job = request.job(topology)
     if topology.size == 1:
         return Decision(_build(request, replace(nobody_else(job), kind=BROADCAST), 0.0), "there is one participant")
     outward = min(float(topology.up[origin]), float(topology.width[origin].sum()))
@@ -127,7 +145,7 @@ def plan_broadcast(request: PlanRequest, root: PeerId) -> Decision:
 
 
 def _plan(request: PlanRequest, topology: Topology, codec: str) -> Decision:
-    job = Job(topology, request.elements, request.itemsize, prices.price(codec, topology.size))
+    job = request.job(topology, codec)
     if topology.size == 1:
         return Decision(_build(request, nobody_else(job), 0.0, codec), "star: there is one participant")
     search = _Search(job, request.only)
@@ -218,8 +236,8 @@ def _topology(request: PlanRequest) -> Topology:
 
 def _build(request: PlanRequest, chosen: Candidate, bound: float, codec: str = "none") -> Plan:
     shares = tuple(
-        Share(start, stop, tree.root, tree.reduce_parents, tree.broadcast_parents)
-        for tree, start, stop in zip(chosen.trees, chosen.cuts, chosen.cuts[1:], strict=False)
+        Share(start, stop, *tree, room)
+        for tree, start, stop, room in zip(chosen.trees, chosen.cuts, chosen.cuts[1:], chosen.rooms, strict=False)
     )
     seconds = max(chosen.seconds, bound)
     return Plan(chosen.kind, request.participants, shares, chosen.chunk, seconds, bound, codec)

@@ -46,6 +46,12 @@ def positive(value: float | None) -> None:
         raise ConfigError(f"{value!r} is not valid: it must be above 0 and finite")
 
 
+def room(value: int) -> None:
+    """Check bytes of memory for contributions: what plans take without asking, up to what no machine should give."""
+    if not 2**25 <= value <= 2**36:
+        raise ConfigError(f"{value!r} is not valid: it must be between {2**25} (32 MiB) and {2**36} bytes")
+
+
 def at_least_two(value: int) -> None:
     """Check a number of things that only matter together."""
     if value < 2:

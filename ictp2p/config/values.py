@@ -20,6 +20,7 @@ from ictp2p.config.checks import (
     patience,
     positive,
     profile,
+    room,
     validate,
 )
 from ictp2p.errors import ConfigError
@@ -90,6 +91,13 @@ class Config:
     rank: int = parameter("", "preference for leadership of the cluster; the lowest leads", default=0)
     bulk_rate: float | None = parameter(
         "bytes/s", "limit on tensor bytes sent; not limited if not given", positive, default=None
+    )
+    room: int = parameter(
+        "bytes",
+        "memory kept at most for what others contribute to a sum; 32 MiB do unless there are many participants far "
+        "apart, whose plans ask for as much as their bandwidth-delay products",
+        room,
+        default=2**28,
     )
     encrypt: bool = parameter(
         "", "seal tensor bytes (AES-GCM, about 0.2 CPU seconds per GB); control traffic always is", default=True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -54,6 +54,19 @@ class LinkCard(msgspec.Struct, frozen=True, array_like=True):
     """Fraction of hellos that went unanswered, 0..1."""
 
 
+class Limits(NamedTuple):
+    """What plans may ask of a peer that leads its cluster."""
+
+    up: float = 0.0
+    """Bytes/s that it may send in all; 0: not limited."""
+    room: int = 0
+    """Bytes of others' contributions that it keeps at most; 0: what plans take without asking."""
+
+
+FREE = Limits()
+"""Nothing said."""
+
+
 class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
     """One cluster, as its leader of `term` describes it."""
 
@@ -72,6 +85,8 @@ class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
     links: tuple[LinkCard, ...] = ()
     up: float = 0.0
     """Bytes/s that its leader may send in all, where that is limited; 0 if it is not, or not known."""
+    room: int = 0
+    """Bytes of others' contributions that its leader keeps at most; 0: what plans take without asking."""
 
     def worker(self, peer: PeerId) -> PeerCard | None:
         """The card of one of its workers."""
@@ -81,6 +96,7 @@ class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
 _peer_decoder = msgspec.msgpack.Decoder(PeerCard)
 _cluster_decoder = msgspec.msgpack.Decoder(ClusterCard)
 _MAX_WORKERS = 4096
+_MAX_ROOM = 2**40
 _REMEMBERED = 2048
 """Cards and addresses that are kept as read: the same few are asked for again and again, and cards are immutable."""
 
@@ -116,6 +132,8 @@ def decode_cluster_card(payload: bytes) -> ClusterCard:
         _checked_peer(worker)
     if not (math.isfinite(card.up) and card.up >= 0):
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible limit of {card.up!r} bytes/s")
+    if not 0 <= card.room <= _MAX_ROOM:
+        raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible room of {card.room!r} bytes")
     for link in card.links:
         figures = (link.bandwidth_out, link.bandwidth_in, link.srtt, link.loss)
         if not all(math.isfinite(x) and x >= 0 for x in figures):

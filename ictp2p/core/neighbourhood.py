@@ -58,6 +58,7 @@ class Neighbourhood:
                 self._end(cluster)
         for cluster in sorted(present.keys() - self._leaders.keys()):
             self._begin(cluster, present[cluster])
+        self._context.m.mesh.near(self._leaders)
 
     def forsake(self) -> None:
         """This peer's own office changed: it has no neighbours until `settle` finds them anew."""

@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 
 from ictp2p.collectives import halves, planner
 from ictp2p.collectives import plan as plans
+from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.collectives.planner import LinkEstimate
-from ictp2p.core.cards import ClusterCard, LinkCard
+from ictp2p.collectives.topology import UNMEASURED
+from ictp2p.core.cards import FREE, ClusterCard, Limits, LinkCard
 from ictp2p.core.directory import Directory
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.errors import NoRoute, RemoteProtocolError
@@ -38,6 +40,9 @@ ITEM_SIZES: Mapping[str, int] = {
     "uint8": 1,
 }
 """Bytes per element of each type that can be reduced."""
+
+_FASTEST_LINE = 3e8
+"""Bytes/s above which two peers at one address are not taken for two machines behind one router."""
 
 _UNKNOWN_DELAY = 0.1
 """Seconds one way between two clusters of which nothing is known."""
@@ -62,14 +67,21 @@ def make_plan(directory: Directory, request: PlanRequest, complete: int = COMPLE
     leaders = {p.cluster: p.leader for p in request.participants}
     edges = _edges(directory, leaders, complete)
     failed = {frozenset(pair) for pair in request.failures}
-    up = _limits(directory, leaders)
+    limits = _limits(directory, leaders)
     healthy = {pair: edge for pair, edge in edges.items() if frozenset(pair) not in failed}
     try:
-        decision = _decide(request, healthy, up)
+        decision = _decide(request, healthy, limits)
     except NoRoute:
-        decision = _decide(request, edges, up)
-    running = planner.predict(_asked(request, edges, up), plans.decode(request.running)) if request.running else 0.0
+        decision = _decide(request, edges, limits)
+    asked = _asked(request, edges, limits)
+    running = planner.predict(asked, plans.decode(request.running)) if request.running else 0.0
     return PlanAnswer(decision.plan.encode(), decision.reason[:1024], decision.plan.seconds, running)
+
+
+def asked_of(directory: Directory, request: PlanRequest, complete: int = COMPLETE) -> planner.PlanRequest:
+    """Put what is to be planned beside what gossip knows of the links, those that failed included."""
+    leaders = {p.cluster: p.leader for p in request.participants}
+    return _asked(request, _edges(directory, leaders, complete), _limits(directory, leaders))
 
 
 def check_plan(data: bytes, participants: tuple[Participant, ...]) -> str | None:
@@ -81,8 +93,8 @@ def check_plan(data: bytes, participants: tuple[Participant, ...]) -> str | None
     return plans.check(plan, [p.leader for p in participants], plan.elements)
 
 
-def _decide(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> planner.Decision:
-    asked = _asked(request, edges, up)
+def _decide(request: PlanRequest, edges: Edges, limits: Mapping[PeerId, Limits]) -> planner.Decision:
+    asked = _asked(request, edges, limits)
     if request.spec.grouping != "all":
         return _plan_groups(asked, groups(request.spec, request.base, request.participants))
     match request.spec.kind:
@@ -97,13 +109,14 @@ def _decide(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> p
     return planner.plan(asked)
 
 
-def _asked(request: PlanRequest, edges: Edges, up: Mapping[PeerId, float]) -> planner.PlanRequest:
+def _asked(request: PlanRequest, edges: Edges, limits: Mapping[PeerId, Limits]) -> planner.PlanRequest:
     return planner.PlanRequest(
         participants=tuple(p.leader for p in request.participants),
         elements=request.spec.elements,
         itemsize=ITEM_SIZES.get(request.spec.dtype, 4),
         links=edges,
-        up=up,
+        up={leader: limit.up for leader, limit in limits.items() if limit.up > 0},
+        room={leader: max(limit.room, STAGING_BYTES) for leader, limit in limits.items()},
         codec=request.spec.codec if request.spec.dtype in _ENCODED else "none",
     )
 
@@ -178,10 +191,10 @@ def named_cluster(spec: Spec) -> ClusterId:
     return ClusterId(spec.name.rpartition("@")[2])
 
 
-def _limits(directory: Directory, leaders: Mapping[ClusterId, PeerId]) -> dict[PeerId, float]:
-    """What each leader may send in all, where it said so."""
+def _limits(directory: Directory, leaders: Mapping[ClusterId, PeerId]) -> dict[PeerId, Limits]:
+    """What may be asked of each leader, as far as it said so."""
     cards = ((directory.clusters.get(cluster), leader) for cluster, leader in leaders.items())
-    return {leader: card.up for card, leader in cards if card is not None and card.up > 0}
+    return {leader: FREE if card is None else Limits(card.up, card.room) for card, leader in cards}
 
 
 def _edges(directory: Directory, leaders: Mapping[ClusterId, PeerId], complete: int) -> Edges:
@@ -195,9 +208,14 @@ def _edges(directory: Directory, leaders: Mapping[ClusterId, PeerId], complete: 
         for b, target in leaders.items():
             if a == b:
                 continue
-            estimate = known.get((a, b)) or _relayed(known, beside, a, b)
-            if (a, b) not in known and sparse and _can_dial(directory, source, target):
-                estimate = LinkEstimate(None, estimate.delay if estimate is not None else _UNKNOWN_DELAY)
+            estimate = known.get((a, b))
+            relay = _relay(known, beside, a, b) if estimate is None else None
+            if estimate is not None and _one_machine(directory, source, target):
+                estimate = _by_cores(estimate)
+            elif estimate is None and sparse and _can_dial(directory, source, target):
+                estimate = LinkEstimate(None, _UNKNOWN_DELAY if relay is None else _delay(known, a, relay, b))
+            elif estimate is None and relay is not None:
+                estimate = _over(edges, directory, known, (a, source), relay, (b, target))
             if estimate is not None:
                 edges[source, target] = estimate
     return edges
@@ -221,21 +239,56 @@ def _both(outward: LinkCard | None, inward: LinkCard | None) -> LinkEstimate:
     return LinkEstimate(min(known) if known else None, min(rtts, default=0.0) / 2)
 
 
-def _relayed(
+def _relay(
     known: Measured, beside: Mapping[ClusterId, Sequence[ClusterId]], a: ClusterId, b: ClusterId
-) -> LinkEstimate | None:
-    """The best way over one relay, each of whose links it takes a share of."""
-    best: LinkEstimate | None = None
-    for relay in beside.get(a, ()):
-        second = known.get((relay, b))
-        if relay == b or second is None:
-            continue
-        first = known[a, relay]
-        bandwidths = [x.bandwidth for x in (first, second) if x.bandwidth]
-        via = LinkEstimate(min(bandwidths) / 2 if bandwidths else None, first.delay + second.delay)
-        if best is None or (via.bandwidth or 0.0) > (best.bandwidth or 0.0):
-            best = via
-    return best
+) -> ClusterId | None:
+    """The cluster over which the way from `a` to `b` is widest; unmeasured ones only if there is nothing else."""
+    between = [relay for relay in beside.get(a, ()) if relay != b and (relay, b) in known]
+    return max(between, key=lambda relay: _width(known, a, relay, b), default=None)
+
+
+def _width(known: Measured, a: ClusterId, relay: ClusterId, b: ClusterId) -> float:
+    return min((x.bandwidth for x in (known[a, relay], known[relay, b]) if x.bandwidth), default=0.0)
+
+
+def _delay(known: Measured, a: ClusterId, relay: ClusterId, b: ClusterId) -> float:
+    return known[a, relay].delay + known[relay, b].delay
+
+
+def _over(
+    edges: Edges,
+    directory: Directory,
+    known: Measured,
+    a: tuple[ClusterId, PeerId],
+    relay: ClusterId,
+    b: tuple[ClusterId, PeerId],
+) -> LinkEstimate:
+    """A virtual edge over a relay, whose own links it shares with all else that they carry: these are added too."""
+    width, delay = _width(known, a[0], relay, b[0]) or None, _delay(known, a[0], relay, b[0])
+    card = directory.clusters.get(relay)
+    if card is None:
+        return LinkEstimate(width / 2 if width else None, delay)
+    edges.setdefault((a[1], card.leader), known[a[0], relay])
+    edges.setdefault((card.leader, b[1]), known[relay, b[0]])
+    return LinkEstimate(width, delay, card.leader)
+
+
+def _one_machine(directory: Directory, source: PeerId, target: PeerId) -> bool:
+    """Whether two peers are dialed at one address, but for the port."""
+    ends = [card.endpoint() for card in map(directory.peers.get, (source, target)) if card is not None]
+    hosts = {end.host for end in ends if end is not None}
+    return len(ends) == 2 and len(hosts) == 1 and None not in ends
+
+
+def _by_cores(link: LinkEstimate) -> LinkEstimate:
+    """Take a fast link inside one machine for what it is: no line, but the time of cores, which is reckoned apart.
+
+    What was measured of it is what was left of the cores then. As a line it would favour schedules that use most
+    links side by side, and these cost the cores more.
+    """
+    if link.bandwidth is None or not _FASTEST_LINE <= link.bandwidth < UNMEASURED:
+        return link
+    return replace(link, bandwidth=UNMEASURED)
 
 
 def _can_dial(directory: Directory, source: PeerId, target: PeerId) -> bool:

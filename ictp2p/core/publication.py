@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ictp2p.core.cards import ClusterCard, encode_card
+from ictp2p.core.cards import ClusterCard, Limits, encode_card
 from ictp2p.core.context import Context
 from ictp2p.core.neighbourhood import Neighbourhood
 from ictp2p.core.packets import Channel
@@ -25,10 +25,10 @@ class Publication:
     Args:
         context: the stack's.
         neighbourhood: whose measurements are published.
-        up: bytes/s that this peer may send in all; 0 if that is not limited.
+        limits: what plans may ask of this peer.
     """
 
-    def __init__(self, context: Context, neighbourhood: Neighbourhood, up: float) -> None:
+    def __init__(self, context: Context, neighbourhood: Neighbourhood, limits: Limits) -> None:
         self.training = False
         """Whether rounds should wait for this cluster."""
         self.draining = False
@@ -37,7 +37,7 @@ class Publication:
         """A digest of the model and policy that it trains by."""
         self._context = context
         self._neighbourhood = neighbourhood
-        self._up = up
+        self._limits = limits
         self._told: ClusterCard | None = None
         self._told_at = 0.0
         self._due: float | None = None
@@ -56,7 +56,8 @@ class Publication:
             version=tip[1].state.version if tip else 0,
             config=self.config,
             links=self._neighbourhood.link_cards(),
-            up=self._up,
+            up=self._limits.up,
+            room=self._limits.room,
         )
 
     def begin(self, term: int) -> None:

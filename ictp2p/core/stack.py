@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from ictp2p.core import views
-from ictp2p.core.cards import ClusterCard, PeerCard, decode_cluster_card, decode_peer_card, encode_card
+from ictp2p.core.cards import FREE, ClusterCard, Limits, PeerCard, decode_cluster_card, decode_peer_card, encode_card
 from ictp2p.core.commands import (
     BulkInvited,
     Command,
@@ -94,12 +94,12 @@ class Core:
         machines: the machines, already restored from disk.
         card: what this peer says about itself.
         rng: jitter.
-        up: bytes/s that this peer may send in all; 0 if that is not limited.
+        limits: what plans may ask of this peer.
         complete: clusters up to which every two leaders stay connected; see `overlay`.
     """
 
     def __init__(
-        self, machines: Machines, card: PeerCard, rng: random.Random, up: float = 0.0, complete: int = COMPLETE
+        self, machines: Machines, card: PeerCard, rng: random.Random, limits: Limits = FREE, complete: int = COMPLETE
     ) -> None:
         self.m = machines
         self.directory = Directory(card)
@@ -111,7 +111,7 @@ class Core:
         self._thrift = Thrift(self._context)
         self._meetings = Meetings(self._context, self._thrift)
         self._contacts = Contacts(self._context, self._meetings, complete)
-        self.publication = Publication(self._context, self._neighbourhood, up)
+        self.publication = Publication(self._context, self._neighbourhood, limits)
         self._machines = _by_channel(machines)
         self._timetable = Timetable(self._machines)
         self._told: dict[str, object] = {}

@@ -26,7 +26,7 @@ leader's followers hold the mesh's view like that, and the next leader `start`s 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
@@ -99,6 +99,7 @@ class Swim:
         self._table = self._ledger.table
         self._prober = Prober(me, profile, rng, self._health, self._ledger)
         self._gossip_at = self._exchange_at = self._excused = 0.0
+        self._near: frozenset[str] = frozenset()
         self.members: Mapping[str, Member] = MappingProxyType(self._table.members)
         """The view, by member id. Holds this member itself exactly while it is active."""
 
@@ -185,6 +186,14 @@ class Swim:
     def meet(self, member: str, now: float) -> Effects:
         """Compare views with `member`, to which a connection has come up."""
         return [Send(member, self._ledger.digest())] if self.active and member != self._me else []
+
+    def near(self, members: Iterable[str]) -> None:
+        """Gossip with these alone, as long as one of them is there: what is sent to others takes several hops.
+
+        News spreads as fast over a random graph of some degree as if everybody knew everybody (Fountoulakis and
+        Panagiotou, "Rumor spreading on random regular graphs and expanders", 2013). Probes and digests still go to all.
+        """
+        self._near = frozenset(members)
 
     def awaits(self, member: str) -> bool:
         """Whether a sign of life of `member` would make a difference: ask before `heard`, which moves timers."""
@@ -311,7 +320,9 @@ class Swim:
     def _gossip(self, now: float) -> Effects:
         self._gossip_at = now + self._profile.gossip_interval
         buried = [name for name in self._table.absent() if self._listens(name, now)]
-        audience = sorted([*self._ledger.others(), *buried]) if buried else self._ledger.others()
+        others = self._ledger.others()
+        near = [name for name in others if name in self._near] or others
+        audience = sorted([*near, *buried]) if buried else near
         chosen = self._rng.sample(audience, min(self._profile.gossip_fanout, len(audience)))
         messages = [(name, self._ledger.news()) for name in chosen]
         if not chosen:

@@ -74,8 +74,9 @@ class MirrorDescent(Nesterov):
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    move = self._move(param, param.grad, group["momentum"], group["nesterov"]).mul(group["lr"])
-                    _apply(group["mirror"], group["p"], param, move)
+                    buffers = self._buffers(param, group["momentum"])
+                    move = self._move(param.grad, buffers, group["momentum"], group["nesterov"])
+                    _apply(group["mirror"], group["p"], param, move.mul(group["lr"]))
 
 
 def _apply(mirror: str, p: float, param: Tensor, move: Tensor) -> None:

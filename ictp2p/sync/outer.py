@@ -19,7 +19,7 @@ differs from what it would have allocated itself.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,9 @@ from ictp2p.errors import ConfigError
 from ictp2p.sync.delayed import DelayedNesterov
 from ictp2p.sync.manifest import Entry
 from ictp2p.sync.state import entry
+
+_PIECE = 256 * 1024
+"""Most elements that are stepped at a time; they and what is computed from them fit into a processor's cache."""
 
 OuterFactory = Callable[[list[torch.nn.Parameter]], Optimizer]
 """Makes an outer optimizer for the parameters that it is given."""
@@ -64,20 +67,34 @@ class Nesterov(Optimizer):
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    move = self._move(param, param.grad, group["momentum"], group["nesterov"])
-                    param.sub_(move.mul(group["lr"]))
+                    for value, delta, *buffer in _pieces(param, param.grad, *self._buffers(param, group["momentum"])):
+                        move = self._move(delta, buffer, group["momentum"], group["nesterov"])
+                        value.sub_(move.mul(group["lr"]))
 
-    def _move(self, param: Tensor, delta: Tensor, momentum: float, nesterov: bool) -> Tensor:
+    def _buffers(self, param: Tensor, momentum: float) -> list[Tensor]:
+        """The momentum of a parameter, if there is any."""
         if momentum == 0.0:
-            return delta
+            return []
         state = self.state[param]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(param)
-        buffer: Tensor = state["momentum_buffer"]
+        return [state["momentum_buffer"]]
+
+    def _move(self, delta: Tensor, buffers: Sequence[Tensor], momentum: float, nesterov: bool) -> Tensor:
+        if not buffers:
+            return delta
+        buffer = buffers[0]
         if self.phase != 1.0:
             return _phases(buffer, delta, momentum, nesterov, self.phase)
         buffer.mul_(momentum).add_(delta)
         return buffer.mul(momentum).add_(delta) if nesterov else buffer
+
+
+def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Cut tensors of one shape into the same pieces, so that what is computed between them takes up little memory."""
+    if not all(tensor.is_contiguous() for tensor in tensors):
+        return iter([tensors])
+    return zip(*(torch.split(tensor.detach().view(-1), _PIECE) for tensor in tensors), strict=True)
 
 
 def _phases(buffer: Tensor, delta: Tensor, momentum: float, nesterov: bool, phases: float) -> Tensor:

@@ -2,14 +2,16 @@
 
 `committed` is what was agreed last; `tentative` is where the next one is computed, or received, beside it. `commit`
 exchanges the two, `rollback` forgets the second. So a round that comes to nothing leaves the committed bytes exactly
-as they were, without undo and without a copy at the moment of the commit.
+as they were, without undo.
 
-Each of the two is one flat allocation that the tensors are views of: a chunk of it is hashed, served, received and
-verified where it lies. Both are allocated once and stay warm. Reading chunks for other peers is safe from any thread:
-it names the digest it wants, and is refused once that is no longer the committed one.
+Each of the two is one flat range of memory that the tensors are views of: a chunk of it is hashed, served, received and
+verified where it lies. Reading chunks for other peers is safe from any thread: it names the digest it wants, and is
+refused once that is no longer the committed one.
 
-A round that touches a fragment of the model costs what the fragment costs: the state remembers which chunks may differ
-between the two halves, copies only these when the next state begins, and hashes only these when it is sealed.
+A round that touches a fragment of the model costs what the fragment costs, in time and in memory. Only the chunks that
+it touches are copied when the next state begins, hashed when it is sealed, and exchanged when it is committed (all of
+them at once, where the round was of the whole model, by exchanging the two ranges). The other pages of the second range
+go back to the system (`pages`) once another fragment begins; only who receives a whole state has both in full.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from torch import Tensor
 
 from ictp2p.errors import MeshMismatch, StateError
 from ictp2p.sync.manifest import CHUNK, Entry, Manifest, decode, describe, difference, digest_of, extent, offsets
+from ictp2p.sync.pages import Pages
 
 _PARALLEL = 64
 """Chunks from which hashing them is shared among threads (BLAKE2b releases the interpreter lock)."""
@@ -53,15 +56,18 @@ class GlobalState:
         """Whether version 0 of it, which nobody has agreed on, may stand in for a state that was lost."""
         self._lock = threading.Lock()
         self._size = extent(self.entries)
-        self._bytes = [torch.zeros(self._size, dtype=torch.uint8) for _ in range(2)]
-        self._tensors = [_views(self.entries, held) for held in self._bytes]
+        self._halves = [Pages(self._size) for _ in range(2)]
+        self._tensors = [_views(self.entries, half.bytes) for half in self._halves]
         self._manifest = self._next = Manifest(self.entries, self.settings, (), b"")
         self._manifest_bytes = b""
         self._spans = {
             item.name: range(start // CHUNK, -(-(start + item.nbytes) // CHUNK))
             for item, start in zip(self.entries, offsets(self.entries), strict=True)
         }
-        self._differing = self._everywhere()
+        self._touched = self._everywhere()
+        """The chunks of the second half that mean anything: after a commit, what the first one held there before."""
+        self._resident = set(self._touched)
+        """The chunks of the second half that may take up memory."""
 
     @property
     def incoming(self) -> Manifest:
@@ -89,13 +95,14 @@ class GlobalState:
     @property
     def tentative(self) -> Mapping[str, Tensor]:
         """The tensors of what may be agreed next, all of them to be written to."""
-        self._differing = self._everywhere()
+        self._touch(self._everywhere())
         return self._tensors[1]
 
     @property
     def former(self) -> Mapping[str, Tensor]:
         """After a state was received or committed: the tensors of the one before it. Do not write to them."""
-        return self._tensors[1]
+        now, then = self._tensors
+        return {name: (then if self._touched.issuperset(span) else now)[name] for name, span in self._spans.items()}
 
     def begin(self, names: Collection[str] | None = None) -> Mapping[str, Tensor]:
         """Start the next state as a copy of the committed one.
@@ -104,16 +111,14 @@ class GlobalState:
             names: the only tensors that will be written to; None for all.
         """
         self.sealed = b""
-        ours, theirs = self._bytes[1], self._bytes[0]
-        for start, stop in _runs(self._differing):
-            ours[start * CHUNK : stop * CHUNK].copy_(theirs[start * CHUNK : stop * CHUNK])
         spans = self._spans.values() if names is None else [self._spans[name] for name in names]
-        self._differing = {index for span in spans for index in span}
+        self._touch({index for span in spans for index in span})
+        self._copy(self._touched)
         return self._tensors[1]
 
     def seal(self, counters: Mapping[str, int]) -> bytes:
         """Fix the tentative state and give its digest; write to it no more."""
-        touched = sorted(self._differing)
+        touched = sorted(self._touched)
         found = dict(zip(touched, _digests(self.memory(committed=False), touched), strict=True))
         chunks = b"".join(found.get(i) or self._manifest.chunk_digest(i) for i in range(self._count))
         self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), chunks)
@@ -124,9 +129,7 @@ class GlobalState:
         """Make the sealed state the committed one."""
         encoded = self._next.encode()
         with self._lock:
-            self._bytes.reverse()
-            self._tensors.reverse()
-            self._differing = self._changes(self._manifest, self._next)
+            self._exchange()
             self._manifest, self._manifest_bytes = self._next, encoded
             self.version, self.digest, self.counters = version, self._name(self._next), dict(self._next.counters)
             self.sealed = b""
@@ -147,7 +150,7 @@ class GlobalState:
 
     def memory(self, *, committed: bool) -> memoryview:
         """All bytes of one of the two states."""
-        return self._bytes[0 if committed else 1].numpy().data
+        return self._halves[0 if committed else 1].bytes.numpy().data
 
     # For other peers, from any thread.
 
@@ -179,7 +182,7 @@ class GlobalState:
     def expect(self, encoded: bytes, digest: bytes) -> list[int]:
         """Prepare to receive a state; say which of its chunks are not here already.
 
-        The tentative memory may hold part of it from an attempt that was broken off.
+        The tentative memory may hold part of it from an attempt that was broken off, and the committed one other parts.
 
         Args:
             encoded: its manifest, from anyone.
@@ -191,9 +194,13 @@ class GlobalState:
         """
         manifest = self.same_training(encoded, digest)
         self._next, self.sealed = manifest, b""
-        self._differing = self._everywhere()
-        found = _digests(self.memory(committed=False), range(manifest.count))
-        return [i for i, digest in enumerate(found) if digest != manifest.chunk_digest(i)]
+        begun = sorted(self._touched)
+        found = dict(zip(begun, _digests(self.memory(committed=False), begun), strict=True))
+        self._touch(self._everywhere())
+        lacking = [i for i in range(manifest.count) if found.get(i) != manifest.chunk_digest(i)]
+        unchanged = {i for i in lacking if self._manifest.chunk_digest(i) == manifest.chunk_digest(i)}
+        self._copy(unchanged)
+        return [i for i in lacking if i not in unchanged]
 
     def same_training(self, encoded: bytes, digest: bytes) -> Manifest:
         """Read a manifest, and check that it is that of the state that was agreed on, and of this training.
@@ -244,9 +251,29 @@ class GlobalState:
     def _everywhere(self) -> set[int]:
         return set(range(self._count))
 
-    def _changes(self, before: Manifest, after: Manifest) -> set[int]:
-        """The chunks in which two states differ; all of them where the one before had no content."""
-        return {i for i in range(self._count) if before.chunk_digest(i) != after.chunk_digest(i)}
+    def _touch(self, chunks: set[int]) -> None:
+        """Have these chunks of the second half written to, and no others; the memory of all others is given back."""
+        for start, stop in _runs(self._resident - chunks):
+            self._halves[1].release(start * CHUNK, stop * CHUNK)
+        self._touched, self._resident = chunks, set(chunks)
+
+    def _copy(self, chunks: Collection[int]) -> None:
+        """Bring chunks from the first half to the second."""
+        theirs, ours = self._halves
+        for start, stop in _runs(chunks):
+            ours.bytes[start * CHUNK : stop * CHUNK].copy_(theirs.bytes[start * CHUNK : stop * CHUNK])
+
+    def _exchange(self) -> None:
+        """Exchange what the two halves hold in the chunks that were touched."""
+        if len(self._touched) == self._count:
+            self._halves.reverse()
+            self._tensors.reverse()
+            return
+        for index in self._touched:
+            one, other = (half.bytes[index * CHUNK : (index + 1) * CHUNK] for half in self._halves)
+            before = one.clone()
+            one.copy_(other)
+            other.copy_(before)
 
     def _check(self, digest: bytes) -> None:
         if digest != self.digest:

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk import early
+from ictp2p.bulk import BulkProfile, early
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.collectives.channel import RoundTag
@@ -86,6 +86,24 @@ async def test_a_chunk_that_comes_early_is_used_or_sent_again(
     await asyncio.gather(*first, start[2]())
     assert all(bool((out == 6).all()) for out in outputs)
     assert not any(chunks._kept or chunks._dropped for chunks in arrived)
+
+
+async def test_a_chunk_that_is_being_read_when_we_begin_is_ours(mesh: Callable[..., Any]) -> None:
+    world = mesh(2, profile=BulkProfile(sealed=False))
+    outputs, start = reductions(world, 1000)
+    a, b = world.names
+    await world.bulks[a].connection(b, 1)
+    connection = await world.bulks[b].connection(a, 1)
+    world.links[0][2].step = 300
+    first = start[0]()
+    while not (connection._header and connection._header.kind is Kind.PARTIAL and connection._filled):
+        await asyncio.sleep(0)
+    second = start[1]()
+    await asyncio.sleep(0)
+    assert world.bulks[b]._users
+    assert connection._filled < 4000, "it has not been read by the time that we begin"
+    await asyncio.gather(first, second)
+    assert all(bool((out == 3).all()) for out in outputs)
 
 
 async def test_large_chunks_wait_until_the_other_has_begun(mesh: Callable[..., Any]) -> None:

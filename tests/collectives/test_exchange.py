@@ -42,7 +42,7 @@ def plans(draw: st.DrawFn) -> Plan:
     shares, start = [], 0
     for tree in trees:
         stop = start + draw(st.integers(0, 12))
-        shares.append(Share(start, stop, *tree))
+        shares.append(Share(start, stop, *tree, draw(st.integers(0, 4 * PARTIAL_BYTES))))
         start = stop
     return Plan(kind, tuple(f"{n:032x}" for n in range(size)), tuple(shares), draw(st.integers(1, 3)), 0.0, 0.0)
 

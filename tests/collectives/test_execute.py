@@ -197,6 +197,14 @@ async def test_chunks_beyond_the_wires_limit_are_refused() -> None:
         await broadcast(big, 0, [torch.ones(10)], FakeLinks(), TAG)
 
 
+async def test_a_plan_that_asks_for_more_room_than_there_is_is_refused() -> None:
+    links = FakeLinks()
+    share = Share(0, 10, 0, (-1, 0), (-1, 0), links.slots.limit + 1)
+    asked = Plan("star", NAMES, (share,), 10, 0.0, 0.0)
+    with pytest.raises(ConfigError, match=f"asks for a room of {links.slots.limit + 1} bytes"):
+        await all_reduce(asked, 0, ones(10), ones(10), links, TAG)
+
+
 @pytest.mark.parametrize("op", ["avg", "sum"])
 async def test_alone_the_result_is_ones_own(op: str) -> None:
     plan = Plan("star", NAMES[:1], (Share(0, 10, 0, (-1,), (-1,)),), 3, 0.0, 0.0)

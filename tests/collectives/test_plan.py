@@ -48,6 +48,7 @@ def test_a_good_plan_is_accepted_and_survives_its_encoding() -> None:
         (change(0, stop=11), "expected it to begin at 11"),
         (change(1, start=9), "expected it to begin at 10"),
         (change(1, stop=24), "24 elements of 25"),
+        (change(1, room=-1), "share 1 asks for a room of -1 bytes"),
         (change(1, stop=8), r"covers \[10, 8\)"),
         (msgspec.structs.replace(GOOD, chunk=0), "chunk of 0"),
         (msgspec.structs.replace(GOOD, chunk=1 << 23), "chunk of 8388608"),

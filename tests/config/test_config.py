@@ -66,6 +66,9 @@ def test_later_sources_win(tmp_path: Path):
         ({"rank": True}, "rank: True is not valid"),
         ({"encrypt": 1}, "encrypt: 1 is not valid"),
         ({"bulk_rate": 0}, "bulk_rate: 0.0 is not valid"),
+        ({"room": 2**25 - 1}, "room: 33554431 is not valid: it must be between 33554432"),
+        ({"room": 2**36 + 1}, "room: 68719476737 is not valid"),
+        ({"room": 1e8}, "room: 100000000.0 is not valid"),
         ({"bulk_rate": float("nan")}, "bulk_rate: nan"),
         ({"bulk_rate": "fast"}, "bulk_rate: 'fast'"),
         ({"data_dir": 7}, "data_dir: 7"),
@@ -133,7 +136,7 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path):
 
 def test_every_parameter_has_a_row_and_the_way_to_set_it_works():
     rows = parameters("wan")
-    assert len({row.name for row in rows}) == len(rows) == 21
+    assert len({row.name for row in rows}) == len(rows) == 22
     assert all(row.meaning for row in rows)
     for row in rows:
         if row.default in ("required", "not set"):

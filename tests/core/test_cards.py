@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ictp2p.core.cards import (
     ClusterCard,
@@ -43,6 +44,8 @@ def test_cards_survive_the_trip() -> None:
         (card(worker("a", address="nowhere")), "'nowhere'"),
         (card(worker("a"), links=(LinkCard(ClusterId("t"), math.nan, 0, 0, 0),)), "nan"),
         (card(worker("a"), links=(LinkCard(ClusterId("t"), -1.0, 0, 0, 0),)), "-1.0"),
+        (structs.replace(card(worker("a")), room=-1), "room of -1 bytes"),
+        (structs.replace(card(worker("a")), room=2**41), "room of 2199023255552 bytes"),
     ],
 )
 def test_an_impossible_card_is_refused_by_name(bad: ClusterCard, named: str) -> None:

@@ -47,6 +47,34 @@ def request(
     return PlanRequest(1, 1, spec, participants, {}, pairs)
 
 
+@pytest.mark.parametrize(("hosts", "kind"), [(("::1",) * 4, "ring"), (("::1", "::2", "::3", "::4"), "star")])
+def test_on_one_machine_cores_count_and_not_what_its_links_were_measured_at(hosts: tuple[str, ...], kind: str) -> None:
+    """Both kinds move as many bytes, and a star costs the cores more; its links would be used less."""
+    mesh = directory({(a, b): 1e9 for a in "abcd" for b in "abcd" if a < b})
+    for name, host in zip("abcd", hosts, strict=True):
+        card = mesh.clusters[ClusterId(name)]
+        worker = structs.replace(card.workers[0], address=f"[{host}]:7000")
+        links = tuple(structs.replace(link, srtt=1e-4) for link in card.links)
+        mesh.learn_cluster(structs.replace(card, workers=(worker,), links=links))
+    asked = request(*"abcd")
+    asked = replace(asked, spec=structs.replace(asked.spec, elements=25_000_000))
+    assert plans.decode(make_plan(mesh, asked).plan).kind == kind
+
+
+def test_a_plan_asks_of_nobody_more_room_than_its_card_gives() -> None:
+    far = directory({("a", "b"): 1e9, ("b", "c"): 1e9, ("a", "c"): 1e9})
+    for name, room in (("a", 48 << 20), ("b", 40 << 20), ("c", 0)):
+        card = far.clusters[ClusterId(name)]
+        links = tuple(structs.replace(link, srtt=0.5) for link in card.links)
+        far.learn_cluster(structs.replace(card, links=links, room=room))
+    asked = request("a", "b", "c")
+    made = plans.decode(make_plan(far, replace(asked, spec=structs.replace(asked.spec, elements=50_000_000))).plan)
+    most = dict(zip(made.participants, map(made.room, range(3)), strict=True))
+    assert 0 < most["A"] <= 48 << 20
+    assert 0 < most["B"] <= 40 << 20
+    assert 0 < most["C"] <= 32 << 20
+
+
 def edges(plan: plans.Plan) -> set[frozenset[str]]:
     """Which pairs exchange anything."""
     used = set()
@@ -75,6 +103,20 @@ def test_a_pair_without_a_link_is_planned_over_the_third() -> None:
     links = {("a", "b"): 10 * MB, ("a", "c"): 10 * MB}
     plan = plans.decode(make_plan(directory(links), request("b", "c")).plan)
     assert plan.elements == 1_000_000
+
+
+def test_what_is_relayed_takes_its_share_of_the_links_of_the_relay() -> None:
+    """B and C meet only over A: whatever they exchange goes over the links that both have to A, as its own does."""
+    asked = request("a", "b", "c")
+    answer = make_plan(directory({("a", "b"): 10 * MB, ("a", "c"): 10 * MB}), asked)
+    carried: dict[tuple[int, int], int] = {}
+    for share in plans.decode(answer.plan).shares:
+        up = [(node, parent) for node, parent in enumerate(share.reduce_parents) if parent >= 0]
+        down = [(parent, node) for node, parent in enumerate(share.broadcast_parents) if parent >= 0]
+        for source, target in up + down:
+            for hop in [(source, target)] if 0 in (source, target) else [(source, 0), (0, target)]:
+                carried[hop] = carried.get(hop, 0) + 4 * (share.stop - share.start)
+    assert max(carried.values()) <= answer.seconds * 10 * MB
 
 
 def test_participants_that_nothing_connects_have_no_plan() -> None:

@@ -1078,3 +1078,36 @@ def test_exchanges_pick_the_dead_too() -> None:
         digests += sends(swim.handle_timeout(float(now)), Digest)
         swim.heard("c", float(now))
     assert {"b", "c"} <= {s.to for s in digests}
+
+
+def gossiped_to(swim: Swim, seconds: float) -> set[str]:
+    """Who is told of a new record within so many seconds."""
+    now, told = 1.0, set[str]()
+    swim.publish(b"news", now)
+    while now < 1.0 + seconds:
+        now += 0.1
+        told |= {send.to for send in sends(swim.handle_timeout(now), Gossip)}
+    return told
+
+
+def test_news_goes_to_those_that_are_near_and_to_all_if_none_of_them_is_there() -> None:
+    others = ("b", "c", "d", "e", "f", "g", "h", "i")
+    swim = started("a", *others)
+    swim.near(("c", "e", "gone"))
+    assert gossiped_to(swim, 5.0) == {"c", "e"}
+    swim = started("a", *others)
+    swim.near(("gone",))
+    assert len(gossiped_to(swim, 5.0)) > 2
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32), size=st.integers(5, 24))
+def test_news_reaches_everybody_though_each_gossips_with_four_beside_it_on_a_ring(seed: int, size: int) -> None:
+    net = Net(size, SwimProfile.lan(push_pull_interval=1e6), seed)
+    net.start()
+    net.run(20.0)
+    for index, name in enumerate(net.names):
+        net.swims[name].near(net.names[(index + step) % size] for step in (-2, -1, 1, 2))
+    net.do(net.names[0], lambda swim, now: swim.publish(b"news", now))
+    net.run(15.0)
+    assert {swim.members[net.names[0]].record.payload for swim in net.swims.values()} == {b"news"}

@@ -249,3 +249,15 @@ def test_a_flipped_bit_ends_a_control_connection() -> None:
     assert pair.acceptor.data == b""
     assert pair.acceptor.lost
     assert pair.dialer.lost
+
+
+def test_control_messages_that_fit_in_a_window_leave_one_after_another_at_the_rate_of_the_line() -> None:
+    pair = Pair(delay=0.1, bandwidth=10_000.0).connect()
+    sent_at = pair.loop.now
+    pair.dialer.transport.write(bytes(10_000))
+    pair.dialer.transport.write(bytes(10_000))
+    arrived = []
+    for after in (1.05, 1.15, 2.05, 2.15):
+        pair.loop.run_to(sent_at + after)
+        arrived.append(len(pair.acceptor.data))
+    assert arrived == [0, 10_000, 10_000, 20_000]

@@ -156,3 +156,19 @@ def test_the_state_is_kept_in_float32_unless_all_is_float64() -> None:
     assert wide([torch.bfloat16, torch.float32]) == torch.float32
     assert wide([torch.float64, torch.float64]) == torch.float64
     assert wide([torch.float64, torch.float32]) == torch.float32
+
+
+@pytest.mark.parametrize("phase", [1.0, 2.5])
+def test_a_step_in_pieces_is_the_step_of_the_whole(monkeypatch: pytest.MonkeyPatch, phase: float) -> None:
+    stepped = []
+    for piece in (1_000, 7):
+        monkeypatch.setattr("ictp2p.sync.outer._PIECE", piece)
+        generator = torch.Generator().manual_seed(1)
+        param = torch.nn.Parameter(torch.randn(10, 10, generator=generator))
+        outer = Nesterov([param])
+        outer.phase = phase
+        for _ in range(3):
+            param.grad = torch.randn(10, 10, generator=generator)
+            outer.step()
+        stepped.append(param.detach().clone())
+    assert torch.equal(*stepped)

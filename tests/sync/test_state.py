@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 from ictp2p.errors import MeshMismatch, StateError
 from ictp2p.sync.manifest import CHUNK, Entry, extent
 from ictp2p.sync.state import GlobalState
+from tests.sync.test_pages import resident
 
 ENTRIES = [Entry("w", "float32", (700, 500)), Entry("step", "float32", ()), Entry("h", "bfloat16", (3,))]
 SETTINGS = [("policy", "diloco"), ("sync_every", "100")]
 WIDE = [Entry(name, "float32", (CHUNK // 4 + 3,)) for name in "abcd"]
 """Each a little over a chunk, so that neighbours share one."""
+HUGE = 2 * 2 * 1024 * 1024
+"""Bytes of the large pages that reach beyond a range at both ends."""
 
 
 def filled(seed: int, entries: list[Entry] | None = None, settings: list[tuple[str, str]] | None = None) -> GlobalState:
@@ -223,3 +226,47 @@ def test_a_fragment_is_all_that_is_hashed(monkeypatch: pytest.MonkeyPatch) -> No
     state.begin({"a"})
     state.seal({})
     assert sum(hashed[:-1]) < 3 * CHUNK < extent(WIDE), "the last one is the manifest"
+
+
+def test_the_next_state_takes_up_the_memory_of_a_fragment() -> None:
+    layers = [Entry(name, "float32", (CHUNK,)) for name in "abcdefgh"]
+    state = GlobalState(layers)
+    state.begin()
+    state.seal({})
+    state.commit(0)
+    for number, name in enumerate("abcdefgha"):
+        state.begin({name})[name].fill_(number)
+        state.seal({})
+        assert 4 * CHUNK <= resident(state.memory(committed=False)) <= 4 * CHUNK + HUGE
+        state.commit(1 + number)
+        assert resident(state.memory(committed=False)) <= 4 * CHUNK + HUGE
+    assert [state.committed[name][0].item() for name in "abcdefgh"] == [8, 1, 2, 3, 4, 5, 6, 7]
+
+
+def test_what_is_here_already_is_not_asked_for() -> None:
+    state = whole({e.name: torch.ones(e.shape) for e in WIDE})
+    for number, name in enumerate("ab", 2):  # the memory of the first fragment is given back
+        state.begin({name})[name].fill_(number)
+        state.seal({})
+        state.commit(number)
+    ahead = {**{name: tensor.clone() for name, tensor in state.committed.items()}, "d": torch.zeros(WIDE[3].shape)}
+    source = whole(ahead)
+    missing = state.expect(source.manifest(source.digest), source.digest)
+    assert missing == [3, 4]
+    for index in missing:
+        state.destination(index)[:] = source.chunk(source.digest, index)
+    state.verified(9)
+    assert all(torch.equal(state.committed[name], tensor) for name, tensor in ahead.items())
+
+
+def test_the_former_state_is_there_after_a_commit_of_any_extent() -> None:
+    state = whole({e.name: torch.ones(e.shape) for e in WIDE})
+    for names in ({"b"}, set(), {"a", "c"}, {e.name for e in WIDE}):
+        before = {name: tensor.clone() for name, tensor in state.committed.items()}
+        tentative = state.begin(names)
+        for name in names:
+            tentative[name].add_(1.0)
+        state.seal({})
+        state.commit(state.version + 1)
+        assert all(torch.equal(state.former[name], tensor) for name, tensor in before.items())
+        assert {n for n in before if not torch.equal(state.former[n], state.committed[n])} == names

@@ -68,7 +68,7 @@ PRICES: Final[Mapping[str, Price]] = {
     "int8": Price(258 / 1024, 0.5, 258 / 1024, encode=3.5e9, decode=8e9, add=7e9, block=256),
     "e3m0": Price(130 / 1024, 0.5, 130 / 1024, encode=2.4e9, decode=3.5e9, add=3.4e9, block=256),
     "topk": Price(1 / 64, 0.0, 6 / 256, encode=1.1e9, decode=5e9, add=4.5e9, block=4096, sparse=True),
-    "topk2bit": Price(116 / 16384, 0.0, 6 / 256, encode=0.9e9, decode=5e9, add=4.5e9, block=4096, sparse=True),
+    "topk2bit": Price(116 / 16384, 0.0, 6 / 256, encode=0.9e9, decode=4.2e9, add=3.4e9, block=4096, sparse=True),
 }
 
 

@@ -29,7 +29,7 @@ KEPT = 64
 _LEVELS = 2
 _LEVEL_BYTES = 2
 _CODES = 4
-"""Codes in a byte."""
+"""Codes in a byte, and what a code may mean: minus or plus a level."""
 _UPPER, _MINUS = 1, 2
 _PLACE_BITS = 12
 
@@ -58,33 +58,34 @@ class TopK2Bit(Sparse):
             levels[rows] = torch.from_numpy(found)
             marks[kept] = upper.ravel() * np.uint8(_UPPER)
         marks[: len(values)] |= np.signbit(values) * np.uint8(_MINUS)
-        codes[:] = (marks.reshape(-1, _CODES) << np.arange(0, 8, 2, dtype=np.uint8)).sum(1, dtype=np.uint8)
+        codes[:] = marks[::4] | marks[1::4] << 2 | marks[2::4] << 4 | marks[3::4] << 6
         places[:] = _pack(at)
 
     def _read(self, wire: Tensor, elements: int) -> tuple[Tensor, Tensor]:
         check_size(self, wire, elements)
         levels, codes, places = _split(wire, elements)
         count = _kept(elements)
-        indices = torch.from_numpy(_starts(count) + _unpack(places, count))
+        rows = np.arange(count, dtype=np.int64) // KEPT
+        indices = torch.from_numpy(rows * BLOCK + _unpack(places, count))
         if count and (int(indices[-1]) >= elements or not ascend(indices)):
             raise RemoteProtocolError(f"top-k places are not ascending within blocks of {BLOCK}")
-        marks = (codes[:, None] >> np.arange(0, 8, 2, dtype=np.uint8)).ravel()[:count]
-        table = levels.float().numpy()
-        values = table[np.arange(count) // KEPT, marks & _UPPER]
-        return indices, torch.from_numpy(np.where(marks & _MINUS, -values, values))
+        marks = np.empty((len(codes), _CODES), np.uint8)
+        for place in range(_CODES):
+            marks[:, place] = codes >> 2 * place & 3
+        plus = levels.float().numpy()
+        meanings = np.concatenate([plus, -plus], 1).ravel()
+        return indices, torch.from_numpy(meanings[rows * _CODES + marks.ravel()[:count]])
 
 
 def _levels_of(magnitudes: Array) -> tuple[Array, Array]:
     """Which elements of each row are in its upper half, and (rows, 2) the halves' means as float32.
 
-    Sums are taken column by column, so that all machines get the same.
+    Sums are taken column by column, so that all machines get the same: who accumulates may not take pairs first.
     """
     middle = (magnitudes.min(1) + magnitudes.max(1)) / 2.0
     upper = magnitudes > middle[:, None]
-    sums = np.zeros((len(magnitudes), _LEVELS))
-    for column in range(magnitudes.shape[1]):
-        sums[:, 0] += np.where(upper[:, column], 0.0, magnitudes[:, column])
-        sums[:, 1] += np.where(upper[:, column], magnitudes[:, column], 0.0)
+    halves = np.stack([np.where(upper, 0.0, magnitudes).T, np.where(upper, magnitudes, 0.0).T], 2)
+    sums = np.add.accumulate(halves, axis=0)[-1]
     above = upper.sum(1)
     counts = np.stack([magnitudes.shape[1] - above, above], 1)
     means = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)

@@ -116,4 +116,20 @@ MUTATIONS: Final = (
         "return self._learn(self.term + 1, heir, 0.0)",
         ("gossip/test_election.py::TestOnePeer::test_an_office_is_handed_over_by_the_heirs_own_claim",),
     ),
+    Mutation(
+        "far-as-soon-as-near",
+        "News goes over connections that there are; sent to anybody it would take several hops, each time.",
+        "ictp2p/gossip/swim.py",
+        "near = [name for name in others if name in self._near] or others",
+        "near = others",
+        ("gossip/test_swim.py::test_news_goes_to_those_that_are_near_and_to_all_if_none_of_them_is_there",),
+    ),
+    Mutation(
+        "nobody-near-nobody-told",
+        "Who has no neighbours gossips with whomever it knows.",
+        "ictp2p/gossip/swim.py",
+        "near = [name for name in others if name in self._near] or others",
+        "near = [name for name in others if name in self._near]",
+        ("gossip/test_swim.py::test_news_goes_to_those_that_are_near_and_to_all_if_none_of_them_is_there",),
+    ),
 )

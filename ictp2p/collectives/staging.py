@@ -1,0 +1,77 @@
+"""How much room each contribution gets where it is added up, and how long it holds a plan back.
+
+A participant may be so far ahead of the results that it holds as there is room for it at its parent (`exchange`). The
+bytes on the way up and down again are those of a bandwidth-delay product, as of a TCP connection (RFC 7323, section
+1.1): what the share carries per second, times the seconds of a chunk through its tree. Over short ways an even part of
+`STAGING_BYTES` is more than that, and nothing is asked for. Over long ones each share asks for its own product and some
+to spare; where these exceed what a participant gives at most, all that lead there are cut in the same proportion.
+
+The room is written into the plan, which is agreed: so both ends of an edge know it, and nobody asks or grants on the
+way. What it comes to is what the prediction reckons with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ictp2p.collectives.exchange import MAX_WINDOW, STAGING_BYTES
+from ictp2p.collectives.plan import NO_PARENT
+from ictp2p.collectives.schedules.trees import Matrix, Tree
+
+SPARE = 1.5
+"""Times the bandwidth-delay product: chunks of other shares go first now and then, and queues make ways longer."""
+_LEAST = 2
+"""Chunks that every contribution has room for: one on its way while the result of the other comes back."""
+
+
+def inward(trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
+    """Count, per tree and participant, from how many it gets contributions."""
+    return np.array([np.bincount(_parents(tree), minlength=len(tree.reduce_parents)) for tree in trees])
+
+
+def divide(
+    trees: Sequence[Tree], sizes: Matrix, seconds: float, ways: Matrix, partial: int, limits: Matrix
+) -> tuple[int, ...]:
+    """Give the bytes of room of each share; all 0 if even parts of the least room suffice, or not more is to be had.
+
+    Args:
+        trees: of the shares.
+        sizes: bytes of each contribution to each share.
+        seconds: in which all are through if nothing holds them back.
+        ways: seconds of a chunk up and down each tree.
+        partial: the most bytes of a chunk's contribution.
+        limits: bytes that each participant gives at most.
+    """
+    none, edges = (0,) * len(trees), inward(trees)
+    needs = sizes * np.minimum(1.0, ways / max(seconds, 1e-9))
+    if (windows(none, edges, partial) * partial >= needs).all():
+        return none
+    least = _LEAST * partial
+    left = limits - least * edges.sum(axis=0)
+    wanted = np.minimum(SPARE * needs, sizes)
+    asked = wanted @ edges
+    if (left <= 0).any() or not asked.any():
+        return none
+    part = np.divide(left, asked, out=np.ones_like(left), where=asked > left)
+    granted = wanted * np.where(edges > 0, part, 1.0).min(axis=1)
+    return tuple((least + granted).astype(np.int64).tolist())
+
+
+def windows(rooms: Sequence[int], edges: npt.NDArray[np.int64], partial: int) -> npt.NDArray[np.int64]:
+    """Count the chunks of each share that may be ahead of their results: what `exchange` makes of its room."""
+    even = np.clip(STAGING_BYTES // np.maximum(1, edges.sum(axis=0) * partial), 1, MAX_WINDOW)
+    narrowest = np.where(edges > 0, even, MAX_WINDOW).min(axis=1)
+    asked = np.asarray(rooms, dtype=np.int64)
+    return np.where(asked > 0, np.maximum(1, asked // partial), narrowest)
+
+
+def held_back(counts: Matrix, ways: Matrix, window: npt.NDArray[np.int64]) -> float:
+    """Give the seconds of the share that its window holds back the most, of so many chunks each."""
+    return float((counts / window * ways).max(initial=0.0))
+
+
+def _parents(tree: Tree) -> list[int]:
+    return [parent for parent in tree.reduce_parents if parent != NO_PARENT]
