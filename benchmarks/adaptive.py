@@ -15,6 +15,7 @@ import copy
 import json
 import statistics
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,57 +46,57 @@ class Finish:
     version = 0
 
 
-def run(
-    name: str,
-    budget: float,
-    round_seconds: float,
-    settings: Settings,
-    seed: int,
-    text: corpus.Corpus,
-    start: ByteTransformer,
-    adaptive: ictp2p.AdaptivePace,
-) -> dict[str, Any]:
-    """Train with one H, or with the adaptive one, from one seed."""
-    began, finish = time.process_time(), Finish()
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What all runs from one seed have in common."""
+
+    budget: float
+    """Virtual seconds of training."""
+    round_seconds: float
+    """Virtual seconds of a round before the link becomes slower."""
+    settings: Settings
+    seed: int
+    text: corpus.Corpus
+    start: ByteTransformer
+
+
+def run(name: str, course: Course, adaptive: ictp2p.AdaptivePace) -> dict[str, Any]:
+    """Train with one H, or with the adaptive one."""
+    began, finish, seed = time.process_time(), Finish(), course.seed
 
     def program(training: Training) -> dict[str, Any]:
-        return learn(training, name, budget, settings, seed, text, copy.deepcopy(start), copy.copy(adaptive), finish)
+        return learn(training, copy.copy(adaptive) if name == ADAPTIVE else int(name), course, finish)
 
     with World(seed=seed, profile="lan", audit=False) as world:
-        size = sum(p.numel() for p in start.parameters()) * 4
-        rate = size / round_seconds  # two clusters: as much as the model goes each way
+        size = sum(p.numel() for p in course.start.parameters()) * 4
+        rate = size / course.round_seconds  # two clusters: as much as the model goes each way
         world.links(delay=0.005, bandwidth=rate)
         for cluster in CLUSTERS:
             world.cluster(cluster, workers=1, program=program)
         world.run_until(lambda: all(h.training is not None and h.training.met for h in world.every_host()), 60.0)
-        world.after(NEWS + budget / 2, SetBandwidth("*", "*", rate / 10))
-        found = world.train(within=100.0 * budget)
+        world.after(NEWS + course.budget / 2, SetBandwidth("*", "*", rate / 10))
+        found = world.train(within=100.0 * course.budget)
     return {**found["a/0"], "name": name, "seed": seed, "cpu_seconds": time.process_time() - began}
 
 
-def learn(
-    training: Training,
-    name: str,
-    budget: float,
-    settings: Settings,
-    seed: int,
-    text: corpus.Corpus,
-    model: ByteTransformer,
-    adaptive: ictp2p.AdaptivePace,
-    finish: Finish,
-) -> dict[str, Any]:
+def learn(training: Training, pace: int | ictp2p.AdaptivePace, course: Course, finish: Finish) -> dict[str, Any]:
     """Be one worker."""
-    number = CLUSTERS.index(training.host.cluster)
+    number, budget, settings = CLUSTERS.index(training.host.cluster), course.budget, course.settings
+    model = copy.deepcopy(course.start)
     inner = learning.make_inner(model, settings)
-    data = batches(text.shards[number], settings.batch, settings.shape.context, seed=1000 * seed + number)
-    pace = adaptive if name == ADAPTIVE else int(name)
+    shard, context = course.text.shards[number], settings.shape.context
+    data = batches(shard, settings.batch, context, seed=1000 * course.seed + number)
     curve: list[tuple[float, float, int]] = []
+
+    def validate(seconds: float) -> None:
+        loss = validation_loss(model, policy.global_parameters(), course.text.validation, context, WINDOWS)
+        curve.append((seconds, loss, policy.sync_every))
+
     with ictp2p.DiLoCo(training, model, inner, lambda p: Nesterov(p, lr=settings.outer_rate), pace) as policy:
         training.meet()
         began, version, steps = training.clock(), policy.version, 0
         if number == 0:
-            loss = validation_loss(model, policy.global_parameters(), text.validation, settings.shape.context, WINDOWS)
-            curve.append((0.0, loss, policy.sync_every))
+            validate(0.0)
         while not 0 < finish.version <= policy.version:
             elapsed = training.clock() - began
             for group in inner.param_groups:
@@ -105,9 +106,7 @@ def learn(
             steps += elapsed <= budget
             if number == 0 and policy.version != version:
                 version = policy.version
-                held = policy.global_parameters()
-                loss = validation_loss(model, held, text.validation, settings.shape.context, WINDOWS)
-                curve.append((elapsed, loss, policy.sync_every))
+                validate(elapsed)
             if number == 0 and elapsed > budget and not finish.version:
                 finish.version = policy.version + (curve[-1][0] <= budget)
         return {"loss": at(curve, budget) if number == 0 else None, "curve": curve, "steps": steps}
@@ -175,8 +174,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for seed in range(1, options.seeds + 1):
         start = learning.pretrained(settings, seed, text)
+        course = Course(options.budget, options.round, settings, seed, text, start)
         for name in (ADAPTIVE, *map(str, FIXED)):
-            row = run(name, options.budget, options.round, settings, seed, text, start, adaptive)
+            row = run(name, course, adaptive)
             rows.append(row)
             rounds, cpu = len(row["curve"]) - 1, row["cpu_seconds"]
             what = f"loss {row['loss']:.4f} after {row['steps']} steps and {rounds} rounds"

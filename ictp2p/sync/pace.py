@@ -9,7 +9,10 @@ the agreed state: no two clusters ever hold a different H for the same round, an
 
 Changing H alone is worse than not adapting (AutoLoCo, 2026): a longer phase makes a longer pseudo-gradient, and
 momentum that decays per round forgets at another rate. The outer optimizer is therefore told how long the phase was in
-units of the one it was tuned for, and takes the step that as many such phases would have taken (`Nesterov.phase`).
+units of the one it was tuned for, and takes the step that as many such phases would have taken (`Nesterov.phase`). It
+does so for shorter phases alone. Of a longer one the same step would be an extrapolation: several outer steps along a
+line that nobody trained on in between, which real phases would have corrected on the way. That overshoots, and worse
+the longer the phase is, so a longer phase takes the one step that the optimizer was tuned to take.
 
 Clusters of different speed arrive together if each takes steps in proportion to its speed (DyLU of Liu et al.,
 "Asynchronous Local-SGD Training for Language Modeling", 2024): H is then that of the fastest. Since a cluster's workers
@@ -142,8 +145,11 @@ class AdaptivePace(Pace):
         self._round = seconds
 
     def phase(self, counters: Mapping[str, int]) -> float:
-        """How long the phase is that ends with a round from this state, in phases of the reference length."""
-        return counters[_STEPS] / self.reference
+        """How long the phase is that ends with a round from this state, in phases of the reference length; at most 1.
+
+        The steps that were agreed count, not those that were taken: those differ from cluster to cluster.
+        """
+        return min(1.0, counters[_STEPS] / self.reference)
 
     def note(self) -> bytes:
         """How long steps and rounds take here."""

@@ -62,6 +62,12 @@ def test_by_hand() -> None:
     assert decided(pace) == decided(pace, (0.0, 0.0)) == decided(pace, (50.0, 0.0)) == 100, "nothing was measured"
 
 
+@pytest.mark.parametrize(("steps", "phase"), [(5, 0.1), (25, 0.5), (50, 1.0), (51, 1.0), (500, 1.0)])
+def test_a_longer_phase_is_stepped_after_once(steps: int, phase: float) -> None:
+    pace = AdaptivePace(50, least=5, most=500)
+    assert pace.phase({**pace.counters, "steps per phase": steps}) == phase
+
+
 def test_what_overlaps_costs_nothing() -> None:
     pace = AdaptivePace(100, least=1)
     pace.overlap = 10
