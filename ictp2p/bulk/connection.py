@@ -22,14 +22,13 @@ from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.pacing import Bucket, Watch
 from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.users import Frame, Owner, User
+from ictp2p.collectives.exchange import AHEAD_BYTES
 from ictp2p.errors import ConnectionLost, IctError
 
 if TYPE_CHECKING:
     from ictp2p.types import PeerId
 
 CLOSE_SECONDS = 1.0
-AHEAD = 2 * 1024 * 1024
-"""Bytes on their way that keep a link without delay busy. More only falls out of the caches before it is used."""
 AHEAD_RATE = 10e9
 """Bytes on their way per second of round trip: eight hops at 10 Gbit/s, so that only short round trips are limited."""
 
@@ -122,7 +121,7 @@ class BulkConnection(Inbound):
     def ahead(self) -> int | None:
         """Give the bytes on their way that keep this connection busy; None: not known, as much as may be."""
         seconds = None if self.relayed or self.closed else tuning.round_trip(self.transport)
-        return None if seconds is None else AHEAD + int(AHEAD_RATE * seconds)
+        return None if seconds is None else AHEAD_BYTES + int(AHEAD_RATE * seconds)
 
     @property
     def written(self) -> int:

@@ -44,6 +44,9 @@ STAGING_BYTES = 32 * 1024 * 1024
 (`staging`). Both ends of an edge derive the window from it, so it belongs to the wire version. Precedent: eight times
 Linux's largest default receive buffer."""
 
+AHEAD_BYTES = 2 * 1024 * 1024
+"""Bytes on their way that keep a link without delay busy. More only falls out of the caches before it is used."""
+
 ROOM_BYTES = 256 * 1024 * 1024
 """The most room that a plan may ask of a participant which says nothing else."""
 
@@ -129,9 +132,10 @@ class Exchange:
         """Let our partials of each share run ahead towards `peer` by at most `chunks`, at least two.
 
         A choice of the sender alone: more than keeps the link busy only falls out of the caches before it is used.
+        Where the plan gives room, a link further up is long: then what keeps the next one busy is not enough.
         """
         for lane in self._lanes:
-            if lane.reduce_parent == peer:
+            if lane.reduce_parent == peer and not lane.share.room:
                 lane.window = min(lane.window, max(MIN_WINDOW, chunks))
 
     def expect(self, peer: int, piece: Piece) -> None:

@@ -7,7 +7,9 @@ bytes on the way up and down again are those of a bandwidth-delay product, as of
 to spare; where these exceed what a participant gives at most, all that lead there are cut in the same proportion.
 
 The room is written into the plan, which is agreed: so both ends of an edge know it, and nobody asks or grants on the
-way. What it comes to is what the prediction reckons with.
+way. What it comes to is what the prediction reckons with. Whoever sends uses less of an even part where the way to the
+next participant is short, and cannot know of long ways behind that: so even parts are left to shares that need no more
+than what is always sent ahead.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ictp2p.collectives.exchange import MAX_WINDOW, STAGING_BYTES
+from ictp2p.collectives.exchange import AHEAD_BYTES, MAX_WINDOW, STAGING_BYTES
 from ictp2p.collectives.plan import NO_PARENT
 from ictp2p.collectives.schedules.trees import Matrix, Tree
 
@@ -35,7 +37,7 @@ def inward(trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
 def divide(
     trees: Sequence[Tree], sizes: Matrix, seconds: float, ways: Matrix, partial: int, limits: Matrix
 ) -> tuple[int, ...]:
-    """Give the bytes of room of each share; all 0 if even parts of the least room suffice, or not more is to be had.
+    """Give the bytes of room of each share; all 0 if no more is needed than always goes ahead, or can be had.
 
     Args:
         trees: of the shares.
@@ -47,7 +49,7 @@ def divide(
     """
     none, edges = (0,) * len(trees), inward(trees)
     needs = sizes * np.minimum(1.0, ways / max(seconds, 1e-9))
-    if (windows(none, edges, partial) * partial >= needs).all():
+    if (np.minimum(windows(none, edges, partial) * partial, AHEAD_BYTES) >= needs).all():
         return none
     least = _LEAST * partial
     left = limits - least * edges.sum(axis=0)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from ictp2p.bulk import tuning
-from ictp2p.bulk.connection import AHEAD, BulkConnection
+from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello, Purpose
+from ictp2p.collectives.exchange import AHEAD_BYTES
 from ictp2p.types import PeerId
 from tests.bulk.conftest import MemoryTransport
 
@@ -113,7 +114,7 @@ async def test_only_a_direct_connection_is_limited_in_what_runs_ahead(
 
     direct = opened(Ended(pair[0]), Purpose.DIRECT).ahead()
     assert direct is not None
-    assert AHEAD < direct < 2 * AHEAD + tuning.NEARBY * 1e10
+    assert AHEAD_BYTES < direct < 2 * AHEAD_BYTES + tuning.NEARBY * 1e10
     assert opened(Ended(pair[0]), Purpose.RELAY).ahead() is None
     assert opened(MemoryTransport(), Purpose.DIRECT).ahead() is None
 

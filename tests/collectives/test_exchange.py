@@ -251,6 +251,15 @@ def test_a_limit_holds_back_only_what_runs_ahead() -> None:
     assert machine.next_send(1) is None
 
 
+def test_where_the_plan_gives_room_a_short_link_does_not_hold_back() -> None:
+    """The results come from further up, over a long one."""
+    share = Share(0, 9, 1, (1, -1), (1, -1), room=6 * PARTIAL_BYTES)
+    machine = Exchange(Plan("star", tuple("ab"), (share,), 1, 0.0, 0.0), 0, PARTIAL_BYTES)
+    machine.begun(1)
+    machine.limit(1, 2)
+    assert [machine.next_send(1) for _ in range(7)] == [*(Piece(True, 0, n) for n in range(6)), None]
+
+
 def test_one_small_chunk_goes_ahead_of_the_beginning_and_no_more() -> None:
     plan = Plan(
         "star", tuple("ab"), tuple(Share(n * 9, n * 9 + 9, *t) for n, t in enumerate(star.trees(2))), 4, 0.0, 0.0

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "short-link-holds-back",
+        "Where the plan gives room, the sender's own limit for short links does not hold it back.",
+        "ictp2p/collectives/exchange.py",
+        "if lane.reduce_parent == peer and not lane.share.room:",
+        "if lane.reduce_parent == peer:",
+        ("collectives/test_exchange.py::test_where_the_plan_gives_room_a_short_link_does_not_hold_back",),
+    ),
+    Mutation(
         "room-not-cut",
         "Contributions never have more room at a participant than it gives.",
         "ictp2p/collectives/staging.py",
