@@ -269,14 +269,14 @@ TOKENS = ["a secret of sixteen letters", "another secret of that length"]
 def test_a_token_is_asked_of_every_rank() -> None:
     same = formed(2, options=lambda rank: Options(host="127.0.0.1", token=TOKENS[0]))
     assert same == ["formed"] * 2
-    other = formed(2, seconds=1, options=lambda rank: Options(host="127.0.0.1", token=TOKENS[rank]))
+    other = formed(2, options=lambda rank: Options(host="127.0.0.1", token=TOKENS[rank]))
     assert all(isinstance(error, HandshakeFailed) for error in other)
-    missing = formed(2, seconds=1, options=lambda rank: Options(host="127.0.0.1", token=TOKENS[0] if rank else None))
+    missing = formed(2, options=lambda rank: Options(host="127.0.0.1", token=TOKENS[0] if rank else None))
     assert all(isinstance(error, IctError) for error in missing)
 
 
 def test_ranks_that_differ_on_sealing_are_told() -> None:
-    found = formed(2, seconds=1, options=lambda rank: Options(host="127.0.0.1", sealed=bool(rank)))
+    found = formed(2, options=lambda rank: Options(host="127.0.0.1", sealed=bool(rank)))
     assert all(isinstance(error, HandshakeFailed) and "seal" in str(error) for error in found)
     assert formed(2, options=lambda rank: Options(host="127.0.0.1", sealed=False)) == ["formed"] * 2
 
