@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,8 @@ def run(target: Callable[..., Any], size: int, folder: Path, **given: Any) -> li
     ranks = [start(target, rank, size, folder, **given) for rank in range(size)]
     try:
         return [end(rank) for rank in ranks]
+    except subprocess.TimeoutExpired as hung:
+        raise AssertionError("\n\n".join(testimony(rank) for rank in ranks)) from hung
     finally:
         for rank in ranks:
             rank.kill()
@@ -37,6 +40,7 @@ def start(target: Callable[..., Any], rank: int, size: int, folder: Path, **give
         "WORLD_SIZE": str(size),
         "STORE": f"file://{folder / 'store'}",
         "OMP_NUM_THREADS": "1",
+        "PYTHONFAULTHANDLER": "1",
         "PYTHONPATH": str(root),
     }
     module = Path(target.__code__.co_filename)
@@ -50,6 +54,13 @@ def end(process: subprocess.Popen[str]) -> Any:
     out, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, f"{out}\n{err}"
     return json.loads(out.splitlines()[-1])
+
+
+def testimony(process: subprocess.Popen[str]) -> str:
+    """End a process that hangs, and give the stacks of its threads."""
+    process.send_signal(signal.SIGABRT)
+    out, err = process.communicate(timeout=SECONDS)
+    return f"{process.pid} ended with {process.returncode}\n{out}\n{err}"
 
 
 def main() -> None:
