@@ -9,14 +9,11 @@ nothing, and either side may dial again. A connection is needed by a side that
 - has not reached enough of its own picks yet: they are its way into the mesh, and this may be the only other one.
 
 Nobody is in a hurry: what is not needed is looked at every few seconds, so that a growing mesh does not shed and dial
-in turns, and a peer ends one connection at a time. Routes find another way around one link at once; around most of
-those that a peer has, all at the same time, they have to ask for it, and until they are answered there is no way for a
-probe, which looks like a death.
+in turns.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection
 
 from ictp2p.core.commands import Hangup
@@ -61,6 +58,10 @@ class Thrift:
         for peers in (self._spared, self._spare, self.parted):
             peers.discard(peer)
 
+    def idle(self, peer: PeerId) -> bool:
+        """Whether neither end needs the connection."""
+        return peer in self._spared and peer in self._spare
+
     def review(self, greeted: Collection[PeerId], picks: Collection[PeerId], applies: Callable[[PeerId], bool]) -> None:
         """Say what is needed, where it is not what was said last.
 
@@ -79,7 +80,7 @@ class Thrift:
             if spared != (peer in self._spared):
                 (self._spared.add if spared else self._spared.discard)(peer)
                 self._context.send(Channel.HELLO, peer, Need(not spared))
-        self._part()
+                self._part(peer)
 
     def receive(self, sender: PeerId, message: Need | Parting) -> None:
         """Take what the other end of a connection says of it."""
@@ -88,20 +89,9 @@ class Thrift:
             self._context.out.append(Hangup(sender, "neither side needs the connection"))
         else:
             (self._spare.discard if message.wanted else self._spare.add)(sender)
-            self.changed()
+            self._part(sender)
 
-    def _part(self) -> None:
-        """Part with one of those that neither side needs, and look at the others next time."""
-        me = self._context.me
-        idle = [peer for peer in self._spared & self._spare if me < peer and peer not in self.parted]
-        if idle:
-            peer = min(idle, key=lambda other: _lot(me, other))
+    def _part(self, peer: PeerId) -> None:
+        if self.idle(peer) and self._context.me < peer:
             self.parted.add(peer)
             self._context.send(Channel.HELLO, peer, Parting())
-        if len(idle) > 1:
-            self.changed()
-
-
-def _lot(one: PeerId, other: PeerId) -> bytes:
-    """A draw for two peers, so that not all part with the same one first."""
-    return hashlib.blake2b(f"{one}{other}".encode(), digest_size=8).digest()

@@ -8,14 +8,6 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
-        "all-part-at-once",
-        "A peer gives up one connection at a time, so that there is always a way for probes.",
-        "ictp2p/core/thrift.py",
-        "        if idle:\n            peer = min(idle, key=lambda other: _lot(me, other))\n",
-        "        for peer in sorted(idle):\n",
-        ("core/test_stack.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
-    ),
-    Mutation(
         "no-ring",
         "A sparse mesh stays connected whichever three clusters fail.",
         "ictp2p/core/overlay.py",
