@@ -25,6 +25,7 @@ One rule tells them apart: whoever can mend it decides the branch.
     ├── LocalGroupError        the group inside the cluster broke: a new one is being formed
     │   └── LibraryRefused         a vendor's collective library did not come up: the new one falls back to Gloo
     └── PeerClosed             the peer was closed, or drained, while something waited on it
+        └── PeerFailed         the peer stopped by itself: to go on would have broken a promise
 
 Foreign errors (`OSError`, `ssl.SSLError`, `msgspec.MsgspecError`) are translated at the edge, in `network`,
 `bulk` and `wire`, and nowhere else.
@@ -123,3 +124,7 @@ class LibraryRefused(LocalGroupError):
 
 class PeerClosed(IctError):
     """The peer was closed or drained while something waited on it."""
+
+
+class PeerFailed(PeerClosed):
+    """The peer stopped by itself: its disk keeps nothing more, or another process has its identity."""

@@ -2,8 +2,9 @@
 
 A flow is what one connection has queued in one direction. Shares are computed by progressive filling (Bertsekas and
 Gallager, "Data Networks", 6.5.2): all flows grow together until a resource is full, whose flows are then frozen, and
-so on. Flows start slowly: a flow may send no more than its congestion window per round trip, ten segments at first
-and twice as much after each round trip; where packets are lost it may not exceed what Mathis et al. (1997) found.
+so on; those that want less than an even part of everything that they pass are frozen first, all in one step. Flows
+start slowly: a flow may send no more than its congestion window per round trip, ten segments at first and twice as much
+after each round trip; where packets are lost it may not exceed what Mathis et al. (1997) found.
 
 Rates are computed when flows start or stop or capacities change, and not more often than every `COALESCE` seconds.
 In between everything is linear, so that nothing happens but the arrival of what the protocols will read.
@@ -59,26 +60,28 @@ def shares(
         resource: of each use of a resource, the resource.
         capacity: of each resource.
     """
-    count = len(caps)
-    rates = np.zeros(count)
-    active = np.ones(count, dtype=bool)
-    left = capacity.astype(float).copy()
+    count, resources = len(caps), len(capacity)
+    rates, left = np.zeros(count), capacity.astype(float)
+    endless, active = np.isinf(left), np.ones(count, dtype=bool)
     while active.any():
         live = active[flow]
-        users = np.bincount(resource[live], minlength=len(left))
+        by, of = flow[live], resource[live]
+        users = np.bincount(of, minlength=resources)
         used = users > 0
-        level = np.full(len(left), math.inf)
+        level = np.full(resources, math.inf)
         level[used] = left[used] / users[used]
-        limit = caps - rates
-        grow = min(level.min(initial=math.inf), limit[active].min(initial=math.inf))
-        if grow == math.inf:
-            rates[active] = math.inf
-            break
-        rates[active] += grow
-        left -= users * grow
-        full = used & (left < math.inf) & (left <= 1e-9 * capacity + 1e-9)
-        done = active & (caps - rates <= 1e-9 * np.maximum(1.0, rates))
-        done[flow[live & full[resource]]] = True
+        fair = np.full(count, math.inf)
+        np.minimum.at(fair, by, level[of])
+        limit = np.where(active, caps, 0.0) - np.where(active, rates, 0.0)
+        # No resource is full before each of its users has an even part of what is left: who wants no more gets it.
+        done = active & (limit <= fair)
+        grown = np.where(done, limit, 0.0) if done.any() else np.where(active, level.min(), 0.0)
+        rates = np.where(done, caps, rates + grown)
+        taken = np.bincount(of, weights=grown[by], minlength=resources)
+        left = np.where(endless, math.inf, np.maximum(left - np.where(endless, 0.0, taken), 0.0))
+        if not done.any():
+            full = used & (left <= 1e-9 * capacity + 1e-9)
+            done[by[full[of]]] = True
         active &= ~done
     return rates
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ictp2p.core.cards import ClusterCard
+from ictp2p.errors import PeerFailed
 from ictp2p.machine import Notice, Persist
 from ictp2p.types import Address, PeerId
 
@@ -70,6 +71,20 @@ class BulkInvited(Notice):
 
     peer: PeerId
     ticket: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityTaken(Notice):
+    """Another process speaks in this peer's name, from `address`, and knows more."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Notice):
+    """This peer has stopped by itself, and will do nothing more."""
+
+    error: PeerFailed
 
 
 @dataclass(frozen=True, slots=True)

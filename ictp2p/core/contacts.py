@@ -36,6 +36,11 @@ class Contacts:
         picked = self._picked()  # by a follower too: whether the mesh is sparse has hysteresis
         return views.dialable(self._context.directory, [*wanted, *(picked if self._context.leading else ())])
 
+    @property
+    def crowded(self) -> bool:
+        """Whether the mesh is too large for all to be connected to all, or about to be."""
+        return self._overlay.crowded
+
     def can_be_spared(self, peer: PeerId) -> bool:
         """Connections to other clusters, in a mesh that is not complete; an observer is none's business."""
         cluster = self._context.directory.cluster_of(peer)

@@ -4,12 +4,15 @@ Links and routes are between clusters and spoken by leaders, so an adjacency is 
 either office or the connection ends, so does the adjacency, and all routes over it are dropped, on both sides. That is
 also what keeps routes free of loops across a change of leaders: whoever meets the new one, which knows of no feasible
 distances yet, has dropped all routes through the old one first.
+
+In a large mesh connections come and go that nobody needs (`thrift`). They are measured and carry probes like others,
+but routes lead over a connection only once one of its ends is known to keep it.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ictp2p.core import views
 from ictp2p.core.cards import LinkCard
@@ -21,12 +24,20 @@ from ictp2p.types import ClusterId, PeerId
 
 
 class Neighbourhood:
-    """The adjacencies of one leader; empty at a follower."""
+    """The adjacencies of one leader; empty at a follower.
 
-    def __init__(self, context: Context) -> None:
+    Args:
+        context: the stack's.
+        serves: whether routes may lead over the connection to a peer.
+    """
+
+    def __init__(self, context: Context, serves: Callable[[PeerId], bool]) -> None:
         self._context = context
+        self._serves = serves
         self._leaders: dict[ClusterId, PeerId] = {}
         self._silent: set[ClusterId] = set()
+        self._held: set[ClusterId] = set()
+        """Those that are measured, and over which no route may lead yet."""
         self._cards: dict[ClusterId, LinkCard] = {}
         self._settled_on: tuple[object, ...] = ()
 
@@ -74,13 +85,23 @@ class Neighbourhood:
             return
         self._cards[cluster] = views.link_card(cluster, measured)
         machines.mesh.measured(cluster, measured.srtt, measured.rttvar or 0.0)
+        if cluster in self._silent and not self._serves(self._leaders[cluster]):
+            self._held.add(cluster)
+            return
         changed = machines.routes.link_up if cluster in self._silent else machines.routes.link_changed
         self._silent.discard(cluster)
         self._run(Channel.ROUTES, changed(cluster, views.link_of(measured), now))
 
+    def admit(self) -> None:
+        """Let routes lead over the links that turn out to be needed."""
+        for cluster in sorted(c for c in self._held if self._serves(self._leaders[c])):
+            self._held.discard(cluster)
+            self.link_changed(cluster)
+
     def link_lost(self, cluster: ClusterId) -> None:
         """A neighbour fell silent though its connection stands: route around it until it speaks again."""
         self._silent.add(cluster)
+        self._held.discard(cluster)
         self._run(Channel.ROUTES, self._context.m.routes.link_down(cluster, self._context.now))
 
     def _present(self, greeted: Iterable[PeerId]) -> dict[ClusterId, PeerId]:
@@ -102,6 +123,7 @@ class Neighbourhood:
     def _end(self, cluster: ClusterId) -> None:
         machines, now = self._context.m, self._context.now
         del self._leaders[cluster]
+        self._held.discard(cluster)
         self._cards.pop(cluster, None)
         self._run(Channel.LINKS, machines.links.disconnected(cluster, now))
         self._run(Channel.ROUTES, machines.routes.link_down(cluster, now))

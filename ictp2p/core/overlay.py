@@ -48,12 +48,18 @@ class Overlay:
         self._me = me
         self._complete = complete
         self._sparse = False
+        self._clusters = 1
         self._closeness: dict[ClusterId, bytes] = {}
 
     @property
     def sparse(self) -> bool:
         """Whether the mesh was too large for all to pick all when picks were last made."""
         return self._sparse
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the mesh had more than half of the clusters for which it is complete."""
+        return 2 * self._clusters > self._complete
 
     def picks(self, present: Collection[ClusterId], absent: Collection[ClusterId]) -> frozenset[ClusterId]:
         """Pick neighbours.
@@ -68,6 +74,7 @@ class Overlay:
         return self._picked(present) | (self._picked((*present, *absent)) if absent else frozenset())
 
     def _judge(self, clusters: int) -> None:
+        self._clusters = clusters
         limit = self._complete * (_HYSTERESIS if self._sparse else 1.0)
         self._sparse = clusters > limit
 

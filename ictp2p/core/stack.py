@@ -30,6 +30,7 @@ from ictp2p.core.commands import (
     ConfigDiffers,
     Dial,
     Hangup,
+    IdentityTaken,
     MemberChanged,
     Violated,
 )
@@ -59,6 +60,7 @@ from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import LinkChanged, LinkLost
 from ictp2p.gossip.messages import (
     Displaced,
+    Doubled,
     MemberCleared,
     MemberFailed,
     MemberJoined,
@@ -105,10 +107,10 @@ class Core:
         self.directory = Directory(card)
         self.dialer = Dialer(rng)
         self._context = Context(card, self.directory, machines, run=self._run)
-        self._neighbourhood = Neighbourhood(self._context)
+        self._thrift = Thrift(self._context)
+        self._neighbourhood = Neighbourhood(self._context, self._thrift.serves)
         self._post = Post(self._context, self._neighbourhood)
         self._context.send = self._post.send
-        self._thrift = Thrift(self._context)
         self._meetings = Meetings(self._context, self._thrift)
         self._contacts = Contacts(self._context, self._meetings, complete)
         self.publication = Publication(self._context, self._neighbourhood, limits)
@@ -116,7 +118,6 @@ class Core:
         self._timetable = Timetable(self._machines)
         self._told: dict[str, object] = {}
         self._based: dict[str, object] = {}
-        self._picks: frozenset[PeerId] = frozenset()
 
     # ------------------------------------------------------------ inputs from the driver
 
@@ -141,6 +142,7 @@ class Core:
         self.dialer.opened(peer)
         self._thrift.forget(peer)
         self._thrift.changed()
+        self._based.pop("needed", None)  # what this side said of it, it said on the connection before
         self._meetings.greet(peer)
         return self._finish()
 
@@ -153,6 +155,7 @@ class Core:
         self._thrift.forget(peer)
         if peer in self._meetings.greeted:
             self._meetings.greeted.discard(peer)
+            self._context.dirty = True
             if not agreed:
                 self._broken(peer, refused=False)
         return self._finish()
@@ -195,7 +198,7 @@ class Core:
             self._run(channel, self._machine(channel).handle_timeout(now))
         self._context.dirty |= self.publication.is_due()
         self._meetings.show_what_waits()
-        self._thrift.review(self._meetings.greeted, self._picks, self._contacts.can_be_spared)
+        self._context.dirty |= self._thrift.handle_timeout()
         return self._finish()
 
     def next_timeout(self) -> float | None:
@@ -290,6 +293,10 @@ class Core:
             return self._neighbourhood.leaders()
         return [self.leader] if self.leader is not None and self.leader in self._meetings.greeted else []
 
+    def neighbour(self, cluster: ClusterId) -> PeerId | None:
+        """The leader of one neighbouring cluster."""
+        return self._neighbourhood.leader(cluster) if self.leading else None
+
     def next_hop(self, target: PeerId) -> PeerId | None:
         """The connected peer to which a packet for `target` goes, or None if there is no way."""
         return self._post.next_hop(target)
@@ -374,6 +381,8 @@ class Core:
                 self._displaced(record)
             case LeaderChanged():
                 self._leader_changed(notice)
+            case Doubled(record=record):
+                notice = self._doubled(channel, record)
             case HeirFound(heir=heir):
                 self._run(Channel.ELECTION, self.m.election.hand_over(heir))
             case LinkChanged(neighbour=neighbour):
@@ -408,6 +417,12 @@ class Core:
         if self.leading:  # of two claims of one term ours holds: the other's record must not remain the newest
             self.m.mesh.outbid(record, self._context.now)
             self._timetable.touch(Channel.MESH)
+
+    def _doubled(self, channel: Channel, record: Record) -> IdentityTaken:
+        if channel is Channel.MEMBERS:
+            return IdentityTaken(decode_peer_card(record.payload).address)
+        card = decode_cluster_card(record.payload)
+        return IdentityTaken(next(w.address for w in card.workers if w.peer == card.leader))
 
     def _claimed_elsewhere(self, card: ClusterCard) -> None:
         """The mesh names a leader of this cluster: the election has to hear of it."""
@@ -447,11 +462,14 @@ class Core:
         self._settle_cluster()
         self._neighbourhood.settle(self._meetings.greeted)
         self._settle_mesh()
-        if self._is_new_basis("wanted", (self.leading, frozenset(self._meetings.departed))):
+        wishes = (self.leading, frozenset(self._meetings.departed))
+        if self._is_new_basis("wanted", wishes):
             wanted = self._contacts.wanted()
-            self._picks = frozenset(wanted)
             self.dialer.want(wanted, self._context.now)
-            self._thrift.changed()
+            self._thrift.picked(frozenset(wanted), crowded=self._contacts.crowded)
+        if self._is_new_basis("needed", (wishes, frozenset(self._meetings.greeted))):
+            self._thrift.settle(self._meetings.greeted, self._contacts.can_be_spared)
+        self._neighbourhood.admit()
 
     def _settle_cluster(self) -> None:
         if not self._meetings.joined or not self._is_new_basis("members", ()):

@@ -9,9 +9,13 @@ queue of news to pass on. Every piece of news goes through here, whichever messa
 - an accusation of *ourselves* is refuted, by the next incarnation. If it names one that we never had, the sender must
   show the signed record first: otherwise anybody could push our incarnation to its limit.
 
-A record of ourselves that is newer than our own was signed either by our own key in an earlier life, which is outbid,
-or by another key: a cluster's new leader speaks for it now. To outbid that would start a contest without end between
-two leaders who each believe in themselves; it is reported (`Displaced`) and the election decides.
+A record of ourselves that is newer than our own was signed by our own key or by another. Each life of a peer begins
+above all incarnations of those before it, so our own key has signed it in another process: one that has a copy of our
+data folder, or had it before an old copy was put back, and promised in our name what we do not know. That cannot be
+mended, only reported (`Doubled`): of two processes the one with the older record stops, as the holder of an older
+fencing token does. Another key is that of a cluster's new leader, who speaks for it now. To outbid it would start a
+contest without end between two leaders who each believe in themselves; it is reported (`Displaced`) and the election
+decides.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from ictp2p.gossip.messages import (
     Delta,
     Digest,
     Displaced,
+    Doubled,
     Entry,
     Gossip,
     News,
@@ -128,7 +133,7 @@ class Ledger:
     def learn(self, record: Record, now: float) -> Effects:
         """Take a record, if it is newer and genuine."""
         if record.member == self._me:
-            return self._meet_own_past(record, now)
+            return self._meet_own(record)
         if not self.table.is_newer(record) or (record.left and record.member not in self.table.members):
             return []
         if not self._verify(record):
@@ -216,15 +221,14 @@ class Ledger:
             own = self.declare(own.incarnation + 1, own.sequence, own.payload, now)
         return [] if sender is None else [Send(sender, Gossip((own,)))]
 
-    def _meet_own_past(self, record: Record, now: float) -> Effects:
+    def _meet_own(self, record: Record) -> Effects:
         own, successor = self.own, self._successor
-        if own is None or record.version <= own.version:
+        if own is None or not _outranks(record, own):
             return []
         if (successor is not None and record.version <= successor.version) or not self._verify(record):
             return []
         if record.key == own.key:
-            self.declare(record.incarnation + 1, own.sequence, own.payload, now)
-            return []
+            return [Doubled(record)]
         self._successor = record
         return [Displaced(record)]
 
@@ -243,6 +247,13 @@ class Ledger:
         if not self.queue:
             self.news_since = now
         self.queue.put(news)
+
+
+def _outranks(record: Record, own: Record) -> bool:
+    """Whether a record is newer than ours; of two with one version only one process can go on, so one has to be."""
+    if record.version == own.version and record.key == own.key:
+        return record.payload > own.payload
+    return record.version > own.version
 
 
 def _deltas(to: str, records: Iterable[Record], verdicts: tuple[Entry, ...], wanted: tuple[str, ...]) -> Effects:

@@ -233,6 +233,13 @@ class MemberLeft(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class Doubled(Notice):
+    """Our own key has signed a newer record than ours: another process has our identity."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
 class Displaced(Notice):
     """Another key speaks for this very member with a newer record: it has a successor, which is not outbid."""
 

@@ -39,6 +39,7 @@ from ictp2p.gossip.messages import (
     Delta,
     Digest,
     Displaced,
+    Doubled,
     Entry,
     Gossip,
     MemberCleared,
@@ -63,6 +64,7 @@ from ictp2p.machine import Effects, Message, Send
 
 __all__ = [
     "Displaced",
+    "Doubled",
     "Member",
     "MemberCleared",
     "MemberFailed",

@@ -285,7 +285,7 @@ class Babel:
             self._effects.append(RouteChanged(*key, after, INFINITY if choice is None else choice.metric))
         match self._announcer.note(key):
             case Urgency.NOW:
-                self._flush_at = now
+                self._flush_at = self._pace.at_once(now)
             case Urgency.SOON:
                 self._flush_soon(now)
         self._requests.review(key, now)

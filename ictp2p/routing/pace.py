@@ -33,6 +33,10 @@ class Pace:
         """When news that came up now is to be told."""
         return now + self._wait * self._rng.uniform(0.5, 1.0)
 
+    def at_once(self, now: float) -> float:
+        """When bad news that came up now is to be told: now, unless something was told this very moment."""
+        return max(now, self._told_at + self._profile.trigger_delay / 4)
+
     def told(self, now: float) -> None:
         """Note that news was told: if that has just happened before, the next will wait for longer."""
         least = self._profile.trigger_delay

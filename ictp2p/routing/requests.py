@@ -90,8 +90,10 @@ class Requests:
     def carry(self, sender: str, key: Key, seqno: int, hops: int, now: float) -> None:
         """Pass a request on to one neighbour, unless an equal one is already on its way for somebody else."""
         repeats = self._wait(key, sender, seqno, now)
+        if repeats is None:
+            return
         helpers = [neighbour for neighbour in self._helpers(key) if neighbour != sender]
-        if repeats is not None and helpers:
+        if helpers:
             self._put(helpers[repeats % len(helpers)], key, seqno, hops - 1)
 
     def answered(self, key: Key, seqno: int) -> list[str]:

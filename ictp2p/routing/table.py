@@ -139,7 +139,12 @@ class RouteTable:
 
     def nearest(self, key: Key) -> list[str]:
         """The neighbours with a usable offer, nearest first."""
-        ranked = sorted((self._metric(key, neighbour), neighbour) for neighbour in self._offers.get(key, ()))
+        costs, traffic_class = self.costs, key[1]
+        ranked = sorted(
+            (offer.metric + costs[neighbour][traffic_class], neighbour)
+            for neighbour, offer in self._offers.get(key, {}).items()
+            if neighbour in costs
+        )
         return [neighbour for metric, neighbour in ranked if metric < INFINITY]
 
     def is_feasible(self, key: Key, neighbour: str) -> bool:

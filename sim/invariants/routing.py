@@ -15,6 +15,7 @@ from ictp2p.routing.algebra import INFINITY, Distance
 from ictp2p.routing.babel import Babel
 from ictp2p.routing.messages import Key
 from ictp2p.routing.table import Choice
+from ictp2p.types import ClusterId
 from sim.invariants.finding import Complain
 
 if TYPE_CHECKING:
@@ -86,13 +87,13 @@ class Routing:
 
     def _edge(self, at: Host, core: Core, key: Key, choice: Choice) -> Host | None:
         """The next hop, if it is a router; what it promised must be no farther than what we chose it for."""
-        beside = (self._world.host_of(peer) for peer in core.neighbours())
-        onward = next((host for host in beside if host is not None and host.cluster == choice.neighbour), None)
+        beside = core.neighbour(ClusterId(choice.neighbour))
+        onward = None if beside is None else self._world.host_of(beside)
         if onward is None or onward.core is None or not onward.core.leading:
             return None
         further = onward.core
         theirs = further.m.routes.sources.distance(key)
-        if theirs is None or onward.cluster == key[0] or at.id not in further.neighbours():
+        if theirs is None or onward.cluster == key[0] or at.id != further.neighbour(ClusterId(at.cluster)):
             return onward
         mine = core.m.routes.sources.distance(key)
         if choice.offer.better_than(theirs) or (mine is not None and not theirs.better_than(mine)):

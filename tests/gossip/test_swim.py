@@ -25,6 +25,7 @@ from ictp2p.gossip.messages import (
     Delta,
     Digest,
     Displaced,
+    Doubled,
     Entry,
     Gossip,
     MemberCleared,
@@ -663,11 +664,31 @@ def test_accusation_of_ourselves_is_refuted_in_its_incarnation_only() -> None:
     assert swim.record.incarnation == 2
 
 
-def test_own_earlier_life_is_outbid_once_its_record_is_shown() -> None:
+def test_a_newer_record_by_our_own_key_is_told_and_not_outbid() -> None:
     swim = started("a", "b")
-    swim.receive("b", Delta((record("a", 7, 3),)), 1.0)
+    twin = record("a", 7, 3)
+    assert swim.receive("b", Delta((twin,)), 1.0) == [Doubled(twin)]
     assert swim.record is not None
-    assert swim.record.incarnation == 8
+    assert swim.record.incarnation == 1
+
+
+@given(
+    lives=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    changes=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+)
+def test_of_two_processes_with_one_identity_exactly_one_finds_itself_doubled(
+    lives: tuple[int, int], changes: tuple[int, int]
+) -> None:
+    twins = []
+    for number, (life, times) in enumerate(zip(lives, changes, strict=True)):
+        swim = Swim("a", LAN, random.Random(number), seal=sealed, verify=genuine)
+        swim.start(b"%d" % number, life, 0.0)
+        for change in range(times):
+            swim.publish(b"%d, change %d" % (number, change), 0.0)
+        twins.append(swim)
+    records = [swim.record for swim in twins]
+    found = [swim.receive("b", Gossip((other,)), 1.0) for swim, other in zip(twins, reversed(records), strict=True)]
+    assert sum(effects != [] for effects in found) == 1
 
 
 def test_forged_record_of_ourselves_neither_raises_us_nor_passes_for_a_successor() -> None:

@@ -33,3 +33,16 @@ def test_in_a_burst_the_wait_doubles_up_to_its_bound() -> None:
         now = due
     for wait, longest in zip(waits, (0.2, 0.2, 0.4, 0.8, 1.6, 2.0), strict=True):
         assert longest / 2 <= wait <= longest
+
+
+@given(st.lists(st.floats(0.0, 1.0), max_size=40))
+def test_bad_news_is_told_at_once_but_for_what_was_told_this_very_moment(gaps: list[float]) -> None:
+    pace, now, told = Pace(PROFILE, random.Random(0)), 0.0, -1.0
+    for gap in gaps:
+        now = max(now + gap, told)
+        due = pace.at_once(now)
+        assert now <= due <= now + PROFILE.trigger_delay / 4
+        assert due >= told + PROFILE.trigger_delay / 4
+        assert due == now or now < told + PROFILE.trigger_delay / 4
+        pace.told(due)
+        told = due

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "twins-live-on",
+        "Of two processes with one identity one stops.",
+        "ictp2p/gossip/ledger.py",
+        "return [Doubled(record)]",
+        "return []",
+        ("gossip/test_swim.py::test_of_two_processes_with_one_identity_exactly_one_finds_itself_doubled",),
+    ),
+    Mutation(
         "long-sample-is-one-of-many",
         "A full-speed transfer that lasted tells of a changed link alone: the next round is planned on it.",
         "ictp2p/gossip/links.py",
