@@ -210,7 +210,8 @@ class Coordinator:
 
     def _may_turn(self, tip: Open) -> bool:
         """Whether another plan may be tried: nobody is done, and this peer, which takes part, sees how far it came."""
-        return not self._box.on(tip) and any(part.leader == self._me for part in tip.participants)
+        here = any(part.leader == self._me for part in tip.participants)
+        return here and tip.spec.grouping == "all" and not self._box.on(tip)
 
     def _detour(self, tip: Open, now: float) -> str | None:
         """Why another plan should be tried; None where that is not worth it."""

@@ -6,6 +6,11 @@ has been transferred is thrown away: the links as they are known now, on which t
 predicted, and the attempt's own pace, for a single measurement may be wrong. Both must promise that what is left takes
 `DETOUR` times as long as all of the new plan, so that an error of that size costs nothing. The questions come after
 `RoundProfile.replan`, and then ever more rarely: a short attempt is never asked about, and a long one seldom.
+
+Where the participants average in groups (`Spec.grouping`) an attempt is never given up for this. Who meets whom follows
+from what was decided, so another plan has the same groups. A pair has one link, and no other plan. Of larger groups the
+coordinator sees the pace of its own alone, so nothing would confirm a measurement of another's links; and the first
+group that is done has voted, and would lose for the others' sake what a slow one among them loses for its own.
 """
 
 from __future__ import annotations

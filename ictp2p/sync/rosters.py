@@ -23,6 +23,8 @@ Theory of operation:
    everyone alive when there was none.
 5. A leader whose training thread is not up (not yet, or no more) makes no roster. Where one of its workers has been
    ready for `gather` seconds, the office is for that worker: the election is asked to hand it over (`HeirFound`).
+   Where training has ended here, nobody comes up who is worth waiting for: two reports of a worker that is still
+   ready are enough, by which it is told from one that ends at the same step.
 """
 
 from __future__ import annotations
@@ -333,7 +335,8 @@ class Rosters:
             office.yields_at = None
             return []
         if office.yields_at is None:
-            office.yields_at = now + self._profile.gather
+            ended = self._spell > 0
+            office.yields_at = now + (2 * self._profile.repeat if ended else self._profile.gather)
         if now < office.yields_at:
             return []
         office.yields_at = now + self._profile.repeat

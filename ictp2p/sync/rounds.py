@@ -331,8 +331,10 @@ class Rounds:
         if not self._leaving or self._released:
             return []
         alone = all(v in self._coordinator.leaving or self._sight.gone(v, now) for v in voters)
-        excused = self.agreement.coordinator in (self.me, self._excused_by)
-        self._released = (self.me not in voters and excused) or (self._in_office and alone)
+        coordinator = self.agreement.coordinator
+        excused = coordinator is not None and coordinator in (self.me, self._excused_by)
+        deserted = all(self._sight.gone(v, now) for v in voters)
+        self._released = (self.me not in voters and (excused or deserted)) or (self._in_office and alone)
         return [Released(self.me in voters)] if self._released else []
 
 

@@ -132,7 +132,14 @@ class TestLeader:
         rosters.view((A, B, C), 2.0)
         rosters.receive(B, ready(), 2.0)
         assert notices(rosters.wants(False, 3.0)) == []
-        assert notices(rosters.handle_timeout(8.0)) == [HeirFound(C)]
+        assert notices(rosters.handle_timeout(4.9)) == []
+        assert notices(rosters.handle_timeout(5.0)) == [HeirFound(C)]
+
+    def test_a_worker_whose_training_ends_as_well_is_no_heir(self):
+        rosters = leading(members=(A, C))
+        rosters.wants(False, 3.0)
+        assert notices(rosters.receive(C, ready(9, ready=False), 3.5)) == []
+        assert notices(rosters.handle_timeout(20.0)) == []
 
     def test_a_worker_that_is_gone_by_then_is_no_heir(self):
         rosters = leading()
@@ -140,8 +147,8 @@ class TestLeader:
         rosters.view((A, C), 4.0, frozenset({C}))
         assert notices(rosters.handle_timeout(20.0)) == []
         rosters.view((A, C), 21.0)
-        assert notices(rosters.handle_timeout(25.9)) == []
-        assert notices(rosters.handle_timeout(26.0)) == [HeirFound(C)]
+        assert notices(rosters.handle_timeout(22.9)) == []
+        assert notices(rosters.handle_timeout(23.0)) == [HeirFound(C)]
 
     def test_a_death_makes_a_new_roster_at_once(self):
         rosters = leading()

@@ -29,7 +29,7 @@ from ictp2p.sync.participant import Part
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer, PlanRequest, Rounds
 from ictp2p.sync.sight import Sight
-from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef, Voters, genesis
+from ictp2p.sync.values import Close, Grouping, Open, Participant, Spec, StateRef, Voters, genesis
 from ictp2p.types import ClusterId, PeerId
 
 DELAY = 0.001
@@ -71,6 +71,7 @@ class Mesh:
         self.bases = dict.fromkeys(self.clusters, FIRST)
         self.sent: list[tuple[PeerId, PeerId, Message]] = []
         self.plans: list[PlanRequest] = []
+        self.answer = PlanAnswer(b"plan", "the only one")
         self.drop: set[tuple[PeerId, PeerId]] = set()
         self.held: dict[PeerId, tuple[int, bytes]] = {}
         for cluster, size in self.clusters.items():
@@ -89,7 +90,7 @@ class Mesh:
 
     def plan(self, request: PlanRequest) -> PlanAnswer:
         self.plans.append(request)
-        return PlanAnswer(b"plan", "the only one")
+        return self.answer
 
     @staticmethod
     def validate(plan: bytes, participants: object) -> str | None:
@@ -590,6 +591,38 @@ def test_a_leaver_that_was_away_is_let_go_only_once_nobody_will_count_on_it_agai
     assert C0 not in m.value(A0).voters
 
 
+def test_a_leaver_stays_until_the_one_to_whom_it_left_the_vote_knows_it() -> None:
+    """Regression: it went when that one was suspected. Both had been needed, and the one who stayed never learnt."""
+    m = mesh(A=2)
+    m.drop = {(A0, A1)}
+    m.do(A0, m.rounds[A0].drop_out(m.now))
+    m.do(A0, m.rounds[A0].suspects({A1}, m.now))
+    m.run(1.0)
+    assert m.value(A0).voters == (A1,), "a half that has the first voter is a quorum"
+    assert not m.told(A0, Released)
+    m.drop = set()
+    m.do(A0, m.rounds[A0].suspects(set(), m.now))
+    m.run(2.0)
+    assert m.value(A1).voters == (A1,)
+    assert m.told(A0, Released) == [Released(False)]
+
+
+def test_who_has_no_vote_may_go_when_all_who_have_are_gone_and_not_when_they_are_suspected() -> None:
+    m = Mesh({"A": 2}, replace(RoundProfile.local(), max_voters=1))
+    m.found(A0)
+    assert m.value(A1).voters == (A0,)
+    m.drop = {(A0, A1)}
+    m.do(A1, m.rounds[A1].drop_out(m.now))
+    m.do(A1, m.rounds[A1].suspects({A0}, m.now))
+    m.run(1.0)
+    assert not m.told(A1, Released)
+    m.kill(A0)
+    m.leaders["A"], m.terms["A"] = A1, 2
+    m.view()
+    m.run(1.0)
+    assert m.told(A1, Released) == [Released(False)]
+
+
 def test_the_last_voters_may_go_too() -> None:
     m = mesh(A=2)
     m.do(A1, m.rounds[A1].drop_out(m.now))
@@ -860,6 +893,19 @@ def test_a_withdrawal_in_mid_round_ends_the_attempt() -> None:
     m.run(0.1)
     commit = m.told(A0, RoundCommitted)[-1]
     assert [p.cluster for p in commit.open.participants] == ["A"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("grouping", "given_up"), [("all", True), ("pairs", False), ("modules", False)])
+def test_a_slow_attempt_is_given_up_for_another_plan_where_all_average_all(grouping: Grouping, given_up: bool) -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.answer = PlanAnswer(b"plan", "better", 1.0, running=1000.0)
+    for cluster in m.clusters:
+        m.ready(cluster, structs.replace(SYNC, grouping=grouping))
+    m.run(m.profile.replan + 1.0)
+    aborted = [notice.close.reason for notice in m.told(A0, RoundAborted)]  # type: ignore[attr-defined]
+    assert any(reason.startswith("another plan would take 1 s") for reason in aborted) == given_up
 
 
 def test_a_plan_that_a_participant_refuses_is_aborted_with_its_reason() -> None:

@@ -8,6 +8,24 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "kept-by-the-gone",
+        "Who has no vote waits for nobody's leave once all who have one are gone.",
+        "ictp2p/sync/rounds.py",
+        "(self.me not in voters and (excused or deserted))",
+        "(self.me not in voters and excused)",
+        (
+            "sync/test_rounds.py::test_who_has_no_vote_may_go_when_all_who_have_are_gone_and_not_when_they_are_suspected",
+        ),
+    ),
+    Mutation(
+        "vote-left-to-nobody",
+        "A leaver goes once whoever is to vote in its place knows it, not when nobody is there to know.",
+        "ictp2p/sync/rounds.py",
+        "excused = coordinator is not None and coordinator in (self.me, self._excused_by)",
+        "excused = coordinator in (self.me, self._excused_by)",
+        ("sync/test_rounds.py::test_a_leaver_stays_until_the_one_to_whom_it_left_the_vote_knows_it",),
+    ),
+    Mutation(
         "quorum-over-gossip-view",
         "A quorum is one of decided voters, never of those who are believed to be alive.",
         "ictp2p/sync/agreement.py",
@@ -99,6 +117,14 @@ MUTATIONS: Final = (
         ("sync/test_rounds.py::test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes",),
     ),
     Mutation(
+        "detour-of-groups",
+        "An attempt of groups is not given up for another plan: there is none, and who is done would lose its part.",
+        "ictp2p/sync/coordinator.py",
+        'return here and tip.spec.grouping == "all" and not self._box.on(tip)',
+        "return here and not self._box.on(tip)",
+        ("sync/test_rounds.py::test_a_slow_attempt_is_given_up_for_another_plan_where_all_average_all",),
+    ),
+    Mutation(
         "detour-on-one-measurement",
         "An attempt is given up for another plan only if its own pace confirms what the links say.",
         "ictp2p/sync/replanning.py",
@@ -182,7 +208,7 @@ MUTATIONS: Final = (
         "leaves-on-old-news",
         "A leaver goes once the coordinator knows: else it may be made a voter at the moment at which it goes.",
         "ictp2p/sync/rounds.py",
-        "self._released = (self.me not in voters and excused) or (self._in_office and alone)",
+        "self._released = (self.me not in voters and (excused or deserted)) or (self._in_office and alone)",
         "self._released = self.me not in voters or (self._in_office and alone)",
         ("sync/test_rounds.py::test_a_leaver_that_was_away_is_let_go_only_once_nobody_will_count_on_it_again",),
     ),
