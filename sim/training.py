@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.local import GroupTimeouts
+from ictp2p.handle.service import PeerService
+from ictp2p.handle.thread import ThreadHandle
 from ictp2p.life import Life
 from ictp2p.participation import Outcome
 from ictp2p.sync.mesh import RoundRequest
@@ -73,12 +75,14 @@ class Training(TrainingMesh):
         self.computed = 0.0
         """Virtual seconds that it has computed."""
         life = Life(lambda kind, **fields: peer.telemetry.event(kind, **fields))
-        super().__init__(BesideLoop(crew), peer, life)
+        service = PeerService(peer)
+        service.serve()
+        super().__init__(ThreadHandle(BesideLoop(crew), service), life)
 
     @property
     def cluster(self) -> ClusterId:
         """The cluster that this worker belongs to."""
-        return self._peer.cluster
+        return self._peer.config.cluster_id
 
     def compute(self, seconds: float) -> None:
         """Compute for so long, on this host as fast as it is now."""
@@ -104,7 +108,7 @@ class Training(TrainingMesh):
 
     def round(self, request: RoundRequest) -> Outcome:
         """Take part in a round; see `TrainingMesh.round`. What it brings is none of the ledger's units."""
-        self.host.world.ledger.stands(self._peer.id, self._peer.cluster, ())
+        self.host.world.ledger.stands(self._peer.id, self.cluster, ())
         return super().round(request)
 
     def _make_group(self, roster: Roster, patience: GroupTimeouts) -> Openable:

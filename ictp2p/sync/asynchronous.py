@@ -56,9 +56,9 @@ class AsyncDiLoCo(Policy):
         """Set it up.
 
         Args:
-            peer: the connection to the mesh.
-            model: what is trained.
-            inner: its optimizer, on which the training loop calls `step()`.
+            peer: as for `Policy`.
+            model: as for `Policy`.
+            inner: as for `Policy`.
             clusters: contributions that make a whole outer step: the clusters that are expected to train.
             sync_every: inner steps of the fastest cluster between outer rounds.
             lr: outer learning rate of a whole step.

@@ -45,11 +45,10 @@ class DiLoCo(Policy):
         """Set it up.
 
         Args:
-            peer: the connection to the mesh.
-            model: what is trained.
-            inner: its optimizer, on which the training loop calls `step()`.
-            outer: the outer optimizer over the model's parameters, or what makes one; None for Nesterov SGD with
-                learning rate 0.7 and momentum 0.9. It is adopted: do not step it yourself.
+            peer: as for `Policy`.
+            model: as for `Policy`.
+            inner: as for `Policy`.
+            outer: as for `Policy`; None for Nesterov SGD with learning rate 0.7 and momentum 0.9 (the paper's).
             sync_every: inner steps between outer rounds, or an `AdaptivePace`.
             options: as for `Policy`.
 

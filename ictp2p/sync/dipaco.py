@@ -63,11 +63,11 @@ class DiPaCo(Policy):
         """Set it up.
 
         Args:
-            peer: the connection to the mesh.
+            peer: as for `Policy`.
             model: this cluster's path: its modules, under the names that they have everywhere.
-            inner: its optimizer, on which the training loop calls `step()`.
-            outer: the outer optimizer over the model's parameters, or what makes one; None for Nesterov SGD with
-                learning rate 0.7 and momentum 0.9. Its state must have the dtype of the parameters.
+            inner: as for `Policy`.
+            outer: as for `Policy`; None for Nesterov SGD with learning rate 0.7 and momentum 0.9. Its state must have
+                the dtype of the parameters.
             sync_every: inner steps between outer rounds, or an `AdaptivePace`.
             modules: names of the modules that are shared, each as one; None for the model's children. What none of them
                 holds is one more. At most 42 in all.
@@ -240,7 +240,7 @@ class ModuleWeights(Weights):
         self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions)
         for name in deltas:
             if name in trained and name in self.buffers:
-                tentative[name].sub_(deltas[name])
+                self._mean_of_buffer(tentative[name], deltas[name], name)
         return tentative
 
     def _received(self) -> list[bytes]:

@@ -10,17 +10,20 @@ its own part of the average, and what the others brought the time before for the
 with M clusters in the round before. When the average arrives, the outer step is taken for good from the agreed state,
 and the next estimate starts from there: estimates are never accumulated, and they are this cluster's alone. The agreed
 state is exactly that of the averages, one phase behind; it is what all clusters hold in common, bit for bit, and what a
-newcomer fetches. With a single cluster the estimate is the average, and this is `DiLoCo`.
+newcomer fetches. Running statistics are not estimated: they forget where they started from, so a step from an estimate
+would be taken twice. Each cluster keeps its own, and the agreed ones are their means. With a single cluster the
+estimate is the average, and this is `DiLoCo`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.outer import OuterFactory
 from ictp2p.sync.policy import Policy
@@ -49,17 +52,18 @@ class EagerDiLoCo(Policy):
         """Set it up.
 
         Args:
-            peer: the connection to the mesh.
-            model: what is trained.
-            inner: its optimizer, on which the training loop calls `step()`.
-            outer: the outer optimizer over the model's parameters, or what makes one; None for Nesterov SGD with
-                learning rate 0.7 and momentum 0.9.
+            peer: as for `Policy`.
+            model: as for `Policy`.
+            inner: as for `Policy`.
+            outer: as for `Policy`; None for Nesterov SGD with learning rate 0.7 and momentum 0.9.
             sync_every: inner steps between outer rounds, and the time that each has.
             options: as for `Policy`.
 
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
+        if not isinstance(sync_every, int):
+            raise ConfigError(f"sync_every {sync_every!r} is not a whole number: a round takes a phase, however long")
         super().__init__(
             peer,
             model,
@@ -87,14 +91,20 @@ class EagerWeights(Weights):
 
     @torch.no_grad()
     def capture(self) -> None:
-        """Compute the pseudo-gradient from where training started, and go on from an estimate."""
-        trained = torch.empty_like(self.delta)
-        for name, view in self._views(trained).items():
+        """Compute the pseudo-gradient from where training started, and go on from an estimate.
+
+        Raises:
+            NotFinite: as for `Weights`.
+        """
+        views = self._views(self.delta)
+        for name, view in views.items():
             tensor = self._tensors[name]
-            view.copy_(self._start[name].to(tensor.dtype)).sub_(tensor.to("cpu", self.dtype))
-        self.delta.copy_(trained.add_(self.delta) if self._unlanded else trained)
+            base = self._start[name] if name in self.trained else self.state.committed[name]
+            moved = base.to(tensor.dtype).to(self.dtype, copy=True).sub_(tensor.to("cpu", self.dtype))
+            view.copy_(moved.add_(view) if self._unlanded and name in self.trained else moved)
+        self._check_captured(views)
         self._unlanded = True
-        self._go_on(self._step(self.delta.div(self._participants).add_(self._others)))
+        self._go_on(self._step(self.delta.div(self._participants).add_(self._others)), self.trained)
         self.state.rollback()
 
     def commit(self, version: int, participants: int) -> None:
@@ -110,7 +120,7 @@ class EagerWeights(Weights):
     @torch.no_grad()
     def load(self) -> None:
         """Train on from the agreed state, whatever was here before."""
-        self._go_on(self.state.committed)
+        self._go_on(self.state.committed, self._tensors)
 
     def carried(self, *, captured: bool) -> dict[str, Any]:
         """What a newcomer to the cluster needs, beside the model and the agreed state."""
@@ -126,7 +136,7 @@ class EagerWeights(Weights):
         self._others.copy_(carried["others"])
         self._participants, self._unlanded = carried["participants"], carried["unlanded"]
 
-    def _go_on(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, tensor in self._tensors.items():
+    def _go_on(self, tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:
+        for name in names:
             self._start[name].copy_(tensors[name])
-            tensor.copy_(tensors[name])
+            self._tensors[name].copy_(tensors[name])

@@ -122,6 +122,7 @@ def heal(
     received = share(group, skeleton, tensors, source)
     if len({hello[DIGEST : 2 * DIGEST] for hello in hellos}) > 1:
         share_state(group, state, source, found[source].version)
+        state.release()
     state.confirm(found[source].version)
     progress.become(found[source])
     changed = hellos[group.rank] != hellos[source]

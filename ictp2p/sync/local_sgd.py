@@ -41,9 +41,9 @@ class LocalSGD(Policy):
         """Set it up.
 
         Args:
-            peer: the connection to the mesh.
-            model: what is trained.
-            inner: its optimizer.
+            peer: as for `Policy`.
+            model: as for `Policy`.
+            inner: as for `Policy`.
             sync_every: inner steps between averages; 1 is data-parallel training.
             options: as for `Policy`.
 

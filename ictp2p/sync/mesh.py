@@ -97,8 +97,8 @@ class Receiver(Protocol):
         """Prepare to receive a state; say which of its chunks are not here already."""
         ...
 
-    def destination(self, index: int) -> memoryview:
-        """Where a chunk of the expected state goes."""
+    def take(self, index: int, data: memoryview) -> None:
+        """Take a chunk of the expected state."""
         ...
 
     def verified(self, version: int) -> None:

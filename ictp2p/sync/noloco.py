@@ -66,9 +66,9 @@ class NoLoCo(Policy):
         """Set it up.
 
         Args:
-            peer: the connection to the mesh.
-            model: what is trained.
-            inner: its optimizer, on which the training loop calls `step()`.
+            peer: as for `Policy`.
+            model: as for `Policy`.
+            inner: as for `Policy`.
             sync_every: inner steps between outer rounds.
             lr: how much of the mean pseudo-gradient goes into the momentum.
             momentum: its decay per round, in [0, 1).

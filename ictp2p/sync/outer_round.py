@@ -117,7 +117,7 @@ class OuterRound:
             raise
         self._progress.launched(self._weights.fragment)
         if self._sampler is not None:
-            steps = self._pace.length(len(self._weights.fragments)) + self._pace.overlap
+            steps = self._pace.length(self._weights.fragment + 1) + self._pace.overlap
             self._sampler.launches(steps, brought=self._progress.brought > 0.0)
         self._note = self._weights.agenda.note()
         self._phase("calculated")
@@ -382,6 +382,8 @@ class OuterRound:
                 raise _stopped(verdict.reason)
             case _:
                 weights.state.rollback()
+        if verdict.kind is Kind.ADOPT:
+            weights.state.release()
         if weights.state.version != progress.version:
             weights.agenda.landed(weights.state.counters, weights.state.committed)
         progress.version, progress.aloft = weights.state.version, 0

@@ -78,7 +78,7 @@ class Name:
         self._state.seal(dict(self.incoming.counters))
         return []
 
-    def destination(self, index: int) -> memoryview:
+    def take(self, index: int, data: memoryview) -> None:
         """Nothing is to be written."""
         raise StateError(f"chunk {index} was not asked for")
 

@@ -7,6 +7,14 @@ steps take and how long its last round took; H follows from the slowest steps an
 because all others contain waiting for somebody who came later. It is decided with the commit of a round and is part of
 the agreed state: no two clusters ever hold a different H for the same round, and a newcomer learns it with the state.
 
+Utilization is not all that counts, for the further apart clusters train, the less their average is worth. Two costs
+pull at H: rounds are waited for, as long as h = T / t steps take, which is h / H of the time; and local SGD keeps the
+pace of SGD only as long as H is small beside all S steps, up to the order of sqrt(S) (Stich, "Local SGD Converges Fast
+and Communicates Little", 2019, theorem 2.2), which we take for a cost of H / S. The two are equal at *H = sqrt(h S)*,
+and a phase is never longer than that, or the reference, whatever utilization it would take. S is what was agreed to be
+trained so far, for nobody knows how much there is to come: so H grows as training does, and a link that becomes slow
+early does not have clusters part for half of the training.
+
 Changing H alone is worse than not adapting (AutoLoCo, 2026): a longer phase makes a longer pseudo-gradient, and
 momentum that decays per round forgets at another rate. The outer optimizer is therefore told how long the phase was in
 units of the one it was tuned for, and takes the step that as many such phases would have taken (`Nesterov.phase`). It
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 
 _NOTE = struct.Struct("<QQ")  # nanoseconds per inner step, nanoseconds that the last round took
 _STEPS, _FASTEST = "steps per phase", "nanoseconds per step of the fastest"
+_TAKEN, _SYNCED = "steps of all phases", "steps until the last sync of fragment "
 _SECOND = 10**9
 _LONGEST = 10**9 * 86400
 """A step or a round of more than a day is no measurement."""
@@ -44,6 +53,15 @@ _ROUNDING = 1e-6
 """Steps by which a quotient may be beyond a whole number because of how fractions are kept."""
 _FORGETS = 0.25
 """Weight of the newest step time in the mean."""
+
+
+def turn(steps: int, fragments: int, fragment: int) -> int:
+    """Inner steps from the launch of the fragment before to that of `fragment`, of so many in a phase of `steps`.
+
+    Fragment k of F is launched floor((k + 1) H / F) steps into a phase. So each has its turn every H steps exactly,
+    also where F does not divide H, and no two turns differ by more than one step.
+    """
+    return (fragment + 1) * steps // fragments - fragment * steps // fragments
 
 
 class Pace:
@@ -61,20 +79,39 @@ class Pace:
         """Inner steps after which all of the model has been in a round."""
         self.reference = steps
         """The same, as the outer optimizer was tuned for."""
+        self.fragments = 1
+        """Rounds per phase, each of a part of the model."""
         self.overlap = 0
-        """Inner steps of each round that are under cover of training; set by the policy."""
+        """Inner steps of each round that are under cover of training."""
+
+    def fit(self, fragments: int, overlap: int) -> None:
+        """Take over how the policy's rounds lie in a phase.
+
+        Raises:
+            ConfigError: not every fragment has a step of its own, or a round would not end before the next begins.
+        """
+        if fragments > self.steps:
+            raise ConfigError(f"sync_every {self.steps} is fewer inner steps than there are fragments: {fragments}")
+        between = self.steps // fragments
+        if not 0 <= overlap <= between:
+            raise ConfigError(f"overlap {overlap!r} is not from 0 to the {between} steps between two rounds")
+        self.fragments, self.overlap = fragments, overlap
 
     def describe(self) -> Sequence[tuple[str, str]]:
         """What must be equal everywhere, in words."""
         return [("sync_every", str(self.reference))]
 
-    def length(self, fragments: int) -> int:
-        """Inner steps of this cluster from one launch to the next."""
-        return max(1, self.steps // fragments)
+    def length(self, fragment: int = 0) -> int:
+        """Inner steps of this cluster from the launch before to that of `fragment`."""
+        return max(1, turn(self._own_steps(), self.fragments, fragment % self.fragments))
 
-    def due(self, since: int, fragments: int) -> bool:
-        """Whether this cluster launches a round, `since` inner steps after the last launch."""
-        return since >= self.length(fragments)
+    def due(self, since: int, fragment: int = 0) -> bool:
+        """Whether this cluster launches the round of `fragment`, `since` inner steps after the last launch."""
+        return since >= self.length(fragment)
+
+    def _own_steps(self) -> int:
+        """Inner steps of this cluster in a phase."""
+        return self.steps
 
     def stepped(self, seconds: float) -> None:
         """An inner step took so long."""
@@ -108,7 +145,7 @@ class AdaptivePace(Pace):
             steps: inner steps of the first phase, and those that the outer optimizer's learning rate is meant for.
             utilization: share of the time that training is to compute, in (0, 1).
             least: fewest inner steps per phase.
-            most: most inner steps per phase: the further apart clusters go, the less their average is worth.
+            most: most inner steps per phase, whatever else would allow more.
             proportional: whether a slower cluster takes fewer steps, so that all arrive together.
 
         Raises:
@@ -125,16 +162,30 @@ class AdaptivePace(Pace):
         self._proportional = proportional
         self._step = self._round = 0.0
         self._fastest = 0
-        self.counters: Mapping[str, int] = {_STEPS: steps, _FASTEST: 0}
+        self.fit(1, 0)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Its numbers in the global state, as they are at first."""
+        synced = {f"{_SYNCED}{fragment}": 0 for fragment in range(self.fragments)}
+        return {_STEPS: self.reference, _FASTEST: 0, _TAKEN: 0, **synced}
+
+    def fit(self, fragments: int, overlap: int) -> None:
+        """Take over how the policy's rounds lie in a phase, which is never too short for them.
+
+        Raises:
+            ConfigError: not even the first phase is long enough.
+        """
+        super().fit(fragments, overlap)
+        self._least = max(self._least, fragments * max(1, overlap))
 
     def describe(self) -> Sequence[tuple[str, str]]:
         """What must be equal everywhere, in words."""
         bounds = f"{self._least} to {self._most}"
         return [*super().describe(), ("utilization", repr(self._utilization)), ("adaptive sync_every", bounds)]
 
-    def length(self, fragments: int) -> int:
-        """Inner steps of this cluster from one launch to the next."""
-        return max(1, round(self.steps * self._share()) // fragments)
+    def _own_steps(self) -> int:
+        return round(self.steps * self._share())
 
     def stepped(self, seconds: float) -> None:
         """An inner step took so long."""
@@ -147,9 +198,16 @@ class AdaptivePace(Pace):
     def phase(self, counters: Mapping[str, int]) -> float:
         """How long the phase is that ends with a round from this state, in phases of the reference length; at most 1.
 
-        The steps that were agreed count, not those that were taken: those differ from cluster to cluster.
+        It is that of the fragment whose turn it is, since its own last sync. The steps that were agreed count: those
+        that were taken differ from cluster to cluster.
         """
-        return min(1.0, counters[_STEPS] / self.reference)
+        fragment = counters["round"] % self.fragments
+        since = self._taken(counters, fragment) - counters[f"{_SYNCED}{fragment}"]
+        return min(1.0, since / self.reference)
+
+    def _taken(self, counters: Mapping[str, int], fragment: int) -> int:
+        """Steps that were agreed up to the round of a fragment."""
+        return counters[_TAKEN] + turn(counters[_STEPS], self.fragments, fragment)
 
     def note(self) -> bytes:
         """How long steps and rounds take here."""
@@ -160,22 +218,26 @@ class AdaptivePace(Pace):
         measured = [_NOTE.unpack(note) for _, note in said if len(note) == _NOTE.size]
         steps = [step for step, _ in measured if 0 < step <= _LONGEST]
         rounds = [took for _, took in measured if 0 < took <= _LONGEST]
+        fragment = (counters["round"] - 1) % self.fragments
+        counters[_TAKEN] = counters[f"{_SYNCED}{fragment}"] = self._taken(counters, fragment)
         if steps:
             counters[_FASTEST] = min(steps)
         if steps and rounds:
-            counters[_STEPS] = self._wanted(counters[_STEPS], max(steps), min(steps), min(rounds))
+            pace = min(steps) if self._proportional else max(steps)
+            counters[_STEPS] = self._wanted(counters, pace, min(rounds))
 
     def landed(self, counters: Mapping[str, int], tensors: Mapping[str, Tensor]) -> None:
         """Train by what was agreed."""
         self.steps, self._fastest = counters[_STEPS], counters[_FASTEST]
 
-    def _wanted(self, now: int, slowest: int, fastest: int, took: int) -> int:
-        """H for these measurements, all in nanoseconds; in integers but for one division, the same on all machines."""
-        pace = fastest if self._proportional else slowest
-        waits = max(0, took - self.overlap * pace)
+    def _wanted(self, counters: Mapping[str, int], step: int, took: int) -> int:
+        """H where a step and a round take so many nanoseconds; in integers but for a division, so the same for all."""
+        now = counters[_STEPS]
+        waits = max(0, took - self.overlap * step) * self.fragments
         share = self._utilization / (1.0 - self._utilization)
-        wanted = min(self._most, max(self._least, math.ceil(share * waits / pace - _ROUNDING)))
-        steady = wanted <= now * _STEADY and now <= wanted * _STEADY and self._least <= now <= self._most
+        most = min(self._most, max(self.reference, math.isqrt(waits * counters[_TAKEN] // step)))
+        wanted = max(self._least, min(most, math.ceil(share * waits / step - _ROUNDING)))
+        steady = wanted <= now * _STEADY and now <= wanted * _STEADY and self._least <= now <= most
         return now if steady else wanted
 
     def _share(self) -> float:

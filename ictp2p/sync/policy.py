@@ -82,35 +82,41 @@ class Policy:
         grouping: Grouping = "all",
         arithmetic: Callable[..., Weights] = Weights,
     ) -> None:
-        """Set it up without touching the network.
+        """Set it up without touching the network. What all policies take is said here, and only here.
 
         Args:
-            peer: the connection to the mesh.
-            model: what is trained.
-            inner: its optimizer, on which the training loop calls `step()`.
-            outer: the outer optimizer; None for DiLoCo's default.
-            sync_every: inner steps after which all of the model has been in an outer round, at least 1; or an
-                `AdaptivePace`, which finds out.
+            peer: the connection to the mesh: an `ictp2p.Peer`, started.
+            model: what is trained. Its parameters that require gradients are synchronized, and its floating-point
+                buffers averaged (BatchNorm's statistics); all else stays as it is here.
+            inner: its optimizer, any of torch's, on which the training loop calls `step()`. Its state is never sent to
+                other clusters (Douillard et al. 2023: no gain for three times the bytes).
+            outer: the outer optimizer over the model's parameters, any of torch's, or what makes one from them; None
+                for DiLoCo's default, `Nesterov(lr=0.7, momentum=0.9)`. It is adopted: do not step it yourself. Learning
+                rates are dimensionless, and meant for phases of `sync_every` steps.
+            sync_every: inner steps after which all of the model has been in an outer round, at least 1 and as many as
+                there are fragments; or an `AdaptivePace`, which finds out.
             name: of the policy; must be the same everywhere.
             fragments: into how many parts, or which, the model is divided; a round carries one of them.
-            overlap: inner steps that training goes on while a round is under way.
-            mix: how much of the local value stays when the result lands, in [0, 1).
+            overlap: inner steps that training goes on while a round is under way, at most those between two rounds
+                (tau of Douillard et al. 2025).
+            mix: how much of the local value stays when the result lands, in [0, 1) (their alpha).
             codec: what the pseudo-gradients are encoded with on the wire: `none`, `bfloat16`, `float16`, `int8`, `e3m0`
                 (all accumulate in float32), or `auto` for the fastest of none, bfloat16 and int8 on these links.
-            without_quorum: what to do while the mesh cannot decide.
+            without_quorum: what to do while the mesh cannot decide: `wait`, `continue` with inner steps, or `stop` with
+                an error (`outer_round.WithoutQuorum`).
             most_skipped: outer rounds in a row that `without_quorum="continue"` may skip; then it waits as well.
             quorum: share of the clusters, in (0, 1], that is enough for a round. With less than all of them the others
                 are waited for until `spread` is over, instead of the straggler timeout.
             spread: by how many median absolute deviations of the last rounds' arrivals a cluster may come later than
                 the median one, before a round that has its quorum begins without it.
             late: what becomes of training that missed its round: `keep` brings it to the next one, `discount` does so
-                with less weight, the more rounds it missed, and `drop` forgets it.
+                with less weight, the more rounds it missed (Liu et al. 2024), and `drop` forgets it.
             resume: the model was loaded from a checkpoint of this training: if the mesh has lost its state and nobody
                 holds any, it may go on from this one. Never for fresh weights.
             carry: further objects that a newcomer to the cluster must take over (a learning-rate schedule, say).
             agenda: what else is agreed on with each round, and kept in the global state.
             sampler: leases the samples that are trained on; what is trained without it counts for nothing.
-            grouping: over whom a round averages.
+            grouping: over whom a round averages: `all`, `pairs` drawn anew for each round, or by `modules`.
             arithmetic: how the model and the global state act on each other.
 
         Raises:
@@ -122,6 +128,7 @@ class Policy:
         if most_skipped < 0:
             raise ConfigError(f"most_skipped {most_skipped!r} is negative")
         _check_rounds(quorum, spread, late, sampler)
+        pace.fit(fragments if isinstance(fragments, int) else len(fragments), overlap)
         self.weight: float = 1.0
         """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on."""
         self.progress = Progress()
@@ -138,10 +145,7 @@ class Policy:
         if codec.startswith("topk") and not weights.keeps_residual:
             raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
         self.progress.due = self.progress.due or weights.attends
-        between = max(1, pace.steps // len(weights.fragments))
-        if not 0 <= overlap <= between:
-            raise ConfigError(f"overlap {overlap!r} is not from 0 to the {between} steps between two rounds")
-        self._overlap = pace.overlap = overlap
+        self._overlap = overlap
         self._resting = 0.0
         """When the last step and what followed it ended."""
         self.progress.weights, self.progress.behind = [0.0] * len(weights.fragments), [0] * len(weights.fragments)
@@ -323,7 +327,7 @@ class Policy:
         spent = self._spent or (self._sampler is not None and mark == NOTHING)
         weight = 0.0 if spent else float(self.weight)
         moves = self._peer.roster_moves(group.generation)
-        due = self._pace.due(self.progress.since + 1, len(self._weights.fragments))
+        due = self._pace.due(self.progress.since + 1, self._weights.fragment + (self.progress.aloft > 0))
         heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due, mark=mark)
         if heads.moves:
             self._peer.phase(TRAINING, "pg_diff")

@@ -13,6 +13,9 @@ The sampler leases blocks of a seeded permutation from the mesh (`leases`) and y
   done. Whether a contribution whose leader died is in the agreed state, that state itself tells. A cluster whose leases
   were revoked meanwhile forgets what it trained apart (`Fate.REVOKED`).
 
+Where gradients are accumulated over several batches before a step, a block is all the batches of one step
+(`accumulate`): a gradient counts as a whole or not at all, so what is counted must be as much as a gradient is of.
+
 A worker that has nothing to draw gets a batch that will have no weight: it must not hold up the others of its cluster,
 in whose steps it takes part. A cluster that has trained all it leased goes to the next round at once, and so does a
 newcomer, which brings nothing yet (weight `values.LOOKS_ON`) and asks for its first lease.
@@ -21,6 +24,7 @@ newcomer, which brings nothing yet (weight `values.LOOKS_ON`) and asks for its f
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +61,7 @@ class Fate(enum.Enum):
 
 
 class ElasticSampler(Sampler[list[int]]):
-    """Batches of indices, as a `batch_sampler`; give it to the policy too. One batch per inner step of a worker.
+    """Batches of indices, as a `batch_sampler`; give it to the policy too. So many per inner step as `accumulate` says.
 
     ```python
     sampler = ictp2p.ElasticSampler(len(data), 32, epochs=3)
@@ -71,12 +75,15 @@ class ElasticSampler(Sampler[list[int]]):
 
     name = "samples"
 
-    def __init__(self, size: int, batch: int, *, seed: int = 0, epochs: int | None = None, keep: int = 8) -> None:
+    def __init__(
+        self, size: int, batch: int, *, accumulate: int = 1, seed: int = 0, epochs: int | None = None, keep: int = 8
+    ) -> None:
         """Set it up. All settings must be the same everywhere.
 
         Args:
             size: number of samples.
-            batch: samples per batch; the last batch of the permutation may be smaller.
+            batch: samples per batch; those of the permutation's last step may be smaller.
+            accumulate: batches whose gradients are added up before each inner step, all of them in every step.
             seed: of the permutations.
             epochs: after which the training is finished; None for no end.
             keep: rounds that a cluster may miss before others train what was leased to it.
@@ -88,12 +95,17 @@ class ElasticSampler(Sampler[list[int]]):
             raise ConfigError(f"size {size!r} is not from 1 to {_LARGEST}")
         if batch < 1:
             raise ConfigError(f"batch {batch!r} is not at least 1")
+        if accumulate < 1:
+            raise ConfigError(f"accumulate {accumulate!r} is not at least 1")
+        if 0 < size % (batch * accumulate) < accumulate:
+            raise ConfigError(f"size {size!r} leaves less than a sample for each of the {accumulate} last batches")
         if epochs is not None and epochs < 1:
             raise ConfigError(f"epochs {epochs!r} is not at least 1")
         if keep < 1:
             raise ConfigError(f"keep {keep!r} is not at least 1")
-        self._size, self._batch, self._seed, self._epochs, self._keep = size, batch, seed, epochs, keep
-        self._leases = Leases(math.ceil(size / batch), epochs, keep)
+        self._size, self._batch, self._accumulate = size, batch, accumulate
+        self._seed, self._epochs, self._keep = seed, epochs, keep
+        self._leases = Leases(math.ceil(size / (batch * accumulate)), epochs, keep)
         self.entries, self.counters = self._leases.entries, self._leases.counters
         self._cluster: ClusterId | None = None
         self._rank, self._workers = 0, 1
@@ -108,7 +120,7 @@ class ElasticSampler(Sampler[list[int]]):
         """How many leased blocks, from the first, are all consumed."""
         self._wish = Wish(0, 0, self._leased)
         self._drawn: deque[tuple[int, int]] = deque()
-        """Epoch and block of each batch that was yielded and not stepped with: this worker's own."""
+        """Epoch and block of what was yielded and not stepped with: this worker's own."""
         self._own: deque[int] = deque()
         self._others: deque[int] = deque()
 
@@ -128,11 +140,11 @@ class ElasticSampler(Sampler[list[int]]):
         while self._epoch == epoch and not self.finished:
             block = self._draw()
             self._drawn.append((epoch, block))
-            yield self._indices(epoch, max(0, block))
+            yield from self._batches(self._indices(epoch, max(0, block)))
 
     def __len__(self) -> int:
         """Batches of a whole epoch, of all clusters together: nobody can know which part of them comes here."""
-        return math.ceil(self._size / self._batch)
+        return math.ceil(self._size / (self._batch * self._accumulate)) * self._accumulate
 
     @property
     def epoch(self) -> int:
@@ -158,10 +170,8 @@ class ElasticSampler(Sampler[list[int]]):
     def describe(self) -> Sequence[tuple[str, str]]:
         """Its settings, which must be equal everywhere, in words."""
         epochs = "endless" if self._epochs is None else str(self._epochs)
-        words = (
-            f"{self._size} in batches of {self._batch}, seed {self._seed}, {epochs} epochs, kept {self._keep} rounds"
-        )
-        return [("samples", words)]
+        batches = f"{self._accumulate} batches of {self._batch} a step"
+        return [("samples", f"{self._size}, {batches}, seed {self._seed}, {epochs} epochs, kept {self._keep} rounds")]
 
     def note(self) -> bytes:
         """Which blocks are in the contribution, and how many are wanted."""
@@ -202,7 +212,9 @@ class ElasticSampler(Sampler[list[int]]):
             LocalProtocolError: a step was taken without a batch.
         """
         if not self._drawn:
-            raise LocalProtocolError("an inner step without a batch from the sampler: one step takes one batch")
+            raise LocalProtocolError(
+                f"an inner step without a batch from the sampler: one step takes {self._accumulate} of its own"
+            )
         epoch, block = self._drawn[0]
         counts = epoch == self._epoch and block in self._place and block not in self._consumed
         return block if counts and self._place[block] < self._whole + WINDOW else NOTHING
@@ -294,7 +306,12 @@ class ElasticSampler(Sampler[list[int]]):
         self._others = deque(block for block, own in zip(there, mine, strict=True) if not own)
 
     def _indices(self, epoch: int, block: int) -> list[int]:
-        start = block * self._batch
-        positions = np.arange(start, min(self._size, start + self._batch), dtype=np.uint64)
+        start, length = block * self._batch * self._accumulate, self._batch * self._accumulate
+        positions = np.arange(start, min(self._size, start + length), dtype=np.uint64)
         found: list[int] = shuffled(positions, self._size, self._seed, epoch).tolist()
         return found
+
+    def _batches(self, indices: list[int]) -> list[list[int]]:
+        """The batches of one step; of equal size, but for one sample where fewer are left."""
+        ends = [len(indices) * (number + 1) // self._accumulate for number in range(self._accumulate)]
+        return [indices[start:stop] for start, stop in itertools.pairwise([0, *ends])]

@@ -64,11 +64,10 @@ class SparseDiLoCo(Policy):
         """Set it up.
 
         Args:
-            peer: the connection to the mesh.
+            peer: as for `Policy`.
             model: what is trained. Its floating-point buffers are thinned out like its parameters.
-            inner: its optimizer, on which the training loop calls `step()`.
-            outer: the outer optimizer over the model's parameters, or what makes one; None for SGD with learning rate 1
-                and no momentum.
+            inner: as for `Policy`.
+            outer: as for `Policy`; None for SGD with learning rate 1 and no momentum (the paper's).
             sync_every: inner steps between outer rounds, or an `AdaptivePace`.
             chunk: elements among which the largest are chosen, from 1 to 65536.
             keep: how many of them, from 1 to `chunk`.

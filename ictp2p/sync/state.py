@@ -11,7 +11,8 @@ refused once that is no longer the committed one.
 A round that touches a fragment of the model costs what the fragment costs, in time and in memory. Only the chunks that
 it touches are copied when the next state begins, hashed when it is sealed, and exchanged when it is committed (all of
 them at once, where the round was of the whole model, by exchanging the two ranges). The other pages of the second range
-go back to the system (`pages`) once another fragment begins; only who receives a whole state has both in full.
+go back to the system (`pages`) once another fragment begins. Who receives a whole state has both in full for as long
+as it compares the two, and then gives back the other one (`release`).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class GlobalState:
         self.counters: dict[str, int] = {}
         self.brought = False
         """Whether version 0 of it, which nobody has agreed on, may stand in for a state that was lost."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may ask what is held while its thread commits
         self._size = extent(self.entries)
         self._halves = [Pages(self._size) for _ in range(2)]
         self._tensors = [_views(self.entries, half.bytes) for half in self._halves]
@@ -143,6 +144,10 @@ class GlobalState:
         """Forget the tentative state. The committed one was never touched."""
         self._next, self.sealed = self._manifest, b""
 
+    def release(self) -> None:
+        """Give back the memory of the state before this one: nobody will ask for what was there."""
+        self._touch(set())
+
     def held(self) -> tuple[int, bytes]:
         """Version and digest of what other peers can have of it, from any thread; no digest if that is nothing."""
         with self._lock:
@@ -219,6 +224,10 @@ class GlobalState:
         """Where a chunk of the expected state goes. What lies there counts only after verification."""
         start, stop = self._next.chunk_range(index)
         return self.memory(committed=False)[start:stop]
+
+    def take(self, index: int, data: memoryview) -> None:
+        """Take a chunk of the expected state. It counts only after verification."""
+        self.destination(index)[:] = data
 
     def verified(self, version: int) -> None:
         """Commit the expected state.

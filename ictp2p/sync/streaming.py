@@ -3,8 +3,9 @@
 Douillard et al., "Streaming DiLoCo with overlapping communication: Towards a Distributed Free Lunch" (2025). Three
 changes to DiLoCo, each an option of its own here:
 
-- *Fragments.* Every `sync_every / P` inner steps one of P fragments takes its outer step, so each is synchronized every
-  `sync_every` steps, and the peak bandwidth is that of a fragment.
+- *Fragments.* Each of P fragments takes its outer step every `sync_every` inner steps, at an offset of its own. The
+  offsets are spread evenly, to a step where P does not divide `sync_every` (`pace.turn`), so the peak bandwidth is that
+  of a fragment, and the mean no more than DiLoCo's.
 - *Overlap.* The round of a fragment is under way while `overlap` further inner steps are taken; then what it brought is
   mixed in: *new global (1 - mix) + local mix*. The pseudo-gradient was captured before, and the outer step starts from
   the fragment's last sync, not from where training is by now.
@@ -53,11 +54,10 @@ class StreamingDiLoCo(Policy):
         """Set it up.
 
         Args:
-            peer: the connection to the mesh.
-            model: what is trained.
-            inner: its optimizer, on which the training loop calls `step()`.
-            outer: the outer optimizer over the model's parameters, or what makes one; None for Nesterov SGD with
-                learning rate 0.4 and momentum 0.9.
+            peer: as for `Policy`.
+            model: as for `Policy`.
+            inner: as for `Policy`.
+            outer: as for `Policy`; None for Nesterov SGD with learning rate 0.4 and momentum 0.9 (the paper's).
             sync_every: inner steps between two rounds of the same fragment, or an `AdaptivePace`.
             fragments: how many fragments, each of every P-th layer; or the names of the modules in each.
             overlap: inner steps between the capture of a pseudo-gradient and the landing of its round; at most those

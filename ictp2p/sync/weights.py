@@ -17,7 +17,7 @@ went on while it was under way (Douillard et al., "Streaming DiLoCo", 2025).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -77,6 +77,7 @@ class Weights:
         """Parameters by name."""
         self.buffers = {f"{BUFFER}{n}": b for n, b in model.named_buffers() if b.is_floating_point()}
         """Floating-point buffers; they are averaged, but no optimizer steps them."""
+        self._variances = {f"{BUFFER}{name}" for name in _variances(model)}
         self._tensors: dict[str, Tensor] = {**self.trained, **self.buffers}
         self._mix = mix
         self.agenda = agenda or Agenda(())
@@ -156,6 +157,9 @@ class Weights:
         for name, view in views.items():
             loaded = self.state.committed[name].to(self._tensors[name].dtype).to(self.dtype)
             torch.sub(loaded, view, out=view)
+        self._check_captured(views)
+
+    def _check_captured(self, views: Mapping[str, Tensor]) -> None:
         if not math.isfinite(self.delta.sum().item()):
             _check_finite(views)
 
@@ -250,8 +254,14 @@ class Weights:
         tentative = self.state.begin([*self._outer.touched(stepped), *averaged, *self.agenda.names])
         self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions)
         for name in averaged:
-            tentative[name].sub_(deltas[name])
+            self._mean_of_buffer(tentative[name], deltas[name], name)
         return tentative
+
+    def _mean_of_buffer(self, agreed: Tensor, delta: Tensor, name: str) -> None:
+        """Make a buffer the mean of what the clusters hold. A variance stays one, whatever a codec made of the mean."""
+        agreed.sub_(delta)
+        if name in self._variances:
+            agreed.clamp_(min=0.0)
 
     def agreed(self) -> dict[str, Tensor]:
         """Copies of the agreed parameters and buffers, under the model's names, as the model would hold them."""
@@ -286,6 +296,12 @@ def _divide(
     if divided == 1 or not tensors:
         return (tuple(tensors),)
     return tuple(tuple(keys[name] for name in part) for part in fragments(model, list(keys), divided))
+
+
+def _variances(model: torch.nn.Module) -> Iterator[str]:
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.running_var is not None:
+            yield f"{name}.running_var" if name else "running_var"
 
 
 def _check_model(model: torch.nn.Module) -> None:

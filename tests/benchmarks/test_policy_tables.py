@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 @given(st.floats(0.3, 0.99), st.floats(0.01, 100.0), st.floats(0.0, 0.9))
 @settings(max_examples=50)
 @example(0.5, 1.0, 0.0)
+@example(0.98828125, 1.0, 0.75)
 def test_the_slowest_sufficient_link_is_found(target: float, load: float, hidden: float) -> None:
     """A phase of one second and a round of `load / rate`, some of it under cover, has a slowest link in closed form."""
     search = utilization.Search(lambda rate: 1.0 / (1.0 + max(0.0, load / rate - hidden)), guess=load)
@@ -38,7 +39,28 @@ def test_rates_are_scaled_back_to_the_model_that_they_stand_for() -> None:
     half = utilization.ELEMENTS / utilization.PHASE  # a phase of seconds for the elements, once each way
     # 10^10 elements of 16 bits each way in the 80 s of 100 steps are 4 Gbit/s in all, two each way.
     assert utilization.gigabits(line, half) == pytest.approx(4.0)
-    assert utilization.Setting(every=100, fragments=8).between == 12
+
+
+def test_what_is_measured_is_whole_turns_of_all_fragments() -> None:
+    for fragments, mean, measured in ((8, 12.5, 4), (16, 6.25, 8), (36, 100 / 36, 18), (4, 25.0, 2)):
+        setting = utilization.Setting(every=100, fragments=fragments)
+        assert (setting.between, setting.measured) == (mean, measured)
+        pace = utilization.WholeSteps(100, 3)
+        pace.fit(fragments, 2)
+        turns = [pace.length(number) for number in range(setting.measured)]
+        assert all(turn % 3 == 0 for turn in turns)
+        assert sum(turns) == 3 * setting.measured * mean
+
+
+def test_rates_are_compared_on_the_published_grid() -> None:
+    """Every printed value is a point of it, and a rate counts as the point below."""
+    for printed in {value for line in utilization.LINES for value in line.published}:
+        point = utilization.LOWEST * utilization.GRID ** utilization.published_point(printed)
+        assert abs(point - printed) < 0.055, (printed, point)
+        assert (
+            utilization.point(point * 1.001) == utilization.point(point * 1.2) == utilization.published_point(printed)
+        )
+        assert utilization.point(point * 0.999) == utilization.published_point(printed) - 1
 
 
 def test_a_loss_lies_between_the_rounds_around_its_time() -> None:
@@ -51,10 +73,11 @@ def test_a_loss_lies_between_the_rounds_around_its_time() -> None:
 
 def test_the_adaptive_one_is_compared_with_the_best_fixed_one() -> None:
     losses = {"adaptive": (2.0, 2.1), "50": (2.0, 2.06), "100": (1.9, 2.4)}
-    rows = [{"name": name, "loss": loss} for name, seeds in losses.items() for loss in seeds]
+    rows = [{"name": name, "loss": loss, "seed": n} for name, seeds in losses.items() for n, loss in enumerate(seeds)]
     found = adaptive.summarize(rows)
     assert found["best_fixed"] == "50"
     assert found["gap"] == pytest.approx(2.05 / 2.03 - 1.0)
+    assert found["gaps"] == {0: pytest.approx(2.0 / 1.9 - 1.0), 1: pytest.approx(2.1 / 2.06 - 1.0)}
     assert found["holds"]
 
 

@@ -130,6 +130,28 @@ def test_a_cluster_survives_the_death_of_its_leader() -> None:
     assert min(version for _, version, _ in results.values()) > 8
 
 
+def test_a_leader_whose_training_ends_hands_its_cluster_over_to_a_worker_that_goes_on() -> None:
+    def program(training: Training) -> Any:
+        first = training._peer.leader == training._peer.id and training.host.cluster == "b"
+        return learner(ictp2p.DiLoCo, 30 if first else 600, sync_every=5)(training)
+
+    with World(seed=5, profile="wan") as world:
+        world.links(delay=0.02, bandwidth=1e8)
+        for name in "ab":
+            world.cluster(name, workers=2, program=program)
+        world.run_until(lambda: any(h.training and h.training.over for h in world.running()), within=120)
+        (idle,) = [host for host in world.running() if host.training is not None and host.training.over]
+        ended, before = world.now, world.version()
+        assert world.leaders()["b"] == idle.name
+        world.run_until(lambda: world.leaders()["b"] not in (None, idle.name), within=60)
+        handed_over = world.now - ended
+        world.run_until(lambda: world.version() >= before + 4, within=60)
+        heir = world.hosts[world.leaders()["b"]]
+        assert heir.training is not None
+        assert not heir.training.over
+    assert handed_over < 4, "two reports of the heir and its claim: a leader that may still come up is given 5 s"
+
+
 def test_a_program_that_fails_is_told_with_its_stack() -> None:
     def program(training: Training) -> None:
         raise ArithmeticError("too clever")

@@ -8,8 +8,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from ictp2p.errors import ConfigError, NotFinite
 from ictp2p.sync.diloco import DiLoCo
 from ictp2p.sync.eager import EagerDiLoCo
+from ictp2p.sync.pace import AdaptivePace
 
 Array = NDArray[np.float32]
 F = np.float32
@@ -126,3 +128,44 @@ def test_whoever_leads_next_goes_on_from_the_same_estimate(
         assert (policy.version, policy.digest()) == (3, found["y_0"][1].digest())
         if not adopted:  # else x/1 never saw the average, and estimates from the one before
             np.testing.assert_allclose(np.array(trace), np.array(Golden(2).run(data)[0]), rtol=1e-4, atol=1e-5)
+
+
+def test_the_agreed_running_statistics_are_the_means_of_the_clusters_own(make_world: Any) -> None:
+    def body(mesh: Any) -> Any:
+        model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1))
+        torch.nn.init.ones_(model[1].weight)
+        torch.nn.init.zeros_(model[1].bias)
+        inner = torch.optim.SGD(model.parameters(), lr=0.01)
+        generator = torch.Generator().manual_seed(ord(mesh.cluster))
+        kept = []
+        with EagerDiLoCo(mesh, model, inner, sync_every=5) as policy:
+            for _ in range(20):
+                inner.zero_grad()
+                model(0.1 * torch.randn(16, 2, generator=generator) + ord(mesh.cluster)).sum().backward()
+                inner.step()
+                kept.append([model[0].running_mean.clone(), model[0].running_var.clone()])
+            agreed = policy.global_parameters()
+            return kept, [agreed["0.running_mean"], agreed["0.running_var"]], policy.version
+
+    found = make_world(a=1, b=1).run(a_0=body, b_0=body)
+    (a, agreed, version), (b, _, _) = found["a_0"], found["b_0"]
+    assert version == 4, "the round that was launched after 15 steps landed after 20"
+    for one, other, mean in zip(a[14], b[14], agreed, strict=True):
+        torch.testing.assert_close(mean, (one + other) / 2)
+
+
+def test_what_has_diverged_is_not_brought(make_world: Any) -> None:
+    def body(mesh: Any) -> None:
+        data = rows(0, EVERY)
+        data[-1, 1] = np.nan
+        worker(data)(mesh)
+
+    with pytest.raises(NotFinite, match="w hold NaN or infinity"):
+        make_world(a=1).run(a_0=body)
+
+
+def test_a_phase_that_follows_from_how_long_rounds_take_is_refused() -> None:
+    model = torch.nn.Linear(2, 1)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ConfigError, match="is not a whole number: a round takes a phase"):
+        EagerDiLoCo(None, model, inner, sync_every=AdaptivePace(30))  # type: ignore[arg-type]

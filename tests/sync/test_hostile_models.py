@@ -156,3 +156,21 @@ def test_a_cluster_that_diverged_brings_nothing_to_the_others(make_world: Any) -
             return policy.digest()
 
     assert len(set(world.run(a_0=body, a_1=body).values())) == 1
+
+
+@pytest.mark.parametrize("decoded", [1.0, 0.5])
+def test_a_variance_stays_one_whatever_a_codec_made_of_its_mean(decoded: float) -> None:
+    """Lossy codecs err by a share of their block's largest element, which may be more than what is left."""
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1))
+    weights = Weights(model, None, [])
+    model[0].running_mean.fill_(0.5)
+    model[0].running_var.copy_(torch.tensor([0.25, 0.01]))
+    weights.capture()
+    weights.average.copy_(weights.delta)
+    views = weights._views(weights.average)
+    views["buffer 0.running_var"].copy_(torch.tensor([0.75, decoded + 0.01]))
+    views["buffer 0.running_mean"].fill_(0.5)
+    weights.finish(())
+    weights.commit(1, 1)
+    assert model[0].running_var.tolist() == pytest.approx([0.25, max(0.0, 0.99 - decoded)])
+    assert model[0].running_mean.tolist() == [-0.5, -0.5], "a mean may be of either sign"

@@ -443,7 +443,7 @@ class TestOwnState:
         assert (other.version, other.digest, other.counters) == (4, one.digest, {"round": 3})
         assert other.committed["w"].tolist() == [2.0] * 4
         with pytest.raises(StateError, match="not asked for"):
-            name.destination(0)
+            name.take(0, memoryview(b""))
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,12 @@ def said(*measured: tuple[float, float]) -> list[Any]:
     return [(f"c{n}", struct.pack("<QQ", *(int(v * MILLION) for v in pair))) for n, pair in enumerate(measured)]
 
 
-def decided(pace: AdaptivePace, *measured: tuple[float, float]) -> int:
-    counters = dict(pace.counters)
+LONG = 10**9
+"""Steps of a training that has come so far that they bound nothing."""
+
+
+def decided(pace: AdaptivePace, *measured: tuple[float, float], taken: int = LONG) -> int:
+    counters = {**pace.counters, "round": 1, "steps of all phases": taken - pace.steps}
     pace.decide(counters, {}, said(*measured))
     return counters["steps per phase"]
 
@@ -65,19 +69,76 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize(("steps", "phase"), [(5, 0.1), (25, 0.5), (50, 1.0), (51, 1.0), (500, 1.0)])
 def test_a_longer_phase_is_stepped_after_once(steps: int, phase: float) -> None:
     pace = AdaptivePace(50, least=5, most=500)
-    assert pace.phase({**pace.counters, "steps per phase": steps}) == phase
+    assert pace.phase({**pace.counters, "round": 0, "steps per phase": steps}) == phase
+
+
+@given(st.integers(1, 10**5), st.floats(1.0, 1e3), st.floats(1.0, 1e5))
+def test_a_phase_is_no_longer_than_what_is_trained_allows(taken: int, step: float, took: float) -> None:
+    """Up to the root of the steps taken, times those that a round takes; but no shorter than the reference for that."""
+    found = decided(AdaptivePace(50, most=10**6), (step, took), taken=taken + 50)
+    assert found <= max(50.0, math.sqrt(took / step * (taken + 50)) * 1.001)
+    assert found == 50 or found >= 10
+
+
+def test_h_grows_with_the_training_by_hand() -> None:
+    pace = AdaptivePace(50)
+    # Rounds of 2 s are 40 steps of 50 ms; a utilization of 0.95 would need 760.
+    assert decided(pace, (50.0, 2000.0), taken=100) == 63
+    assert decided(pace, (50.0, 2000.0), taken=1000) == 200
+    assert decided(pace, (50.0, 2000.0), taken=10_000) == 632
+    assert decided(pace, (50.0, 2000.0), taken=100_000) == 760
 
 
 def test_what_overlaps_costs_nothing() -> None:
     pace = AdaptivePace(100, least=1)
-    pace.overlap = 10
+    pace.fit(1, 10)
     assert decided(pace, (50.0, 1000.0)) == 190, "half of the round is under cover"
-    assert decided(pace, (200.0, 1000.0)) == 1
+    assert decided(pace, (200.0, 1000.0)) == 10, "a round ends before the next begins"
+
+
+def test_every_fragment_has_a_round_to_wait_for() -> None:
+    pace = AdaptivePace(100, utilization=0.5, least=1)
+    pace.fit(4, 0)
+    assert decided(pace, (50.0, 2000.0)) == 160, "four rounds of 40 steps each"
+    assert decided(pace, (50.0, 1.0)) == 4, "a step for each"
+
+
+@given(st.integers(1, 500), st.integers(1, 40))
+def test_every_fragment_has_its_turn_once_per_phase(steps: int, fragments: int) -> None:
+    pace = Pace(steps)
+    if fragments > steps:
+        with pytest.raises(ConfigError, match=f"sync_every {steps} is fewer"):
+            pace.fit(fragments, 0)
+        return
+    pace.fit(fragments, steps // fragments)
+    turns = [pace.length(number) for number in range(3 * fragments)]
+    assert 1 <= min(turns) <= max(turns) <= min(turns) + 1
+    assert all(sum(turns[k : k + fragments]) == steps for k in range(2 * fragments)), "each every H steps exactly"
+    assert min(turns) >= pace.overlap, "a round has landed before the next turn"
+    if steps % fragments == 0:
+        assert set(turns) == {steps // fragments}
+    with pytest.raises(ConfigError, match="overlap"):
+        pace.fit(fragments, steps // fragments + 1)
+
+
+@given(st.integers(1, 6), st.lists(st.tuples(st.floats(1.0, 50.0), st.floats(1.0, 1e4)), min_size=1, max_size=30))
+def test_each_fragments_phase_is_what_it_was_trained_for(fragments: int, measured: list[tuple[float, float]]) -> None:
+    """While H changes, the phase of a fragment is the sum of the turns since its own last round."""
+    pace = AdaptivePace(100, least=6, most=400)
+    pace.fit(fragments, 0)
+    counters, turns = {"round": 0, **pace.counters}, []
+    for pair in measured:
+        fragment = counters["round"] % fragments
+        pace.landed(counters, {})
+        turns.append(pace.length(fragment))
+        assert pace.phase(counters) == min(1.0, sum(turns[-fragments:]) / 100)
+        counters["round"] += 1
+        pace.decide(counters, {}, said(pair))
 
 
 def test_a_note_that_makes_no_sense_counts_for_nothing() -> None:
     pace = AdaptivePace(100)
-    counters = dict(pace.counters)
+    counters = {**pace.counters, "round": 1, "steps of all phases": LONG}
     pace.decide(counters, {}, [("a", b"x"), ("b", b""), *said((50.0, 1000.0)), ("d", b"\xff" * 16)])
     assert counters["steps per phase"] == 380
 
@@ -144,16 +205,16 @@ def worker(pace: Pace, steps: int, times: list[float] | None = None) -> Callable
 
 
 def test_h_follows_the_measured_times_and_is_the_same_everywhere(make_world: Any) -> None:
-    """Steps of a second, rounds of two: a utilization of 0.9 needs 18 steps, decided with the second round."""
+    """Steps of a second, rounds of 18: a utilization of 0.4 needs 12 steps, decided with the second round."""
     world = make_world(a=2, b=1)
     clocks = {name: [0.0] for name in ("a_0", "a_1", "b_0")}
     world.clock = lambda name: clocks[name.replace("/", "_")][0]
-    world.seconds = lambda cluster: 2.0
-    paces = {name: AdaptivePace(4, utilization=0.9, least=2) for name in clocks}
+    world.seconds = lambda cluster: 18.0
+    paces = {name: AdaptivePace(4, utilization=0.4, least=2) for name in clocks}
     found = world.run(**{name: worker(paces[name], 46, clocks[name]) for name in clocks})
     for lengths, policy in found.values():
-        assert lengths == [4, 4, 18, 18]
-        assert policy.sync_every == 18
+        assert lengths == [4, 4, 12, 12, 12]
+        assert policy.sync_every == 12
     assert len({policy.digest() for _, policy in found.values()}) == 1
 
 
@@ -179,11 +240,11 @@ def test_a_newcomer_of_the_cluster_launches_with_the_others(make_world: Any, kil
     world = make_world(a=2)
     clocks = {"a_0": [0.0], "a_1": [0.0]}
     world.clock = lambda name: clocks[name.replace("/", "_")][0]
-    world.seconds = lambda cluster: 2.0
+    world.seconds = lambda cluster: 18.0
     world.faults["a/0", "all_reduce", 11] = killed
-    paces = {name: AdaptivePace(4, utilization=0.9, least=2) for name in clocks}
+    paces = {name: AdaptivePace(4, utilization=0.4, least=2) for name in clocks}
     found = world.run(**{name: worker(paces[name], 30, clocks[name]) for name in clocks})
-    assert found["a_1"][0] == [4, 4, 18]
+    assert found["a_1"][0] == [4, 4, 12]
 
 
 @pytest.mark.parametrize(

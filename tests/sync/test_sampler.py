@@ -73,6 +73,7 @@ def train(
     size: int = SIZE,
     sync_every: int = 3,
     *,
+    accumulate: int = 1,
     steps: int = 10**6,
     path: Path | None = None,
     load: Path | None = None,
@@ -80,11 +81,12 @@ def train(
 ) -> Callable[[Any], Any]:
     """A training until all epochs have ended, or for so many steps; gives the tally, the policy and the sampler.
 
-    With `prefetch` it draws ahead; with `path` and `load` it ends and begins with a checkpoint.
+    With `prefetch` it draws ahead; with `accumulate` it adds up the gradients of so many batches before a step; with
+    `path` and `load` it ends and begins with a checkpoint.
     """
 
     def body(mesh: Any) -> Any:
-        sampler = Watched(size, BATCH, seed=3, epochs=epochs, keep=3)
+        sampler = Watched(size, BATCH, accumulate=accumulate, seed=3, epochs=epochs, keep=3)
         model = Tally(size)
         inner = Count(model, sampler)
         policy = LocalSGD(mesh, model, inner, sync_every, sampler=sampler, **options)
@@ -92,10 +94,12 @@ def train(
             policy.load(load)
         with policy:
             while not sampler.finished and policy.progress.step < steps:
-                for indices in ahead(sampler, prefetch):
-                    inner.zero_grad()
+                for number, indices in enumerate(ahead(sampler, prefetch), 1):
                     model(torch.tensor(indices)).backward()
+                    if number % accumulate:
+                        continue
                     inner.step()
+                    inner.zero_grad()
                     if policy.progress.step >= steps:
                         break
             if path is not None:
@@ -133,6 +137,20 @@ def world_of(make_world: Any, **sizes: int) -> Any:
 def test_every_sample_once_per_epoch(make_world: Any, sizes: dict[str, int], prefetch: int) -> None:
     workers = [f"{name}_{i}" for name, count in sizes.items() for i in range(count)]
     check(world_of(make_world, **sizes).run(**{worker: train(prefetch=prefetch) for worker in workers}))
+
+
+@pytest.mark.parametrize("size", [48, 50])
+def test_gradients_that_are_accumulated_count_as_a_whole(make_world: Any, killed: Any, size: int) -> None:
+    """Two or three batches a step, drawn ahead, while workers die; of 50 samples the last step has two."""
+    world = world_of(make_world, a=3, b=1)
+    world.faults["a/1", "all_reduce", 3] = killed
+    world.aborts, options = {1}, {"accumulate": 2 if size == 50 else 3, "size": size}
+    found = world.run(
+        a_0=train(**options), a_1=train(**options), a_2=train(prefetch=4, **options), b_0=train(**options)
+    )
+    check(found, size=size)
+    steps = -(-size // (BATCH * options["accumulate"]))
+    assert len(ElasticSampler(size, BATCH, accumulate=options["accumulate"])) == steps * options["accumulate"]
 
 
 def test_the_work_is_shared(make_world: Any) -> None:
@@ -353,7 +371,14 @@ def test_a_step_takes_a_batch(make_world: Any) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "match"),
-    [({"size": 0}, "size 0"), ({"batch": 0}, "batch 0"), ({"epochs": 0}, "epochs 0"), ({"keep": 0}, "keep 0")],
+    [
+        ({"size": 0}, "size 0"),
+        ({"batch": 0}, "batch 0"),
+        ({"accumulate": 0}, "accumulate 0"),
+        ({"size": 17, "accumulate": 4}, "size 17 leaves less than a sample for each of the 4 last batches"),
+        ({"epochs": 0}, "epochs 0"),
+        ({"keep": 0}, "keep 0"),
+    ],
 )
 def test_what_cannot_be_is_refused(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigError, match=match):

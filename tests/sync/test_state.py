@@ -243,6 +243,28 @@ def test_the_next_state_takes_up_the_memory_of_a_fragment() -> None:
     assert [state.committed[name][0].item() for name in "abcdefgh"] == [8, 1, 2, 3, 4, 5, 6, 7]
 
 
+def test_the_state_before_a_received_one_is_given_back() -> None:
+    layers = [Entry(name, "float32", (CHUNK,)) for name in "abcdefgh"]
+    states = [GlobalState(layers) for _ in range(2)]
+    for number, state in enumerate(states):
+        for tensor in state.begin().values():
+            tensor.fill_(number)
+        state.seal({})
+        state.commit(1)
+    source, newcomer = states
+    for index in newcomer.expect(source.manifest(source.digest), source.digest):
+        newcomer.destination(index)[:] = source.chunk(source.digest, index)
+    newcomer.verified(2)
+    assert newcomer.former["a"][0].item() == 1
+    assert resident(newcomer.memory(committed=False)) >= 8 * 4 * CHUNK
+    newcomer.release()
+    assert resident(newcomer.memory(committed=False)) <= HUGE
+    newcomer.begin({"c"})["c"].fill_(7)
+    newcomer.seal({})
+    newcomer.commit(3)
+    assert [newcomer.committed[name][0].item() for name in "abcdefgh"] == [0, 0, 7, 0, 0, 0, 0, 0]
+
+
 def test_what_is_here_already_is_not_asked_for() -> None:
     state = whole({e.name: torch.ones(e.shape) for e in WIDE})
     for number, name in enumerate("ab", 2):  # the memory of the first fragment is given back
