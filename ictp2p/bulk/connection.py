@@ -32,6 +32,9 @@ CLOSE_SECONDS = 1.0
 AHEAD_RATE = 10e9
 """Bytes on their way per second of round trip: eight hops at 10 Gbit/s, so that only short round trips are limited."""
 
+PACKETS = 1.1
+"""Times a pace, what the kernel may send: headers, a seal, and what the pauses between two chunks of ours cost."""
+
 
 class BulkConnection(Inbound):
     """One connection.
@@ -67,7 +70,7 @@ class BulkConnection(Inbound):
         self._paused = False
         self._pumping = False
         self._bucket = Bucket()
-        self._paced = False
+        self._paced = self._packets_paced = False
         self._wakeup: asyncio.TimerHandle | None = None
         self._watch: Watch | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -108,6 +111,8 @@ class BulkConnection(Inbound):
         """Send at most `rate` bytes/s from now on; None: as fast as it goes."""
         self._paced = rate is not None
         self._bucket.set(rate, self._clock())
+        if not self.closed and (rate is not None or self._packets_paced):
+            self._packets_paced = tuning.pace(self.transport, None if rate is None else PACKETS * rate)
         self.pump()
 
     def hold(self, size: int | None) -> None:

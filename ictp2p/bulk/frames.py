@@ -21,7 +21,7 @@ from ictp2p.types import PeerId
 
 VERSION = 1
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes; four of the chunks that the planner makes at most. Bounds what a peer can make us allocate."""
+"""Bytes; the longest chunk that the planner makes. Bounds what a peer can make us allocate."""
 SEAL_BYTES = 16
 NO_TAG = bytes(16)
 

@@ -126,7 +126,8 @@ class Bulk:
             self._hold(hold, rates[list(peers).index(hold.peer)] if rates else None)
         missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
         if missing:
-            text = "; ".join(f"{peer}: {error}" for peer, error in missing.items())
+            reasons = {p: "lost at once" if isinstance(c, BulkConnection) else c for p, c in missing.items()}
+            text = "; ".join(f"{peer}: {reason}" for peer, reason in reasons.items())
             lost = ParticipantLost(f"not reached: {text}", list(missing))
             await attached.abort(str(lost), lost.suspects)
             for error in missing.values():

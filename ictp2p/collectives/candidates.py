@@ -16,17 +16,24 @@ import numpy.typing as npt
 
 from ictp2p.collectives import staging
 from ictp2p.collectives.codecs.prices import PRICES, Price
-from ictp2p.collectives.exchange import STAGING_BYTES
+from ictp2p.collectives.exchange import MIN_WINDOW, STAGING_BYTES
 from ictp2p.collectives.packing import pack
 from ictp2p.collectives.schedules import star
 from ictp2p.collectives.schedules.trees import Cost, Matrix, Tree
 from ictp2p.collectives.topology import Topology
 
 MIN_CHUNK = 64 * 1024
-MAX_CHUNK = 1024 * 1024
-"""Bytes. At one MiB the cost per chunk vanishes beside the cost per byte; at 256 KiB sealing costs a third more."""
+CHUNK = 1024 * 1024
+"""Bytes. At one MiB the cost per chunk vanishes beside that of a wire; at 256 KiB sealing costs a third more."""
 CHUNK_SECONDS = 0.01
 """A chunk should not occupy a link for longer: it delays what comes behind it by as much."""
+LONG_CHUNK = 4 * 1024 * 1024
+"""Bytes, where a core is slower than the links. Each chunk is handled by an interpreter that the bytes of the one
+before have pushed out of the caches: with four times as long ones rings of three and four took a tenth less CPU."""
+LONG_CHUNK_SECONDS = 0.001
+"""A link that needs more for a chunk is slower than a core, and it is the wire that counts."""
+LONG_CHUNKS = 4
+"""Fewest of a share: with less a participant has nothing to send while it adds."""
 MESSAGE = 40e-6
 """Seconds of a core to send or receive a chunk, however short."""
 HANDLING = 0.15e-9
@@ -38,6 +45,8 @@ _DUST = 1e-3
 """A share smaller than this is left out: its chunk's way costs more than it saves."""
 _LITTER = 0.002
 """If more than this is left out in all, the others are packed anew."""
+_AS_FAST = 1 - 1e-6
+"""What the even division has to reach of the best one."""
 _LINE = 64 * 1024
 """Bytes at whose multiples long shares are cut."""
 _GRAIN = 1024
@@ -88,7 +97,7 @@ def together(kind: str, trees: Sequence[Tree], job: Job) -> Candidate | None:
     """Give the trees the shares that make them fastest side by side; None if there are no trees."""
     if not trees:
         return None
-    return shared(kind, trees, pack(job.topology.loads(trees, job.cost), job.topology.capacity), job)
+    return shared(kind, trees, _even(trees, job), job)
 
 
 def shared(kind: str, trees: Sequence[Tree], rates: Matrix, job: Job) -> Candidate:
@@ -111,7 +120,7 @@ def alone(kind: str, trees: Sequence[Tree], job: Job) -> Candidate | None:
 def nobody_else(job: Job) -> Candidate:
     """Give the plan of a single participant."""
     return Candidate(
-        "star", star.trees(1), (0, job.elements), max(_GRAIN, MAX_CHUNK // max(job.itemsize, 4)), 0.0, 0.0, (0,)
+        "star", star.trees(1), (0, job.elements), max(_GRAIN, CHUNK // max(job.itemsize, 4)), 0.0, 0.0, (0,)
     )
 
 
@@ -120,7 +129,8 @@ def _predict(kind: str, trees: Sequence[Tree], parts: Matrix, job: Job) -> Candi
     cuts = cut(parts, job.elements, line, job.price.block)
     used = [n for n in range(len(trees)) if cuts[n + 1] > cuts[n]] or [0]
     trees = tuple(trees[n] for n in used)
-    return predicted(kind, trees, [*(cuts[n] for n in used), job.elements], _chunk(trees, job), job)
+    cuts = [*(cuts[n] for n in used), job.elements]
+    return predicted(kind, trees, cuts, _chunk(trees, int(np.diff(cuts).max()), job), job)
 
 
 def predicted(
@@ -191,12 +201,23 @@ def _work(job: Job) -> float:
     return job.price.seconds(job.size, job.topology.size) - PRICES["none"].seconds(job.size, job.topology.size)
 
 
-def _chunk(trees: Sequence[Tree], job: Job) -> int:
-    """Size chunks by the slowest link in use, and so that at least four partials fit in the staging of each edge."""
+def _even(trees: Sequence[Tree], job: Job) -> Matrix:
+    """Pack the trees; of divisions that are as fast take the even one, in which all begin at once."""
+    loads, capacity = job.topology.loads(trees, job.cost), job.topology.capacity
+    rates = pack(loads, capacity)
+    together = loads.sum(axis=1)
+    even = float((capacity[together > 0] / together[together > 0]).min(initial=np.inf))
+    return np.full(len(trees), even) if _AS_FAST * rates.sum() <= even * len(trees) < np.inf else rates
+
+
+def _chunk(trees: Sequence[Tree], longest: int, job: Job) -> int:
+    """Size chunks by the slowest link in use, and so that some partials fit in the staging of each edge."""
     slowest = min((float(job.topology.width[edge]) for tree in trees for edge in tree.edges()), default=np.inf)
     inward = max(sum(tree.reduce_parents.count(node) for tree in trees) for node in range(job.topology.size))
-    room = STAGING_BYTES // (4 * max(1, inward))
-    wanted = min(MAX_CHUNK, room, max(MIN_CHUNK, slowest * CHUNK_SECONDS / max(job.cost)))
+    room, speed = STAGING_BYTES // max(1, inward), slowest / max(job.cost)
+    usual = min(CHUNK, room // 4, max(MIN_CHUNK, speed * CHUNK_SECONDS))
+    long = min(LONG_CHUNK, room // MIN_WINDOW, speed * LONG_CHUNK_SECONDS, longest * job.itemsize / LONG_CHUNKS)
+    wanted = long if long > CHUNK else usual
     grain = max(_GRAIN, job.price.block)
     return max(grain, int(wanted) // max(job.itemsize, 4) // grain * grain)
 

@@ -20,10 +20,14 @@ Take the first unfinished chunk of any share. Its leaves hold all earlier result
 their window is open; by induction up the tree each inner participant gets all its children's partials, whose
 room is reserved; the root finishes; the result descends by (1). The first unfinished chunk always advances.
 
-Among several chunks that may go to one participant that goes first of whose share the least part has gone and, at a
-tie, the contribution before the result: all shares then end at one time, as the planner reckoned (each at a pace in
-proportion to its bytes), and both directions stay full. By the number of the chunk alone short shares would be done
-early, and the links that only they use would lie idle while the long ones go on.
+**Why all shares end at one time**, as the planner reckoned. Among several chunks that may go to one participant that
+goes first of whose share the least part has gone and, at a tie, the contribution before the result. By the number of
+the chunk alone short shares would be done early, and the links that only they use would lie idle while the long ones
+go on. Chunks for different participants share our line too, and a line divides itself evenly among connections, not by
+what they have to carry. So none runs ahead of the one that is furthest behind by more than a part of itself (`LEAD`):
+whoever is ahead waits, and whoever is behind has its part of the line. It is no new way to wait for each other:
+a chunk that is held back waits for one of which less has gone, here; that one for one of the same share at another
+participant, of which no more has gone; and so on, until the least of all, which waits for nobody.
 
 **Starting.** Nothing is sent to a participant that has not said that it began this very round (`begun`): its
 buffers are there, and frames of another attempt cannot be mistaken for ours. But one small chunk may go to each ahead
@@ -56,6 +60,14 @@ MIN_WINDOW = 2
 """One chunk on its way while the result of the other comes back."""
 
 
+LEAD = 1 / 32
+"""Part of itself by which a share may be ahead of another: what it takes of a line is lacking there at the end."""
+LEAD_SECONDS = 0.25
+"""But as much of it as this carries: nobody on a short way should wait for the first round trip of a long one."""
+_STEP = 0.25
+"""Part of a lead that must be free before those who were held back are told: else they would be for every chunk."""
+
+
 class Piece(msgspec.Struct, frozen=True, gc=False):
     """One chunk of one share on its way: up the reduce tree (`partial`) or down with the result."""
 
@@ -80,6 +92,8 @@ class _Lane:
     """How far our partials may run ahead of our results."""
     room: int
     """How many partials of one child we hold at most."""
+    lead: float
+    """How far it may be ahead of the share that is furthest behind here, as a part of itself."""
     arrived: dict[int, int] = field(default_factory=dict)
     ready: int = 0
     """How many chunks hold everything that is to be added here: the least of `arrived`, or all where nothing is."""
@@ -123,6 +137,15 @@ class Exchange:
         """The participants that we exchange anything with."""
         self._towards = {n: self._flows(n) for n in self.neighbours}
         self._left = sum(self._owed(lane) for lane in self._lanes)
+        self._shortest_lead = min((lane.lead for lane in self._lanes), default=1.0)
+        self._behind = 0.0
+        """What had gone of the share that was furthest behind here, as a part, when that was looked at last."""
+        self._held: set[int] = set()
+        """Whom nothing is sent to until others have caught up."""
+        self._release_at = 1.0
+        """What must have gone of every share, as a part, for them to be sent to again."""
+        self._caught_up = False
+        """Whether something has gone since of what was furthest behind."""
 
     def begun(self, peer: int) -> None:
         """Note that `peer` has begun this round: from now on it may be sent to."""
@@ -194,15 +217,44 @@ class Exchange:
         if best is None:
             return None
         chunk, partial, number = best
+        lane = self._lanes[number]
+        self._caught_up = self._caught_up or chunk < self._release_at * lane.chunks
         self._left -= 1
         if partial:
-            self._lanes[number].sent += 1
+            lane.sent += 1
         else:
-            self._lanes[number].passed[peer] += 1
+            lane.passed[peer] += 1
         return Piece(partial, number, chunk)
 
+    def released(self) -> tuple[int, ...]:
+        """After a send: name those who were held back and may be sent to again, because others have caught up."""
+        if not (self._held and self._caught_up):
+            return ()
+        self._caught_up, self._behind = False, self._least_gone()
+        if self._behind < self._release_at:
+            return ()
+        free, self._held, self._release_at = tuple(sorted(self._held)), set(), 1.0
+        return free
+
+    def _is_ahead(self, part: float) -> bool:
+        """Whether there is a share of which not even this part has gone."""
+        if part > self._behind:
+            self._behind = self._least_gone()
+        return part > self._behind
+
+    def _least_gone(self) -> float:
+        parts = (self._gone(peer, *flow) for peer, flows in self._towards.items() for flow in flows)
+        return min(parts, default=1.0)
+
+    def _gone(self, peer: int, partial: bool, number: int) -> float:
+        lane = self._lanes[number]
+        return (lane.sent if partial else lane.passed[peer]) / lane.chunks
+
     def _best(self, peer: int) -> tuple[int, bool, int] | None:
-        """Find (chunk, partial, share) of what should go next; of equals the first, a contribution if there is one."""
+        """Find (chunk, partial, share) of what should go next; of equals the first, a contribution if there is one.
+
+        None as well if that one is so far ahead that `peer` is to wait: then `released` names it.
+        """
         best, least = None, float("inf")
         for partial, number in self._towards[peer]:
             lane = self._lanes[number]
@@ -213,6 +265,10 @@ class Exchange:
             part = chunk / lane.chunks
             if chunk < end and part < least:
                 best, least = (chunk, partial, number), part
+        if best is not None and self._is_ahead(least - self._lanes[best[2]].lead):
+            self._held.add(peer)
+            self._release_at = min(self._release_at, self._behind + _STEP * self._shortest_lead)
+            return None
         return best
 
     def contributors(self, share: int) -> tuple[int, ...]:
@@ -276,6 +332,7 @@ class Exchange:
         followers = tuple(n for n, parent in enumerate(share.broadcast_parents) if parent == self.me)
         chunks = share.chunks(self._plan.chunk)
         return _Lane(
+            lead=max(LEAD, LEAD_SECONDS / max(self._plan.seconds, LEAD_SECONDS), MIN_WINDOW / max(1, chunks)),
             share=share,
             chunks=chunks,
             reduce_parent=parents[self.me],

@@ -271,13 +271,14 @@ class _Session:
     def peers(self) -> list[PeerId]:
         return [self._name(n) for n in self.exchange.neighbours]
 
-    def rates(self) -> list[float]:
-        """Give each neighbour's planned rate in bytes/s: its bytes over the predicted time, with a tenth to spare."""
+    def rates(self) -> list[float | None]:
+        """Give each neighbour's planned rate in bytes/s: its bytes over the predicted time, with a tenth to spare.
+
+        None for whom the plan has no chunks from us: a rate of nothing would hold back what is said beside them.
+        """
         per_element = self._chunk_bytes / self.plan.chunk if self._coder else self._source.itemsize
-        return [
-            1.1 * planned_bytes(self.plan, self.exchange.me, n, 1) * per_element / max(self.plan.seconds, 1e-3)
-            for n in self.exchange.neighbours
-        ]
+        planned = [planned_bytes(self.plan, self.exchange.me, n, 1) for n in self.exchange.neighbours]
+        return [1.1 * each * per_element / max(self.plan.seconds, 1e-3) or None for each in planned]
 
     def attached(self, attachment: Attachment) -> None:
         self._attachment = attachment
@@ -364,6 +365,8 @@ class _Session:
         node = self._indices[peer]
         piece = self.exchange.next_send(node)
         if piece is not None:
+            for waiting in self.exchange.released():
+                asyncio.get_running_loop().call_soon(self._kick, self._names[waiting])
             return self._outgoing(piece)
         piece = self.exchange.next_early(node, EAGER_BYTES // _WIDEST)
         if piece is None:

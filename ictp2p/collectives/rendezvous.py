@@ -248,6 +248,12 @@ class _Client(socketserver.BaseRequestHandler):
         self.request.sendall(_LENGTH.pack(len(found)) + found)
 
 
+def open_store(host: str) -> tuple[str, RendezvousServer]:
+    """Open a rendezvous store on an interface; its address and the store."""
+    server = RendezvousServer(host)
+    return str(server.address), server
+
+
 def _read(connection: socket.socket, count: int) -> bytes:
     received = bytearray(count)
     view = memoryview(received)

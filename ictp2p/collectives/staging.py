@@ -49,7 +49,8 @@ def divide(
     """
     none, edges = (0,) * len(trees), inward(trees)
     needs = sizes * np.minimum(1.0, ways / max(seconds, 1e-9))
-    if (np.minimum(windows(none, edges, partial) * partial, AHEAD_BYTES) >= needs).all():
+    ahead = max(AHEAD_BYTES, _LEAST * partial)
+    if (np.minimum(windows(none, edges, partial) * partial, ahead) >= needs).all():
         return none
     least = _LEAST * partial
     left = limits - least * edges.sum(axis=0)

@@ -9,6 +9,7 @@ import pytest
 
 from ictp2p.bulk import BulkProfile
 from ictp2p.bulk.streams import PROBE_CHUNK
+from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.errors import ConfigError, ConnectionLost, NetworkError, PeerClosed, StateError, Unreachable
 from ictp2p.types import PeerId
 
@@ -229,3 +230,19 @@ async def test_nobody_there_is_named_with_every_way_that_failed(mesh: Meshes) ->
         await world.bulks[world.names[0]].connection(world.names[1], 5)
     for part in ("00 cannot dial 01", "did not dial us within 0.4 s", "refused: "):
         assert part in str(caught.value)
+
+
+async def test_a_connection_that_ends_before_it_is_used_is_told_in_words(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = mesh(2)
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 1)
+    connection.fail(ConnectionLost("cut"))
+
+    async def ended(*_: object, **__: object) -> object:
+        return connection
+
+    monkeypatch.setattr(world.bulks[a]._pool, "connection", ended)
+    with pytest.raises(ParticipantLost, match=f"not reached: {b}: lost at once$"):
+        await world.bulks[a].attach(bytes(16), None, [b], timeout=1)

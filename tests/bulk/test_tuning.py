@@ -70,6 +70,18 @@ def test_a_long_round_trip_gets_bbr_or_keeps_what_it_has(
     assert pair[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") in (b"bbr", b"reno")
 
 
+def test_the_kernel_paces_a_connection_and_lets_it_go(pair: tuple[socket.socket, socket.socket]) -> None:
+    def limit() -> int:
+        return int.from_bytes(pair[0].getsockopt(socket.SOL_SOCKET, tuning._SO_MAX_PACING_RATE, 8), sys.byteorder)
+
+    before = limit()
+    assert tuning.pace(Ended(pair[0]), 6e9)
+    assert limit() == 6_000_000_000
+    assert tuning.pace(Ended(pair[0]), None)
+    assert limit() == before
+    assert not tuning.pace(MemoryTransport(), 6e9)
+
+
 def test_a_body_gathers_until_it_is_whole_or_enough(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     wakeups = tuning.Wakeups(Ended(near))

@@ -161,6 +161,20 @@ async def test_paced_edges_get_their_share_of_the_predicted_time() -> None:
     assert planned_bytes(PLAN, 0, 0, 4) == 0
 
 
+async def test_who_gets_no_chunks_from_us_is_not_paced_at_nothing() -> None:
+    links = FakeLinks()
+    copied = Plan("broadcast", NAMES, (Share(0, 100, 1, (-1, -1), (1, -1)),), 10, 1.0, 0.0)
+    assert planned_bytes(copied, 0, 1, 4) == 0
+    task = asyncio.ensure_future(
+        broadcast(copied, 0, [torch.zeros(100)], links, TAG, profile=ExecuteProfile(pace=True))
+    )
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert links.rates == [None]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 def ones(size: int = 100) -> list[torch.Tensor]:
     return [torch.ones(size)]
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.collectives import bounds, planner, topology
-from ictp2p.collectives.candidates import cut
-from ictp2p.collectives.exchange import STAGING_BYTES
+from ictp2p.collectives.candidates import CHUNK, LONG_CHUNK, LONG_CHUNK_SECONDS, LONG_CHUNKS, cut
+from ictp2p.collectives.exchange import MIN_WINDOW, STAGING_BYTES
 from ictp2p.collectives.execute import planned_bytes
 from ictp2p.collectives.packing import Packing, pack
 from ictp2p.collectives.plan import Plan, validate
@@ -176,10 +176,50 @@ def test_unmeasured_links_are_taken_for_average_ones() -> None:
 @given(st.integers(2, 40))
 @settings(max_examples=20, deadline=None)
 def test_chunks_leave_room_for_a_window(size: int) -> None:
-    width = np.full((size, size), 1e9)
-    np.fill_diagonal(width, 0)
-    chosen = plan(request(width, 10_000_000, only="star")).plan
+    chosen = plan(request(alike(size, 1e9), 10_000_000, only="star")).plan
     assert chosen.chunk * 4 * 4 * (size - 1) <= max(STAGING_BYTES, 4 * 4096 * 4 * (size - 1))
+
+
+def alike(size: int, speed: float) -> np.ndarray:
+    width = np.full((size, size), speed)
+    np.fill_diagonal(width, 0)
+    return width
+
+
+@given(st.integers(2, 12), st.integers(0, 100_000_000), st.floats(1e6, 1e11), st.sampled_from(["star", "ring"]))
+@settings(max_examples=60, deadline=None)
+def test_chunks_are_long_only_where_shares_are_and_links_are_faster_than_a_core(
+    size: int, elements: int, speed: float, kind: str
+) -> None:
+    chosen = plan(request(alike(size, speed), elements, only=kind)).plan
+    chunk, longest = 4 * chosen.chunk, 4 * max(share.stop - share.start for share in chosen.shares)
+    inward = max(sum(share.reduce_parents.count(n) for share in chosen.shares) for n in range(size))
+    assert chunk <= LONG_CHUNK
+    if chunk > CHUNK:
+        assert chunk <= speed * LONG_CHUNK_SECONDS
+        assert LONG_CHUNKS * chunk <= longest
+        assert MIN_WINDOW * chunk * inward <= STAGING_BYTES
+
+
+def test_on_one_machine_long_tensors_travel_in_long_chunks_and_ask_for_no_room() -> None:
+    who = names(4)
+    links = {pair: LinkEstimate() for pair in itertools.permutations(who, 2)}
+    for size in (2, 3, 4):
+        chosen = plan(
+            PlanRequest(who[:size], 25_000_000, 4, {p: links[p] for p in links if {*p} <= {*who[:size]}})
+        ).plan
+        assert 4 * chosen.chunk > LONG_CHUNK * 3 // 4
+        assert all(share.room == 0 for share in chosen.shares)
+
+
+@pytest.mark.parametrize("kind", ["star", "ring"])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 8])
+def test_where_all_links_are_alike_all_have_equal_shares(size: int, kind: str) -> None:
+    """Of several divisions that are as fast: with one root of two, one would do all the adding."""
+    shares = plan(request(alike(size, 4e9), 25_000_000, only=kind)).plan.shares
+    assert sorted(share.root for share in shares) == list(range(size))
+    sizes = [share.stop - share.start for share in shares]
+    assert max(sizes) - min(sizes) <= 64 * 1024
 
 
 def test_a_broadcast_takes_a_chain_where_the_roots_own_link_is_narrow() -> None:

@@ -16,6 +16,14 @@ MUTATIONS: Final = (
         ("bulk/test_pool.py::test_a_ticket_whose_dial_ends_after_the_pool_was_closed_leaves_nothing_open",),
     ),
     Mutation(
+        "lost-at-once-unsaid",
+        "A connection that ended before a collective could use it is told as that.",
+        "ictp2p/bulk/hub.py",
+        '"lost at once" if isinstance(c, BulkConnection) else c for',
+        "c for",
+        ("bulk/test_hub.py::test_a_connection_that_ends_before_it_is_used_is_told_in_words",),
+    ),
+    Mutation(
         "winner-forgotten",
         "A way that won is given back if whoever asked for it was cancelled meanwhile.",
         "ictp2p/bulk/ways.py",
@@ -106,6 +114,14 @@ MUTATIONS: Final = (
         "            self._wakeups.relax()\n        self._received_at_tick",
         "            pass\n        self._received_at_tick",
         ("bulk/test_tuning.py::test_a_trickle_is_not_taken_for_silence",),
+    ),
+    Mutation(
+        "paced-at-nothing",
+        "A neighbour that the plan sends nothing to is not paced at nothing: what is said beside chunks must leave.",
+        "ictp2p/collectives/execute.py",
+        "max(self.plan.seconds, 1e-3) or None for each",
+        "max(self.plan.seconds, 1e-3) for each",
+        ("collectives/test_execute.py::test_who_gets_no_chunks_from_us_is_not_paced_at_nothing",),
     ),
     Mutation(
         "frames-replayable",

@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "shares-run-ahead",
+        "No share runs ahead of the others by more than its lead: what it took of a line they would lack.",
+        "ictp2p/collectives/exchange.py",
+        "if best is not None and self._is_ahead(least - self._lanes[best[2]].lead):",
+        "if best is not None and self._is_ahead(least - 1.0):",
+        ("collectives/test_exchange.py::test_who_is_ahead_waits_until_all_have_caught_up_and_is_told",),
+    ),
+    Mutation(
+        "held-back-for-good",
+        "Who was held back is told when the others have caught up.",
+        "ictp2p/collectives/exchange.py",
+        "        if not (self._held and self._caught_up):\n",
+        "        if self._held or not self._caught_up:\n",
+        ("collectives/test_exchange.py::test_any_interleaving_ends_with_every_contribution_counted_once",),
+    ),
+    Mutation(
         "short-link-holds-back",
         "Where the plan gives room, the sender's own limit for short links does not hold it back.",
         "ictp2p/collectives/exchange.py",
@@ -62,6 +78,30 @@ MUTATIONS: Final = (
         "    busy = max(busy, staging.held_back(sizes / chunk, ways, window))\n",
         "",
         ("collectives/test_staging.py::test_regions_of_64_far_apart_are_at_their_bound",),
+    ),
+    Mutation(
+        "long-chunks-on-any-link",
+        "Chunks are long only where a link is faster than a core.",
+        "ictp2p/collectives/candidates.py",
+        "speed * LONG_CHUNK_SECONDS, ",
+        "",
+        ("collectives/test_planner.py::test_chunks_are_long_only_where_shares_are_and_links_are_faster_than_a_core",),
+    ),
+    Mutation(
+        "room-asked-for-two-chunks",
+        "Nobody asks for room for what a sender always sends ahead: two chunks, however long.",
+        "ictp2p/collectives/staging.py",
+        "    ahead = max(AHEAD_BYTES, _LEAST * partial)\n",
+        "    ahead = AHEAD_BYTES\n",
+        ("collectives/test_planner.py::test_on_one_machine_long_tensors_travel_in_long_chunks_and_ask_for_no_room",),
+    ),
+    Mutation(
+        "uneven-for-nothing",
+        "Of divisions that are as fast the even one is taken.",
+        "ictp2p/collectives/candidates.py",
+        " if _AS_FAST * rates.sum() <= even * len(trees) < np.inf else rates\n",
+        " if False else rates\n",
+        ("collectives/test_planner.py::test_where_all_links_are_alike_all_have_equal_shares",),
     ),
     Mutation(
         "levels-of-the-whole-block",
@@ -206,7 +246,7 @@ MUTATIONS: Final = (
         "ictp2p/collectives/exchange.py",
         "lane.window = min(lane.window, max(MIN_WINDOW, chunks))",
         "lane.window = min(lane.window, chunks)",
-        ("collectives/test_exchange.py::test_any_interleaving_ends_with_every_contribution_counted_once",),
+        ("collectives/test_exchange.py::test_however_low_a_limit_one_chunk_goes_while_the_result_of_another_comes",),
     ),
     Mutation(
         "in-place-clobbers",
