@@ -33,7 +33,7 @@ from ictp2p.credential import Mesh
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.driver import Driver
 from ictp2p.entrance import Entrance
-from ictp2p.errors import HandshakeFailed, IctError, NetworkError, PeerClosed, Unreachable
+from ictp2p.errors import HandshakeFailed, IctError, NetworkError, PeerClosed, PeerFailed, StateError, Unreachable
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.health import Health
@@ -46,7 +46,7 @@ from ictp2p.reception import Reception, serve
 from ictp2p.reporting import status_of
 from ictp2p.routing.babel import RouteChanged
 from ictp2p.security import Security, TlsSecurity
-from ictp2p.state_exchange import fetch_state, serve_state, with_witnesses
+from ictp2p.state_exchange import Here, Provider, fetch_state, serve_state, with_witnesses
 from ictp2p.sync import notices
 from ictp2p.sync.agreement import QuorumLost, QuorumRegained
 from ictp2p.sync.devices import Device
@@ -113,8 +113,11 @@ class AsyncPeer:
         """Where the worker is in its life: at the top level, and by table inside. Whoever trains with it knows."""
         self.health = Health()
         """How well the event loop keeps up, and how often it suspected wrongly."""
+        self.failure: PeerFailed | None = None
+        """Why this peer stopped by itself, if it did."""
+        self._collapse: asyncio.Task[None] | None = None
         self._config_digest = b""
-        self._state: GlobalState | None = None
+        self._state: Provider | None = None
         self._store: Any = None
 
     # ------------------------------------------------------------ life
@@ -126,9 +129,11 @@ class AsyncPeer:
             AddressInUse: the listen address is taken.
             Unreachable: no seed let us in within the deadline; the message says what each answered.
             HandshakeFailed, VersionMismatch: every seed turned us away for good.
+            PeerFailed: the disk keeps nothing, or another process has our identity.
         """
         try:
             await self._start()
+            self._check()
         except BaseException:
             await self.close()
             raise
@@ -150,6 +155,7 @@ class AsyncPeer:
         self._execute(self.core.start(self._life << 32, self.clock()))
         self._spawn(self.health.watch(self.clock))
         await self._entrance.enter()
+        self._check()
         self._spawn(self._entrance.keep_in_touch())
         async with self._deadline("no leader was elected in this cluster"):
             await self._led.wait()
@@ -193,6 +199,7 @@ class AsyncPeer:
             self._disk,
             self.clock,
             self._notice,
+            self._fail,
             dial_timeout=config.global_timeouts.connect,
         )
         self.bulk = self._make_bulk()
@@ -248,6 +255,9 @@ class AsyncPeer:
 
     async def leave(self) -> None:
         """Leave for good: give up the vote, say goodbye, and close."""
+        if self.failure is not None:
+            await self.close()
+            return
         self._released.clear()
         self.call(Channel.ROUNDS, self.core.m.rounds.drop_out)
         try:
@@ -260,6 +270,12 @@ class AsyncPeer:
 
     async def close(self) -> None:
         """Stop everything at once. Others will notice a death; `leave` is the polite way."""
+        if self._collapse is not None:
+            await self._collapse
+        else:
+            await self._close()
+
+    async def _close(self) -> None:
         if hasattr(self, "participation"):
             self.participation.closed()
             await self.bulk.close()
@@ -274,6 +290,24 @@ class AsyncPeer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if isinstance(self._disk, FileDisk):
             self._disk.close()
+
+    def _fail(self, cause: IctError) -> None:
+        """Stop for good: whatever this peer said from now on might break a promise that was made in its name."""
+        if self.failure is not None:
+            return
+        failure = self.failure = PeerFailed(f"the peer stopped by itself: {cause}")
+        self.driver.stop()
+        self.telemetry.event("failed", error=type(cause).__name__, text=str(cause))
+        self.participation.closed(failure)
+        self._entrance.open()
+        self._led.set()
+        for subscriber in list(self._subscribers):
+            subscriber(commands.Failed(failure))
+        self._collapse = asyncio.get_running_loop().create_task(self._close())
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -331,6 +365,10 @@ class AsyncPeer:
 
     def serve_state(self, state: GlobalState) -> None:
         """Let the other peers have `state` from now on, and answer for it when they ask who holds the agreed one."""
+        self.provide(Here(state))
+
+    def provide(self, state: Provider) -> None:
+        """As `serve_state`, wherever the state is."""
         self._state = state
         serve_state(self.bulk, state)
 
@@ -360,6 +398,7 @@ class AsyncPeer:
 
     async def reduce(self, work: Reduction) -> Outcome:
         """Take part in the next round as this cluster's leader; see `Participation.reduce`."""
+        self._check()
         return await self.participation.reduce(work)
 
     def subscribe(self, subscriber: Callable[[Notice], None]) -> None:
@@ -451,6 +490,8 @@ class AsyncPeer:
                 self._execute(self.core.tell_status(observer, document, self.clock()))
             case commands.BulkInvited(peer=peer, ticket=ticket):
                 self._spawn(self._answer_invitation(peer, ticket))
+            case commands.IdentityTaken(address=address):
+                self._fail(_identity_taken(self.id, address))
             case commands.Violated(peer=peer, text=text):
                 self.telemetry.event("warning", text=f"{peer} broke the protocol: {text}")
             case StoreWanted(number=number):
@@ -507,6 +548,12 @@ class AsyncPeer:
     def status(self) -> dict[str, Any]:
         """Everything that this peer believes, as plain data."""
         return status_of(self.core, *self.life())
+
+
+def _identity_taken(me: PeerId, address: str) -> StateError:
+    where = f" at {address}" if address else ""
+    what = f"another process{where} has, or had since this data directory was copied, the identity of this one, {me}"
+    return StateError(f"{what}: give each worker a data directory of its own, not a copy nor an old backup")
 
 
 class _Deadline:

@@ -69,6 +69,13 @@ def shares(
     return found
 
 
+def copied(opened: Open, me: ClusterId) -> list[bytes]:
+    """The keys of the modules that a cluster gives others copies of."""
+    if opened.spec.grouping != "modules":
+        return []
+    return [key for group in groups(opened.participants) if group.root == me for key in group.keys]
+
+
 def gaps(parts: Iterable[Carried], total: int) -> Iterator[tuple[int, int]]:
     """The ranges of `total` elements that are in none of the parts."""
     at = 0

@@ -20,11 +20,8 @@ from typing import Any, Literal, TypeVar, overload
 
 from torch import Tensor
 
-from ictp2p.async_peer import AsyncPeer
 from ictp2p.calls import parts
-from ictp2p.calls.answers import Answers, Past
-from ictp2p.calls.chronicle import Chronicle
-from ictp2p.calls.messages import Messages
+from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.parts import Gathered, Reduce, Scattered
 from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed, brief
 from ictp2p.calls.runner import Call, Deadline, Runner
@@ -32,7 +29,7 @@ from ictp2p.calls.state import SharedState, Synced, SyncState, check_state, fing
 from ictp2p.calls.tensors import Bundle
 from ictp2p.collectives.codecs.prices import check_name, leaves_out
 from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout
-from ictp2p.threads import Beside
+from ictp2p.handle import Handle
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId, cluster_id
 from ictp2p.work import Work, WorkQueue
@@ -53,28 +50,25 @@ _LOOK = 0.05
 
 
 class CallEngine:
-    """What the calls of one started peer share: the queue, the runner and the shared state.
+    """What the calls of one peer share: the queue, the runner and the shared state.
 
     Args:
-        loop: where the peer runs.
-        peer: the peer, started.
+        peer: the peer.
         mesh: its training side.
     """
 
-    def __init__(self, loop: Beside, peer: AsyncPeer, mesh: TrainingMesh) -> None:
+    def __init__(self, peer: Handle, mesh: TrainingMesh) -> None:
         self.mesh = mesh
         self.form = peer.config.global_timeouts.form
         self.patience = peer.config.global_timeouts.complete
-        self.cluster = peer.cluster
-        self.chronicle = Chronicle(peer.id, peer.cluster, loop.threads)
-        self.past = Past(self.chronicle, Answers(loop, peer, mesh))
-        self._loop = loop
-        self._peer = peer
+        self.cluster = peer.config.cluster_id
+        self.chronicle = Chronicle(peer.id, self.cluster, peer.threads)
+        self.past = Past(self.chronicle, peer)
+        self.peer = peer
         self._runner = Runner(mesh, self.chronicle, self._patience)
         self._queue: WorkQueue | None = None
         self._lock = threading.Lock()
         self._shared: SharedState | None = None
-        self._messages = Messages(peer)
         mesh.evict = self._evict
         peer.subscribe(self.chronicle.notice)
 
@@ -86,7 +80,7 @@ class CallEngine:
         """Queue several calls that make one: `body` is given what runs each of them."""
         with self._lock:
             if self._queue is None:
-                self._queue = WorkQueue(f"ictp2p calls {self._peer.cluster}", self._runner.leave, self._loop)
+                self._queue = WorkQueue(f"ictp2p calls {self.cluster}", self._runner.leave, self.peer)
             return self._queue.submit(name, lambda: body(self._runner.run))
 
     def sync(self, state: Mapping[str, Tensor]) -> SyncState:
@@ -103,23 +97,20 @@ class CallEngine:
 
     def send(self, bundle: Bundle, target: ClusterId, tag: int, timeout: float) -> Work[None]:
         """Offer a message; beside the queue, for it waits for others."""
-        sending = self._messages.send(bundle.copied(), brief(bundle), target, tag, timeout)
-        return Work(f"send to {target}", self._loop.submit(sending), self._loop.wait)
+        sending = self.peer.send(bundle.copied(), brief(bundle), target, tag, timeout)
+        return Work(f"send to {target}", sending, self.peer.wait)
 
     def receive(self, bundle: Bundle, source: ClusterId, tag: int, timeout: float) -> Work[None]:
         """Ask for a message; it is written into the tensors on the peer's thread."""
-
-        async def receive() -> None:
-            bundle.deliver(await self._messages.receive(bundle, source, tag, timeout))
-
-        return Work(f"recv from {source}", self._loop.submit(receive()), self._loop.wait)
+        receiving = self.peer.receive(bundle.nbytes, brief(bundle), source, tag, timeout, bundle.deliver)
+        return Work(f"recv from {source}", receiving, self.peer.wait)
 
     def gather(self, clusters: int, timeout: float) -> None:
         """Wait until so many clusters take part."""
         self.mesh.take_part()
-        end = self._peer.clock() + timeout
-        while len(found := self._loop.call(lambda: _taking_part(self._peer))) < clusters:
-            if self._peer.clock() > end:
+        end = self.peer.clock() + timeout
+        while len(found := self.peer.taking_part()) < clusters:
+            if self.peer.clock() > end:
                 names = ", ".join(found)
                 raise RoundTimeout(f"{len(found)} of {clusters} clusters take part after {timeout:g} s: {names}")
             self.chronicle.wait(_LOOK)
@@ -128,16 +119,11 @@ class CallEngine:
         """Fail what waits and what runs with `PeerClosed`."""
         with self._lock:
             if self._queue is not None:
-                self._loop.call(self._peer.participation.closed)
+                self.peer.give_up()
                 self._queue.close(_CLOSING)
 
     def _patience(self) -> Deadline:
-        rounds = self._peer.core.m.rounds
-
-        def waiting() -> tuple[bool, str]:
-            return self._loop.call(lambda: (rounds.agreement.quorum_in_sight, rounds.explain()))
-
-        return Deadline(self._peer.config.global_timeouts.complete, waiting, self._peer.clock)
+        return Deadline(self.patience, self.peer.waiting, self.peer.clock)
 
     def _evict(self) -> None:
         """A policy wants the group."""
@@ -480,10 +466,3 @@ def _reducible(tensors: Tensor | Sequence[Tensor], op: str, weight: float) -> Bu
     bundle = Bundle(tensors)
     bundle.single_type(op)
     return bundle
-
-
-def _taking_part(peer: AsyncPeer) -> list[ClusterId]:
-    core = peer.core
-    own, alive = core.own_view(), core.m.mesh.alive()
-    others = [card for name, card in core.directory.clusters.items() if name in alive and name != peer.cluster]
-    return sorted(card.cluster for card in [*others, *([own] if own else [])] if card.training and not card.draining)

@@ -7,6 +7,10 @@ the death of the peer (BGP resolves collisions by the higher identifier in the s
 
 Commands are executed strictly in the order in which the stack gave them. A listener may call back into the stack
 while they are; what that yields is queued behind, so that no `Send` overtakes a `Persist` it relies on.
+
+A disk that fails ends it all. The machines believe by then what they asked to be kept, so whatever they said next might
+be a promise that a crash takes back; databases that went on after a failed fsync have lost data that way (Rebello et
+al.: "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import TYPE_CHECKING
 from ictp2p.control import ControlConnection, open_control
 from ictp2p.core.commands import Command, Dial, Hangup, Transmit
 from ictp2p.disk import Disk
-from ictp2p.errors import IctError
+from ictp2p.errors import IctError, StateError
 from ictp2p.machine import Notice, Persist
 from ictp2p.network import Network, Refused
 from ictp2p.security import Security
@@ -42,6 +46,7 @@ class Driver:
         disk: where `Persist` goes.
         clock: monotonic seconds.
         on_notice: given every notice, in order, between the other commands.
+        on_failure: given the error of a disk that keeps nothing more; nothing has left since, and nothing will.
         dial_timeout: seconds for one dial, handshake included.
     """
 
@@ -53,6 +58,7 @@ class Driver:
         disk: Disk,
         clock: Callable[[], float],
         on_notice: Callable[[Notice], None],
+        on_failure: Callable[[StateError], None],
         dial_timeout: float = 5.0,
     ) -> None:
         self.core = core
@@ -61,6 +67,7 @@ class Driver:
         self._security = security
         self._disk = disk
         self._on_notice = on_notice
+        self._on_failure = on_failure
         self._dial_timeout = dial_timeout
         self._loop = asyncio.get_running_loop()
         self._connections: dict[PeerId, ControlConnection] = {}
@@ -105,15 +112,23 @@ class Driver:
         try:
             while self._pending:
                 self._carry_out(self._pending.popleft())
+        except StateError as error:
+            self.stop()
+            self._on_failure(error)
         finally:
             self._executing = False
         self._arm()
 
-    async def close(self) -> None:
-        """Stop at once: no timer, no dial, no connection survives."""
+    def stop(self) -> None:
+        """Say and do nothing more, not even what was asked for already."""
         self._closed = True
+        self._pending.clear()
         if self._timer is not None:
             self._timer.cancel()
+
+    async def close(self) -> None:
+        """Stop at once: no timer, no dial, no connection survives."""
+        self.stop()
         for task in list(self._dials):
             task.cancel()
         await asyncio.gather(*self._dials, return_exceptions=True)

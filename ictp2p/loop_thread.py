@@ -26,7 +26,8 @@ _PATIENCE = 2.0
 """Seconds that the end of the process waits for a loop that is in the middle of something."""
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Make an event loop, the fastest that there is here."""
     try:
         import uvloop
     except ImportError:  # Windows
@@ -38,7 +39,7 @@ class LoopThread:
     """Runs coroutines of other threads."""
 
     def __init__(self, name: str) -> None:
-        self._loop = _new_loop()
+        self._loop = new_loop()
         self._lock = threading.RLock()  # reentrant: a signal handler may ask while its thread is asking
         self._closing = False
         self._process = os.getpid()

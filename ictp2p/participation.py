@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from ictp2p.carried import Carried, gaps, shares
+from ictp2p.carried import Carried, copied, gaps, shares
 from ictp2p.collectives import execute, plan
 from ictp2p.collectives.advance import Advance
 from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost, RoundTag
@@ -68,8 +68,8 @@ class Reduction:
     """Told the number of each attempt that begins, and who takes part: what was reported of an earlier one is void."""
     note: bytes = b""
     """For the other participants of the round."""
-    holds: Callable[[bytes], Sequence[torch.Tensor]] = lambda key: ()
-    """What is agreed of a module, by its key; to be copied to whoever lacks it."""
+    holds: Callable[[Sequence[bytes]], Awaitable[Mapping[bytes, Sequence[torch.Tensor]]]] | None = None
+    """What is agreed of modules, by their keys; to be copied to whoever lacks it."""
     patient: bool = True
     """Whether to wait for a quorum however long it takes."""
 
@@ -207,9 +207,9 @@ class Participation:
         """This peer leads its cluster no longer: another one speaks for it."""
         self._fail(RoundAborted(f"another peer leads cluster {self._cluster} now"))
 
-    def closed(self) -> None:
-        """The peer is being closed."""
-        self._fail(PeerClosed("the peer was closed while a round was under way"))
+    def closed(self, error: PeerClosed | None = None) -> None:
+        """The peer is being closed, or has stopped by itself with `error`."""
+        self._fail(error or PeerClosed("the peer was closed while a round was under way"))
 
     def _fail(self, error: IctError) -> None:
         if self._standing is not None and not self._standing.decided.done():
@@ -370,7 +370,9 @@ class Participation:
     async def _move_groups(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> execute.Stats:
         """Run the plans of all groups that this peer is in, at once."""
         work = standing.work
-        carried = shares(opened, self._cluster, work.inputs, work.outputs, work.holds)
+        keys = copied(opened, self._cluster)
+        held = await work.holds(keys) if keys and work.holds is not None else {}
+        carried = shares(opened, self._cluster, work.inputs, work.outputs, lambda key: held.get(key, ()))
         report = work.progress or (lambda start, stop: None)
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -1,30 +1,27 @@
 """A peer for training loops: `with ictp2p.Peer(config) as peer`.
 
-The peer lives on an event loop of its own in a daemon thread; every method here may be called from any other thread
-and blocks until it has its answer or a typed error. What a policy needs is in `training`, what an asyncio program
-needs in `async_peer`; this joins them under the names that users see.
+The peer lives on an event loop of its own in a daemon thread (`handle`); every method here may be called from any
+other thread and blocks until it has its answer or a typed error. What a policy needs is in `training`, what an asyncio
+program needs in `async_peer`; this joins them under the names that users see.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from ictp2p import torchrun
-from ictp2p.async_peer import AsyncPeer
 from ictp2p.collective_calls import CallEngine, CollectiveCalls
 from ictp2p.config import Config
 from ictp2p.errors import LocalProtocolError, PeerClosed
 from ictp2p.fsm import DRAINING
-from ictp2p.health import quantile
+from ictp2p.handle import Handle
+from ictp2p.handle.process import ProcessHandle
+from ictp2p.handle.thread import beside
 from ictp2p.life import Life
-from ictp2p.loop_thread import LoopThread
-from ictp2p.reporting import clusters_of, links_of, members_of, routes_of
-from ictp2p.telemetry import Event, Telemetry
-from ictp2p.training import TrainingMesh, open_store
+from ictp2p.training import TrainingMesh
 from ictp2p.types import Address, ClusterId, PeerId
 
 T = TypeVar("T")
@@ -44,17 +41,16 @@ class Peer(CollectiveCalls):
     def __init__(self, config: Config) -> None:
         self.config = config
         self._callbacks: list[EventCallback] = []
-        self._loop: LoopThread | None = None
-        self._peer: AsyncPeer | None = None
+        self._handle: Handle | None = None
         self._mesh: TrainingMesh | None = None
         self._life: Life | None = None
         self._draining_from: int | None = None
+        self._closed = False
 
     def __repr__(self) -> str:
-        if self._peer is None:
+        if self._handle is None:
             return f"<Peer {self.config.cluster} not started>"
-        clusters = len(self._peer.core.m.mesh.alive())
-        return f"<Peer {self._peer.id[:8]} {self.config.cluster} {self.state} clusters={clusters}>"
+        return f"<Peer {self._handle.id[:8]} {self.config.cluster} {self.state} clusters={self._handle.clusters}>"
 
     # ------------------------------------------------------------ life
 
@@ -74,34 +70,36 @@ class Peer(CollectiveCalls):
             HandshakeFailed, VersionMismatch: all seeds turned us away.
             LocalProtocolError: it has been started before. One whose start failed may be started again.
         """
-        if self._peer is not None:
+        if self._handle is not None:
             raise LocalProtocolError("a peer is started once; make another `Peer` for another life")
         mates = torchrun.rendezvous(self.config, os.environ)
         if mates is not None:
             self.config = mates.before(self.config)
-        loop = self._loop = LoopThread(f"ictp2p {self.config.cluster}")
+        live = ProcessHandle if self.config.isolation == "process" else beside
+        handle: Handle = live(self.config, self._tell)
         try:
-            peer = self._peer = loop.call(lambda: AsyncPeer(self.config, open_store=open_store))
-            loop.call(lambda: peer.telemetry.subscribe(self._tell))
-            life = self._life = Life(partial(_post, loop, peer.telemetry))
-            loop.run(self._start(peer, life))
+            self._handle = handle
+            self._join(handle)
             if mates is not None:
-                mates.after(self.config, peer.address)
+                mates.after(self.config, handle.address)
         except BaseException:
-            loop.close()
-            self._loop = self._peer = None
+            handle.close()
+            self._handle = self._mesh = self._engine = None
             raise
 
-    async def _start(self, peer: AsyncPeer, life: Life) -> None:
-        await peer.start()
-        assert self._loop is not None
-        self._mesh = TrainingMesh(self._loop, peer, life)
-        self._engine = CallEngine(self._loop, peer, self._mesh)
-        peer.life = lambda: (life.state, life.inside)
+    def _join(self, handle: Handle) -> None:
+        """Have everything that listens in place, then start."""
+        life = self._life = Life(handle.event)
+        handle.show(lambda: (life.state, life.inside))
+        mesh = TrainingMesh(handle, life)
+        engine = CallEngine(handle, mesh)
+        handle.start()
+        self._mesh, self._engine = mesh, engine
 
     def close(self) -> None:
         """Leave the mesh politely and stop. May be called twice."""
-        if self._loop is None or self._peer is None or self._loop.left_behind:
+        handle = self._handle
+        if handle is None or self._closed or handle.left_behind:
             return
         if self._mesh is not None:
             self._mesh.close()
@@ -110,12 +108,12 @@ class Peer(CollectiveCalls):
         try:
             if self._life is not None:
                 self._life.closing()
-            self._loop.run(self._peer.leave())
+            handle.leave()
             if self._life is not None:
                 self._life.closed()
         finally:
-            self._loop.close()
-            self._loop = None
+            handle.close()
+            self._closed = True
 
     def drain(self) -> None:
         """Ask this worker to leave after the next committed round: `steps` ends then. From any thread."""
@@ -167,35 +165,41 @@ class Peer(CollectiveCalls):
     @property
     def leader(self) -> PeerId | None:
         """Who leads this cluster, as far as this peer knows."""
-        return self._running.core.leader
+        return self._running.leader
 
     @property
     def members(self) -> list[dict[str, Any]]:
         """The workers of this cluster."""
-        return self._ask(lambda peer: members_of(peer.core))
+        rows: list[dict[str, Any]] = self._running.view("members")
+        return rows
 
     @property
     def clusters(self) -> list[dict[str, Any]]:
         """The clusters of the mesh."""
-        return self._ask(lambda peer: clusters_of(peer.core))
+        rows: list[dict[str, Any]] = self._running.view("clusters")
+        return rows
 
     @property
     def links(self) -> list[dict[str, Any]]:
         """The links between clusters, as their leaders measure them."""
-        return self._ask(lambda peer: links_of(peer.core))
+        rows: list[dict[str, Any]] = self._running.view("links")
+        return rows
 
     @property
     def routes(self) -> list[dict[str, Any]]:
         """The routes from this cluster, at its leader."""
-        return self._ask(lambda peer: routes_of(peer.core))
+        rows: list[dict[str, Any]] = self._running.view("routes")
+        return rows
 
     def status(self) -> dict[str, Any]:
         """Everything that this peer believes, as plain data."""
-        return self._ask(lambda peer: peer.status())
+        found: dict[str, Any] = self._running.view("status")
+        return found
 
     def stats(self) -> dict[str, Any]:
         """Counters and latencies of this process; times in seconds."""
-        return self._ask(_stats)
+        found: dict[str, Any] = self._running.view("stats")
+        return found
 
     def on_event(self, callback: EventCallback) -> None:
         """Have `callback` called with a flat dict (`kind`, `time`, particulars) for everything that happens.
@@ -204,8 +208,8 @@ class Peer(CollectiveCalls):
         """
         self._callbacks.append(callback)
 
-    def _tell(self, event: Event) -> None:
-        told = {"kind": event.kind, "time": time.time(), **event.fields}
+    def _tell(self, kind: str, fields: Mapping[str, Any]) -> None:
+        told = {"kind": kind, "time": time.time(), **fields}
         for callback in self._callbacks:
             callback(told)
 
@@ -221,10 +225,10 @@ class Peer(CollectiveCalls):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
-    def _running(self) -> AsyncPeer:
-        if self._peer is None or self._loop is None:
+    def _running(self) -> Handle:
+        if self._handle is None or self._closed:
             raise PeerClosed("the peer is not running: use `with peer:`")
-        return self._peer
+        return self._handle
 
     @property
     def _training(self) -> TrainingMesh:
@@ -232,31 +236,5 @@ class Peer(CollectiveCalls):
             raise PeerClosed("the peer is not running: use `with peer:`")
         return self._mesh
 
-    def _ask(self, question: Callable[[AsyncPeer], T]) -> T:
-        peer = self._running
-        assert self._loop is not None
-        return self._loop.call(lambda: question(peer))
-
 
 _MESH_METHODS = frozenset(name for name in vars(TrainingMesh) if not name.startswith("_") and name != "close")
-
-
-def _post(loop: LoopThread, telemetry: Telemetry, kind: str, **fields: Any) -> None:
-    """Report something from whichever thread it happened in."""
-    loop.post(lambda: telemetry.event(kind, **fields))
-
-
-def _stats(peer: AsyncPeer) -> dict[str, Any]:
-    figures = peer.telemetry.snapshot()
-    trips = peer.core.m.links.round_trips
-    return {
-        **figures.counters,
-        **figures.gauges,
-        "control_round_trip_p50": quantile(trips, 0.5),
-        "control_round_trip_p99": quantile(trips, 0.99),
-        "loop_lag_p50": quantile(peer.health.lags, 0.5),
-        "loop_lag_p99": quantile(peer.health.lags, 0.99),
-        "false_suspicions": peer.health.false_suspicions,
-        "illegal_transitions": figures.counters.get("illegal_transition", 0),
-        "control_connections": len(peer.core.connected()),
-    }

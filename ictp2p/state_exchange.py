@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -17,6 +17,7 @@ from ictp2p.bulk import Bulk
 from ictp2p.core.stack import Core
 from ictp2p.errors import IctError, NetworkError, RemoteProtocolError, StateError
 from ictp2p.sync.manifest import CHUNK
+from ictp2p.sync.restore import Held
 from ictp2p.sync.transfer import Ask, Fetch, TransferProfile
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
@@ -43,8 +44,43 @@ class Question(msgspec.Struct, frozen=True, array_like=True):
     chunks: tuple[int, ...]
 
 
-def serve_state(bulk: Bulk, state: GlobalState) -> None:
-    """Answer other peers' questions about the committed half of `state` from now on."""
+class Provider(Protocol):
+    """A state that others can have here."""
+
+    def held(self) -> Held:
+        """Its version and digest."""
+        ...
+
+    async def manifest(self, digest: bytes) -> bytes:
+        """Its manifest, encoded. Raises `StateError` if `digest` is not its digest."""
+        ...
+
+    async def chunk(self, digest: bytes, index: int) -> bytes:
+        """One chunk. Raises `StateError`."""
+        ...
+
+
+class Here:
+    """A state in this process."""
+
+    def __init__(self, state: GlobalState) -> None:
+        self._state = state
+
+    def held(self) -> Held:
+        """Its version and digest."""
+        return self._state.held()
+
+    async def manifest(self, digest: bytes) -> bytes:
+        """Its manifest."""
+        return self._state.manifest(digest)
+
+    async def chunk(self, digest: bytes, index: int) -> bytes:
+        """One chunk."""
+        return self._state.chunk(digest, index)
+
+
+def serve_state(bulk: Bulk, state: Provider) -> None:
+    """Answer other peers' questions about `state` from now on."""
 
     async def answer(_peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
         try:
@@ -52,9 +88,9 @@ def serve_state(bulk: Bulk, state: GlobalState) -> None:
         except MALFORMED as error:
             raise RemoteProtocolError(f"a question for state does not decode: {error}") from error
         if not question.chunks:
-            yield state.manifest(question.digest)
+            yield await state.manifest(question.digest)
         for index in question.chunks:
-            yield state.chunk(question.digest, index)
+            yield await state.chunk(question.digest, index)
 
     bulk.serve(KIND, answer)
 
@@ -212,7 +248,8 @@ class _Transfer:
     async def _ask_chunks(self, ask: Ask) -> None:
         """Chunks arrive in one reply and are taken one by one, so that a broken reply keeps what it brought."""
         buffer = memoryview(bytearray(CHUNK * len(ask.chunks)))
-        sizes = [len(self._state.destination(index)) for index in ask.chunks]
+        spans = [self._state.incoming.chunk_range(index) for index in ask.chunks]
+        sizes = [stop - start for start, stop in spans]
         ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
         taken = 0
 
@@ -231,7 +268,7 @@ class _Transfer:
             self._telemetry.event("warning", text=str(error))
             return
         if wanted:
-            self._state.destination(index)[:] = data
+            self._state.take(index, data)
             self._bytes += len(data)
 
     async def _request(

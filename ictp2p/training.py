@@ -1,26 +1,22 @@
-"""The peer as training sees it: blocking calls from the training thread, answered by the event loop.
+"""The peer as training sees it: blocking calls from the training thread, answered by the peer, wherever it lives.
 
 `TrainingMesh` is the `sync.mesh.Mesh` that policies are written against. Nothing of it decides anything: rosters and
-rounds are decided by the machines, on the loop; this hands requests in and decisions out, and keeps the process
+rounds are decided by the machines, at the peer; this hands requests in and decisions out, and keeps the process
 group inside the cluster so that whatever makes it useless (a newer roster, a death, the end of the peer) breaks
 whoever waits in it at once instead of at a timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import torch
 
-from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.library import describe
 from ictp2p.collectives.local import GroupTimeouts, LocalGroup
-from ictp2p.collectives.rendezvous import RendezvousServer
 from ictp2p.conversation import IDLE, Conversation
-from ictp2p.core import commands
-from ictp2p.core.packets import Channel
 from ictp2p.errors import (
     LibraryRefused,
     LocalGroupError,
@@ -31,14 +27,14 @@ from ictp2p.errors import (
     StateError,
 )
 from ictp2p.fsm import DRAINING, RECEIVED_JOIN, REJOIN, Table
+from ictp2p.handle import Asking, Ended, Handle, LeftOut, NewcomerWaits, News, Regrouped, WorkerGone
 from ictp2p.life import Life
-from ictp2p.machine import Effects, Notice
 from ictp2p.participation import Outcome
 from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
 from ictp2p.sync.notices import StateAdvanced
-from ictp2p.sync.roster import Generation, Roster, RosterChanged, RosterMissed, RosterPending
+from ictp2p.sync.roster import Generation, Roster
 from ictp2p.sync.values import Spec, StateRef, contributed
-from ictp2p.threads import Beside, Thread
+from ictp2p.threads import Thread
 
 if TYPE_CHECKING:
     from ictp2p.sync.state import GlobalState
@@ -60,21 +56,18 @@ class TrainingMesh:
     """See `sync.mesh.Mesh`.
 
     Args:
-        loop: where the peer runs.
-        peer: the peer, started.
+        peer: the peer.
         life: told what happens to this worker.
     """
 
-    def __init__(self, loop: Beside, peer: AsyncPeer, life: Life) -> None:
-        self._loop = loop
+    def __init__(self, peer: Handle, life: Life) -> None:
         self._peer = peer
         self._life = life
-        self._rosters = peer.core.m.rosters
-        self._changed = loop.threads.condition()
+        self._changed = peer.threads.condition()
         self._roster: Roster | None = None
         self._newest: Generation = (0, 0)
         self._pending = False
-        self._closed = False
+        self._closed: PeerClosed | None = None
         self._group: Openable | None = None
         self.state: GlobalState | None = None
         """What `serve_state` was given."""
@@ -83,7 +76,7 @@ class TrainingMesh:
         self._policy_in = False
         self._ready = False
         self._device = torch.device("cpu")
-        peer.subscribe(self._notice)
+        peer.subscribe(self._heard)
 
     # ------------------------------------------------------------ rosters
 
@@ -129,13 +122,13 @@ class TrainingMesh:
     def roster_boundary(self, step: int) -> None:
         """Everybody stands at a step boundary: the leader may make the next roster."""
         self._life.heard(RECEIVED_JOIN, "committed")
-        self._machine(Channel.ROSTER, lambda now: self._rosters.boundary(step, now))
+        self._peer.boundary(step)
 
     def roster_failed(self, generation: Generation, reason: str) -> None:
         """A collective of that generation broke here."""
         self._life.happened("relevant_fault")
         self.event("group_failed", generation=list(generation), reason=reason)
-        self._machine(Channel.ROSTER, lambda now: self._rosters.failed(generation, now))
+        self._peer.failed(generation)
 
     def open_group(self, roster: Roster) -> Group:
         """Build the group of a roster."""
@@ -152,7 +145,7 @@ class TrainingMesh:
             group.open()
         except LibraryRefused as error:
             self.event("warning", text=f"{roster.library} did not come up, the next group falls back to gloo: {error}")
-            self._machine(Channel.ROSTER, lambda now: self._rosters.failed(roster.generation, now, roster.library))
+            self._peer.failed(roster.generation, roster.library)
             raise
         self.event("collectives", library=roster.library, reason=roster.reason, size=group.size)
         self._life.heard(REJOIN, "group_down")
@@ -168,11 +161,11 @@ class TrainingMesh:
     def serve_state(self, state: GlobalState) -> None:
         """Answer other peers' questions for `state` from now on."""
         self.state = state
-        self._loop.call(lambda: self._peer.serve_state(state))
+        self._peer.serve_state(state)
 
     def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
         """Learn the agreed state; have ours adopted as version 1 if the mesh has none."""
-        self._loop.call(lambda: self._peer.set_training(False, spec.config))
+        self._peer.set_training(False, spec.config)
         agreed = self.offer(digest, idle)
         if agreed.digest == digest:
             self._set_training(True)
@@ -184,7 +177,7 @@ class TrainingMesh:
 
     def offer(self, digest: bytes, idle: Callable[[], None]) -> StateRef:
         """Offer a state to begin with, and wait until there is an agreed one, ours or another's."""
-        self._machine(Channel.ROUNDS, lambda now: self._peer.core.m.rounds.offer(digest, now))
+        self._peer.offer(digest)
         with self._changed:
             while (agreed := self.decided_state()).version == 0:
                 self._check()
@@ -194,7 +187,7 @@ class TrainingMesh:
 
     def decided_state(self) -> StateRef:
         """The newest agreed state that this peer knows of."""
-        return self._peer.agreed_state or _NO_STATE
+        return self._peer.agreed or _NO_STATE
 
     def fetch_state(self, ref: StateRef, state: Receiver, idle: Callable[[], None]) -> None:
         """Receive `ref` into `state`; if the mesh goes on meanwhile, it has to wait for us from then on.
@@ -202,7 +195,7 @@ class TrainingMesh:
         Else whoever takes longer to receive a state than the others take for a round would never catch up.
         """
         try:
-            self.wait_for(self._loop.submit(self._peer.fetch_state(ref, state)), idle)
+            self.wait_for(self._peer.fetch_state(ref, state), idle)
         except StateError:
             if self.decided_state().version > ref.version:
                 self._set_training(True)
@@ -222,14 +215,14 @@ class TrainingMesh:
 
     def contributed(self, state: StateRef, base: int) -> bool:
         """Whether what this cluster brings from version `base` is in `state`; see `sync.values.contributed`."""
-        return contributed(state, self._peer.cluster, base)
+        return contributed(state, self._peer.config.cluster_id, base)
 
     # ------------------------------------------------------------ rounds
 
     def round(self, request: RoundRequest) -> Outcome:
         """Take part in a round of any kind, through as many attempts as it takes; see `Participation.reduce`."""
         self._set_training(True)
-        return Conversation(self._loop, self._peer, request).run()
+        return Conversation(self._peer, request).run()
 
     def outer_round(self, request: RoundRequest) -> RoundResult:
         """Take part in a round, through as many attempts as it takes."""
@@ -256,7 +249,7 @@ class TrainingMesh:
 
     def background(self, run: Callable[[], None]) -> Thread:
         """Have something run beside the training thread."""
-        return self._loop.threads.start(run, "ictp2p outer round")
+        return self._peer.threads.start(run, "ictp2p outer round")
 
     def clock(self) -> float:
         """Monotonic seconds."""
@@ -264,7 +257,7 @@ class TrainingMesh:
 
     def event(self, kind: str, **fields: object) -> None:
         """Note something for telemetry."""
-        self._loop.post(lambda: self._peer.telemetry.event(kind, **fields))
+        self._peer.event(kind, **fields)
 
     def phase(self, table: Table, trigger: str) -> None:
         """Say what the training thread did."""
@@ -273,7 +266,7 @@ class TrainingMesh:
     def close(self) -> None:
         """End every wait with `PeerClosed`."""
         with self._changed:
-            self._closed = True
+            self._closed = self._closed or PeerClosed("the peer is closed")
             self._changed.notify_all()
         self._break_group("the peer was closed")
 
@@ -286,36 +279,33 @@ class TrainingMesh:
         if ready:
             self._device = device
         described = describe(self._device)
-
-        def act(now: float) -> Effects:
-            if ready and not self._ready:  # whoever used the group before: its roster is not for this user
-                self._roster = None
-            self._ready = ready
-            return self._rosters.wants(ready, now, described)
-
-        self._loop.call(lambda: self._peer.equip(described))
-        self._machine(Channel.ROSTER, act)
+        self._peer.equip(described)
+        self._peer.wants(ready, described)
         if not ready:
             self._set_training(False)
 
-    def _notice(self, notice: Notice) -> None:
-        """On the loop: what the machines decided."""
-        match notice:
-            case RosterChanged(roster=roster):
+    def _heard(self, news: News) -> None:
+        """On the peer's thread: what the machines decided."""
+        match news:
+            case Asking(ready=ready):
+                if ready and not self._ready:  # whoever used the group before: its roster is not for this user
+                    self._roster = None
+                self._ready = ready
+            case Regrouped(roster=roster, well=well):
                 self._life.heard(REJOIN, "commits_seen")
                 self._life.heard(RECEIVED_JOIN, "advertised")
-                if self._drained(roster):
+                if self._drained(roster, well):
                     self._life.happened("drain_noticed")
                     self._life.heard(DRAINING, "drain_noticed")
                 self._news(roster, mine=True)
-            case RosterMissed(roster=roster):
+            case LeftOut(roster=roster):
                 missed = ("relevant_fault", "self_fault", "advertise_join") if self._ready else ()
                 for trigger in missed:
                     self._life.happened(trigger)
                 self._life.heard(REJOIN, "advertise_join")
                 self._news(roster, mine=False)
                 self._life.heard(REJOIN, "advertised")  # the machine answers a roster by its report
-            case RosterPending():
+            case NewcomerWaits():
                 self._life.happened("received_join")
                 self._life.heard(RECEIVED_JOIN, "received_join")
                 with self._changed:
@@ -323,9 +313,14 @@ class TrainingMesh:
             case StateAdvanced():
                 with self._changed:
                     self._changed.notify_all()
-            case commands.MemberChanged(scope="members", member=member, status="dead" | "left" as status):
-                if self._group is not None and member in self._group.members:
-                    self._break_group(f"worker {member} is {status}")
+            case Ended(error=error):
+                with self._changed:
+                    self._closed = error
+                    self._changed.notify_all()
+                self._break_group(str(error))
+            case WorkerGone(worker=worker, status=status):
+                if self._group is not None and worker in self._group.members:
+                    self._break_group(f"worker {worker} is {status}")
 
     def _news(self, roster: Roster, *, mine: bool) -> None:
         with self._changed:
@@ -339,33 +334,28 @@ class TrainingMesh:
         if self._group is not None and self._group.generation < roster.generation:
             self._break_group(f"roster {roster.generation} replaces it")
 
-    def _drained(self, roster: Roster) -> bool:
+    def _drained(self, roster: Roster, well: Collection[str]) -> bool:
         """Whether a roster comes because somebody left who is well."""
-        members = self._peer.core.m.members
-        well = set(members.alive()) - members.suspects()
         gone = set(self._group.members if self._group is not None else ()) - set(roster.members)
-        return bool(gone) and gone <= well
+        return bool(gone) and gone.issubset(well)
 
     def _break_group(self, reason: str) -> None:
         if self._group is not None:
             self._group.abort(reason)
 
     def _check(self) -> None:
-        if self._closed:
-            raise PeerClosed("the peer is closed")
+        if self._closed is not None:
+            raise self._closed
 
     def _set_training(self, training: bool) -> None:
-        self._loop.call(lambda: self._peer.set_training(training))
-
-    def _machine(self, channel: Channel, act: Callable[[float], Any]) -> None:
-        self._loop.call(lambda: self._peer.call(channel, act))
+        self._peer.set_training(training)
 
     def wait_for(self, future: Future[T], idle: Callable[[], None]) -> T:
-        """Wait for the loop, letting the caller show now and then that it lives."""
+        """Wait for the peer, letting the caller show now and then that it lives."""
         try:
             while True:
                 try:
-                    return self._loop.wait(future, IDLE)
+                    return self._peer.wait(future, IDLE)
                 except TimeoutError:
                     if future.done():
                         raise
@@ -373,9 +363,3 @@ class TrainingMesh:
         except BaseException:
             future.cancel()
             raise
-
-
-def open_store(host: str) -> tuple[str, RendezvousServer]:
-    """Open a rendezvous store on an interface; its address and the store."""
-    server = RendezvousServer(host)
-    return str(server.address), server

@@ -14,7 +14,8 @@ from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 from ictp2p.errors import PeerClosed
-from ictp2p.threads import Beside, Inbox
+from ictp2p.handle import Handle
+from ictp2p.threads import Inbox
 
 T = TypeVar("T")
 
@@ -67,17 +68,17 @@ class WorkQueue:
     Args:
         name: of the thread.
         ended: called in that thread as its last act.
-        loop: the peer's, whose threads these are.
+        peer: whose threads these are.
     """
 
-    def __init__(self, name: str, ended: Callable[[], None], loop: Beside) -> None:
+    def __init__(self, name: str, ended: Callable[[], None], peer: Handle) -> None:
         self._ended = ended
-        self._loop = loop
-        self._waiting: Inbox[tuple[Future[Any], Callable[[], Any]] | None] = loop.threads.inbox()
+        self._peer = peer
+        self._waiting: Inbox[tuple[Future[Any], Callable[[], Any]] | None] = peer.threads.inbox()
         self._lock = threading.Lock()
         self._closed = False
         self._unfinished = 0
-        self._thread = loop.threads.start(self._run, name)
+        self._thread = peer.threads.start(self._run, name)
 
     @property
     def idle(self) -> bool:
@@ -97,7 +98,7 @@ class WorkQueue:
                 raise PeerClosed(f"{name}: the peer is closed")
             self._unfinished += 1
             self._waiting.put((future, call))
-        return Work(name, future, self._loop.wait)
+        return Work(name, future, self._peer.wait)
 
     def close(self, timeout: float) -> None:
         """Run nothing more: what waits gets `PeerClosed`, what runs has `timeout` seconds to end."""
@@ -112,7 +113,8 @@ class WorkQueue:
             self._answer(*entry)
             with self._lock:
                 self._unfinished -= 1
-        self._ended()
+        with contextlib.suppress(PeerClosed):  # a peer that is gone has nothing to be left
+            self._ended()
 
     def _answer(self, future: Future[Any], call: Callable[[], Any]) -> None:
         try:

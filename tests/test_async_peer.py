@@ -20,6 +20,7 @@ from ictp2p.errors import (
     ConfigError,
     HandshakeFailed,
     MeshMismatch,
+    PeerFailed,
     RoundAborted,
     RoundMissed,
     Unreachable,
@@ -228,6 +229,25 @@ async def test_a_copy_of_a_data_folder_is_told_that_its_identity_is_taken(tmp_pa
             await twin.start()
     finally:
         await founder.close()
+
+
+async def test_who_goes_on_with_a_copy_of_a_data_folder_ends_the_original(tmp_path: Path) -> None:
+    """As an older fencing token is void: the copy began later, with promises that the original may not know."""
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    async with mesh("b") as (founder,):
+        first = AsyncPeer(config("a", founder, data_dir=str(original)))
+        twin = None
+        try:
+            await first.start()
+            shutil.copytree(original, copy)
+            twin = AsyncPeer(config("a", founder, data_dir=str(copy)))
+            await twin.start()
+            await until(lambda: first.failure is not None)
+            with pytest.raises(PeerFailed, match=f"another process at {twin.address} has"):
+                await first.reduce(reduction(1.0))
+            assert twin.failure is None
+        finally:
+            await asyncio.gather(*(peer.close() for peer in (first, twin) if peer is not None))
 
 
 async def test_a_peer_that_restarts_with_its_disk_is_the_same_peer_in_the_same_mesh(tmp_path: Path) -> None:

@@ -275,15 +275,13 @@ def test_workers_of_a_cluster_that_call_different_things_are_told(mesh: Mesh) ->
 
 def out_of_sight(peer: ictp2p.Peer) -> None:
     """Have the others not wait for this cluster's next calls."""
-    peer._engine._loop.call(lambda: peer._peer.set_training(False))  # type: ignore[union-attr]
+    peer._engine.peer.set_training(False)  # type: ignore[union-attr]
 
 
 def wait_until_unwaited(peer: ictp2p.Peer, clusters: int) -> None:
-    from ictp2p.collective_calls import _taking_part
-
     engine: Any = peer._engine
     for _ in range(1000):
-        if len(engine._loop.call(lambda: _taking_part(engine._peer))) == clusters:
+        if len(engine.peer.taking_part()) == clusters:
             return
         engine.chronicle.wait(0.02)
     raise AssertionError("the others still wait for it")
@@ -312,19 +310,16 @@ def test_a_round_that_went_on_without_us_is_an_error_and_the_next_call_succeeds(
 
 
 def test_a_call_that_cannot_be_decided_ends_with_what_it_waited_for(mesh: Mesh) -> None:
-    ample, hasty = (
-        ictp2p.Config.local(cluster="a", token=TOKEN, global_timeouts=waits) for waits in ({}, {"complete": 1.0})
-    )
     tensor = torch.ones(2)
-    with ictp2p.Peer(ample) as peer:
+    with ictp2p.Peer(ictp2p.Config.local(cluster="a", token=TOKEN)) as peer:
         engine: Any = peer._engine
         assert peer.all_reduce(tensor).clusters == ("a",)
-        engine._peer.config = hasty
+        ample, engine.patience = engine.patience, 1.0
         with pytest.raises(RoundTimeout, match=r"within 1 s.*cluster 'b'.*takes no part"):
             peer.broadcast(tensor, "b")
         with pytest.raises(RoundTimeout, match=r"1 of 2 clusters take part after 0\.2 s: a"):
             peer.gather(2, timeout=0.2)
-        engine._peer.config = ample
+        engine.patience = ample
         assert peer.all_reduce(tensor).clusters == ("a",)
 
 

@@ -11,7 +11,7 @@ import pytest
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.commands import Command, Dial, Hangup, Transmit
 from ictp2p.driver import Driver
-from ictp2p.errors import IctError, Unreachable
+from ictp2p.errors import IctError, StateError, Unreachable
 from ictp2p.machine import Notice, Persist
 from ictp2p.network import Refused
 from ictp2p.types import Address, ClusterId, PeerId
@@ -84,6 +84,8 @@ class FakeDisk:
         return None
 
     def save(self, key: str, value: bytes) -> None:
+        if key == "too much":
+            raise StateError("cannot write: No space left on device")
         self._log.append(("save", key))
 
 
@@ -107,6 +109,7 @@ class Bed:
             disk=FakeDisk(self.log),
             clock=lambda: self.now,
             on_notice=lambda notice: self.on_notice(notice),
+            on_failure=lambda error: self.log.append(("failed", str(error))),
         )
 
     def connection(self, peer: PeerId, *, dialed: bool) -> FakeConnection:
@@ -121,6 +124,17 @@ async def test_what_a_listener_asks_for_never_overtakes_a_persist() -> None:
     bed.on_notice = lambda notice: bed.driver.execute([Transmit(LOW, b"from the listener")])
     bed.driver.execute([Told(), Persist("promise", b""), Transmit(LOW, b"reply")])
     assert bed.log == [("save", "promise"), ("send", b"reply"), ("send", b"from the listener")]
+    await bed.driver.close()
+
+
+async def test_nothing_leaves_any_more_once_the_disk_has_refused_what_it_relied_on() -> None:
+    bed = Bed()
+    connection = bed.connection(LOW, dialed=True)
+    bed.driver.execute([Persist("promise", b""), Persist("too much", b""), Transmit(LOW, b"relies on it")])
+    bed.driver.execute([Persist("promise", b""), Transmit(LOW, b"as if it had been kept")])
+    connection.on_frame(b"a question")
+    assert bed.log == [("save", "promise"), ("failed", "cannot write: No space left on device")]
+    assert bed.core.inputs[-1] == ("opened", LOW), "the stack is told nothing either"
     await bed.driver.close()
 
 

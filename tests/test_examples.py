@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import queue
 import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +19,34 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 ENVIRONMENT = {**os.environ, "ICTP2P_TOKEN": "0123456789abcdef0123456789abcdef", "OMP_NUM_THREADS": "1"}
 
 
+class Reader(threading.Thread):
+    """Reads all that a process prints as it comes: one whose pipe is full stands still, and all who wait for it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        super().__init__(daemon=True)
+        self._process = process
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def until(self, text: str) -> str:
+        """The next line with `text`."""
+        return next(line for line in iter(self._lines.get, None) if text in line)
+
+
 class Terminals:
     def __init__(self) -> None:
         self.processes: list[subprocess.Popen[str]] = []
+        self.readers: list[Reader] = []
+
+    def reader(self, script: str, *arguments: str) -> Reader:
+        self.readers.append(Reader(self.start(script, *arguments)))
+        return self.readers[-1]
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -47,6 +74,9 @@ def terminals() -> Iterator[Terminals]:
     finally:
         for process in terminals.processes:
             process.kill()
+        for reader in terminals.readers:
+            reader.join()
+        for process in terminals.processes:
             process.communicate()
 
 
@@ -98,18 +128,12 @@ def test_pccl_loop(terminals: Terminals) -> None:
 def test_pccl_loop_with_a_newcomer(terminals: Terminals) -> None:
     address = free_address()
     for_ever = ("--outer-steps", "1000000")
-    first = terminals.start("pccl_loop.py", "--cluster", "oslo", "--listen", address, *for_ever)
-    until(first, "revision 3 ")
-    newcomer = terminals.start("pccl_loop.py", "--cluster", "tokyo", "--join", address, *for_ever)
-    line = until(newcomer, "clusters oslo, tokyo")
+    first = terminals.reader("pccl_loop.py", "--cluster", "oslo", "--listen", address, *for_ever)
+    first.until("revision 3 ")
+    newcomer = terminals.reader("pccl_loop.py", "--cluster", "tokyo", "--join", address, *for_ever)
+    line = newcomer.until("clusters oslo, tokyo")
     assert int(re.findall(r"revision (\d+)", line)[0]) > 3, "it fetched the state instead of beginning its own"
-    until(first, "clusters oslo, tokyo")
-
-
-def until(process: subprocess.Popen[str], text: str) -> str:
-    """Read to the first line with `text`."""
-    assert process.stdout is not None
-    return next(line for line in process.stdout if text in line)
+    first.until("clusters oslo, tokyo")
 
 
 def test_a_mistake_is_answered_in_one_line(terminals: Terminals) -> None:

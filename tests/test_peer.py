@@ -17,7 +17,16 @@ import torch
 
 import ictp2p
 from ictp2p.config import Timeouts
-from ictp2p.errors import AddressInUse, ConfigError, LocalProtocolError, MeshMismatch, PeerClosed
+from ictp2p.disk import MemoryDisk
+from ictp2p.errors import (
+    AddressInUse,
+    ConfigError,
+    LocalProtocolError,
+    MeshMismatch,
+    PeerClosed,
+    PeerFailed,
+    StateError,
+)
 from ictp2p.sync.policy import Policy
 
 TOKEN = "a token for tests only"
@@ -359,6 +368,28 @@ def test_a_mesh_that_was_stopped_whole_goes_on_from_what_its_workers_bring(
     common = workers[0].digests.keys() & workers[1].digests.keys()
     assert common
     assert {v: workers[0].digests[v] for v in common} == {v: workers[1].digests[v] for v in common}
+
+
+def test_a_disk_that_fails_ends_whatever_waits_on_the_peer_and_says_why(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(disk: MemoryDisk, key: str, value: bytes) -> None:
+        raise StateError("cannot write: No space left on device")
+
+    with ictp2p.Peer(config("a")) as a:
+        events: list[dict[str, Any]] = []
+        a.on_event(events.append)
+        worker = Worker(a, versions=10**9)
+        futures = start(pool, worker)
+        worker.ready.wait(20)
+        monkeypatch.setattr(MemoryDisk, "save", refuse)
+        with pytest.raises(PeerFailed, match=r"stopped by itself: cannot write: No space left"):
+            finish(futures)
+        with pytest.raises(PeerFailed, match="No space left"):
+            a.all_reduce([torch.zeros(3)])
+        assert [event["text"] for event in events if event["kind"] == "failed"] == [
+            "cannot write: No space left on device"
+        ]
 
 
 def test_events_are_flat_and_timed(pool: ThreadPoolExecutor) -> None:

@@ -12,17 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Sequence
 
 from torch import Tensor
 
 from ictp2p.async_peer import AsyncPeer
-from ictp2p.calls.chronicle import Chronicle
 from ictp2p.errors import NetworkError, RoundMissed, StateError
 from ictp2p.sync.values import Close, Open
-from ictp2p.threads import Beside
-from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId, PeerId
 
 _KIND = "answer"
@@ -36,34 +32,23 @@ def digest_of(result: Tensor) -> bytes:
 
 
 class Answers:
-    """One worker's newest result, and the way to the others'.
+    """One worker's newest result, and the way to the others', on its event loop."""
 
-    Args:
-        loop: where the peer runs.
-        peer: the peer.
-        mesh: its training side.
-    """
-
-    def __init__(self, loop: Beside, peer: AsyncPeer, mesh: TrainingMesh) -> None:
-        self._loop = loop
+    def __init__(self, peer: AsyncPeer) -> None:
         self._peer = peer
-        self._mesh = mesh
         self._held: tuple[bytes, Tensor] | None = None
         peer.bulk.serve(_KIND, self._serve)
 
     def hold(self, digest: bytes, result: Tensor) -> None:
-        """Keep a result, which nobody writes to any more, in place of the one before."""
+        """From any thread: keep a result, which nobody writes to any more, in place of the one before."""
         self._held = digest, result
 
-    def fetch(self, opened: Open, close: Close, result: Tensor, idle: Callable[[], None]) -> None:
+    async def fetch(self, opened: Open, close: Close, result: Tensor) -> None:
         """Have the result of a committed round in `result`.
 
         Raises:
             RoundMissed: nobody has it.
         """
-        self._mesh.wait_for(self._loop.submit(self._fetch(opened, close, result)), idle)
-
-    async def _fetch(self, opened: Open, close: Close, result: Tensor) -> None:
         if self._held is not None and self._held[0] == close.digest:
             result.copy_(self._held[1])
             return
@@ -100,11 +85,3 @@ class Answers:
         if held is None or held[0] != payload:
             raise StateError("this worker does not have that result")
         yield held[1].numpy().data
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What became of rounds that this worker did not see the end of."""
-
-    chronicle: Chronicle
-    answers: Answers

@@ -9,15 +9,16 @@ under way, its leader did not live to see the end of it, and the answer can stil
 
 from __future__ import annotations
 
-from ictp2p.machine import Notice
-from ictp2p.sync.agreement import Decided
+from dataclasses import dataclass
+
+from ictp2p.handle import Decided, Handle, News
 from ictp2p.sync.values import Close, Open, Spec, upcoming
 from ictp2p.threads import Threads
 from ictp2p.types import ClusterId, PeerId
 
 
 class Chronicle:
-    """Follows the decisions, on the event loop, for the thread that makes the calls.
+    """Follows the decisions, on the peer's thread, for the thread that makes the calls.
 
     Args:
         me: this peer.
@@ -39,11 +40,11 @@ class Chronicle:
         self.opened: Open | None = None
         """The newest attempt that was opened."""
 
-    def notice(self, notice: Notice) -> None:
-        """Take a notice of the stack."""
-        if not isinstance(notice, Decided):
+    def notice(self, news: News) -> None:
+        """Take the peer's news."""
+        if not isinstance(news, Decided):
             return
-        value = notice.value
+        value = news.value
         with self._changed:
             if self._next is not None and value.round > self._next:
                 self._passed = max(self._passed, value.round - 1)  # decisions were skipped: we were away
@@ -122,3 +123,12 @@ class Chronicle:
             return True  # we did not see who took part, so not us
         mine = next((p for p in opened.participants if p.cluster == self._cluster), None)
         return opened.spec.kind != "sync" and (mine is None or mine.leader != self._me)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What became of rounds that this worker did not see the end of."""
+
+    chronicle: Chronicle
+    peer: Handle
+    """Keeps their results, and gets them from others (`calls.answers`)."""

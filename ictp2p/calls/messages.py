@@ -19,8 +19,6 @@ import msgspec
 import torch
 
 from ictp2p.async_peer import AsyncPeer
-from ictp2p.calls.rounds import brief
-from ictp2p.calls.tensors import Bundle
 from ictp2p.errors import (
     ConfigError,
     MeshMismatch,
@@ -111,8 +109,15 @@ class Messages:
         finally:
             box.waiting.pop(number, None)
 
-    async def receive(self, bundle: Bundle, source: ClusterId, tag: int, timeout: float) -> torch.Tensor:
+    async def receive(self, nbytes: int, shapes: bytes, source: ClusterId, tag: int, timeout: float) -> torch.Tensor:
         """Ask a cluster's leader for its next message, as long as it takes; the bytes.
+
+        Args:
+            nbytes: how many there is room for.
+            shapes: what they must be.
+            source: who sends.
+            tag: which of its messages.
+            timeout: seconds.
 
         Raises:
             ConfigError: the cluster is our own.
@@ -123,8 +128,8 @@ class Messages:
             PeerClosed: the peer was closed.
         """
         self._check(source)
-        wanted = msgspec.msgpack.encode(_Wanted(self._peer.cluster, tag, brief(bundle)))
-        held, failure = torch.zeros(bundle.nbytes, dtype=torch.uint8), ""
+        wanted = msgspec.msgpack.encode(_Wanted(self._peer.cluster, tag, shapes))
+        held, failure = torch.zeros(nbytes, dtype=torch.uint8), ""
         try:
             async with asyncio.timeout(timeout), self._asking[source]:
                 while True:

@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
-from ictp2p.calls.answers import Past
+from ictp2p.calls.chronicle import Past
 from ictp2p.calls.rounds import Barrier, Completed, RoundCall, brief, cluster_sum
 from ictp2p.calls.runner import Call
 from ictp2p.calls.tensors import Bundle, name_of

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ictp2p import errors
-from ictp2p.calls.answers import Past, digest_of
-from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.answers import digest_of
+from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.tensors import Bundle, local_sum, name_of
@@ -75,7 +75,7 @@ class RoundCall:
 
     def act(self, group: Group, heads: Heads, deadline: Deadline) -> Answer:
         """Take part in a round, as leader or follower; see `runner.Call`."""
-        result = torch.empty(self._nbytes, dtype=torch.uint8)
+        result = self._past.peer.empty(self._nbytes)
         weight = math.fsum(head.weight for head in heads.all)
         inputs = self._contribution(group, weight)
         if group.rank == 0:
@@ -152,7 +152,7 @@ class RoundCall:
             publisher.wait()
 
         if self._nbytes:
-            self._past.answers.fetch(opened, close, result, idle)
+            self._mesh.wait_for(self._past.peer.fetch_answer(opened, close, result), idle)
         publisher.restart(opened.attempt, opened.participants)
         publisher.data(0, self._nbytes)
         clusters = tuple(p.cluster for p in opened.participants)
@@ -161,7 +161,7 @@ class RoundCall:
 
     def _keep(self, digest: bytes, result: Tensor) -> None:
         if self.alike and self._nbytes:
-            self._past.answers.hold(digest, result)
+            self._past.peer.hold_answer(digest, result)
 
     def _round(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import field, fields
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 PROFILES = ("local", "lan", "wan")
 """Names of the presets of every machine, from the fastest network to the slowest."""
+ISOLATIONS = ("thread", "process")
+"""Where a peer can live, seen from its training program."""
 
 
 def parameter(unit: str, meaning: str, check: Callable[[Any], object] | None = None, **options: Any) -> Any:
@@ -68,6 +71,14 @@ def not_empty(value: str) -> None:
     """Check that something was given."""
     if not value:
         raise ConfigError("it is empty and must not be")
+
+
+def isolated(value: str) -> None:
+    """Check where a peer is to live."""
+    if value not in ISOLATIONS:
+        raise ConfigError(f"{value!r} is not valid: use one of {', '.join(ISOLATIONS)}")
+    if value == "process" and not hasattr(os, "memfd_create"):
+        raise ConfigError("'process' is not valid here: it needs Linux, for memory that two processes share")
 
 
 def profile(value: str) -> None:

@@ -15,6 +15,7 @@ from ictp2p.config.checks import (
     addresses,
     advertised,
     at_least_two,
+    isolated,
     not_empty,
     parameter,
     patience,
@@ -115,6 +116,13 @@ class Config:
         "somebody holds; higher loses no work to holders who are only cut off, lower halts the mesh for less long when "
         "they are dead; inf: always wait for a holder",
         patience,
+    )
+    isolation: str = parameter(
+        "",
+        "where the peer lives: thread, beside the training loop, or process, a child of its own, which pure Python and "
+        "long calls that hold the interpreter lock cannot starve; it costs a copy of what is reduced, and about 250 MB",
+        isolated,
+        default="thread",
     )
     local_profile: str = parameter("", "kind of network inside the cluster: local, lan or wan", profile)
     global_profile: str = parameter("", "kind of network between clusters: local, lan or wan", profile)

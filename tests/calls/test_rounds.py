@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import torch
 
-from ictp2p.calls.answers import Past
-from ictp2p.calls.chronicle import Chronicle
+from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.rounds import Barrier, Completed
 from ictp2p.calls.runner import Answer
 from ictp2p.types import ClusterId, PeerId

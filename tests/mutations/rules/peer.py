@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "said-though-not-kept",
+        "Once a disk has refused what was to be kept, nothing leaves any more that relied on it.",
+        "ictp2p/driver.py",
+        "            self.stop()\n            self._on_failure(error)\n",
+        "            self._on_failure(error)\n",
+        ("test_driver.py::test_nothing_leaves_any_more_once_the_disk_has_refused_what_it_relied_on",),
+    ),
+    Mutation(
         "no-ring",
         "A sparse mesh stays connected whichever three clusters fail.",
         "ictp2p/core/overlay.py",
@@ -228,5 +236,45 @@ MUTATIONS: Final = (
         "            number, message = next(iter(box.waiting.items()))\n",
         "            number, message = box.waiting.popitem(last=False)\n",
         ("calls/test_messages.py::test_what_is_wrong_is_said_and_the_message_stays",),
+    ),
+    Mutation(
+        "shared-memory-lent-twice",
+        "Memory that a tensor lies in is not given out again.",
+        "ictp2p/handle/memory.py",
+        "            region.used = True\n",
+        "            region.used = False\n",
+        ("handle/test_memory.py::test_memory_is_used_again_once_no_tensor_lies_in_it_and_not_before",),
+    ),
+    Mutation(
+        "own-part-left-where-the-peer-put-it",
+        "A result is where it belongs before it is finished, also the part that was brought from here.",
+        "ictp2p/handle/staging.py",
+        "if self._arrived < self._size:",
+        "if self._arrived > self._size:",
+        ("handle/test_staging.py::test_results_are_where_they_belong_before_anything_is_told_of_them",),
+    ),
+    Mutation(
+        "frames-without-end",
+        "A length is checked before anything is kept for it.",
+        "ictp2p/handle/messages.py",
+        "    if length > MOST:\n",
+        "    if length < 0:\n",
+        ("handle/test_messages.py::test_lengths_are_checked_before_anything_is_kept",),
+    ),
+    Mutation(
+        "peer-outlives-its-program",
+        "The process of a peer is killed with its training program, though a fork of that keeps its socket open.",
+        "ictp2p/handle/child.py",
+        "    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)\n",
+        "",
+        ("handle/test_isolation.py::test_a_program_that_is_killed_leaves_no_process_and_no_memory",),
+    ),
+    Mutation(
+        "wait-outlives-the-peer",
+        "The end of a peer's process ends every wait, and says how it ended.",
+        "ictp2p/handle/process.py",
+        "                request.future.set_exception(error)\n        self._publish",
+        "                pass\n        self._publish",
+        ("handle/test_isolation.py::test_a_policy_trains_to_equal_bits_beside_a_peer_in_a_thread_and_drains",),
     ),
 )

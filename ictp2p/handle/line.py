@@ -1,0 +1,157 @@
+"""The training program's end of the connection to its peer's process, and the life of that process.
+
+One thread starts the process and reads what it says; it is a daemon, and the process dies with it (`child`). Writing is
+done by whoever has something to say. A signal handler may have something to say in the middle of another message, so
+who finds somebody writing leaves its frame to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from ictp2p.errors import PeerClosed
+from ictp2p.handle import messages
+
+_log = logging.getLogger(__name__)
+
+_END = 5.0
+"""Seconds that the process has to end once nobody talks to it any more; it takes moments."""
+_READ = 1 << 16
+
+
+class Line:
+    """A connection to a new process.
+
+    Args:
+        name: for people.
+        heard: given the number and content of each message, in the thread that reads.
+        ended: given why nothing more will come, once.
+    """
+
+    def __init__(
+        self, name: str, heard: Callable[[int, messages.ToTraining], None], ended: Callable[[PeerClosed], None]
+    ) -> None:
+        self._heard, self._ended = heard, ended
+        self._ours, self._theirs = socket.socketpair()
+        self._outbox: deque[tuple[bytes, int | None]] = deque()
+        self._writing = threading.Lock()
+        self._closing = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = os.getpid()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether this process was forked from the one that holds the line."""
+        return os.getpid() != self._owner
+
+    @property
+    def process(self) -> int | None:
+        """The id of the other process, once it runs."""
+        return self._process.pid if self._process is not None else None
+
+    def send(self, number: int, message: Any, descriptor: int | None = None) -> None:
+        """Say something; a descriptor that goes along is closed here.
+
+        Raises:
+            PeerClosed: this process is another one's fork.
+        """
+        if self.left_behind:
+            raise PeerClosed(f"the peer belongs to process {self._owner}, from which this one was forked")
+        self._outbox.append((messages.encode(number, message), descriptor))
+        while self._outbox and self._writing.acquire(blocking=False):
+            try:
+                self._write()
+            finally:
+                self._writing.release()
+
+    def close(self) -> None:
+        """Hang up, and wait for the end of the process."""
+        if self.left_behind:
+            return
+        self._closing = True
+        with contextlib.suppress(OSError):
+            self._ours.shutdown(socket.SHUT_RDWR)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(2 * _END)
+
+    # ------------------------------------------------------------ writing
+
+    def _write(self) -> None:
+        """Send all that waits. What cannot be sent any more is dropped: whoever reads will say why."""
+        while self._outbox:
+            frame, descriptor = self._outbox.popleft()
+            try:
+                if descriptor is not None:
+                    sent = socket.send_fds(self._ours, [frame], [descriptor])
+                    frame = frame[sent:]
+                self._ours.sendall(frame)
+            except OSError:
+                continue
+            finally:
+                if descriptor is not None:
+                    os.close(descriptor)
+
+    # ------------------------------------------------------------ reading, in the thread of the line
+
+    def _run(self) -> None:
+        try:
+            self._process = self._start()
+            self._theirs.close()
+            with self._ours.makefile("rb", buffering=_READ) as incoming:
+                self._read(cast("BinaryIO", incoming))
+            why = ""
+        except ConnectionError:  # it ended with something unread
+            why = ""
+        except Exception as error:
+            _log.exception("a peer's process is given up")
+            why = f" after {type(error).__name__}: {error}"
+        with contextlib.suppress(OSError):
+            self._ours.close()
+        fate = self._fate()
+        self._ended(PeerClosed("the peer is closed" if self._closing else f"the peer's process {fate}{why}"))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Start the process; from this thread, since it is killed when the thread that started it ends."""
+        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "ictp2p.handle.child", str(self._theirs.fileno()), str(self._owner)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[self._theirs.fileno()],
+            env={**os.environ, "PYTHONPATH": path},
+            process_group=0,
+        )
+
+    def _read(self, incoming: BinaryIO) -> None:
+        while len(header := incoming.read(messages.HEADER.size)) == messages.HEADER.size:
+            length, number = messages.checked(header)
+            body = incoming.read(length)
+            if len(body) < length:
+                return
+            self._heard(number, messages.to_training(body))
+
+    def _fate(self) -> str:
+        """How the process ended, in words; it does, for nobody talks to it any more."""
+        process = self._process
+        if process is None:
+            return "could not be started"
+        try:
+            status = process.wait(_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = process.wait()
+        if status >= 0:
+            return f"ended with status {status}"
+        return f"was ended by {signal.Signals(-status).name} (status {status})"

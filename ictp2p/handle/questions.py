@@ -1,0 +1,114 @@
+"""What the peer's process asks of the training program besides the result of a round: pieces of states, and modules.
+
+They are answered one after the other in a thread of their own, because to hash a state takes long, and news must not
+wait for that. Other peers' patience bounds how long they wait for a training program that holds its interpreter lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ictp2p.errors import PeerClosed, StateError
+from ictp2p.handle import messages
+from ictp2p.handle.failures import packed
+from ictp2p.handle.memory import Arena
+from ictp2p.sync.mesh import Receiver
+
+if TYPE_CHECKING:
+    from ictp2p.sync.state import GlobalState
+
+Say = Callable[[int, Any], None]
+
+
+class Questions:
+    """Answers them.
+
+    Args:
+        arena: where tensors go that are asked for.
+        say: sends a message.
+    """
+
+    def __init__(self, arena: Arena, say: Say) -> None:
+        self._arena = arena
+        self._say = say
+        self._waiting: queue.SimpleQueue[tuple[int, messages.ToTraining] | None] = queue.SimpleQueue()
+        self._lent: dict[int, list[torch.Tensor]] = {}
+        self.state: GlobalState | None = None
+        """What others may have."""
+        self.receivers: dict[int, Receiver] = {}
+        """Where states go, by the number of the request."""
+        self.holds: dict[int, Callable[[bytes], Sequence[torch.Tensor]]] = {}
+        """What is agreed of modules, by the number of the round's request."""
+        threading.Thread(target=self._run, name="ictp2p questions", daemon=True).start()
+
+    def put(self, number: int, question: messages.ToTraining) -> None:
+        """Answer a question, after those before it."""
+        self._waiting.put((number, question))
+
+    def answer(self, number: int, value: Any) -> None:
+        """Give an answer, from any thread."""
+        self._reply(number, messages.Answered(messages.raw(value)))
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        self._waiting.put(None)
+
+    def _run(self) -> None:
+        while (entry := self._waiting.get()) is not None:
+            number, question = entry
+            try:
+                self._take(number, question)
+            except Exception as error:
+                self._reply(number, messages.Refused(packed(error)))
+
+    def _take(self, number: int, question: messages.ToTraining) -> None:
+        match question:
+            case messages.WantsManifest(digest=digest):
+                self.answer(number, self._served.manifest(digest))
+            case messages.WantsChunk(digest=digest, index=index):
+                self.answer(number, self._served.chunk(digest, index))
+            case messages.Expect(request=request, encoded=encoded, digest=digest):
+                receiver = self._receiver(request)
+                missing = receiver.expect(encoded, digest)
+                self.answer(number, (missing, receiver.incoming))
+            case messages.Take(request=request, index=index, data=data):
+                if request in self.receivers:
+                    self.receivers[request].take(index, memoryview(data))
+            case messages.Verify(request=request, version=version):
+                self._receiver(request).verified(version)
+                self.answer(number, None)
+            case messages.WantsModules(request=request, keys=keys):
+                self.answer(number, [self._lend(request, key) for key in keys])
+
+    @property
+    def _served(self) -> GlobalState:
+        if self.state is None:
+            raise StateError("no state is served here")
+        return self.state
+
+    def _receiver(self, request: int) -> Receiver:
+        if request not in self.receivers:
+            raise StateError("the state is not wanted any more")
+        return self.receivers[request]
+
+    @torch.no_grad()
+    def _lend(self, request: int, key: bytes) -> list[messages.TensorRef]:
+        """Copy a module to where the peer can reach it; it stays there until the next round asks."""
+        if request not in self._lent:
+            self._lent = {request: []}
+        held = self.holds[request](key)
+        copies = self._arena.staged(held)
+        for copy, tensor in zip(copies, held, strict=True):
+            copy.copy_(tensor)
+        self._lent[request] += copies
+        return [ref for ref in map(self._arena.ref, copies) if ref is not None]
+
+    def _reply(self, number: int, message: messages.ToPeer) -> None:
+        with contextlib.suppress(PeerClosed):  # then nobody waits for it any more
+            self._say(number, message)

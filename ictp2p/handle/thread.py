@@ -1,0 +1,276 @@
+"""A peer on an event loop beside its training threads, in one process: tensors are passed as they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from ictp2p.async_peer import AsyncPeer
+from ictp2p.collectives.rendezvous import open_store
+from ictp2p.config import Config
+from ictp2p.handle import Attempts, EventCallback, Subscriber, Where
+from ictp2p.handle.service import PeerService
+from ictp2p.loop_thread import LoopThread
+from ictp2p.participation import Outcome, Reduction
+from ictp2p.sync.devices import Device
+from ictp2p.sync.mesh import Receiver, RoundRequest
+from ictp2p.sync.roster import Generation
+from ictp2p.sync.values import Close, Open, StateRef
+from ictp2p.threads import Beside, Threads
+from ictp2p.types import Address, ClusterId, PeerId
+
+if TYPE_CHECKING:
+    from ictp2p.sync.state import GlobalState
+
+T = TypeVar("T")
+
+
+class ThreadHandle:
+    """See `handle.Handle`.
+
+    Args:
+        loop: where the peer runs.
+        service: the peer's end.
+    """
+
+    def __init__(self, loop: Beside, service: PeerService) -> None:
+        self.loop = loop
+        self.service = service
+        self._peer = service.peer
+
+    @property
+    def threads(self) -> Threads:
+        """What training threads wait with."""
+        return self.loop.threads
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether this process was forked from the one that the loop runs in."""
+        return isinstance(self.loop, LoopThread) and self.loop.left_behind
+
+    @property
+    def config(self) -> Config:
+        """What the peer was made with."""
+        return self._peer.config
+
+    @property
+    def id(self) -> PeerId:
+        """The peer's id."""
+        return self._peer.id
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return self._peer.address
+
+    @property
+    def host(self) -> str:
+        """The numeric address of this worker's interface."""
+        return self._peer.host
+
+    @property
+    def leader(self) -> PeerId | None:
+        """Who leads this cluster."""
+        return self._peer.core.leader
+
+    @property
+    def clusters(self) -> int:
+        """How many clusters are alive."""
+        return len(self._peer.core.m.mesh.alive())
+
+    @property
+    def agreed(self) -> StateRef | None:
+        """The agreed global state."""
+        return self._peer.agreed_state
+
+    def clock(self) -> float:
+        """Monotonic seconds."""
+        return self._peer.clock()
+
+    # ------------------------------------------------------------ its life
+
+    def start(self) -> None:
+        """Join the mesh."""
+        self._finish(self.loop.submit(self.service.start()))
+
+    def leave(self) -> None:
+        """Leave the mesh politely."""
+        self._finish(self.loop.submit(self._peer.leave()))
+
+    def close(self) -> None:
+        """End the loop, if it is our own."""
+        if isinstance(self.loop, LoopThread):
+            self.loop.close()
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Have all later news given to `subscriber`, on the loop."""
+        self.service.subscribe(subscriber)
+
+    def wait(self, future: Future[T], timeout: float | None = None) -> T:
+        """Wait for an answer."""
+        return self.loop.wait(future, timeout)
+
+    # ------------------------------------------------------------ what it sees, and is told
+
+    def view(self, name: str) -> Any:
+        """Plain data for people."""
+        return self.loop.call(lambda: self.service.view(name))
+
+    def event(self, kind: str, /, **fields: Any) -> None:
+        """Note something for telemetry."""
+        self.loop.post(lambda: self._peer.telemetry.event(kind, **fields))
+
+    def show(self, where: Where) -> None:
+        """Have the peer's status say where the worker is in its life."""
+        self._peer.life = where
+
+    # ------------------------------------------------------------ rosters
+
+    def equip(self, device: Device) -> None:
+        """Say what the training thread computes on."""
+        self.loop.call(lambda: self._peer.equip(device))
+
+    def wants(self, ready: bool, device: Device) -> None:
+        """Say whether a training thread wants into the cluster's group."""
+        self.loop.call(lambda: self.service.wants(ready, device))
+
+    def boundary(self, step: int) -> None:
+        """Everybody stands at a step boundary."""
+        self.loop.call(lambda: self.service.boundary(step))
+
+    def failed(self, generation: Generation, library: str = "") -> None:
+        """A collective of that generation broke here, or its library did not come up."""
+        self.loop.call(lambda: self.service.failed(generation, library))
+
+    # ------------------------------------------------------------ the state
+
+    def set_training(self, training: bool, config: bytes | None = None) -> None:
+        """Say whether rounds should wait for this cluster."""
+        self.loop.call(lambda: self._peer.set_training(training, config))
+
+    def offer(self, digest: bytes) -> None:
+        """Offer a state to begin with."""
+        self.loop.call(lambda: self.service.offer(digest))
+
+    def serve_state(self, state: GlobalState) -> None:
+        """Answer other peers' questions for `state` from now on."""
+        self.loop.call(lambda: self._peer.serve_state(state))
+
+    def fetch_state(self, ref: StateRef, state: Receiver) -> Future[None]:
+        """Receive an agreed state."""
+        return self.loop.submit(self._peer.fetch_state(ref, state))
+
+    # ------------------------------------------------------------ rounds
+
+    def reduce(self, request: RoundRequest, attempts: Attempts) -> Future[Outcome]:
+        """Bring a contribution."""
+        return self.loop.submit(self._reduce(request, attempts))
+
+    async def _reduce(self, request: RoundRequest, attempts: Attempts) -> Outcome:
+        work = Reduction(
+            request.spec,
+            request.inputs,
+            request.outputs,
+            weight=request.weight,
+            base=request.base,
+            finish=lambda: _digest(attempts),
+            progress=attempts.progress,
+            restarted=attempts.restarted,
+            note=request.note,
+            holds=lambda keys: _held(request, keys),
+            patient=request.patient,
+        )
+        try:
+            return await self._peer.reduce(work)
+        finally:
+            attempts.over()
+
+    def give_up(self) -> None:
+        """Fail the contribution that stands."""
+        self.loop.call(self._peer.participation.closed)
+
+    def waiting(self) -> tuple[bool, str]:
+        """Whether a quorum is in sight, and what is waited for."""
+        return self.loop.call(self.service.waiting)
+
+    def taking_part(self) -> list[ClusterId]:
+        """The clusters that rounds wait for."""
+        return self.loop.call(self.service.taking_part)
+
+    # ------------------------------------------------------------ results of calls, and messages
+
+    def empty(self, nbytes: int) -> torch.Tensor:
+        """Flat bytes."""
+        return torch.empty(nbytes, dtype=torch.uint8)
+
+    def hold_answer(self, digest: bytes, result: torch.Tensor) -> None:
+        """Keep a result for whoever asks."""
+        self.service.answers.hold(digest, result)
+
+    def fetch_answer(self, opened: Open, close: Close, result: torch.Tensor) -> Future[None]:
+        """Have the result of a committed round."""
+        return self.loop.submit(self.service.answers.fetch(opened, close, result))
+
+    def send(self, body: torch.Tensor, shapes: bytes, target: ClusterId, tag: int, timeout: float) -> Future[None]:
+        """Offer a message."""
+        return self.loop.submit(self.service.messages.send(body, shapes, target, tag, timeout))
+
+    def receive(
+        self,
+        nbytes: int,
+        shapes: bytes,
+        source: ClusterId,
+        tag: int,
+        timeout: float,
+        deliver: Callable[[torch.Tensor], None],
+    ) -> Future[None]:
+        """Ask for a message."""
+
+        async def receive() -> None:
+            deliver(await self.service.messages.receive(nbytes, shapes, source, tag, timeout))
+
+        return self.loop.submit(receive())
+
+    def _finish(self, future: Future[T]) -> T:
+        """Wait for it; an interrupt of the waiting thread cancels it."""
+        try:
+            return self.loop.wait(future)
+        except BaseException:
+            future.cancel()
+            raise
+
+
+def beside(config: Config, tell: EventCallback) -> ThreadHandle:
+    """Make a peer on a loop in a thread of its own; `tell` is given its events.
+
+    Raises:
+        StateError: the data folder is in use by another process, or corrupt.
+    """
+    loop = LoopThread(f"ictp2p {config.cluster}")
+    try:
+        peer = loop.call(lambda: AsyncPeer(config, open_store=open_store))
+        loop.call(lambda: peer.telemetry.subscribe(lambda event: tell(event.kind, event.fields)))
+        return ThreadHandle(loop, loop.call(lambda: PeerService(peer)))
+    except BaseException:
+        loop.close()
+        raise
+
+
+async def _held(request: RoundRequest, keys: Sequence[bytes]) -> dict[bytes, Sequence[torch.Tensor]]:
+    return {key: request.holds(key) for key in keys}
+
+
+def _digest(attempts: Attempts) -> Awaitable[bytes]:
+    """On the loop: have the result finished, and wait for its digest."""
+    loop = asyncio.get_running_loop()
+    digest: asyncio.Future[bytes] = loop.create_future()
+    attempts.complete(lambda found: _tell_from_elsewhere(loop, digest, found))
+    return digest
+
+
+def _tell_from_elsewhere(loop: asyncio.AbstractEventLoop, digest: asyncio.Future[bytes], found: bytes) -> None:
+    loop.call_soon_threadsafe(lambda: None if digest.done() else digest.set_result(found))
