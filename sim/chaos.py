@@ -17,6 +17,7 @@ from sim.faults import (
     Crash,
     CrashOnSave,
     Cut,
+    DiskFull,
     Fault,
     Heal,
     Join,
@@ -99,6 +100,7 @@ KINDS: dict[str, tuple[float, Draw]] = {
     "slow": (1, lambda d: SlowNode(d.host(), cost=d.between(0, 0.01), factor=d.between(1, 4))),
     "join": (0.3, lambda d: Join(d.cluster())),
     "leave": (0.2, lambda d: Leave(d.host())),
+    "disk_full": (0.5, lambda d: DiskFull(d.host(), 1 + int(d.between(0, 4)))),
 }
 """Weight and recipe of each kind."""
 

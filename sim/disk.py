@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ictp2p.errors import StateError
 from sim.loop import Process
 
 
@@ -17,6 +18,8 @@ class Disk:
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
         self.saves = 0
+        self.full_at: int | None = None
+        """The number of the save from which on all are refused."""
         self.before: Callable[[], None] | None = None
         """Called before a value is written; may end the process."""
         self.after: Callable[[], None] | None = None
@@ -41,10 +44,16 @@ class Mounted:
         return self._disk.load(key)
 
     def save(self, key: str, value: bytes) -> None:
-        """Write a value, if the process lives to see it."""
+        """Write a value, if the process lives to see it.
+
+        Raises:
+            StateError: the disk is full.
+        """
         disk = self._disk
         if self._process.alive and disk.before is not None:
             disk.before()
+        if disk.full_at is not None and disk.saves + 1 >= disk.full_at:
+            raise StateError(f"cannot write {key}: No space left on device")
         if self._process.alive:
             disk.values[key] = bytes(value)
             disk.saves += 1

@@ -54,6 +54,17 @@ class CrashOnSave(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFull(Fault):
+    """A host's disk refuses its n-th next write and all after it, until its process starts again."""
+
+    host: str
+    nth: int = 1
+
+    def apply(self, world: World) -> None:
+        world.fill_disk(self.host, self.nth)
+
+
+@dataclass(frozen=True, slots=True)
 class Restart(Fault):
     """A crashed host starts again, with the disk that it has. One that runs is killed first."""
 
@@ -290,8 +301,8 @@ class Calm(Fault):
 FAULTS: Mapping[str, type[Fault]] = {
     kind.__name__: kind
     for kind in (
-        Crash, CrashOnSave, Restart, Pause, Resume, Cut, Partition, Heal, SetBandwidth, SetDelay, Loss, Corrupt,
-        ResetConnections, ClockSkew, SlowNode, Join, Leave, KillLeader, LinkFlap, SwizzleClog, Calm,
+        Crash, CrashOnSave, DiskFull, Restart, Pause, Resume, Cut, Partition, Heal, SetBandwidth, SetDelay, Loss,
+        Corrupt, ResetConnections, ClockSkew, SlowNode, Join, Leave, KillLeader, LinkFlap, SwizzleClog, Calm,
     )
 }  # fmt: skip
 """Every fault by name."""

@@ -34,6 +34,11 @@ class Harm(Building):
         else:
             target.disk.before = die
 
+    def fill_disk(self, host: str, nth: int = 1) -> None:
+        """Have a host's disk refuse its n-th save from now and all after it, until its process starts again."""
+        disk = self.hosts[host].disk
+        disk.full_at = disk.saves + nth
+
     def restart(self, host: str) -> None:
         """Start a host's peer (again) on the disk that it has."""
 
@@ -145,7 +150,7 @@ class Harm(Building):
             for link in self.topology.every_link():
                 link.loss = link.corrupt = 0.0
             for host in self.hosts.values():
-                host.disk.before = host.disk.after = None
+                host.disk.before = host.disk.after = host.disk.full_at = None
                 host.slowness = 1.0
                 if host.process is not None:
                     host.process.cost = 0.0

@@ -60,7 +60,9 @@ class Host:
         self.slowness = 1.0
         """How many times longer its inner phases take."""
         self.gone = False
-        """It left for good."""
+        """It is leaving for good, or has left."""
+        self.left = False
+        """It has."""
         self.skew = (0.0, 1.0)
         """Offset and rate of its clock."""
         self._units = 0

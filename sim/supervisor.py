@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.config import Config
 from ictp2p.config.values import PRESETS
+from ictp2p.core.commands import Failed
 from ictp2p.errors import IctError, PeerClosed
 from ictp2p.machine import Notice
 from ictp2p.security import PlainSecurity
@@ -78,6 +79,7 @@ class Supervisor:
             return
         world = self._world
         host.lives += 1
+        host.disk.full_at = None
         host.process = process = Process(host.name, *host.skew, now=world.now)
         world.internet.boot(host.name, process)
         if world.audit:
@@ -93,6 +95,7 @@ class Supervisor:
             self._world.trace.event(host.name, "spared")
             return
         self._world.trace.event(host.name, "crash", disk=disk, power=power)
+        host.gone = host.gone and host.left  # who is killed in the middle of leaving has not left
         self._kill(host, host.process, power=power)
         if disk == "lost":
             host.disk = Disk()
@@ -140,10 +143,14 @@ class Supervisor:
             peer.set_training(False, draining=True)
         await peer.leave()
         if host.process is process:
-            # Who left because nobody answered, and is needed after all, is started again when the world is calm.
-            newest = self._world.auditor.agreement.newest
-            host.gone = newest is None or peer.id not in newest[1].voters
+            host.left = True
+            host.gone = not self._votes(peer)
             self._world.at(0.0, lambda: self.crash(host))
+
+    def _votes(self, peer: AsyncPeer) -> bool:
+        """Whether the mesh needs a peer, which has left, after all: then it is started again when the world is calm."""
+        newest = self._world.auditor.agreement.newest
+        return newest is not None and peer.id in newest[1].voters
 
     async def _main(self, host: Host, process: Process) -> None:
         """What a supervisor does: start the peer until it starts, then train."""
@@ -217,3 +224,5 @@ class Supervisor:
     def _noticed(self, host: Host, process: Process, notice: Notice) -> None:
         if process.alive:
             self._world.auditor.notice(host, notice)
+        if isinstance(notice, Failed):  # a script whose peer has stopped gets an error, and ends
+            self._world.at(0.0, lambda: self.crash(host) if host.process is process else None)

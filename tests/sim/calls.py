@@ -117,7 +117,7 @@ class Caller(CollectiveCalls):
 
     def __init__(self, training: Training) -> None:
         training._make_group = lambda roster, patience: UnevenGroup(roster, training, patience)
-        self._engine = CallEngine(training._loop, training._peer, training)
+        self._engine = CallEngine(training._peer, training)
 
     def leave(self) -> None:
         """Make no more calls, and have nobody wait for one."""

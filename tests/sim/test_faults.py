@@ -6,10 +6,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ictp2p.errors import PeerFailed
 from sim import FaultPlan, World
 from sim.chance import Chance
 from sim.chaos import chaos
-from sim.faults import FAULTS, ClockSkew, CrashOnSave, Cut, Heal, Leave, LinkFlap, Pause, Resume, SlowNode, SwizzleClog
+from sim.faults import (
+    FAULTS,
+    Calm,
+    ClockSkew,
+    Crash,
+    CrashOnSave,
+    Cut,
+    DiskFull,
+    Heal,
+    Leave,
+    LinkFlap,
+    Pause,
+    Restart,
+    Resume,
+    SlowNode,
+    SwizzleClog,
+)
 from sim.plan import from_dict, to_dict
 
 
@@ -80,6 +97,22 @@ def test_a_crash_while_saving_keeps_or_loses_exactly_that_value(written: bool) -
         assert (host.disk.values == before) is not written
 
 
+def test_a_peer_whose_disk_is_full_stops_by_itself_and_is_back_when_it_starts_again() -> None:
+    with _two() as world:
+        host = world.hosts["b/0"]
+        before, peer = dict(host.disk.values), host.peer
+        assert peer is not None
+        world.inject(DiskFull("b/0"))
+        world.run_until(lambda: not host.alive, within=30)
+        assert host.disk.values == before
+        assert isinstance(peer.failure, PeerFailed)
+        assert "No space left" in str(peer.failure)
+        world.inject(Restart("b/0"))
+        version = world.version()
+        world.run_until(lambda: world.version() >= version + 3, within=60)
+        assert set(world.commits()[-1].participants) == {"a", "b"}
+
+
 def test_skewed_and_slow_hosts_take_part_all_the_same() -> None:
     with _two() as world:
         world.inject(ClockSkew("a/0", offset=1000.0, rate=1.05))
@@ -95,6 +128,14 @@ def test_who_leaves_is_not_taken_for_dead() -> None:
         world.run_until(lambda: world.members("a/0").get("b") == "LEFT", within=10)
         version = world.version()
         world.run_until(lambda: world.version() > version, within=30)
+
+
+def test_who_is_killed_in_the_middle_of_leaving_has_not_left() -> None:
+    """Regression: it stayed away when calm came, and its disk was needed for a quorum."""
+    with _two() as world:
+        for fault in (Leave("b/0"), Crash("b/0"), Calm()):
+            world.inject(fault)
+        world.run_until(lambda: world.hosts["b/0"].lives == 2, within=1)
 
 
 def test_a_fault_of_several_steps_is_in_the_plan_once() -> None:

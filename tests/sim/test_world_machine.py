@@ -27,6 +27,7 @@ from sim.faults import (
     Crash,
     CrashOnSave,
     Cut,
+    DiskFull,
     Fault,
     Heal,
     Join,
@@ -101,6 +102,10 @@ class Worlds(RuleBasedStateMachine):
     @rule(host=hosts, nth=st.integers(1, 4), written=st.booleans())
     def crash_while_saving(self, host: int, nth: int, written: bool) -> None:
         self._inject(CrashOnSave(self._host(host), nth, written))
+
+    @rule(host=hosts, nth=st.integers(1, 4))
+    def fill_disk(self, host: int, nth: int) -> None:
+        self._inject(DiskFull(self._host(host), nth))
 
     @rule(cluster=clusters, disk=st.sampled_from(("kept", "lost")), power=st.booleans())
     def kill_leader(self, cluster: int, disk: Any, power: bool) -> None:

@@ -23,4 +23,12 @@ MUTATIONS: Final = (
         "if False:",
         ("sim/test_training.py::test_a_cluster_survives_the_death_of_its_leader",),
     ),
+    Mutation(
+        "caps-before-shares",
+        "A flow gets all that it may have only if that is no more than an even part of everything that it passes.",
+        "sim/fluid.py",
+        "done = active & (limit <= fair)",
+        "done = active & (limit < math.inf)",
+        ("sim/test_fluid.py::test_shares_fit_and_every_flow_is_held_back_by_something_full",),
+    ),
 )
