@@ -148,12 +148,14 @@ class Rank:
         outputs: Sequence[torch.Tensor],
         bulk: Bulk,
         attempt: int,
+        *,
+        pace: bool = False,
         **options: Any,
     ) -> Stats:
-        """Run one all-reduce of ours."""
+        """Run one all-reduce of ours, perhaps with each connection held near its planned rate."""
         tag = RoundTag(b"benchmark", attempt, 0, chosen.digest())
         me = chosen.participants.index(self.names[self.number])
-        profile = ExecuteProfile(total=120.0)
+        profile = ExecuteProfile(total=120.0, pace=pace)
         return await all_reduce(chosen, me, inputs, outputs, bulk, tag, op="sum", profile=profile, **options)
 
 
@@ -218,7 +220,7 @@ def _be(
     try:
         results.put((number, uvloop.run(work(rank, *arguments))))
     except BaseException as error:
-        results.put((number, error))
+        results.put((number, RuntimeError(f"rank {number}: {error!r}")))  # not every error can be pickled
         raise
     rank.agree("the end", ranks - dying)
 

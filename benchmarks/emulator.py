@@ -2,7 +2,7 @@
 
 netem is not in every kernel, and tbf alone has no delay. So each node is a namespace with one TUN device, and one small
 C program carries the packets between them: every node has an uplink and a downlink with a rate and a queue, every pair
-a delay, all pairs a loss; rates and cuts can change while it runs.
+a delay and perhaps a line of its own, all pairs a loss; rates and cuts can change while it runs.
 
 The namespaces have no names. They are held by file descriptors of this process, and by who runs in them, so that the
 kernel takes them back whatever ends the run, even SIGKILL; the forwarder ends when its standard input does.
@@ -17,7 +17,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -36,6 +36,8 @@ class Emulator:
         down: Mbit/s that each node can receive; as much as `up` if None.
         delay: one-way delay in milliseconds, for all pairs or as a matrix.
         loss: probability of a packet's loss.
+        pairs: Mbit/s of a line of its own from one node to another, between the lines of both.
+        nat: nodes that nobody can open a connection to.
         queue: milliseconds of its own rate that a line can queue.
         offload: carry the kernel's large packets; without, each is of 1500 bytes, and a loss is that of one.
     """
@@ -47,6 +49,8 @@ class Emulator:
         delay: float | Sequence[Sequence[float]] = 0.0,
         *,
         loss: float = 0.0,
+        pairs: Mapping[tuple[int, int], float] | None = None,
+        nat: Sequence[int] = (),
         queue: float = 100.0,
         offload: bool = True,
     ) -> None:
@@ -57,6 +61,7 @@ class Emulator:
             for a in range(self.nodes)
         ]
         self.loss, self._queue, self._offload = loss, queue, offload
+        self.pairs, self.nat = dict(pairs or {}), tuple(nat)
         self._namespaces: list[int] = []
         self._forwarder: subprocess.Popen[str] | None = None
 
@@ -126,6 +131,10 @@ class Emulator:
             for other in range(self.nodes):
                 self.tell(f"delay {node} {other} {self.delay[node][other]}")
         self.tell(f"loss {self.loss}")
+        for (source, target), mbit in self.pairs.items():
+            self.tell(f"pair {source} {target} {mbit}")
+        for node in self.nat:
+            self.tell(f"nat {node}")
 
 
 def enter(path: str) -> None:

@@ -1,6 +1,8 @@
 /* A wide-area network in user space: reads IPv4 packets from one TUN device per node, writes them to another's.
  *
- *   node i -> TUN -> uplink of i (rate, queue) -> one-way delay i to j -> downlink of j (rate, queue) -> TUN -> node j
+ *   node i -> TUN -> uplink of i -> line of the pair i, j -> one-way delay i to j -> downlink of j -> TUN -> node j
+ *
+ * Each line has a rate and a queue; that of a pair is there only where it was given a rate.
  *
  * A queue is a point in time, until which its line is busy; a packet that would wait longer than the queue is deep is
  * dropped, as by a router. What is on its way lies in a heap ordered by time. Packets may be the kernel's large ones
@@ -9,6 +11,7 @@
  * Usage: forwarder DEVICE OFFLOAD QUEUE_MS NAMESPACE...   The last byte of a node's address is its number plus 1.
  * Commands on stdin, one a line; the end of stdin ends it:
  *   rate NODE UP DOWN (Mbit/s) | delay FROM TO MS | loss PROBABILITY | cut A B | heal A B | stats
+ *   pair FROM TO (Mbit/s) | nat NODE (nobody opens a connection to it: it gets no first packet of one)
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -49,7 +52,9 @@ typedef struct {
 static int nodes, devices[MOST_NODES];
 static double up[MOST_NODES], down[MOST_NODES]; /* bytes per ns */
 static uint64_t up_free[MOST_NODES], down_free[MOST_NODES], delays[MOST_NODES][MOST_NODES];
-static char is_cut[MOST_NODES][MOST_NODES];
+static char is_cut[MOST_NODES][MOST_NODES], behind_nat[MOST_NODES];
+static double pairs[MOST_NODES][MOST_NODES]; /* bytes per ns; 0: no line of its own */
+static uint64_t pair_free[MOST_NODES][MOST_NODES];
 static double loss, queue_ns;
 static uint64_t lost, dropped, carried;
 static packet *heap;
@@ -135,6 +140,12 @@ static uint64_t queue(uint64_t *line_free, double rate, uint64_t time, int bytes
     return *line_free = start + (uint64_t)(bytes / rate);
 }
 
+/* Whether a packet asks for a connection: TCP with SYN and no ACK (RFC 9293, section 3.1). */
+static int opens(const unsigned char *header, int length) {
+    int at = (header[0] & 15) * 4 + 13;
+    return header[9] == 6 && at < length && (header[at] & 0x12) == 0x02;
+}
+
 static void deliver(uint64_t time) {
     while (heap_size && heap[0].time <= time) {
         packet p = pop();
@@ -165,11 +176,15 @@ static void accept_packets(int source) {
         int target = header[19] - 1;
         if (header[0] >> 4 != 4 || target < 0 || target >= nodes || target == source) continue;
         if (is_cut[source][target]) continue;
+        if (behind_nat[target] && opens(header, length - VIRTIO_HEADER)) continue;
         if (loss > 0 && chance() < loss) {
             lost++;
             continue;
         }
-        uint64_t left = queue(&up_free[source], up[source], now(), on_line(data, length));
+        int bytes = on_line(data, length);
+        uint64_t left = queue(&up_free[source], up[source], now(), bytes);
+        if (left && pairs[source][target] > 0)
+            left = queue(&pair_free[source][target], pairs[source][target], left, bytes);
         if (!left) {
             dropped++;
             continue;
@@ -195,6 +210,10 @@ static void obey(const char *line) {
         is_cut[a][b] = is_cut[b][a] = 1;
     } else if (sscanf(line, "heal %d %d", &a, &b) == 2 && known(a, b)) {
         is_cut[a][b] = is_cut[b][a] = 0;
+    } else if (sscanf(line, "pair %d %d %lf", &a, &b, &x) == 3 && known(a, b)) {
+        pairs[a][b] = x / 8e3;
+    } else if (sscanf(line, "nat %d", &a) == 1 && known(a, a)) {
+        behind_nat[a] = 1;
     } else if (sscanf(line, "loss %lf", &x) == 1) {
         loss = x;
     } else if (!strcmp(line, "stats")) {

@@ -40,6 +40,7 @@ async def worker(rank: arena.Rank, mb: float, kind: str | None, sealed: bool) ->
     elements = int(mb * 1e6 / 4)
     tensor, output = torch.full((elements,), float(rank.number + 1)), torch.zeros(elements)
     bulk = await rank.bulk("memory", sealed=sealed)
+    rank.agree("listening")  # first touches of gigabytes take some longer than others
     small = rank.plan(rank.ranks)
     await rank.reduce(small, [tensor[: rank.ranks]], [output[: rank.ranks]], bulk, 0)
     chosen = rank.plan(elements, kind)

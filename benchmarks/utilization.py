@@ -12,8 +12,12 @@ seconds and a fragment `ELEMENTS` elements whatever they stand for, and the link
 Two readings. *Whole steps*: a round begins when the optimizer has stepped, as the policies do it. *In the backward
 pass*: the published simulator lets the reduction of a layer begin once its gradient is there, so that the last backward
 pass, two thirds of a step, hides communication. The same policies then count a step as three, one forward and two
-backward, and their overlap is two of these longer. For each utilization the slowest sufficient link is searched for,
-and compared in steps of the published grid, whose neighbours differ by a factor of about 1.21.
+backward, and their overlap is two of these longer. For each utilization the slowest sufficient link is searched for.
+
+What is published are points of a grid, 50 from 0.1 to 1000 Gbit/s in equal ratios (1.207), which all the printed values
+are. Which one stands for a link between two of them the first table says: for its 15 cells of DiLoCo, where nothing but
+bytes and steps counts, it is the one below, in all 15. So ours is taken down to the grid in the same way, in both
+tables, and compared in whole steps of it.
 """
 
 from __future__ import annotations
@@ -31,19 +35,23 @@ from typing import Any
 import torch
 
 import ictp2p
+from ictp2p.sync.pace import Pace
 from sim import World
 from sim.elided_model import SizeOnlyWeights
 from sim.training import Training
 
 TARGETS = (0.50, 0.80, 0.90, 0.95, 0.99)
-GRID = 1.21
+LOWEST = 0.1
+"""First point of the published grid, in Gbit/s."""
+GRID: float = 1e4 ** (1 / 49)
+"""Ratio of neighbours in it."""
 PHASE = 10.0
-"""Virtual seconds of the steps from one round to the next, whatever they stand for: long beside what a round takes
-apart from its bytes, which the published simulator does not count."""
+"""Virtual seconds of the steps from one round to the next in the mean, whatever they stand for: long beside what a
+round takes apart from its bytes, which the published simulator does not count."""
 ELEMENTS = 8_000_000
 """Elements of a simulated fragment, whatever it stands for: enough that a chunk is little beside it."""
 WARM, MEASURED = 1, 2
-"""Rounds before what is measured, and in it."""
+"""Rounds before what is measured, and at least in it."""
 DELAY = 1e-6
 """Virtual seconds one way: the published simulator has none."""
 PARTS = 3
@@ -60,9 +68,14 @@ class Setting:
     codec: str = "bfloat16"
 
     @property
-    def between(self) -> int:
-        """Steps from one round to the next."""
-        return max(1, self.every // self.fragments)
+    def between(self) -> float:
+        """Steps from one round to the next, in the mean."""
+        return self.every / self.fragments
+
+    @property
+    def measured(self) -> int:
+        """Rounds until the turns of the fragments lie in the steps as before."""
+        return MEASURED * self.fragments // math.gcd(self.every, self.fragments)
 
     @property
     def unit(self) -> float:
@@ -148,6 +161,23 @@ LINES = (
 )
 
 
+class WholeSteps(Pace):
+    """The policy's timetable where a step counts as several: every turn is a number of whole steps."""
+
+    def __init__(self, steps: int, parts: int) -> None:
+        super().__init__(steps * parts)
+        self._whole, self._parts = Pace(steps), parts
+
+    def fit(self, fragments: int, overlap: int) -> None:
+        """Take over how the policy's rounds lie in a phase."""
+        self._whole.fit(fragments, overlap // self._parts)
+        super().fit(fragments, overlap)
+
+    def length(self, fragment: int = 0) -> int:
+        """Parts of steps from the launch before to that of `fragment`."""
+        return self._parts * self._whole.length(fragment)
+
+
 def utilization(setting: Setting, rate: float, *, hidden: bool) -> float:
     """Simulate one way to train; give the share of the time that is computing.
 
@@ -157,8 +187,9 @@ def utilization(setting: Setting, rate: float, *, hidden: bool) -> float:
         hidden: whether rounds begin with the last backward pass.
     """
     parts = PARTS if hidden else 1
-    between = setting.between * parts
     step_seconds = setting.unit / parts
+    warm = parts * WARM * setting.every // setting.fragments
+    measured = parts * setting.measured * setting.every // setting.fragments
 
     def program(training: Training) -> float:
         model = torch.nn.ModuleList(torch.nn.Linear(1, 1, bias=False) for _ in range(setting.fragments))
@@ -167,7 +198,7 @@ def utilization(setting: Setting, rate: float, *, hidden: bool) -> float:
             training,
             model,
             inner,
-            sync_every=between * setting.fragments,
+            sync_every=WholeSteps(setting.every, parts),
             fragments=[[str(number)] for number in range(setting.fragments)],
             overlap=setting.overlap * parts + (PARTS - 1 if hidden else 0),
             codec=setting.codec,
@@ -176,12 +207,12 @@ def utilization(setting: Setting, rate: float, *, hidden: bool) -> float:
         with policy:
             training.meet()
             began = 0.0
-            for step in range((WARM + MEASURED) * between):
-                if step == WARM * between:  # connections are open
+            for step in range(warm + measured):
+                if step == warm:  # connections are open
                     began = training.clock()
                 training.compute(step_seconds)
                 inner.step()
-            return MEASURED * between * step_seconds / (training.clock() - began)
+            return measured * step_seconds / (training.clock() - began)
 
     with World(seed=1, profile="lan", audit=False) as world:
         world.links(delay=DELAY, bandwidth=rate * 4.0)
@@ -233,8 +264,8 @@ class Search:
 
     def _settled(self, known: float, rate: float, wanted: float) -> float | None:
         """Simulate `rate`; what it has to be corrected to, if that is nearly nothing."""
-        if self._lost(rate) == self.points[known]:
-            return None
+        if self._lost(rate) == self.points[known] or not min(self.points[rate], self.points[known]) > 0.0:
+            return None  # where all is hidden the line through them is not that of the time lost
         inverse = self._chord(known, rate, wanted)
         return 1.0 / inverse if abs(inverse * rate - 1.0) < 0.02 else None
 
@@ -259,6 +290,16 @@ def gigabits(line: Line, rate: float) -> float:
     """The rate of the link in Gbit/s that `rate` elements per second stand for."""
     scale = line.parameters / (ELEMENTS * line.setting.fragments)
     return rate * 32.0 * scale * (line.setting.unit / line.seconds) / 1e9
+
+
+def point(gigabits: float) -> int:
+    """The number of the last point of the published grid that is not above a rate."""
+    return math.floor(math.log(gigabits / LOWEST, GRID))
+
+
+def published_point(printed: float) -> int:
+    """The number of the point that was printed, with one decimal place."""
+    return round(math.log(printed / LOWEST, GRID))
 
 
 def main() -> None:
@@ -292,7 +333,7 @@ def measure(line: Line, searches: dict[tuple[Setting, bool], Search], *, hidden:
     guess = ELEMENTS / PHASE / (8.0 if setting.codec == "e3m0" else 2.0)
     search = searches.setdefault((setting, hidden), Search(run, guess))
     found = [gigabits(line, search.rate(target)) for target in TARGETS]
-    steps = [math.log(ours / theirs, GRID) for ours, theirs in zip(found, line.published, strict=True)]
+    steps = [point(ours) - published_point(theirs) for ours, theirs in zip(found, line.published, strict=True)]
     return {
         "table": line.table,
         "line": line.name,
@@ -309,7 +350,7 @@ def show(row: dict[str, Any]) -> None:
     """Print one line."""
     how = "in the backward pass" if row["hidden"] else "whole steps"
     cells = " ".join(
-        f"{ours:7.2f}/{theirs:5.1f} ({steps:+.1f})"
+        f"{ours:7.2f}/{theirs:5.1f} ({steps:+d})"
         for ours, theirs, steps in zip(row["gigabits"], row["published"], row["grid_steps"], strict=True)
     )
     print(f"{row['table']:22} {row['line']:18} {how:21} {cells}  {row['cpu_seconds']:.0f} CPU s", flush=True)
@@ -318,10 +359,12 @@ def show(row: dict[str, Any]) -> None:
 def summarize(rows: list[dict[str, Any]]) -> None:
     """Say how many cells are within one step of the grid."""
     for hidden in (True, False):
-        steps = [step for row in rows if row["hidden"] is hidden for step in row["grid_steps"]]
-        near = sum(abs(step) <= 1.0 for step in steps)
         how = "in the backward pass" if hidden else "whole steps"
-        print(f"{how}: {near} of {len(steps)} cells within one step of the grid")
+        for paper in ("Streaming DiLoCo", "Scaling laws"):
+            of = [row for row in rows if row["hidden"] is hidden and row["table"].startswith(paper)]
+            steps = [abs(step) for row in of for step in row["grid_steps"]]
+            near, same = sum(step <= 1 for step in steps), steps.count(0)
+            print(f"{paper}, {how}: {near} of {len(steps)} cells within one step of the grid, {same} the same")
 
 
 def plot(rows: list[dict[str, Any]], file: Path) -> None:

@@ -31,6 +31,7 @@ import torch
 import torch.distributed as dist
 import uvloop
 from emulator import DEVICE, PAYLOAD, Emulator, enter
+from streams import PORT, Streams
 
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.collectives.plan import Plan
@@ -39,6 +40,11 @@ from ictp2p.types import PeerId
 
 CODECS = ("none", "bfloat16", "int8")
 GLOO = "gloo"
+PACED = "paced"
+"""float32, each connection held near its planned rate (`ExecuteProfile.pace`)."""
+LINE = "line"
+"""Plain TCP, one connection with bbr, as many bytes each way: what the line itself gives. For two ranks."""
+PAIR = (*CODECS, PACED, GLOO, LINE)
 PATIENCE = 120.0
 """Seconds that a rank waits for the others between turns."""
 
@@ -75,15 +81,15 @@ class Scene:
 
 
 SCENES = (
-    Scene("100 Mbit/s", (100, 100)),
-    Scene("100 Mbit/s, 20 ms", (100, 100), delay=10),
-    Scene("100 Mbit/s, 100 ms", (100, 100), delay=50),
-    Scene("100 Mbit/s, 20 ms, 0.1 % loss", (100, 100), delay=10, loss=0.001),
-    Scene("100 Mbit/s, 100 ms, 0.1 % loss", (100, 100), delay=50, loss=0.001),
+    Scene("100 Mbit/s", (100, 100), contenders=PAIR),
+    Scene("100 Mbit/s, 20 ms", (100, 100), delay=10, contenders=PAIR),
+    Scene("100 Mbit/s, 100 ms", (100, 100), delay=50, contenders=PAIR),
+    Scene("100 Mbit/s, 20 ms, 0.1 % loss", (100, 100), delay=10, loss=0.001, contenders=PAIR),
+    Scene("100 Mbit/s, 100 ms, 0.1 % loss", (100, 100), delay=50, loss=0.001, contenders=PAIR),
     Scene("100/20 Mbit/s, 20 ms", (100, 100, 20), (100, 100, 100), delay=10, mb=10),
-    Scene("1 Gbit/s", (1000, 1000), mb=100),
-    Scene("1 Gbit/s, 20 ms", (1000, 1000), delay=10, mb=100),
-    Scene("1 Gbit/s, 100 ms", (1000, 1000), delay=50, mb=100),
+    Scene("1 Gbit/s", (1000, 1000), mb=100, contenders=PAIR),
+    Scene("1 Gbit/s, 20 ms", (1000, 1000), delay=10, mb=100, contenders=PAIR),
+    Scene("1 Gbit/s, 100 ms", (1000, 1000), delay=50, mb=100, contenders=PAIR),
     Scene("relayed, 100 Mbit/s, 20 ms", (100, 100, 100), delay=10, mb=10, cut=((1, 2),), relay=0, contenders=CODECS),
 )
 
@@ -94,7 +100,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="names of scenes; all if none")
     parser.add_argument("--mb", type=float, help="tensor size in MB (1e6 bytes), instead of the scene's own")
     parser.add_argument("--repeat", type=int, default=3, help="measurements of each contender")
-    parser.add_argument("--contenders", nargs="+", help=f"instead of the scene's own: {', '.join((*CODECS, GLOO))}")
+    parser.add_argument("--contenders", nargs="+", help=f"instead of the scene's own: {', '.join(PAIR)}")
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
     if sys.platform != "linux" or os.geteuid():
@@ -236,15 +242,20 @@ async def worker(scene: Scene, node: Node, repeat: int, barrier: Any) -> dict[st
                 await asyncio.to_thread(group.allreduce([output]).wait)
 
             contenders[name] = theirs
+        elif name == LINE:
+            contenders[name] = plain(node, scene)
         else:
-            chosen = planned(scene, node.names, name)
+            pace = name == PACED
+            chosen = planned(scene, node.names, "none" if pace else name)
 
-            async def ours(turn: int, chosen: Plan = chosen) -> None:
-                await node.reduce(chosen, [source], [output], bulk, turn)
+            async def ours(turn: int, chosen: Plan = chosen, pace: bool = pace) -> None:
+                await node.reduce(chosen, [source], [output], bulk, 2 * turn + pace, pace=pace)
 
             contenders[name] = ours
 
     def check(name: str) -> None:
+        if name == LINE:
+            return
         least, most = output.aminmax()
         slack = 0.01 * expected if name in CODECS[1:] else 0.0
         assert expected - slack <= least <= most <= expected + slack, (name, least, most)
@@ -256,6 +267,17 @@ async def worker(scene: Scene, node: Node, repeat: int, barrier: Any) -> dict[st
         check,
         repeat,
     )
+
+
+def plain(node: Node, scene: Scene) -> arena.Contender:
+    """Make the transfer that says what the line gives."""
+    host, size = node.hosts[0], int(scene.mb * 1e6)
+    streams = Streams(node.number == 0, host, PORT, 1, "bbr" if scene.one_way(0, 1) else None)
+
+    async def line(turn: int) -> None:
+        await asyncio.to_thread(streams.exchange, size)
+
+    return line
 
 
 async def relay(scene: Scene, repeat: int, barrier: Any, bulk: Bulk) -> None:

@@ -1,6 +1,7 @@
 """Chaos: real workers, killed, stopped, drained, restarted and added at random moments; then the books are checked.
 
     python -m benchmarks.chaos --seed 7 --seconds 60
+    python -m benchmarks.chaos --rounds 200 --json chaos.json    # until so many are committed, and figures of it all
     python -m benchmarks.chaos --virtual --seed 0 --seeds 100    # in the simulator: repeatable, and faster
 
 The model is a ledger. Every cluster owns one parameter, each inner step adds one to it, and the outer step *sums* what

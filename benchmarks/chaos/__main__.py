@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import shutil
 import sys
@@ -16,6 +17,7 @@ from benchmarks.chaos.campaign import Campaign, Event
 from benchmarks.chaos.crowd import Crowd
 from benchmarks.chaos.processes import Processes
 from benchmarks.chaos.simulated import Simulated
+from benchmarks.chaos.summary import show, summarize
 
 
 def main() -> int:
@@ -40,6 +42,11 @@ def _campaign(options: argparse.Namespace) -> bool:
     campaign = Campaign(options, gather)
     campaign.run()
     _report(options, campaign)
+    found = summarize(campaign.crowd, campaign.longest)
+    if options.rounds:
+        show(found)
+    if options.json:
+        Path(options.json).write_text(json.dumps({"seed": options.seed, **found}, indent=1) + "\n")
     failed = bool(campaign.crowd.problems)
     if not options.keep and (options.virtual or not failed):
         shutil.rmtree(root, ignore_errors=True)
@@ -70,6 +77,7 @@ def _options() -> argparse.Namespace:
     add("--seed", 1, "of the first campaign")
     add("--seeds", 1, "campaigns, one after the other")
     add("--seconds", 30.0, "of harm")
+    add("--rounds", 0, "of harm, however long they take; 0: as the seconds say")
     add("--workers", 6, "to begin with")
     add("--most", 8, "workers at once")
     add("--rate", 400_000.0, "bytes per second of tensor traffic per worker")
@@ -80,6 +88,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--stop-at-problem", action="store_true")
     parser.add_argument("--trace", action="store_true", help="keep all events")
     parser.add_argument("--keep", help="folder for logs, kept")
+    parser.add_argument("--json", help="file to write a campaign's figures to, of several the last")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args()
 

@@ -93,8 +93,9 @@ class Ledger(ictp2p.LocalSGD):
         if self.version == self._reported:
             return
         self._reported = self.version
-        inside: Any = self.recorder.peer._peer
-        tip = inside.core.m.rounds.tip
+        peer: Any = self.recorder.peer
+        handle = peer._handle if isinstance(peer, ictp2p.Peer) else peer._peer
+        tip = handle.service.peer.core.m.rounds.tip
         self.recorder.say(
             "version",
             version=self.version,

@@ -40,7 +40,7 @@ class Campaign:
         try:
             self._found()
             until = crowd.now + self.options.seconds
-            while crowd.now < until and not (crowd.problems and self.options.stop_at_problem):
+            while self._harmed(until) and not (crowd.problems and self.options.stop_at_problem):
                 self._harm.act()
                 self.listen(self.rng.choice([0.0, 0.1, 0.5, 1.0, 2.0]) * self.rng.uniform(0.5, 1.5))
             self._harm.trap = ""
@@ -50,6 +50,10 @@ class Campaign:
         finally:
             crowd.end()
         self._audit.close(crowd)
+
+    def _harmed(self, until: float) -> bool:
+        """Whether harm goes on: until a time, or until so many rounds are there."""
+        return self.crowd.newest < self.options.rounds if self.options.rounds else self.crowd.now < until
 
     def listen(self, seconds: float) -> None:
         """Let time pass."""

@@ -30,16 +30,15 @@ _ASIDE = ("testimony.", "worker._testify", "worker._die_with")
 def of(peer: ictp2p.Peer) -> dict[str, Any]:
     """Everything that explains a standstill, as plain data."""
     threads = _threads()
-    loop = peer._loop
-    if loop is None:
+    handle: Any = peer._handle
+    if handle is None:
         return {"threads": threads, "beliefs": {"silent": "the peer is not started, or closed"}}
 
     async def ask() -> dict[str, Any]:
-        assert peer._peer is not None
-        return {**beliefs(peer._peer), "tasks": _tasks()}
+        return {**beliefs(handle.service.peer), "tasks": _tasks()}
 
     try:
-        believed = loop.wait(loop.submit(ask()), PATIENCE)
+        believed = handle.wait(handle.loop.submit(ask()), PATIENCE)
     except TimeoutError:
         believed = {"silent": f"its loop did not answer within {PATIENCE:g} s"}
     except (PeerClosed, RuntimeError, AttributeError, AssertionError) as error:

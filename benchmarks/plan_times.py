@@ -1,0 +1,148 @@
+"""Does a plan take as long as it is priced? The real data plane over simulated links, in virtual time.
+
+    python benchmarks/plan_times.py --sizes 8 16 32 --seeds 2 --json FILE
+
+The networks are those of `benchmarks/planner.py`, with delays between all. Each is built in a simulated world; its
+peers meet, open their connections in a first all-reduce, and then run the plan that the planner makes of the network as
+it is: nothing is measured, so nothing is mis-measured. What is left is what the planner has to know of the data plane:
+windows, room, chunks, slow start, how lines divide themselves among connections, and how far the first and the last
+chunk have to go. The tensors are zeros, of which only the size travels (`sim.elided`); all else is as with real ones.
+
+`price` is the planner's own time over its certified bound, `took` that of the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from planner import NETWORKS, Drawn
+
+from ictp2p.collectives.channel import RoundTag
+from ictp2p.collectives.execute import ExecuteProfile, Stats, all_reduce
+from ictp2p.collectives.plan import Plan
+from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.collectives.topology import Trunk
+from ictp2p.tables import Table, show
+from ictp2p.types import PeerId
+from sim import World
+from sim.host import Host
+
+KINDS: Final = ("hose", "dense", "pairs", "regions", "trunk")
+"""Networks in which everybody can be dialed."""
+UP: Final = 300.0
+"""Virtual seconds in which everybody knows everybody."""
+PATIENCE: Final = ExecuteProfile(connect=30.0, start=60.0, total=3600.0)
+
+
+def built(world: World, drawn: Drawn, delay: float) -> list[Host]:
+    """Put a drawn network into a world; its hosts, one for each participant."""
+    width, limits = drawn
+    names = [f"c{n:02}" for n in range(len(width))]
+    for n, name in enumerate(names):
+        access = {way: float(limits[way][n]) for way in ("up", "down") if way in limits}
+        world.cluster(name, workers=1, train=False, **access)
+    for i, j in itertools.permutations(range(len(names)), 2):
+        world.link(names[i], names[j], bandwidth=float(width[i, j]), delay=delay, one_way=True)
+    for number, (over, line) in enumerate(limits.get("trunks", ())):
+        world.trunk(f"line{number}", [(names[i], names[j]) for i, j in np.argwhere(over) if i != j], float(line))
+    return [host for name in names for host in world.of(name)]
+
+
+def asked(who: tuple[PeerId, ...], drawn: Drawn, delay: float, elements: int) -> PlanRequest:
+    """Put the network to the planner as it is."""
+    width, limits = drawn
+    pairs = list(itertools.permutations(range(len(who)), 2))
+    links = {(who[i], who[j]): LinkEstimate(float(width[i, j]), delay) for i, j in pairs}
+    trunks = tuple(
+        Trunk(tuple((who[i], who[j]) for i, j in pairs if over[i, j]), float(line))
+        for over, line in limits.get("trunks", ())
+    )
+    up, down = (dict(zip(who, limits.get(way, ()), strict=False)) for way in ("up", "down"))
+    return PlanRequest(who, elements, 4, links, up, down, trunks)
+
+
+def run(world: World, hosts: list[Host], made: Plan, attempt: int, within: float) -> float:
+    """Have all hosts run a plan; the virtual seconds until the last has its result."""
+    inputs, outputs = world.blank(made.elements)
+    tag = RoundTag(bytes(8), 1, attempt, made.digest())
+    tasks: list[asyncio.Task[Stats]] = []
+    for me, host in enumerate(hosts):
+        assert host.peer is not None
+        assert host.process is not None
+        host.peer.core.m.links.round_started()  # as the notice of a round does: no probes beside it
+        host.peer.bulk.stop_probes()
+        work = all_reduce(made, me, [inputs], [outputs], host.peer.bulk, tag, profile=PATIENCE)
+        tasks.append(world.loop.create_task(work, context=host.process.context))
+    began = world.now
+    world.run_until(lambda: all(task.done() for task in tasks), within=within, what="everybody has the result")
+    for task in tasks:
+        task.result()
+    return world.now - began
+
+
+def measure(name: str, size: int, seed: int, delay: float, megabytes: float) -> dict[str, Any]:
+    """Plan for one network, and run the plan on it."""
+    drawn = NETWORKS[name](size, np.random.default_rng([seed, size, sum(name.encode())]))
+    worked = time.process_time()
+    with World(seed=seed, profile="wan", elide=True, audit=False) as world:
+        hosts = built(world, drawn, delay)
+        world.run_until(lambda: all(h.peer and len(h.peer.core.directory.peers) == size for h in hosts), within=UP)
+        who = tuple(host.peer.id for host in hosts if host.peer is not None)
+        made = plan(asked(who, drawn, delay, int(megabytes * 1e6) // 4)).plan
+        warm = plan(asked(who, drawn, delay, len(made.shares) * 2**18)).plan
+        run(world, hosts, warm, 1, UP)
+        took = run(world, hosts, made, 2, 20 * made.seconds)
+    return {
+        "network": name, "size": size, "seed": seed, "delay": delay, "megabytes": megabytes, "kind": made.kind,
+        "bound": made.bound, "price": made.seconds / made.bound, "took": took / made.bound,
+        "cpu_seconds": time.process_time() - worked,
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    """One line for each kind and size: the worst of all seeds."""
+    lines = []
+    for name, size in dict.fromkeys((row["network"], row["size"]) for row in rows):
+        mine = [row for row in rows if (row["network"], row["size"]) == (name, size)]
+        price, took, off = (
+            max(values) for values in zip(*((r["price"], r["took"], r["took"] / r["price"]) for r in mine), strict=True)
+        )
+        kinds = ", ".join(sorted({row["kind"] for row in mine}))
+        lines.append((name, str(size), f"{price:.3f}", f"{took:.3f}", f"{off:.3f}", str(len(mine)), kinds))
+    heads = ("network", "N", "price", "took", "took / price", "seeds", "kinds")
+    return Table("Time over the certified bound, worst of the seeds", heads, tuple(lines))
+
+
+def main() -> int:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="+", default=list(KINDS), choices=KINDS)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[8, 16])
+    parser.add_argument("--seeds", type=int, default=2, help="networks of each kind and size")
+    parser.add_argument("--first", type=int, default=5001, help="the first seed")
+    parser.add_argument("--delay", type=float, default=0.02, help="seconds one way")
+    parser.add_argument("--megabytes", type=float, default=1000.0, help="of the tensor")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append the rows, one object per line")
+    options = parser.parse_args()
+    rows = []
+    for name, size in itertools.product(options.networks, options.sizes):
+        for seed in range(options.first, options.first + options.seeds):
+            rows.append(measure(name, size, seed, options.delay, options.megabytes))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+            if options.json is not None:
+                with options.json.open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+    show([table(rows)], sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
