@@ -6,6 +6,10 @@ dialer's certificate (RFC 8446, section 2, figure 1), and would take a connectio
 refused. It costs nothing: the dialer's HELLO travels with the end of its handshake. A dialer that reached somebody
 other than it expected never says HELLO, so the acceptor does not count it either.
 
+HELLO names the peer and the process. A peer that restarts has its id of before and has forgotten all that it did not
+write down, while a connection to its former life may look open for long (RFC 9293, section 3.5.1, calls it half-open):
+whoever meets the new process must be able to tell (`driver`).
+
 Three ways to hurt a peer from an open connection are bounded here. A frame's length is judged before it is kept
 (`wire`). A peer that does not read fills at most `buffered` bytes of our memory: beyond that frames are dropped,
 which every protocol above survives, and if it does not catch up within `drain` seconds the connection is. A peer
@@ -15,6 +19,7 @@ that does not take its leave when the connection is closed is cut off after `clo
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +35,8 @@ from ictp2p.wire import FrameKind, FrameReader, frame
 OnFrame = Callable[[bytes], None]
 OnClosed = Callable[[IctError | None], None]
 
-_ID_SIZE = 16
+_HELLO = struct.Struct("!16s32s")
+"""Who speaks: the peer's id, and the key-agreement key of its process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,8 @@ class ControlConnection(asyncio.Protocol):
         """Whether this side dialed."""
         self.peer_id: PeerId
         """Who is at the other end."""
+        self.process: bytes
+        """Which of its processes."""
         self.address: Address
         """The other end, as the connection shows it (its listening port is another one if it dialed us)."""
         self.local: Address
@@ -75,7 +83,7 @@ class ControlConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
-        self._hello: asyncio.Future[PeerId] = self._loop.create_future()
+        self._hello: asyncio.Future[tuple[PeerId, bytes]] = self._loop.create_future()
         self._early: list[bytes] = []
         self._on_frame: OnFrame | None = None
         self._on_closed: OnClosed | None = None
@@ -169,12 +177,12 @@ class ControlConnection(asyncio.Protocol):
             if proven is not None:
                 self._check(proven, expected)
             self._say_hello()
-        claimed = await self._hello
+        claimed, process = await self._hello
         secured.pause_reading()  # until start()
         if proven is not None and claimed != proven:
             raise HandshakeFailed(f"peer {proven} says that it is {claimed}")
         self._check(claimed, expected)
-        self.peer_id = claimed
+        self.peer_id, self.process = claimed, process
         if not self.dialed:
             self._say_hello()
 
@@ -186,7 +194,7 @@ class ControlConnection(asyncio.Protocol):
 
     def _say_hello(self) -> None:
         assert self._transport is not None
-        self._transport.write(frame(FrameKind.HELLO, bytes.fromhex(self._security.peer_id)))
+        self._transport.write(frame(FrameKind.HELLO, hello(self._security)))
 
     # What the transport calls.
 
@@ -230,9 +238,10 @@ class ControlConnection(asyncio.Protocol):
                 self._deliver([body])
 
     def _take_hello(self, body: bytes) -> None:
-        if self._hello.done() or len(body) != _ID_SIZE:
+        if self._hello.done() or len(body) != _HELLO.size:
             raise RemoteProtocolError(f"unexpected HELLO of {len(body)} bytes")
-        self._hello.set_result(PeerId(body.hex()))
+        peer, process = _HELLO.unpack(body)
+        self._hello.set_result((PeerId(peer.hex()), process))
 
     def _deliver(self, bodies: list[bytes]) -> None:
         for body in bodies:
@@ -271,6 +280,11 @@ class ControlConnection(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def hello(speaker: Security) -> bytes:
+    """What a process says of itself."""
+    return _HELLO.pack(bytes.fromhex(speaker.peer_id), speaker.process)
 
 
 async def open_control(

@@ -5,6 +5,11 @@ one peer to keep. Two peers that dial each other at the same moment get two; bot
 the lower id dialed, and let the other rest for a moment before it is closed, so that neither takes its end for
 the death of the peer (BGP resolves collisions by the higher identifier in the same way, RFC 4271 §6.8).
 
+That is so only between the same two processes. A peer that was killed and started again comes with the same id while
+the connection to its former life may still look open. It has forgotten what it promised its neighbours, so a route
+through it must not outlive it: the stack is told that the old one is lost before it is told of the new one, and nothing
+that the old one still brings is read.
+
 Commands are executed strictly in the order in which the stack gave them. A listener may call back into the stack
 while they are; what that yields is queued behind, so that no `Send` overtakes a `Persist` it relies on.
 
@@ -90,6 +95,7 @@ class Driver:
             connection.abort()
             return
         peer = connection.peer_id
+        self._bury(peer, connection.process)
         present = self._connections.get(peer)
         if present is not None and present.is_open and not self._preferred(connection, present):
             self._retire(connection)
@@ -186,6 +192,16 @@ class Driver:
         if new.dialed == present.dialed:
             return True
         return new.dialed == (self.core.card.peer < new.peer_id)
+
+    def _bury(self, peer: PeerId, process: bytes) -> None:
+        """End the connections to other processes with this id than the one that is known to live now."""
+        for retired in [c for c in self._retired if c.peer_id == peer and c.process != process]:
+            retired.abort()
+        present = self._connections.get(peer)
+        if present is not None and present.process != process:
+            del self._connections[peer]
+            present.abort()
+            self.execute(self.core.lost(peer, self.clock()))
 
     def _retire(self, connection: ControlConnection) -> None:
         self._retired[connection] = None

@@ -35,6 +35,11 @@ class Security(Protocol):
         ...
 
     @property
+    def process(self) -> bytes:
+        """What tells this process from all others with this id: its key-agreement key, 32 bytes."""
+        ...
+
+    @property
     def fingerprint(self) -> bytes:
         """The mesh's name on the wire, 8 bytes."""
         ...
@@ -60,7 +65,7 @@ class TlsSecurity:
     """TLS 1.3, both sides certified by the mesh's authority."""
 
     def __init__(self, identity: Identity, mesh: Mesh) -> None:
-        self.peer_id = identity.peer_id
+        self.peer_id, self.process = identity.peer_id, identity.bulk_public
         self.fingerprint = mesh.fingerprint
         credential = mesh.issue(identity)
         self._server = _context(ssl.PROTOCOL_TLS_SERVER, identity, credential)
@@ -101,8 +106,8 @@ class TlsSecurity:
 class PlainSecurity:
     """No secrets, no proof: takes everybody at their word. For simulated networks only."""
 
-    def __init__(self, peer_id: PeerId, fingerprint: bytes) -> None:
-        self.peer_id = peer_id
+    def __init__(self, identity: Identity, fingerprint: bytes) -> None:
+        self.peer_id, self.process = identity.peer_id, identity.bulk_public
         self.fingerprint = fingerprint
 
     async def secure(

@@ -199,7 +199,7 @@ class Supervisor:
             rng=rng,
             random_bytes=secrets.randbytes,
             disk=Mounted(host.disk, process),
-            security=lambda identity: PlainSecurity(identity.peer_id, FINGERPRINT),
+            security=lambda identity: PlainSecurity(identity, FINGERPRINT),
             open_store=lambda interface: (f"{interface}:{STORE}", Store()),
         )
 

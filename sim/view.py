@@ -39,6 +39,13 @@ class View(Ground):
         """The host that holds a peer's identity, running or not."""
         return self.supervisor.owner(peer)
 
+    def joined(self, host: Host, other: Host) -> bool:
+        """Whether what `host` sends to another one reaches the process that runs there, and no former one."""
+        if host.peer is None or other.core is None:
+            return False
+        connection = host.peer.driver.connection(other.core.card.peer)
+        return connection is not None and connection.process == other.core.card.bulk_public
+
     def mates(self, host: Host) -> list[Host]:
         """The other living hosts of its cluster that it can reach now."""
         return [

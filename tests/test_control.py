@@ -28,8 +28,9 @@ from ictp2p.wire import HEADER_SIZE, MAX_CONTROL_BODY, FrameKind, frame
 NETWORK = TcpNetwork()
 LOOPBACK = Address("127.0.0.1", 0)
 MESH = Mesh.from_token("the mesh of this test")
-ALICE, BOB = TlsSecurity(Identity.generate(), MESH), TlsSecurity(Identity.generate(), MESH)
-PLAIN_ALICE, PLAIN_BOB = (PlainSecurity(who.peer_id, MESH.fingerprint) for who in (ALICE, BOB))
+IDENTITIES = Identity.generate(), Identity.generate()
+ALICE, BOB = (TlsSecurity(who, MESH) for who in IDENTITIES)
+PLAIN_ALICE, PLAIN_BOB = (PlainSecurity(who, MESH.fingerprint) for who in IDENTITIES)
 
 
 class Party:
@@ -76,6 +77,7 @@ def test_each_side_knows_the_other_and_where_it_is(run):
     async def story() -> None:
         async with Couple() as (alice, bob):
             assert (alice.connection.peer_id, bob.connection.peer_id) == (BOB.peer_id, ALICE.peer_id)
+            assert (alice.connection.process, bob.connection.process) == (BOB.process, ALICE.process)
             assert (alice.connection.dialed, bob.connection.dialed) == (True, False)
             assert alice.connection.address == bob.connection.local
             assert alice.connection.local == bob.connection.address
@@ -192,7 +194,7 @@ def test_a_reset_is_a_lost_connection(run):
     [
         (b"\x1c\x7b\x01\x01\xff\xff\xff\xff", "over the limit"),
         (b"GET / HTTP/1.1\r\n", "expected a frame"),
-        (frame(FrameKind.HELLO, bytes(16)), "unexpected HELLO"),
+        (frame(FrameKind.HELLO, bytes(48)), "unexpected HELLO"),
     ],
     ids=["oversize", "garbage", "second hello"],
 )

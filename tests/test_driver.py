@@ -48,6 +48,7 @@ class FakeConnection:
     peer_id: PeerId
     dialed: bool
     log: list[Any] = field(default_factory=list)
+    process: bytes = b"first"
     is_open: bool = True
     on_frame: Any = None
     on_closed: Any = None
@@ -112,8 +113,8 @@ class Bed:
             on_failure=lambda error: self.log.append(("failed", str(error))),
         )
 
-    def connection(self, peer: PeerId, *, dialed: bool) -> FakeConnection:
-        made = FakeConnection(peer, dialed, self.log)
+    def connection(self, peer: PeerId, *, dialed: bool, process: bytes = b"first") -> FakeConnection:
+        made = FakeConnection(peer, dialed, self.log, process)
         self.driver.adopt(made)  # type: ignore[arg-type]
         return made
 
@@ -173,6 +174,23 @@ async def test_a_newer_connection_by_the_same_side_replaces_a_dead_one() -> None
     old.end(None)
     assert bed.core.inputs.count(("opened", HIGH)) == 2
     assert ("lost", HIGH) not in bed.core.inputs
+    await bed.driver.close()
+
+
+@pytest.mark.parametrize("first_is_dialed", [True, False])
+@pytest.mark.parametrize("second_is_dialed", [True, False])
+async def test_a_restarted_peer_is_not_taken_for_its_former_life(
+    *, first_is_dialed: bool, second_is_dialed: bool
+) -> None:
+    bed = Bed()
+    surplus = bed.connection(HIGH, dialed=not first_is_dialed)
+    old = bed.connection(HIGH, dialed=first_is_dialed)
+    bed.core.inputs.clear()
+    new = bed.connection(HIGH, dialed=second_is_dialed, process=b"second")
+    assert bed.core.inputs == [("lost", HIGH), ("opened", HIGH)], "nothing that is built on the old one stays"
+    assert bed.driver.connection(HIGH) is new
+    assert not old.is_open
+    assert not surplus.is_open, "what its former life said must not come after what this one says"
     await bed.driver.close()
 
 

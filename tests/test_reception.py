@@ -127,7 +127,7 @@ def test_nobody_holds_a_handshake_longer_than_its_deadline(run, stage: str, tric
             "in the preamble": CONTROL[7:],
             "before tls": b"\x16\x03\x01\x01\x00" + bytes(256),
             "in tls": bytes(256),
-            "before hello": frame(FrameKind.HELLO, bytes(16)),
+            "before hello": frame(FrameKind.HELLO, bytes(48)),
         }[stage]
         sent = 0
         async with hall(limits=SHORT) as it, knocking(it) as (reader, writer):
@@ -213,7 +213,7 @@ def test_a_stranger_without_the_token_gets_no_hello(run):
             writer.write(CONTROL)
             await reader.readexactly(PREAMBLE_SIZE)
             await writer.start_tls(stranger)  # succeeds here: the acceptor has not judged yet
-            writer.write(frame(FrameKind.HELLO, bytes(16)))
+            writer.write(frame(FrameKind.HELLO, bytes(48)))
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
                 await reader.readexactly(HEADER_SIZE)
             assert type(await it.refusal()) is HandshakeFailed
@@ -309,11 +309,11 @@ def test_without_anybody_to_tell_refusals_are_still_refusals(run):
 
 def test_a_simulated_peer_comes_in_by_its_word(run):
     async def story() -> None:
-        bob = PlainSecurity(BOB.peer_id, MESH.fingerprint)
+        alice, bob = (PlainSecurity(Identity.generate(), MESH.fingerprint) for _ in range(2))
         async with hall(bob) as it:
-            dialed = await open_control(NETWORK, it.reception.address, PlainSecurity(ALICE.peer_id, MESH.fingerprint))
+            dialed = await open_control(NETWORK, it.reception.address, alice)
             admitted = await it.admitted.get()
-            assert (dialed.peer_id, admitted.peer_id) == (BOB.peer_id, ALICE.peer_id)
+            assert (dialed.peer_id, admitted.peer_id) == (bob.peer_id, alice.peer_id)
             dialed.abort()
             admitted.abort()
 

@@ -164,7 +164,7 @@ def test_no_key_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_plain_security_proves_nothing_and_says_so(run):
     async def story() -> None:
-        alice, bob = PlainSecurity(ALICE.peer_id, b"12345678"), PlainSecurity(BOB.peer_id, b"12345678")
+        alice, bob = PlainSecurity(ALICE, b"12345678"), PlainSecurity(BOB, b"12345678")
         dialed, _ = await shake(alice, bob)
         assert alice.proven(dialed) is None
 

@@ -29,6 +29,7 @@ from ictp2p.loop_thread import LoopThread
 from ictp2p.network import TcpNetwork
 from ictp2p.opening import open_bulk
 from ictp2p.reception import Reception, serve
+from ictp2p.security import PlainSecurity
 from ictp2p.torch_backend.cards import VERSION, Card
 from ictp2p.torch_backend.options import Options
 from ictp2p.types import Address, PeerId
@@ -91,20 +92,13 @@ class _Connections(Bulk):
             connection.send(Kind.ABORT, _PRESENCE, body=body)
 
 
-class _Closed:
+class _Closed(PlainSecurity):
     """A reception's security where no control connection may come in."""
-
-    def __init__(self, me: PeerId, fingerprint: bytes) -> None:
-        self.peer_id = me
-        self.fingerprint = fingerprint
 
     async def secure(
         self, transport: asyncio.Transport, protocol: asyncio.Protocol, *, server_side: bool, timeout: float
     ) -> asyncio.Transport:
         raise HandshakeFailed("a process group has no control connections")
-
-    def proven(self, transport: asyncio.Transport) -> PeerId | None:
-        return None
 
 
 class Endpoint:
@@ -147,7 +141,7 @@ class Endpoint:
         self._reception = await serve(
             self._network,
             Address(host, 0),
-            _Closed(self.me, self._fingerprint),
+            _Closed(self._identity, self._fingerprint),
             on_control=lambda connection: None,
             on_bulk=lambda transport, preamble: self.bulk.accept(transport),
         )

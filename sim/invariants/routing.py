@@ -1,9 +1,10 @@
 """Routing: no loop at any instant, and the reasons why there is none.
 
-An edge is a choice whose neighbour is at the other end of a connection that both ends hold. A router that began anew
-has forgotten what it promised; whoever chose it in its former life holds a connection that leads to nobody, until it
-finds out. Such an edge is followed all the same when looking for loops, but the promises at its far end are not
-compared: they are those of another router (RFC 8966, section 3.5.1, assumes the same of its source tables).
+An edge is a choice whose neighbour is at the other end of a connection. A router that began anew has forgotten what it
+promised, which RFC 8966 (section 3.5.1) assumes that it never does. Whoever chose it in its former life holds a
+connection that leads to nobody, until it finds out: what it sends goes nowhere, and not round, so that is no edge. One
+that leads to the process that runs is followed even before the far end takes part in it, but the promises there are
+compared only once it does.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Routing:
         """The next hop, if it is a router; what it promised must be no farther than what we chose it for."""
         beside = core.neighbour(ClusterId(choice.neighbour))
         onward = None if beside is None else self._world.host_of(beside)
-        if onward is None or onward.core is None or not onward.core.leading:
+        if onward is None or onward.core is None or not onward.core.leading or not self._world.joined(at, onward):
             return None
         further = onward.core
         theirs = further.m.routes.sources.distance(key)

@@ -69,7 +69,7 @@ def _simulated() -> list[tuple[str, ...]]:
             clock=loop.time,
             rng=dice,
             random_bytes=dice.randbytes,
-            security=lambda identity: PlainSecurity(identity.peer_id, b"parity!!"),
+            security=lambda identity: PlainSecurity(identity, b"parity!!"),
         )
 
     return loop.run_until_complete(story(make))
@@ -80,7 +80,7 @@ def _real() -> list[tuple[str, ...]]:
         return AsyncPeer(
             _config(name, "127.0.0.1:0", join),
             network=TcpNetwork(),
-            security=lambda identity: PlainSecurity(identity.peer_id, b"parity!!"),
+            security=lambda identity: PlainSecurity(identity, b"parity!!"),
         )
 
     told: Awaitable[list[tuple[str, ...]]] = story(make)

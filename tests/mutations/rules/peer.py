@@ -182,6 +182,22 @@ MUTATIONS: Final = (
         ("test_driver.py::test_a_newer_connection_by_the_same_side_replaces_a_dead_one",),
     ),
     Mutation(
+        "former-life-kept",
+        "A peer that was started again has promised nothing yet: what led through its former life ends first.",
+        "ictp2p/driver.py",
+        "            self.execute(self.core.lost(peer, self.clock()))\n\n    def _retire",
+        "\n    def _retire",
+        ("test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
+    ),
+    Mutation(
+        "former-life-speaks",
+        "What a peer's former life still brings is not taken for the word of its present one.",
+        "ictp2p/driver.py",
+        "            retired.abort()\n",
+        "            pass\n",
+        ("test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
+    ),
+    Mutation(
         "fingerprint-ignored-by-the-acceptor",
         "A dialer of another mesh is turned away before TLS.",
         "ictp2p/preamble.py",

@@ -28,11 +28,30 @@ def _quiet(world: World, broken: Broken) -> None:
     assert len(_router(world, "a/0").table.chosen) > 4
 
 
-def test_r1_a_loop(world: World, broken: Broken) -> None:
+@pytest.fixture
+def around(world: World) -> RouteChanged:
+    """To c they choose each other."""
     for name, other in (("a/0", "b"), ("b/0", "a")):
         _router(world, name).table.chosen["c", 0] = Choice(other, Distance(2**62, 1), 2)
-    world.auditor.notice(world.hosts["a/0"], RouteChanged("c", 0, "b", 2))
+    return RouteChanged("c", 0, "b", 2)
+
+
+def test_r1_a_loop(world: World, broken: Broken, around: RouteChanged) -> None:
+    world.auditor.notice(world.hosts["a/0"], around)
     assert "R1" in broken()
+
+
+def test_r1_nothing_goes_round_by_a_connection_to_a_process_that_is_no_more(
+    world: World, broken: Broken, around: RouteChanged
+) -> None:
+    near, far = world.hosts["a/0"], world.hosts["b/0"]
+    assert near.peer is not None
+    assert far.id is not None
+    connection = near.peer.driver.connection(far.id)
+    assert connection is not None
+    connection.process = b"of its former life"
+    world.auditor.notice(near, around)
+    assert broken() == []
 
 
 def test_r2_a_next_hop_that_has_promised_no_less(world: World, broken: Broken) -> None:
