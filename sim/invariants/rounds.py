@@ -2,11 +2,14 @@
 
 That only bytes of the right attempt reach a sum is not seen by looking at bytes: it is seen by looking at who
 listens. A frame reaches a collective only by the pair of its sender and its tag (`ictp2p.bulk.hub`), so it suffices
-that every such pair belongs to a decided attempt that binds both ends.
+that every such pair belongs to a decided attempt that binds both ends. Where not all average all, each group moves
+under a tag of its own, that of its own plan, which binds its members alone: pairs that meet in one round are fenced
+off from each other as attempts are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ictp2p.collectives import plan
@@ -68,8 +71,14 @@ class Rounds:
         if tag not in self._bound and self._seen < len(self._agreement.values):
             for value in list(self._agreement.values.values())[self._seen :]:
                 if isinstance(value, Open):
-                    digest = plan.decode(value.plan).digest()
-                    key = RoundTag(value.lineage, value.round, value.attempt, digest).wire()
-                    self._bound[key] = (value, frozenset(p.leader for p in value.participants))
+                    self._bound.update((key, (value, who)) for key, who in _bound_by(value))
             self._seen = len(self._agreement.values)
         return self._bound.get(tag)
+
+
+def _bound_by(opened: Open) -> Iterator[tuple[bytes, frozenset[PeerId]]]:
+    """The tags of an attempt, and whom each binds: participants of the round that average with each other."""
+    chosen, leaders = plan.decode(opened.plan), {p.leader for p in opened.participants}
+    for one in chosen.groups or (chosen,):
+        tag = RoundTag(opened.lineage, opened.round, opened.attempt, one.digest())
+        yield tag.wire(), frozenset(PeerId(name) for name in one.participants) & leaders

@@ -66,6 +66,35 @@ def test_policies_run_as_they_are_and_all_workers_end_with_one_state(
     assert min(version for _, version, _ in results.values()) >= 4
 
 
+@pytest.mark.parametrize("clusters", ["abc", "abcd"])
+def test_clusters_that_meet_in_pairs_are_fenced_off_from_each_other(clusters: str) -> None:
+    results, *_ = played(learner(ictp2p.NoLoCo, 30, sync_every=5), clusters=clusters, workers=2)
+    assert {(version, step) for _, version, step in results.values()} == {(7, 30)}
+    assert len({digest for digest, _, _ in results.values()}) == 1
+
+
+def test_groups_that_share_modules_are_fenced_off_from_each_other() -> None:
+    paths = {"a": "vx", "b": "xy", "c": "yz"}
+
+    def program(training: Training) -> dict[str, list[float]]:
+        path = torch.nn.ModuleDict({name: torch.nn.Linear(2, 1) for name in paths[training.host.cluster]})
+        inner = torch.optim.SGD(path.parameters(), lr=0.1)
+        with ictp2p.DiPaCo(training, path, inner, sync_every=5) as policy:
+            training.meet()  # or the last round of one would be without the others
+            for step in range(20):
+                for name, part in path.items():
+                    part(torch.full((1, 2), float(ord(name) + step) / 128)).sum().backward()
+                training.compute(STEP)
+                inner.step()
+                inner.zero_grad()
+            return {name: tensor.flatten().tolist() for name, tensor in policy.global_parameters().items()}
+
+    results, *_ = played(program, clusters="abc")
+    one, two, three = (results[f"{cluster}/0"] for cluster in "abc")
+    assert {name: one[name] for name in one if name in two} == {name: two[name] for name in two if name in one}
+    assert {name: two[name] for name in two if name in three} == {name: three[name] for name in three if name in two}
+
+
 def test_a_run_is_a_function_of_its_seed() -> None:
     program = learner(ictp2p.StreamingDiLoCo, 20, sync_every=10, fragments=[["weight"], ["bias"]], overlap=2)
     assert played(program) == played(program)

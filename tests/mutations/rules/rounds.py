@@ -117,6 +117,17 @@ MUTATIONS: Final = (
         ("sync/test_rounds.py::test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes",),
     ),
     Mutation(
+        "groups-without-a-fence",
+        "Groups that move at once are fenced off from each other as attempts are.",
+        "ictp2p/participation.py",
+        "tag = RoundTag(opened.lineage, opened.round, opened.attempt, group.digest())",
+        'tag = RoundTag(opened.lineage, opened.round, opened.attempt, b"")',
+        (
+            "sim/test_training.py::test_clusters_that_meet_in_pairs_are_fenced_off_from_each_other",
+            "sim/test_training.py::test_groups_that_share_modules_are_fenced_off_from_each_other",
+        ),
+    ),
+    Mutation(
         "detour-of-groups",
         "An attempt of groups is not given up for another plan: there is none, and who is done would lose its part.",
         "ictp2p/sync/coordinator.py",

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "a-group-binds-everybody",
+        "The audit of a round in groups takes each group's frames for its members' alone.",
+        "sim/invariants/rounds.py",
+        "frozenset(PeerId(name) for name in one.participants) & leaders",
+        "frozenset(leaders)",
+        ("sim/invariants/test_rounds.py::test_e4_frames_of_another_pair_of_the_same_round",),
+    ),
+    Mutation(
         "stale-timer-ends-a-later-wait",
         "What would have ended an earlier wait of a simulated thread is void once that wait has ended.",
         "sim/threads.py",

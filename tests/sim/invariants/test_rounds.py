@@ -9,6 +9,8 @@ import pytest
 
 from ictp2p.collectives import execute, plan
 from ictp2p.collectives.channel import RoundTag
+from ictp2p.collectives.planner import LinkEstimate, PlanRequest
+from ictp2p.collectives.planner import plan as plan_for
 from ictp2p.sync.notices import RoundOpened, StateAdvanced
 from ictp2p.sync.values import Open
 from ictp2p.types import PeerId
@@ -60,6 +62,26 @@ def test_e4_frames_of_who_is_not_bound(world: World, broken: Broken, monkeypatch
     world.auditor.delivering(host)
     assert broken() == []
     monkeypatch.setattr(host, "collectives", lambda: [(PeerId("f" * 32), tag)])
+    world.auditor.delivering(host)
+    assert broken() == ["E4"]
+
+
+def test_e4_frames_of_another_pair_of_the_same_round(
+    world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What binds a group binds its members: where a, b and c meet in pairs, c has no say in what a and b average."""
+    opened, host = _opened(world), world.hosts["a/0"]
+    links = {(a.id, b.id): LinkEstimate(1e8, 0.001) for a in world.running() for b in world.running() if a is not b}
+    leaders = {part.cluster: part.leader for part in opened.participants}
+    made = [plan_for(PlanRequest(tuple(leaders[c] for c in pair), 8, 4, links)).plan for pair in ("ab", "c")]
+    whole = plan.Plan(plan.GROUPS, tuple(leaders.values()), (), 1, 1.0, 0.0, groups=tuple(made))
+    paired = msgspec.structs.replace(opened, plan=whole.encode(), round=opened.round + 1)
+    world.auditor.agreement.values[paired.lineage, 10**6] = paired
+    tag = RoundTag(paired.lineage, paired.round, paired.attempt, made[0].digest()).wire()
+    monkeypatch.setattr(host, "collectives", lambda: [(leaders["b"], tag)])
+    world.auditor.delivering(host)
+    assert broken() == []
+    monkeypatch.setattr(host, "collectives", lambda: [(leaders["c"], tag)])
     world.auditor.delivering(host)
     assert broken() == ["E4"]
 
