@@ -10,6 +10,7 @@ connected).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -164,17 +165,35 @@ def _source(plan: plans.Plan) -> PeerId | None:
 
 
 def _plan_groups(asked: planner.PlanRequest, due: Sequence[Group]) -> planner.Decision:
-    """Plan each group apart. Two that no link is known between find a way, or fail the attempt, as they would alone."""
-    made = []
+    """Plan each group apart. All move at once, so the round takes as long as whoever is in most of them.
+
+    Let every group run at its own seconds over those of the round: then nobody, relays included, is asked for more than
+    all of its lines, and all groups end together. So groups that share nobody cost the longest, not their sum.
+    """
+    made, busy = [], Counter[PeerId]()
     for group in due:
-        between = {(a, b): LinkEstimate(None, _UNKNOWN_DELAY) for a in group.members for b in group.members if a != b}
-        known = {pair: link for pair, link in asked.links.items() if pair in between}
-        up = {name: limit for name, limit in asked.up.items() if name in group.members}
-        one = replace(asked, participants=group.members, elements=group.elements, links={**between, **known}, up=up)
-        made.append((planner.plan(one) if group.root is None else planner.plan_broadcast(one, group.root)).plan)
-    seconds = sum(plan.seconds for plan in made)
+        one, involved = _alone(asked, group)
+        chosen = planner.plan(one) if group.root is None else planner.plan_broadcast(one, group.root)
+        made.append(chosen.plan)
+        busy.update(dict.fromkeys(involved, chosen.plan.seconds))
+    seconds = max(busy.values(), default=0.0)
     whole = plans.Plan(plans.GROUPS, asked.participants, (), 1, seconds, 0.0, groups=tuple(made))
     return planner.Decision(whole, f"{len(made)} groups, each by a plan of its own")
+
+
+def _alone(asked: planner.PlanRequest, group: Group) -> tuple[planner.PlanRequest, frozenset[PeerId]]:
+    """What is to be planned for one group, and whose lines that takes: its members', and those of their relays.
+
+    Two members that no link is known between find a way, or fail the attempt, as they would alone.
+    """
+    between = {(a, b): LinkEstimate(None, _UNKNOWN_DELAY) for a in group.members for b in group.members if a != b}
+    relays = {link.via for pair in between if (link := asked.links.get(pair)) is not None and link.via is not None}
+    involved = relays.union(group.members)
+    known = {pair: link for pair, link in asked.links.items() if involved.issuperset(pair)}
+    up = {name: limit for name, limit in asked.up.items() if name in involved}
+    links = {**between, **known}
+    one = replace(asked, participants=group.members, elements=group.elements, links=links, up=up)
+    return one, frozenset(involved)
 
 
 def _root(request: PlanRequest) -> PeerId:

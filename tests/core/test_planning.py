@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import msgpack, structs
 
 from ictp2p.collectives import plan as plans
@@ -250,3 +252,37 @@ def test_modules_are_planned_over_their_holders_and_copied_to_who_lacks_them() -
     ]
     wrong = (structs.replace(parts[0], note=said(True, 1, 2)), *parts[1:])
     assert check_groups(plan, asked.spec, b"", wrong) is not None
+
+
+@st.composite
+def rounds_in_groups(draw: st.DrawFn) -> tuple[Directory, PlanRequest]:
+    """A mesh whose links are all measured, and a round in which not all average all: in pairs, or of modules."""
+    names = "abcdefg"[: draw(st.integers(1, 7))]
+    rates = st.sampled_from([1 * MB, 5 * MB, 20 * MB])
+    known = directory({(a, b): draw(rates) for a in names for b in names if a < b} or ALL)
+    if draw(st.booleans()):
+        return known, paired(*names, base=draw(st.binary(min_size=1, max_size=4)))
+    held = st.sets(st.integers(1, 5), max_size=4).map(sorted)
+    asked = request(*names)
+    parts = tuple(structs.replace(p, note=said(draw(st.booleans()), *draw(held))) for p in asked.participants)
+    spec = structs.replace(asked.spec, kind="sync", grouping="modules", elements=1)
+    return known, replace(asked, spec=spec, participants=parts)
+
+
+@given(rounds_in_groups())
+def test_groups_move_at_once_and_a_round_takes_as_long_as_whoever_is_in_most_of_them(
+    made: tuple[Directory, PlanRequest],
+) -> None:
+    answer = make_plan(*made)
+    every = plans.decode(answer.plan).groups
+    sharing = {name: [g.seconds for g in every if name in g.participants] for g in every for name in g.participants}
+    assert answer.seconds == pytest.approx(max(map(sum, sharing.values()), default=0.0))
+    assert all(group.seconds <= answer.seconds for group in every)
+    if all(len(groups) == 1 for groups in sharing.values()):
+        assert answer.seconds == max((group.seconds for group in every), default=0.0)
+
+
+def test_pairs_that_meet_over_one_relay_share_its_lines() -> None:
+    known = directory({("r", name): 10 * MB for name in "abcd"})
+    answer = make_plan(known, paired(*"abcd"))
+    assert answer.seconds == pytest.approx(sum(group.seconds for group in plans.decode(answer.plan).groups))

@@ -128,6 +128,22 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "groups-one-after-the-other",
+        "Groups that share nobody move at once: a round is not given the sum of their seconds.",
+        "ictp2p/core/planning.py",
+        "    seconds = max(busy.values(), default=0.0)\n",
+        "    seconds = sum(one.seconds for one in made)\n",
+        ("core/test_planning.py::test_groups_move_at_once_and_a_round_takes_as_long_as_whoever_is_in_most_of_them",),
+    ),
+    Mutation(
+        "relays-at-no-price",
+        "Groups that go over one relay share its lines.",
+        "ictp2p/core/planning.py",
+        "    involved = relays.union(group.members)\n",
+        "    involved = frozenset(group.members)\n",
+        ("core/test_planning.py::test_pairs_that_meet_over_one_relay_share_its_lines",),
+    ),
+    Mutation(
         "detour-of-groups",
         "An attempt of groups is not given up for another plan: there is none, and who is done would lose its part.",
         "ictp2p/sync/coordinator.py",
