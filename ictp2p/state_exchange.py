@@ -167,6 +167,8 @@ class _Transfer:
         self._witnesses = witnesses
         self._fetch = Fetch(ref.digest, [p for p in ref.providers if p != bulk.me], profile)
         self._asked: dict[asyncio.Task[None], None] = {}
+        self._arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once a chunk has come: whoever brought it may have room for the next question before it is idle."""
         self._bytes = 0
         self._fatal: IctError | None = None
         self._began = self._looked = clock()
@@ -208,7 +210,10 @@ class _Transfer:
         if not self._asked:
             await asyncio.sleep(timeout)
             return
-        done, _ = await asyncio.wait(self._asked, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if self._arrival.done():
+            self._arrival = asyncio.get_running_loop().create_future()
+        awaited = [*self._asked, self._arrival]
+        done, _ = await asyncio.wait(awaited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finished = [task for task in self._asked if task in done]  # in order, which a set does not have
         for task in finished:
             del self._asked[task]
@@ -262,6 +267,8 @@ class _Transfer:
         await self._request(ask.provider, ask.chunks, buffer[: ends[-1]], progress)
 
     def _take(self, provider: PeerId, index: int, data: memoryview) -> None:
+        if not self._arrival.done():
+            self._arrival.set_result(None)
         try:
             wanted = self._fetch.arrived(provider, index, data, self._clock())
         except StateError as error:

@@ -6,12 +6,14 @@ import asyncio
 import time
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from ictp2p import state_exchange
 from ictp2p.errors import ConnectionLost, MeshMismatch, StateError
 from ictp2p.state_exchange import fetch_state
+from ictp2p.sync.manifest import CHUNK
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.transfer import TransferProfile
 from ictp2p.sync.values import StateRef
@@ -73,3 +75,53 @@ async def test_who_comes_to_hold_it_after_all_known_holders_have_died_is_asked(m
                 PATIENT,
                 witnesses=lambda: next(heirs, (PeerId("me"), PeerId("heir"))),
             )
+
+
+class Held:
+    """Bulk connections to one who has the state, and answers each question chunk by chunk, in order."""
+
+    me = PeerId("me")
+
+    def __init__(self, state: GlobalState) -> None:
+        self._state = state
+        self.waiting: list[int] = []
+        """Questions that were under way when the last chunk but one of a question had been answered."""
+        self._open = 0
+
+    async def request(
+        self, peer: PeerId, kind: str, payload: bytes, destination: memoryview, *, timeout: float, progress: Any
+    ) -> int:
+        question = msgspec.msgpack.decode(payload, type=state_exchange.Question)
+        if not question.chunks:
+            encoded = self._state.manifest(question.digest)
+            destination[: len(encoded)] = encoded
+            return len(encoded)
+        self._open += 1
+        filled = 0
+        for n, index in enumerate(question.chunks):
+            data = self._state.chunk(question.digest, index)
+            destination[filled : filled + len(data)] = data
+            filled += len(data)
+            progress(filled)
+            for _ in range(5):  # what the other side does about it
+                await asyncio.sleep(0)
+            if n == len(question.chunks) - 2:
+                self.waiting.append(self._open)
+        self._open -= 1
+        return filled
+
+
+async def test_a_provider_has_the_next_question_before_it_has_answered_the_one_before() -> None:
+    tensor = torch.arange(20 * CHUNK // 4, dtype=torch.float32)
+    held, state = GlobalState([entry("weight", tensor)]), GlobalState([entry("weight", tensor)])
+    held.tentative["weight"].copy_(tensor)
+    held.seal({})
+    held.commit(7)
+    provider = Held(held)
+    bulk: Any = provider
+    ref = StateRef(7, held.digest, (PeerId("a"),))
+    async with asyncio.timeout(60):
+        await fetch_state(bulk, ref, state, Telemetry(time.monotonic), time.monotonic, TransferProfile(run=2))
+    assert torch.equal(state.committed["weight"], tensor)
+    assert len(provider.waiting) > 5
+    assert min(provider.waiting[:-1]) > 1, f"its line lay idle for a round trip: {provider.waiting}"

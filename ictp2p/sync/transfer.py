@@ -158,8 +158,13 @@ class Fetch:
         return StateError(f"provider {provider} of state {self.digest.hex()[:16]}: {why}")
 
     def failed(self, provider: PeerId, why: str, now: float) -> None:
-        """The connection to a provider broke, or it said that it no longer has this state."""
+        """The connection to a provider broke, or it said that it no longer has this state.
+
+        Several questions may be under way to it, and all break together: that is one failure.
+        """
         held = self._providers[provider]
+        if not self._busy(held):
+            return
         self._release(provider, now)
         held.failures += 1
         held.ready_at = now + self._profile.pause * 2.0 ** (held.failures - 1)

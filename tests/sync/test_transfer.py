@@ -157,11 +157,26 @@ def test_a_provider_that_fails_is_tried_again_after_a_growing_pause_then_given_u
         fetch.failed(PeerId("a"), "refused", now)
         assert fetch.asks(now) == []
         assert fetch.next_timeout() == ready
+    assert len(fetch.asks(3.0)) == 1
     fetch.failed(PeerId("a"), "refused", 3.0)
     with pytest.raises(StateError, match="a: refused"):
         fetch.asks(9.0)
     fetch.add(PeerId("b"))
     assert fetch.asks(9.0) == [Ask(PeerId("b"), ())]
+
+
+def test_questions_that_break_together_are_one_failure() -> None:
+    fetch = Fetch(b"d", [PeerId("a")], TransferProfile(pause=1.0, attempts=3))
+    content = manifest(10)
+    fetch.begin(content, range(10))
+    assert fetch.asks(0.0) == [Ask(PeerId("a"), (0, 1))]
+    assert fetch.arrived(PeerId("a"), 0, Sized(b"0"), 0.01)
+    assert fetch.asks(0.01), "a second question is under way before the first one is answered"
+    for _ in range(5):
+        fetch.failed(PeerId("a"), "lost", 1.0)
+    assert fetch.asks(1.0) == []
+    assert fetch.next_timeout() == 2.0, "the first pause: it failed once"
+    assert fetch.asks(2.0)
 
 
 def test_only_what_is_missing_is_asked_for() -> None:

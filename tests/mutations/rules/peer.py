@@ -182,6 +182,22 @@ MUTATIONS: Final = (
         ("test_driver.py::test_a_newer_connection_by_the_same_side_replaces_a_dead_one",),
     ),
     Mutation(
+        "asked-when-idle",
+        "Who provides a state has the next question before it has answered the one before.",
+        "ictp2p/state_exchange.py",
+        "awaited = [*self._asked, self._arrival]",
+        "awaited = [*self._asked]",
+        ("test_state_exchange.py::test_a_provider_has_the_next_question_before_it_has_answered_the_one_before",),
+    ),
+    Mutation(
+        "failure-for-each-question",
+        "Questions that break together are one failure of who was asked.",
+        "ictp2p/sync/transfer.py",
+        "        if not self._busy(held):\n            return\n        self._release",
+        "        self._release",
+        ("sync/test_transfer.py::test_questions_that_break_together_are_one_failure",),
+    ),
+    Mutation(
         "former-life-kept",
         "A peer that was started again has promised nothing yet: what led through its former life ends first.",
         "ictp2p/driver.py",
