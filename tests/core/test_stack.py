@@ -178,6 +178,7 @@ class World:
                 host.open.discard(peer)
                 if host.alive:
                     self.do(host, host.core.lost(peer, self.now))
+                    assert peer not in host.core.neighbours(), "no route leads over what has ended"
 
     def _post(self, delay: float, target: PeerId, kind: str, *arguments: object) -> None:
         heapq.heappush(self._queue, (self.now + delay, next(self._count), target, kind, arguments))

@@ -198,6 +198,14 @@ MUTATIONS: Final = (
         ("sync/test_transfer.py::test_questions_that_break_together_are_one_failure",),
     ),
     Mutation(
+        "parted-neighbour-kept",
+        "Who parts by agreement is no neighbour any more, from the moment at which the connection ends.",
+        "ictp2p/core/stack.py",
+        "            self._context.dirty = True\n            if not agreed:\n",
+        "            if not agreed:\n",
+        ("core/test_stack.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
+    ),
+    Mutation(
         "former-life-kept",
         "A peer that was started again has promised nothing yet: what led through its former life ends first.",
         "ictp2p/driver.py",
