@@ -1,24 +1,13 @@
 """One worker of the tests with real deaths: all-reduces until one has died, and tells each result as a line of JSON."""
 
-import faulthandler
-import json
-import signal
 import sys
-import time
-from typing import Any
 
 import torch
 
 import ictp2p
+from tests.telling import tell
 
 AFTER = 3  # sums to which somebody no longer contributes, and then it is enough
-
-faulthandler.register(signal.SIGUSR1)  # the test asks a worker that hangs where it is
-
-
-def tell(what: str, **fields: Any) -> None:
-    sys.stdout.write(json.dumps({"what": what, "at": time.monotonic(), **fields}, default=str) + "\n")
-    sys.stdout.flush()
 
 
 def meet(peer: ictp2p.Peer, value: float, whole: float) -> None:

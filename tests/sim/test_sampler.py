@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-import ictp2p
 from sim import World
 from sim.faults import Calm, Crash, Restart
 from sim.training import Program, Training
+from tests.tally import Count, Summing, Tally, Watched
 
 SIZE, BATCH, EPOCHS = 150, 2, 2
 VICTIMS = ("a/0", "a/1", "b/0")
@@ -25,57 +24,17 @@ WITHIN = 14.0
 """Virtual seconds in which processes are killed; the two epochs take about as long where none is."""
 
 
-class Tally(torch.nn.Module):
-    """Its gradient counts the samples of a batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tally = torch.nn.Parameter(torch.zeros(SIZE))
-
-
-class Count(torch.optim.Optimizer):
-    """Adds gradients up, not their mean over the workers of the cluster."""
-
-    def __init__(self, model: Tally, sampler: Counting) -> None:
-        super().__init__(model.parameters(), {})
-        self.sampler = sampler
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        for param in self.param_groups[0]["params"]:
-            if param.grad is not None:
-                param.add_(param.grad, alpha=self.sampler.counting).round_()
-
-
-class Counting(ictp2p.ElasticSampler):
-    """Knows how many batches are in a step of its cluster."""
-
-    counting = 0
-
-    def stepped(self, marks: Any) -> None:
-        super().stepped(marks)
-        self.counting = len(marks)
-
-
-class Summing(ictp2p.LocalSGD):
-    """Adds contributions up, so that each sample counts one whoever else is in the round."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._outer_round._spec = msgspec.structs.replace(self._outer_round._spec, op="sum")
-
-
 def counter(finished: dict[str, tuple[int, list[float], str]]) -> Program:
     """A program that trains all epochs, and tells the tally."""
 
     def program(training: Training) -> None:
-        sampler, model = Counting(SIZE, BATCH, seed=3, epochs=EPOCHS, keep=3), Tally()
+        sampler, model = Watched(SIZE, BATCH, seed=3, epochs=EPOCHS, keep=3), Tally(SIZE)
         inner = Count(model, sampler)
         with Summing(training, model, inner, 3, sampler=sampler) as policy:
             while not sampler.finished:
                 for indices in sampler:
                     inner.zero_grad()
-                    model.tally[torch.tensor(indices)].sum().backward()
+                    model(torch.tensor(indices)).backward()
                     training.compute(0.3)
                     inner.step()
             host = training.host

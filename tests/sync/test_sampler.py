@@ -14,57 +14,15 @@ from torch.utils.data import DataLoader
 
 from ictp2p.errors import ConfigError, LocalProtocolError, NoQuorum, RoundMissed
 from ictp2p.sync.eager import EagerDiLoCo
-from ictp2p.sync.leases import BLOCKS, DONE, EPOCH
 from ictp2p.sync.local_sgd import LocalSGD
 from ictp2p.sync.mesh import RoundResult
 from ictp2p.sync.pace import AdaptivePace
 from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.sync.sparse import SparseDiLoCo
 from ictp2p.sync.streaming import StreamingDiLoCo
+from tests.tally import Count, Tally, Watched
 
 SIZE, BATCH = 50, 2
-
-
-class Watched(ElasticSampler):
-    """Checks in each agreed state that the parameters hold exactly those samples that are said to be done."""
-
-    counting = 0
-
-    def stepped(self, marks: Sequence[int]) -> None:
-        super().stepped(marks)
-        self.counting = len(marks)
-
-    def landed(self, counters: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:
-        super().landed(counters, tensors)
-        expected = torch.full((self._size,), float(counters[EPOCH]))
-        for block in (tensors[BLOCKS] == DONE).nonzero().flatten().tolist():
-            expected[self._indices(counters[EPOCH], block)] += 1
-        assert torch.equal(tensors["tally"], expected), "the model holds other samples than the leases say"
-
-
-class Tally(torch.nn.Module):
-    """Its gradient counts the samples of a batch."""
-
-    def __init__(self, size: int = SIZE) -> None:
-        super().__init__()
-        self.tally = torch.nn.Parameter(torch.zeros(size))
-
-    def forward(self, indices: torch.Tensor) -> torch.Tensor:
-        return self.tally[indices].sum()
-
-
-class Count(torch.optim.Optimizer):
-    """Undoes the mean over the workers of a cluster, so that each batch counts one."""
-
-    def __init__(self, model: Tally, sampler: Watched) -> None:
-        super().__init__(model.parameters(), {})
-        self.sampler = sampler
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        for param in self.param_groups[0]["params"]:
-            if param.grad is not None:
-                param.add_(param.grad, alpha=self.sampler.counting).round_()
 
 
 def train(
