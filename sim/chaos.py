@@ -82,7 +82,7 @@ KINDS: dict[str, tuple[float, Draw]] = {
     "lose": (0.4, lambda d: Crash(d.host(), disk="lost")),
     "crash_on_save": (2, lambda d: CrashOnSave(d.host(), 1 + int(d.between(0, 4)), written=d.happens(0.5))),
     "kill_leader": (3, lambda d: KillLeader(d.cluster(), power=d.happens(0.3))),
-    "restart": (7, lambda d: Restart(d.host())),
+    "restart": (7, lambda d: Restart(d.host(), power=d.happens(0.3))),
     "pause": (2, lambda d: Pause(d.host())),
     "resume": (4, lambda d: Resume(d.host())),
     "cut": (3, lambda d: Cut(*d.pair(), one_way=d.happens(0.4), how=d.how())),

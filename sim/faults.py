@@ -66,12 +66,13 @@ class DiskFull(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Restart(Fault):
-    """A crashed host starts again, with the disk that it has. One that runs is killed first."""
+    """A crashed host starts again, with the disk that it has. One that runs is killed first (`power`: it reboots)."""
 
     host: str
+    power: bool = False
 
     def apply(self, world: World) -> None:
-        world.restart(self.host)
+        world.restart(self.host, power=self.power)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,13 +39,13 @@ class Harm(Building):
         disk = self.hosts[host].disk
         disk.full_at = disk.saves + nth
 
-    def restart(self, host: str) -> None:
-        """Start a host's peer (again) on the disk that it has."""
+    def restart(self, host: str, *, power: bool = False) -> None:
+        """Start a host's peer (again) on the disk that it has; with `power`, a running one ends without a word."""
 
         def act() -> None:
             target = self.hosts[host]
             if target.alive:
-                self.supervisor.crash(target)
+                self.supervisor.crash(target, power=power)
             if not (target.gone or target.alive):
                 self.supervisor.boot(target)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from sim import World
+from sim.chance import Chance
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -81,3 +84,19 @@ def test_who_takes_longer_to_fetch_a_state_than_the_others_take_for_a_round_catc
         world.cluster("b", workers=1, at=5.0)
         world.link("a", "b", delay=0.2)
         world.run_until(lambda: set(world.commits()[-1].participants) == {"a", "b"} if world.version() else False, 60)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 7])
+def test_a_machine_that_reboots_is_met_as_one_that_knows_nothing(seed: int) -> None:
+    """Regression: its id was the same, so routes through its former life stayed, and with the new ones went round."""
+    chance = Chance(seed)
+    with World(seed) as world:
+        names = "abcde"
+        for name in names:
+            world.cluster(name, workers=1)
+        for a, b in itertools.combinations(names, 2):
+            world.link(a, b, delay=chance.uniform("delay") / 10)
+        world.run_until(world.settled, within=60)
+        for _ in range(4):
+            world.restart(f"{names[int(chance.uniform('who') * 5)]}/0", power=True)
+            world.run_for(1 + 5 * chance.uniform("pause"))

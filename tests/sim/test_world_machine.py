@@ -111,9 +111,9 @@ class Worlds(RuleBasedStateMachine):
     def kill_leader(self, cluster: int, disk: Any, power: bool) -> None:
         self._inject(KillLeader(self._cluster(cluster), disk, power))
 
-    @rule(host=hosts)
-    def restart(self, host: int) -> None:
-        self._inject(Restart(self._host(host)))
+    @rule(host=hosts, power=st.booleans())
+    def restart(self, host: int, power: bool) -> None:
+        self._inject(Restart(self._host(host), power))
 
     @rule(host=hosts)
     def pause(self, host: int) -> None:

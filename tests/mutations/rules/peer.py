@@ -211,7 +211,10 @@ MUTATIONS: Final = (
         "ictp2p/driver.py",
         "            self.execute(self.core.lost(peer, self.clock()))\n\n    def _retire",
         "\n    def _retire",
-        ("test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
+        (
+            "sim/test_world.py::test_a_machine_that_reboots_is_met_as_one_that_knows_nothing",
+            "test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",
+        ),
     ),
     Mutation(
         "former-life-speaks",
