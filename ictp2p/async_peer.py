@@ -253,20 +253,27 @@ class AsyncPeer:
     def _deadline(self, what: str) -> _Deadline:
         return _Deadline(self.config.global_timeouts.form, what)
 
-    async def leave(self) -> None:
-        """Leave for good: give up the vote, say goodbye, and close."""
+    async def leave(self) -> bool:
+        """Leave for good: give up the vote, say goodbye, and close.
+
+        Returns:
+            Whether all who need to know that this peer votes no longer do know it. If not, they may need its vote to
+            find out, and so what is on its disk.
+        """
         if self.failure is not None:
             await self.close()
-            return
+            return False
         self._released.clear()
         self.call(Channel.ROUNDS, self.core.m.rounds.drop_out)
         try:
             async with asyncio.timeout(self.config.global_timeouts.connect):
                 await self._released.wait()
         except TimeoutError:
-            self.telemetry.event("warning", text="left without being released from voting: no quorum answered in time")
+            text = "left without being released from voting, for no quorum answered in time: keep the data folder"
+            self.telemetry.event("warning", text=text)
         self._execute(self.core.leave(self.clock()))
         await self.close()
+        return self._released.is_set()
 
     async def close(self) -> None:
         """Stop everything at once. Others will notice a death; `leave` is the polite way."""

@@ -141,10 +141,10 @@ class Supervisor:
         self._world.trace.event(host.name, "leaving")
         if host.worker is not None:
             peer.set_training(False, draining=True)
-        await peer.leave()
+        released = await peer.leave()
         if host.process is process:
             host.left = True
-            host.gone = not self._votes(peer)
+            host.gone = released and not self._votes(peer)
             self._world.at(0.0, lambda: self.crash(host))
 
     def _votes(self, peer: AsyncPeer) -> bool:

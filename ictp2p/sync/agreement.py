@@ -150,8 +150,7 @@ class Agreement:
         if wrong or value.voters != (self.me,) or value.author != self.me:
             raise LocalProtocolError(f"cannot found a mesh with {value}: {wrong or f'{self.me} must vote alone'}")
         effects = self._learn(0, value, now, tell=self._audience)
-        self._save_at = None
-        return [self._acceptor.persist(), *effects]
+        return [*self.saved(), *effects]
 
     def propose(self, value: Value, now: float) -> Effects:
         """Try to have `value` decided in the next slot. Replaces an earlier wish that was not sent yet.
@@ -213,8 +212,7 @@ class Agreement:
         """Repeat what was not answered, save what was learnt, compare notes."""
         effects = self._harvest(self._proposer.handle_timeout(now), now)
         if self._save_at is not None and now >= self._save_at:
-            self._save_at = None
-            effects.append(self._acceptor.persist())
+            effects += self.saved()
         if self._compare_at is None or now >= self._compare_at:
             self._arm(now)
             others = sorted({*self._acceptor.voters, *self._audience} - {self.me})
@@ -227,6 +225,13 @@ class Agreement:
         if self._stuck_since is not None and not self._lost:
             report = self._stuck_since + self._profile.quorum_deadline
         return earliest([self._proposer.wake, self._save_at, self._compare_at, report])
+
+    def saved(self) -> Effects:
+        """Save what was learnt, if that is still to be done: before somebody else is told to rely on it."""
+        if self._save_at is None:
+            return []
+        self._save_at = None
+        return [self._acceptor.persist()]
 
     def _arm(self, now: float) -> None:
         self._compare_at = now + self._profile.anti_entropy * (0.75 + 0.5 * self._rng.random())

@@ -150,7 +150,10 @@ class Leave(Message, tag=15, frozen=True, array_like=True):
 
 
 class Excused(Message, tag=19, frozen=True, array_like=True):
-    """Answer of the coordinator to `Leave`: the receiver does not vote, and will not be made a voter."""
+    """Answer of a voter to `Leave`: the receiver does not vote, which the sender has saved.
+
+    The coordinator's says besides that the receiver will not be made a voter again.
+    """
 
     slot: Slot
 

@@ -85,7 +85,10 @@ class Rounds:
         self._reason = "nothing was asked yet"
         self._in_office = False
         self._leaving = self._released = False
-        self._excused_by: PeerId | None = None
+        self._voted_until = -1
+        """The newest slot after whose decision this peer is a voter, as far as it knows."""
+        self._excused: dict[PeerId, int] = {}
+        """Who said that this peer does not vote, after the decision of which slot."""
 
     @property
     def tip(self) -> tuple[int, Value] | None:
@@ -239,7 +242,7 @@ class Rounds:
                 self._coordinator.leaving.add(sender)
                 return self._excuse(sender)
             case Excused():
-                self._excused_by = sender
+                self._excused[sender] = message.slot
             case Inquire():
                 return [Send(sender, Holding(self.agreement.slot, *self._held()))]
             case Holding():
@@ -250,11 +253,11 @@ class Rounds:
         return []
 
     def _excuse(self, leaver: PeerId) -> Effects:
-        """Let a leaver know that nobody counts on it, if that is so."""
+        """Let a leaver know that this voter does not count on it, even after a crash."""
         tip = self.agreement.tip
-        if tip is None or leaver in tip[1].voters or not self.agreement.is_coordinator or leaver == self.me:
+        if tip is None or leaver in tip[1].voters or self.me not in tip[1].voters or leaver == self.me:
             return []
-        return [Send(leaver, Excused(tip[0]))]
+        return [*self.agreement.saved(), Send(leaver, Excused(tip[0]))]
 
     def _settle(self, effects: Effects, now: float) -> Effects:
         """Follow decisions up, speak and propose, until nothing more can be said or decided at `now`."""
@@ -279,20 +282,23 @@ class Rounds:
         effects = self.agreement.suspects([v for v in voters if self._sight.doubted(v, now)], now)
         effects += self._speak(tip[0], tip[1], now)
         effects += self._conduct(tip[1], now)
-        return effects + self._release(voters, now)
+        return effects + self._release(tip[0], voters, now)
 
     def _speak(self, slot: int, tip: Value, now: float) -> Effects:
         """Tell the coordinator what it should know of this peer, if it is news, or long ago."""
         message = self._part.message(slot, tip)
         words: list[RoundMessage] = [] if message is None else [message]
+        leave = Leave(slot)
         if self._leaving and not self._released:
-            words.append(Leave(slot))
+            words.append(leave)
         speech = (self.agreement.coordinator, *words)
         if speech == self._spoken:
             return []
         self._spoken = speech
         self._repeat_at = now + self._profile.retry * (0.75 + 0.5 * self._rng.random()) if words else None
-        return [effect for word in words for effect in self._tell(word, now)]
+        others = [v for v in tip.voters if v not in (self.me, self.agreement.coordinator)] if leave in words else []
+        effects = [effect for word in words for effect in self._tell(word, now)]
+        return effects + [Send(voter, leave) for voter in others]
 
     def _tell(self, message: RoundMessage, now: float) -> Effects:
         coordinator = self.agreement.coordinator
@@ -323,19 +329,30 @@ class Rounds:
     def _turn_away(self, leader: PeerId, message: Rejected, now: float) -> Effects:
         return self._hear(self.me, message, now) if leader == self.me else [Send(leader, message)]
 
-    def _release(self, voters: tuple[PeerId, ...], now: float) -> Effects:
+    def _release(self, slot: int, voters: tuple[PeerId, ...], now: float) -> Effects:
         """Whether a leaver may go: nobody counts on its vote, or nobody stays to take over.
 
-        That it is no voter as far as it knows is not enough: it may be about to become one, on old news of it.
+        That those who vote are dead, as far as is known, lets go only who never voted: they may come back, and need it.
         """
+        if self.me in voters:
+            self._voted_until = slot
         if not self._leaving or self._released:
             return []
-        alone = all(v in self._coordinator.leaving or self._sight.gone(v, now) for v in voters)
-        coordinator = self.agreement.coordinator
-        excused = coordinator is not None and coordinator in (self.me, self._excused_by)
-        deserted = all(self._sight.gone(v, now) for v in voters)
+        alone = all(v in self._coordinator.leaving for v in voters)
+        deserted = self._voted_until < 0 and all(self._sight.gone(v, now) for v in voters)
+        excused = self._is_excused(voters)
         self._released = (self.me not in voters and (excused or deserted)) or (self._in_office and alone)
         return [Released(self.me in voters)] if self._released else []
+
+    def _is_excused(self, voters: tuple[PeerId, ...]) -> bool:
+        """Whether those know that this peer does not vote who have to.
+
+        The coordinator: else it may make this peer a voter, on old news of it. And if this peer voted before, a quorum
+        of those who vote now: whoever has not learnt of that decision may need this peer's vote to find it, and could
+        not if the few who have learnt of it died, or had not saved it.
+        """
+        known = [v for v, slot in self._excused.items() if slot > self._voted_until]
+        return self.agreement.coordinator in known and (self._voted_until < 0 or quorum(voters, known))
 
 
 def _is_weight(weight: float) -> bool:

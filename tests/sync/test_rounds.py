@@ -1,18 +1,16 @@
-"""Whole meshes of `Rounds` machines over a fake network with a fixed delay: what users will see happen."""
+"""Rounds of whole meshes: what users will see happen."""
 
 from __future__ import annotations
 
-import functools
 import heapq
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from msgspec import structs
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
-from ictp2p.machine import Effects, Message, Notice, Persist, Send
-from ictp2p.sync.agreement import Agreement, Decided, QuorumLost
+from ictp2p.sync.agreement import Decided, QuorumLost
 from ictp2p.sync.ballot_box import BallotBox
 from ictp2p.sync.messages import Failed, Ready, Vote
 from ictp2p.sync.notices import (
@@ -27,200 +25,11 @@ from ictp2p.sync.notices import (
 )
 from ictp2p.sync.participant import Part
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer, PlanRequest, Rounds
+from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer
 from ictp2p.sync.sight import Sight
 from ictp2p.sync.values import Close, Grouping, Open, Participant, Spec, StateRef, Voters, genesis
 from ictp2p.types import ClusterId, PeerId
-
-DELAY = 0.001
-LINEAGE = b"lineage!"
-SYNC = Spec("sync", "diloco", "float32", 10, "avg", "none")
-CALL = Spec("reduce", "all_reduce", "float32", 10, "sum", "none")
-BARRIER = Spec("barrier", "start", "", 0, "sum", "none")
-FIRST = b"initial"
-
-
-def peer(cluster: str, worker: int) -> PeerId:
-    return PeerId(f"{ord(cluster):02x}{worker:030x}")
-
-
-@dataclass
-class Mesh:
-    """Peers named like A0; `work` decides what a bound leader does: vote, fail, or stay silent."""
-
-    clusters: dict[str, int]
-    profile: RoundProfile = field(default_factory=RoundProfile.local)
-    now: float = 100.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.rng = random.Random(self.seed)
-        self.queue: list[tuple[float, int, PeerId, PeerId, Message]] = []
-        self.count = 0
-        self.rounds: dict[PeerId, Rounds] = {}
-        self.disks: dict[PeerId, bytes] = {}
-        self.notices: dict[PeerId, list[Notice]] = {}
-        self.dead: set[PeerId] = set()
-        self.suspected: set[str] = set()
-        self.failed: set[str] = set()
-        self.terms = dict.fromkeys(self.clusters, 1)
-        self.leaders = {c: peer(c, 0) for c in self.clusters}
-        self.training = dict.fromkeys(self.clusters, True)
-        self.silent: set[PeerId] = set()
-        self.breaks: set[PeerId] = set()
-        self.bases = dict.fromkeys(self.clusters, FIRST)
-        self.sent: list[tuple[PeerId, PeerId, Message]] = []
-        self.plans: list[PlanRequest] = []
-        self.answer = PlanAnswer(b"plan", "the only one")
-        self.drop: set[tuple[PeerId, PeerId]] = set()
-        self.held: dict[PeerId, tuple[int, bytes]] = {}
-        for cluster, size in self.clusters.items():
-            for worker in range(size):
-                self.boot(peer(cluster, worker))
-
-    def boot(self, who: PeerId) -> None:
-        agreement = Agreement(who, self.disks.get(who), random.Random(self.rng.random()), self.profile)
-        rng = random.Random(self.rng.random())
-        held = functools.partial(self.held.get, who, (0, FIRST))
-        machine = Rounds(who, agreement, self.profile, rng, self.plan, self.validate, held)
-        self.rounds[who] = machine
-        self.notices[who] = []
-        self.dead.discard(who)
-        self.do(who, machine.start(self.now))
-
-    def plan(self, request: PlanRequest) -> PlanAnswer:
-        self.plans.append(request)
-        return self.answer
-
-    @staticmethod
-    def validate(plan: bytes, participants: object) -> str | None:
-        return None if plan == b"plan" else f"plan {plan!r} is not valid"
-
-    def do(self, who: PeerId, effects: Effects) -> None:
-        for effect in effects:
-            match effect:
-                case Persist(_, value):
-                    self.disks[who] = value
-                case Send(to, message):
-                    self.sent.append((who, PeerId(to), message))
-                    self.count += 1
-                    heapq.heappush(self.queue, (self.now + DELAY, self.count, who, PeerId(to), message))
-                case Notice():
-                    self.notices[who].append(effect)
-                    if isinstance(effect, RoundCommitted) and effect.holding:
-                        self.held[who] = (effect.close.state.version, effect.close.digest)
-                    if isinstance(effect, RoundOpened):
-                        self.work(who, effect.open)
-
-    def work(self, who: PeerId, opened: Open) -> None:
-        """Like an executor: it fails at once on a dead participant, and else it votes."""
-        down = tuple(p.leader for p in opened.participants if p.leader in self.dead)
-        machine = self.rounds[who]
-        if who in self.silent:
-            return
-        if who in self.breaks or down:
-            self.later(who, Failed(0, opened.round, opened.attempt, "connection lost", down, True))
-        else:
-            self.later(who, Vote(0, opened.round, opened.attempt, b"digest %d" % opened.round))
-        assert machine.tip is not None
-
-    def later(self, who: PeerId, verdict: Vote | Failed) -> None:
-        self.count += 1
-        heapq.heappush(self.queue, (self.now, self.count, who, who, verdict))
-
-    def view(self, whom: PeerId | None = None) -> None:
-        views = {
-            ClusterId(c): ClusterView(
-                self.leaders[c],
-                self.terms[c],
-                alive=c not in self.failed,
-                suspect=c in self.suspected,
-                training=self.training[c],
-                candidates=tuple(p for p in (peer(c, w) for w in range(size)) if p not in self.dead),
-            )
-            for c, size in self.clusters.items()
-        }
-        for who in sorted(self.rounds):
-            if who not in self.dead and whom in (None, who):
-                self.do(who, self.rounds[who].view(views, self.now))
-
-    def kill(self, who: PeerId) -> None:
-        self.dead.add(who)
-
-    def deliver(self, sender: PeerId, to: PeerId, message: Message) -> None:
-        if to not in self.rounds or to in self.dead or (sender, to) in self.drop:
-            return
-        machine = self.rounds[to]
-        if sender == to:
-            assert isinstance(message, Vote | Failed)
-            if isinstance(message, Vote):
-                self.do(to, machine.completed(message.round, message.attempt, message.digest, self.now))
-            else:
-                args = (message.round, message.attempt, message.reason, message.suspects)
-                self.do(to, machine.failed(*args, self.now))
-        else:
-            self.do(to, machine.receive(sender, message, self.now))
-
-    def run(self, seconds: float) -> None:
-        end = self.now + seconds
-        while True:
-            timers = [(t, w) for w in sorted(self.rounds) if w not in self.dead if (t := self.rounds[w].next_timeout())]
-            timer = min(timers, default=(end + 1, PeerId("")))
-            head = self.queue[0][0] if self.queue else end + 1
-            if min(timer[0], head) > end:
-                self.now = end
-                return
-            if head <= timer[0]:
-                self.now = max(self.now, head)
-                _, _, sender, to, message = heapq.heappop(self.queue)
-                self.deliver(sender, to, message)
-            else:
-                assert timer[0] >= self.now - 10 or timer[0] > 0
-                self.now = max(self.now, timer[0])
-                self.do(timer[1], self.rounds[timer[1]].handle_timeout(self.now))
-
-    def ready(self, cluster: str, spec: Spec = SYNC, weight: float = 1.0) -> None:
-        who = self.leaders[cluster]
-        machine = self.rounds[who]
-        tip = machine.tip
-        base = StateRef(0 if tip is None else tip[1].state.version, self.bases[cluster], ())
-        contribution = Contribution(ClusterId(cluster), who, self.terms[cluster], weight, spec, base)
-        self.do(who, machine.ready(contribution, self.now))
-
-    def found(self, who: PeerId) -> None:
-        self.do(who, self.rounds[who].bootstrap(genesis(LINEAGE, who), self.now))
-        for other in sorted(self.rounds):
-            self.do(other, self.rounds[other].greet(who, self.now))
-        self.view()
-        self.run(0.5)
-
-    def told(self, who: PeerId, kind: type[Notice]) -> list[Notice]:
-        return [n for n in self.notices[who] if isinstance(n, kind)]
-
-    def everybody_ready(self) -> None:
-        for cluster in self.clusters:
-            if cluster not in self.failed and cluster not in self.suspected and self.training[cluster]:
-                self.ready(cluster)
-
-    def one_round(self) -> None:
-        self.everybody_ready()
-        self.run(0.5)
-        state = self.value(self.leaders[min(set(self.clusters) - self.failed)]).state
-        self.bases = dict.fromkeys(self.clusters, state.digest)
-
-    def value(self, who: PeerId) -> Voters | Open | Close:
-        tip = self.rounds[who].tip
-        assert tip is not None
-        return tip[1]
-
-
-def mesh(**clusters: int) -> Mesh:
-    made = Mesh(clusters)
-    made.found(peer("A", 0))
-    return made
-
-
-A0, A1, B0, B1, C0, C1 = (peer(c, w) for c in "ABC" for w in range(2))
+from tests.sync.rounds_mesh import A0, A1, B0, B1, BARRIER, C0, C1, CALL, DELAY, FIRST, LINEAGE, SYNC, Mesh, mesh, peer
 
 
 def test_a_mesh_of_one_peer_commits_by_itself() -> None:
@@ -572,63 +381,6 @@ def test_a_cluster_that_drains_is_let_go() -> None:
     m.view()
     m.one_round()
     assert m.value(B0).state.digest == b"digest 2"
-
-
-def test_a_leaver_that_was_away_is_let_go_only_once_nobody_will_count_on_it_again() -> None:
-    """Regression: it learnt that it had been dropped as a voter, went, and was made a voter at the same moment."""
-    m = mesh(A=2, B=2, C=1)
-    m.one_round()
-    m.silent, m.failed = {C0}, {"C"}
-    m.view()
-    m.run(1.0)
-    assert C0 not in m.value(A0).voters
-    m.do(C0, m.rounds[C0].drop_out(m.now))
-    assert not m.told(C0, Released)
-    m.silent, m.failed = set(), set()
-    m.view()
-    m.run(2.0)
-    assert m.told(C0, Released) == [Released(False)]
-    assert C0 not in m.value(A0).voters
-
-
-def test_a_leaver_stays_until_the_one_to_whom_it_left_the_vote_knows_it() -> None:
-    """Regression: it went when that one was suspected. Both had been needed, and the one who stayed never learnt."""
-    m = mesh(A=2)
-    m.drop = {(A0, A1)}
-    m.do(A0, m.rounds[A0].drop_out(m.now))
-    m.do(A0, m.rounds[A0].suspects({A1}, m.now))
-    m.run(1.0)
-    assert m.value(A0).voters == (A1,), "a half that has the first voter is a quorum"
-    assert not m.told(A0, Released)
-    m.drop = set()
-    m.do(A0, m.rounds[A0].suspects(set(), m.now))
-    m.run(2.0)
-    assert m.value(A1).voters == (A1,)
-    assert m.told(A0, Released) == [Released(False)]
-
-
-def test_who_has_no_vote_may_go_when_all_who_have_are_gone_and_not_when_they_are_suspected() -> None:
-    m = Mesh({"A": 2}, replace(RoundProfile.local(), max_voters=1))
-    m.found(A0)
-    assert m.value(A1).voters == (A0,)
-    m.drop = {(A0, A1)}
-    m.do(A1, m.rounds[A1].drop_out(m.now))
-    m.do(A1, m.rounds[A1].suspects({A0}, m.now))
-    m.run(1.0)
-    assert not m.told(A1, Released)
-    m.kill(A0)
-    m.leaders["A"], m.terms["A"] = A1, 2
-    m.view()
-    m.run(1.0)
-    assert m.told(A1, Released) == [Released(False)]
-
-
-def test_the_last_voters_may_go_too() -> None:
-    m = mesh(A=2)
-    m.do(A1, m.rounds[A1].drop_out(m.now))
-    m.do(A0, m.rounds[A0].drop_out(m.now))
-    m.run(0.5)
-    assert m.told(A0, Released)
 
 
 def test_a_joiner_learns_the_tip_by_greeting_and_takes_part_in_the_next_round() -> None:

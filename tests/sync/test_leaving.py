@@ -1,0 +1,172 @@
+"""Voters that leave for good: nobody may count on them, and nobody be left who cannot go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ictp2p.sync.messages import Decision, Excused
+from ictp2p.sync.notices import Released
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.types import PeerId
+from tests.sync.rounds_mesh import A0, A1, B0, C0, D0, Mesh, mesh, peer
+
+
+def test_a_leaver_that_was_away_is_let_go_only_once_nobody_will_count_on_it_again() -> None:
+    """Regression: it learnt that it had been dropped as a voter, went, and was made a voter at the same moment."""
+    m = mesh(A=2, B=2, C=1)
+    m.one_round()
+    m.silent, m.failed = {C0}, {"C"}
+    m.view()
+    m.run(1.0)
+    assert C0 not in m.value(A0).voters
+    m.do(C0, m.rounds[C0].drop_out(m.now))
+    assert not m.told(C0, Released)
+    m.silent, m.failed = set(), set()
+    m.view()
+    m.run(2.0)
+    assert m.told(C0, Released) == [Released(False)]
+    assert C0 not in m.value(A0).voters
+
+
+def test_a_leaver_stays_until_the_one_to_whom_it_left_the_vote_knows_it() -> None:
+    """Regression: it went when that one was suspected. Both had been needed, and the one who stayed never learnt."""
+    m = mesh(A=2)
+    m.drop = {(A0, A1)}
+    m.do(A0, m.rounds[A0].drop_out(m.now))
+    m.do(A0, m.rounds[A0].suspects({A1}, m.now))
+    m.run(1.0)
+    assert m.value(A0).voters == (A1,), "a half that has the first voter is a quorum"
+    assert not m.told(A0, Released)
+    m.drop = set()
+    m.do(A0, m.rounds[A0].suspects(set(), m.now))
+    m.run(2.0)
+    assert m.value(A1).voters == (A1,)
+    assert m.told(A0, Released) == [Released(False)]
+
+
+def test_who_has_no_vote_may_go_when_all_who_have_are_gone_and_not_when_they_are_suspected() -> None:
+    m = Mesh({"A": 2}, replace(RoundProfile.local(), max_voters=1))
+    m.found(A0)
+    assert m.value(A1).voters == (A0,)
+    m.drop = {(A0, A1)}
+    m.do(A1, m.rounds[A1].drop_out(m.now))
+    m.do(A1, m.rounds[A1].suspects({A0}, m.now))
+    m.run(1.0)
+    assert not m.told(A1, Released)
+    m.kill(A0)
+    m.leaders["A"], m.terms["A"] = A1, 2
+    m.view()
+    m.run(1.0)
+    assert m.told(A1, Released) == [Released(False)]
+
+
+def test_the_last_voters_may_go_too() -> None:
+    m = mesh(A=2)
+    m.do(A1, m.rounds[A1].drop_out(m.now))
+    m.do(A0, m.rounds[A0].drop_out(m.now))
+    m.run(0.5)
+    assert m.told(A0, Released)
+
+
+_PEERS = {"A": 2, "B": 1, "C": 1}
+_EVERYBODY = [peer(cluster, worker) for cluster, size in _PEERS.items() for worker in range(size)]
+
+
+@given(
+    clusters=st.integers(1, 3),
+    who=st.sampled_from(_EVERYBODY),
+    deaf=st.lists(st.sampled_from(_EVERYBODY), max_size=2, unique=True),
+    suspected=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=60, deadline=None)
+def test_who_voted_goes_only_when_the_others_can_go_on_without_it_whatever_they_forget(
+    clusters: int, who: PeerId, deaf: list[PeerId], suspected: bool, seed: int
+) -> None:
+    """Regression: a voter had learnt that the leaver votes no longer, excused it, and crashed before it saved that."""
+    m = Mesh(dict(list(_PEERS.items())[:clusters]), seed=seed)
+    m.found(A0)
+    assume(who in m.rounds and set(m.rounds) - {who})
+    m.drop = {(a, b) for a in m.rounds for b in m.rounds if b in deaf and b != who and a != b}
+    m.do(who, m.rounds[who].drop_out(m.now))
+    if suspected:
+        m.do(who, m.rounds[who].suspects(set(deaf) - {who}, m.now))
+    for _ in range(400):
+        if m.told(who, Released):
+            break
+        m.run(0.01)
+        if m.now > 102:
+            m.drop = set()
+            m.do(who, m.rounds[who].suspects(set(), m.now))
+    assert m.told(who, Released) == [Released(False)]
+    m.kill(who)
+    m.drop = set()
+    if who == A0:
+        m.leaders["A"], m.terms["A"] = A1, 2
+    elif who != A1:
+        m.failed = {chr(int(who[:2], 16))}
+    for other in sorted(set(m.rounds) - {who}):
+        m.boot(other)  # all lose at once what they have not saved
+    m.view()
+    m.run(20.0)
+    living = sorted(set(m.rounds) - {who})
+    assert {m.value(other) for other in living} == {m.value(living[0])}
+    assert who not in m.value(living[0]).voters
+
+
+def test_an_excuse_from_before_it_voted_again_does_not_count() -> None:
+    m = mesh(A=2)
+    slot = m.rounds[A1].agreement.slot
+    m.drop = {(A0, A1)}
+    m.do(A1, m.rounds[A1].receive(A0, Excused(slot - 1), m.now))
+    m.do(A1, m.rounds[A1].drop_out(m.now))
+    m.run(0.5)
+    assert A1 not in m.value(A0).voters
+    m.drop = set()
+    m.deliver(A0, A1, Decision(slot + 1, m.value(A0), 0))
+    assert m.value(A1) == m.value(A0)
+    assert not m.told(A1, Released)
+    m.run(1.0)
+    assert m.told(A1, Released) == [Released(False)]
+
+
+def test_who_voted_stays_until_the_others_could_lose_one_more() -> None:
+    m = mesh(A=1, B=1, C=1, D=1)
+    far = {C0, D0}
+    m.drop = {(near, other) for near in (A0, B0) for other in far}
+    m.do(B0, m.rounds[B0].drop_out(m.now))
+    m.run(1.0)
+    assert m.value(A0).voters == (A0, C0, D0), "a half that has the first voter is a quorum"
+    assert not m.told(B0, Released), "if the first voter died now, the two others would ask for the leaver in vain"
+    m.drop = set()
+    m.run(2.0)
+    assert m.told(B0, Released) == [Released(False)]
+    m.kill(B0)
+    m.kill(A0)
+    m.failed = {"A", "B"}
+    for other in sorted(far):
+        m.boot(other)
+    m.view()
+    m.run(10.0)
+    assert m.value(C0) == m.value(D0)
+    assert set(m.value(C0).voters) == far
+
+
+def test_who_voted_waits_for_those_who_are_thought_dead() -> None:
+    """Regression: it went, they had only been cut off, had not learnt that they decide alone, and never could."""
+    m = mesh(A=1, B=1)
+    m.drop = {(A0, B0), (B0, A0)}
+    m.do(A0, m.rounds[A0].drop_out(m.now))
+    m.failed = {"B"}
+    m.view(A0)
+    m.run(3.0)
+    assert m.value(A0).voters == (B0,), "a half that has the first voter is a quorum"
+    assert not m.told(A0, Released)
+    m.drop, m.failed = set(), set()
+    m.view()
+    m.run(3.0)
+    assert m.told(A0, Released) == [Released(False)]
+    assert m.value(B0).voters == (B0,)
