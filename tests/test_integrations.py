@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ import torch
 import ictp2p
 from ictp2p.errors import ConfigError
 from ictp2p.integrations.embedded import Embedded, check_alone, check_unscaled, samples
+from tests.tally import Count, Summing, Tally, Watched
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ENVIRONMENT = {**os.environ, "ICTP2P_TOKEN": "0123456789abcdef0123456789abcdef", "OMP_NUM_THREADS": "1"}
@@ -112,7 +114,7 @@ def test_a_policy_that_somebody_elses_loop_enters_and_leaves() -> None:
         for _ in range(2):  # entering again leaves the one before
             policy = embedded.enter(model, [Wrapper(Wrapper(inner))], [schedule])
         steps = 0
-        while not embedded.drained():
+        while not embedded.over():
             model(torch.ones(1, 2)).sum().backward()
             inner.step()
             steps += 1
@@ -120,6 +122,65 @@ def test_a_policy_that_somebody_elses_loop_enters_and_leaves() -> None:
                 peer.drain()
         embedded.leave()
         assert (steps, policy.version, embedded.policy) == (4, 3, policy)
+
+
+@pytest.mark.real
+def test_a_trainer_that_accumulates_takes_a_block_per_step_and_ends_with_its_samples() -> None:
+    """A loop in the order in which both trainers call: so many batches before each step of the optimizer."""
+    batches, steps = 3, 0
+    sampler = Watched(51, 2, accumulate=batches, seed=3, epochs=2)
+    model = Tally(51)
+    inner = Count(model, sampler)
+    options = {"sync_every": 2, "sampler": sampler}
+    with ictp2p.Peer(ictp2p.Config.local(cluster="oslo", token=ENVIRONMENT["ICTP2P_TOKEN"])) as peer:
+        embedded = Embedded(peer, Summing, options)
+        with pytest.raises(ConfigError, match=r"of 2 batches before a step, the sampler of 3: .*accumulate=2"):
+            embedded.enter(model, [inner], [], 2)
+        policy = embedded.enter(model, [inner], [], batches)
+        assert not embedded.finished
+        for indices in epochs(sampler):
+            model(torch.tensor(indices)).backward()
+            batches -= 1
+            if batches:
+                continue
+            inner.step()
+            inner.zero_grad()
+            batches, steps = 3, steps + 1
+            if embedded.over():
+                break
+        embedded.leave()
+        with pytest.raises(ConfigError, match="of 1 batches"):
+            embedded.check_accumulation(1)
+    assert (steps, policy.progress.step) == (18, 18), "nine blocks per epoch, the last of three samples"
+    assert policy.global_parameters()["tally"].tolist() == [2.0] * 51
+
+
+def epochs(sampler: ictp2p.ElasticSampler) -> Iterator[list[int]]:
+    """The batches of one epoch after the other."""
+    while not sampler.finished:
+        yield from sampler
+    raise AssertionError("a trainer that was not told to end begins one empty epoch after the other")
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("library", LIBRARIES.values())
+@pytest.mark.parametrize(("batches", "leased"), [(1, 1), (3, 3), (3, 1)])
+def test_what_a_trainer_accumulates_is_counted_once(library: str, batches: int, leased: int) -> None:
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    command = [sys.executable, "-m", "tests.trainer_worker", library, str(batches), str(leased)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=ENVIRONMENT, cwd=EXAMPLES.parent, timeout=100, check=False
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"what"')]
+    if batches != leased:
+        assert "make it ElasticSampler(..., accumulate=3)" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    (found,) = (line for line in told if line["what"] == "trained")
+    assert found["tally"] == [2.0] * len(found["tally"])
+    assert found["steps"] == found["trainer_steps"] == 2 * found["blocks"]
+    assert found["weight"] == 2.0 * batches or library == "lightning", "Lightning counts what is in the last block"
 
 
 def test_trainers_that_would_average_themselves_are_refused() -> None:

@@ -12,6 +12,7 @@ from ictp2p.errors import ConfigError
 from ictp2p.peer import Peer
 from ictp2p.sync.heal import Stateful
 from ictp2p.sync.policy import Policy
+from ictp2p.sync.sampler import ElasticSampler
 
 
 class Embedded:
@@ -32,7 +33,11 @@ class Embedded:
         self._steps: Iterator[None] = iter(())
 
     def enter(
-        self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], schedules: Sequence[Stateful]
+        self,
+        model: torch.nn.Module,
+        optimizers: Sequence[torch.optim.Optimizer],
+        schedules: Sequence[Stateful],
+        accumulate: int = 1,
     ) -> Policy:
         """Make the policy and join the cluster.
 
@@ -40,12 +45,14 @@ class Embedded:
             model: what is trained.
             optimizers: exactly one, or a wrapper that has it as `optimizer`.
             schedules: what a newcomer to the cluster must take over besides.
+            accumulate: batches whose gradients the trainer adds up before each step.
 
         Raises:
-            ConfigError: there is not exactly one optimizer.
+            ConfigError: there is not exactly one optimizer, or the sampler counts otherwise than the trainer.
         """
         if len(optimizers) != 1:
             raise ConfigError(f"{len(optimizers)} optimizers: a policy goes with exactly one")
+        self.check_accumulation(accumulate)
         self.leave()
         inner: Any = optimizers[0]
         while isinstance(getattr(inner, "optimizer", None), torch.optim.Optimizer):
@@ -57,9 +64,34 @@ class Embedded:
         self._steps = self._peer.steps(itertools.repeat(None))
         return policy
 
-    def drained(self) -> bool:
-        """After a step: whether the peer was asked to leave and has taken part in its last round."""
-        return next(self._steps, self) is self
+    @property
+    def sampler(self) -> ElasticSampler | None:
+        """What leases the samples, if anything does."""
+        return self._options.get("sampler")
+
+    @property
+    def finished(self) -> bool:
+        """Whether all samples have been trained as often as they are to be: a loader has nothing more to give."""
+        return self.sampler is not None and self.sampler.finished
+
+    def check_accumulation(self, batches: int) -> None:
+        """Refuse a trainer that takes another number of batches per step than the sampler.
+
+        All batches of a step count as one block. With fewer of them in a step than the sampler says, samples would
+        count that are in no gradient; with more, gradients of samples that count for nothing would be in the model.
+
+        Raises:
+            ConfigError: the numbers differ.
+        """
+        if self.sampler is not None and self.sampler.accumulate != batches:
+            raise ConfigError(
+                f"the trainer adds up the gradients of {batches} batches before a step, the sampler of "
+                f"{self.sampler.accumulate}: make it ElasticSampler(..., accumulate={batches})"
+            )
+
+    def over(self) -> bool:
+        """After a step: whether the peer was asked to leave and has taken part in its last round, or all is trained."""
+        return next(self._steps, self) is self or self.finished
 
     def leave(self) -> None:
         """Leave the cluster, if it was entered."""

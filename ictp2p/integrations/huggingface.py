@@ -11,6 +11,11 @@ The trainer makes its optimizer when training begins, so the policy is made then
 optimizer and learning-rate schedule. Gradients are accumulated and clipped by the trainer, on each worker, before the
 policy averages them in the cluster. A step counts as many tokens as the trainer saw, if it counts them
 (`include_num_input_tokens_seen`), else its samples: have all clusters do the same.
+
+With an `ElasticSampler`, which the trainer's `get_train_dataloader` has to return a loader of, training ends when the
+sampler is finished, however many epochs the trainer would go on. The trainer takes each of its epochs for one of the
+whole mesh, and begins another when it has had that many batches; nothing depends on it. The sampler's `accumulate` must
+be the trainer's `gradient_accumulation_steps`: all batches of a step are one block.
 """
 
 from __future__ import annotations
@@ -58,22 +63,26 @@ class PolicyCallback(TrainerCallback):
         """Make the policy, and join the cluster.
 
         Raises:
-            ConfigError: the trainer runs several processes itself, or scales gradients.
+            ConfigError: the trainer runs several processes itself, scales gradients, or takes another number of batches
+                per step than the sampler.
         """
         check_alone(args.world_size)
         optimizer, schedule = kwargs["optimizer"], kwargs.get("lr_scheduler")
         check_unscaled(getattr(optimizer, "scaler", None))
         self._seen = state.num_input_tokens_seen
-        self._embedded.enter(kwargs["model"], [optimizer], [] if schedule is None else [schedule])
+        schedules, batches = [] if schedule is None else [schedule], args.gradient_accumulation_steps
+        self._embedded.enter(kwargs["model"], [optimizer], schedules, batches)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Say what this step weighs."""
         tokens, self._seen = state.num_input_tokens_seen - self._seen, state.num_input_tokens_seen
-        self.policy.weight = float(tokens or args.train_batch_size * args.gradient_accumulation_steps)
+        sampler = self._embedded.sampler
+        batch = args.train_batch_size if sampler is None else sampler.batch
+        self.policy.weight = float(tokens or batch * args.gradient_accumulation_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Stop when the peer has drained."""
-        if self._embedded.drained():
+        """Stop when the peer has drained, or all samples were trained."""
+        if self._embedded.over():
             control.should_training_stop = True
         return control
 

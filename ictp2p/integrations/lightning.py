@@ -9,6 +9,10 @@ with ictp2p.Peer(config) as peer:
 The policy is made once the trainer has its optimizer and has loaded what it resumes from. Lightning computes gradients
 inside of `optimizer.step`, and clips them there, on each worker, before the policy averages them in the cluster. A step
 counts as many samples as its batches have.
+
+With an `ElasticSampler` in the loader training ends when the sampler is finished, which may be within an epoch of the
+trainer: that takes each for one of the whole mesh (`max_epochs=-1` leaves it to the sampler). The sampler's
+`accumulate` must be the trainer's `accumulate_grad_batches`, and stay so: all batches of a step are one block.
 """
 
 from __future__ import annotations
@@ -65,25 +69,33 @@ class PolicyCallback(Callback):
         """Make the policy, and join the cluster.
 
         Raises:
-            ConfigError: the trainer runs several processes itself, scales gradients, or has not one optimizer.
+            ConfigError: the trainer runs several processes itself, scales gradients, has not one optimizer, or takes
+                another number of batches per step than the sampler.
         """
         check_alone(trainer.world_size)
         check_unscaled(getattr(trainer.precision_plugin, "scaler", None))
         schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
-        self._embedded.enter(pl_module, trainer.optimizers, schedules)
+        self._embedded.enter(pl_module, trainer.optimizers, schedules, trainer.accumulate_grad_batches)
         self._weight = 0.0
+        if self._embedded.finished:  # there will be no batch after which to say so
+            trainer.should_stop = True
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Count what is in the batch."""
         self._weight += self._weigh(batch)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """Say what this step weighs."""
+        """Say what this step weighs.
+
+        Raises:
+            ConfigError: the trainer takes another number of batches per step by now than the sampler.
+        """
+        self._embedded.check_accumulation(trainer.accumulate_grad_batches)
         self.policy.weight, self._weight = self._weight, 0.0
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Stop when the peer has drained."""
-        if self._embedded.drained():
+        """Stop when the peer has drained, or all samples were trained."""
+        if self._embedded.over():
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:

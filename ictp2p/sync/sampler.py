@@ -103,7 +103,11 @@ class ElasticSampler(Sampler[list[int]]):
             raise ConfigError(f"epochs {epochs!r} is not at least 1")
         if keep < 1:
             raise ConfigError(f"keep {keep!r} is not at least 1")
-        self._size, self._batch, self._accumulate = size, batch, accumulate
+        self.batch = batch
+        """Samples per batch."""
+        self.accumulate = accumulate
+        """Batches per inner step."""
+        self._size = size
         self._seed, self._epochs, self._keep = seed, epochs, keep
         self._leases = Leases(math.ceil(size / (batch * accumulate)), epochs, keep)
         self.entries, self.counters = self._leases.entries, self._leases.counters
@@ -144,7 +148,7 @@ class ElasticSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Batches of a whole epoch, of all clusters together: nobody can know which part of them comes here."""
-        return math.ceil(self._size / (self._batch * self._accumulate)) * self._accumulate
+        return math.ceil(self._size / (self.batch * self.accumulate)) * self.accumulate
 
     @property
     def epoch(self) -> int:
@@ -170,7 +174,7 @@ class ElasticSampler(Sampler[list[int]]):
     def describe(self) -> Sequence[tuple[str, str]]:
         """Its settings, which must be equal everywhere, in words."""
         epochs = "endless" if self._epochs is None else str(self._epochs)
-        batches = f"{self._accumulate} batches of {self._batch} a step"
+        batches = f"{self.accumulate} batches of {self.batch} a step"
         return [("samples", f"{self._size}, {batches}, seed {self._seed}, {epochs} epochs, kept {self._keep} rounds")]
 
     def note(self) -> bytes:
@@ -213,7 +217,7 @@ class ElasticSampler(Sampler[list[int]]):
         """
         if not self._drawn:
             raise LocalProtocolError(
-                f"an inner step without a batch from the sampler: one step takes {self._accumulate} of its own"
+                f"an inner step without a batch from the sampler: one step takes {self.accumulate} of its own"
             )
         epoch, block = self._drawn[0]
         counts = epoch == self._epoch and block in self._place and block not in self._consumed
@@ -306,12 +310,12 @@ class ElasticSampler(Sampler[list[int]]):
         self._others = deque(block for block, own in zip(there, mine, strict=True) if not own)
 
     def _indices(self, epoch: int, block: int) -> list[int]:
-        start, length = block * self._batch * self._accumulate, self._batch * self._accumulate
+        start, length = block * self.batch * self.accumulate, self.batch * self.accumulate
         positions = np.arange(start, min(self._size, start + length), dtype=np.uint64)
         found: list[int] = shuffled(positions, self._size, self._seed, epoch).tolist()
         return found
 
     def _batches(self, indices: list[int]) -> list[list[int]]:
         """The batches of one step; of equal size, but for one sample where fewer are left."""
-        ends = [len(indices) * (number + 1) // self._accumulate for number in range(self._accumulate)]
+        ends = [len(indices) * (number + 1) // self.accumulate for number in range(self.accumulate)]
         return [indices[start:stop] for start, stop in itertools.pairwise([0, *ends])]

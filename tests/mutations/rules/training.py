@@ -118,7 +118,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/rosters.py",
         "library for who, library in self._refusals if who == frozenset(members)",
         "library for who, library in self._refusals if who == members",
-        ("sync/test_rosters.py::TestLibrary::test_a_refusal_has_the_same_workers_fall_back_together",),
+        ("sync/test_roster_library.py::TestLibrary::test_a_refusal_has_the_same_workers_fall_back_together",),
     ),
     Mutation(
         "library-on-a-shared-device",
@@ -247,6 +247,22 @@ MUTATIONS: Final = (
         "self._leases = Leases(math.ceil(size / (batch * accumulate)), epochs, keep)",
         "self._leases = Leases(math.ceil(size / batch), epochs, keep)",
         ("sync/test_sampler.py::test_gradients_that_are_accumulated_count_as_a_whole",),
+    ),
+    Mutation(
+        "trainer-accumulates-otherwise",
+        "A trainer that takes another number of batches per step than the sampler counts is refused.",
+        "ictp2p/integrations/embedded.py",
+        "if self.sampler is not None and self.sampler.accumulate != batches:",
+        "if False:",
+        ("test_integrations.py::test_a_trainer_that_accumulates_takes_a_block_per_step_and_ends_with_its_samples",),
+    ),
+    Mutation(
+        "trainer-never-ends",
+        "A trainer ends when all samples have been trained, however many epochs it would begin.",
+        "ictp2p/integrations/embedded.py",
+        "return next(self._steps, self) is self or self.finished",
+        "return next(self._steps, self) is self",
+        ("test_integrations.py::test_a_trainer_that_accumulates_takes_a_block_per_step_and_ends_with_its_samples",),
     ),
     Mutation(
         "former-state-kept",
