@@ -1,6 +1,5 @@
 """Eventually one leader, terms that never fall, and no office held twice: under loss, reordering, crashes, cuts."""
 
-import heapq
 import random
 from dataclasses import dataclass, field
 
@@ -20,6 +19,7 @@ from ictp2p.gossip.election import (
 )
 from ictp2p.machine import Message, Persist, Send
 from ictp2p.types import PeerId
+from tests.scheduler import Scheduled
 
 PROFILE = ElectionProfile(settle=3.0, repeat=1.0)
 A, B, C, D = (PeerId(letter * 32) for letter in "abcd")
@@ -206,50 +206,42 @@ DETECT = 1.5
 
 
 @dataclass
-class World:
+class World(Scheduled):
     seed: int
     loss: float
-    queue: list = field(default_factory=list)
-    elections: dict = field(default_factory=dict)
     disks: dict = field(default_factory=lambda: {peer: {} for peer in PEERS})
     lives: dict = field(default_factory=lambda: dict.fromkeys(PEERS, 0))
     side: dict = field(default_factory=lambda: dict.fromkeys(PEERS, 0))
     views: dict = field(default_factory=dict)
     claims: dict = field(default_factory=dict)
     changes: list = field(default_factory=list)
-    now: float = 0.0
-    count: int = 0
-
-    def put(self, at, *event):
-        self.count += 1
-        heapq.heappush(self.queue, (at, self.count, event))
 
     def chance(self, *key):
         return random.Random(f"{self.seed}/{key}")
 
     def start(self, peer):
-        if peer in self.elections:
+        if peer in self.machines:
             return
         self.lives[peer] += 1
-        self.elections[peer] = Election(peer, Past.decode(self.disks[peer].get(TERM_KEY)), PROFILE)
+        self.machines[peer] = Election(peer, Past.decode(self.disks[peer].get(TERM_KEY)), PROFILE)
         self.views[peer] = None
         self.look(peer)
 
     def crash(self, peer):
-        self.elections.pop(peer, None)
+        self.machines.pop(peer, None)
 
     def truth(self, peer):
-        return tuple(p for p in PEERS if p in self.elections and self.side[p] == self.side[peer])
+        return tuple(p for p in PEERS if p in self.machines and self.side[p] == self.side[peer])
 
     def look(self, peer):
         """The membership of one peer, as late as failure detection makes it."""
-        election, truth = self.elections.get(peer), self.truth(peer)
+        election, truth = self.machines.get(peer), self.truth(peer)
         if election and truth != self.views[peer]:
             self.views[peer] = truth
             self.execute(peer, election.view(truth, frozenset(), self.now))
 
     def execute(self, peer, effects):
-        election = self.elections[peer]
+        election = self.machines[peer]
         for effect in effects:
             match effect:
                 case Persist(key, value):
@@ -277,26 +269,8 @@ class World:
                 self.put(self.now + dice.uniform(0.0, 2.0 if self.loss else 0.2), "deliver", source, to, message)
 
     def deliver(self, source, to, message):
-        if to in self.elections and self.side[source] == self.side[to]:
-            self.execute(to, self.elections[to].receive(source, message, self.now))
-
-    def run(self, until):
-        """Run to a point in time: the nearest of the queue's events, the machines' timers and the views' ticks."""
-        while True:
-            timers = [(e.next_timeout(), p) for p, e in sorted(self.elections.items()) if e.next_timeout() is not None]
-            timer = min(timers, default=(until, ""))
-            event = self.queue[0][0] if self.queue else until
-            if min(timer[0], event) >= until:
-                self.now = until
-                return
-            if event <= timer[0]:
-                at, _, (kind, *arguments) = heapq.heappop(self.queue)
-                self.now = max(self.now, at)
-                getattr(self, kind)(*arguments)
-            else:
-                self.now = max(self.now, timer[0])
-                self.execute(timer[1], self.elections[timer[1]].handle_timeout(self.now))
-                assert (self.elections[timer[1]].next_timeout() or self.now + 1) > self.now, "the timer spins"
+        if to in self.machines and self.side[source] == self.side[to]:
+            self.execute(to, self.machines[to].receive(source, message, self.now))
 
     def changed(self, key):
         """After a fault, everybody's view follows, each in its own time."""
@@ -339,15 +313,15 @@ def test_after_the_last_fault_everybody_follows_one_live_leader_and_stays_with_i
         world.run(world.now + pause)
         world.fault(number, kind, target)
     world.run(world.now + 2.0)
-    if not world.elections:
+    if not world.machines:
         world.start(PEERS[0])
     world.heal()
     world.run(world.now + 2.0 + DETECT + PROFILE.settle + 4 * PROFILE.repeat)
-    beliefs = {(e.term, e.leader) for e in world.elections.values()}
+    beliefs = {(e.term, e.leader) for e in world.machines.values()}
     assert len(beliefs) == 1, f"after the last fault: {beliefs}"
     (_, leader) = beliefs.pop()
-    assert leader in world.elections
-    assert [p for p, e in world.elections.items() if e.in_office] == [leader]
+    assert leader in world.machines
+    assert [p for p, e in world.machines.items() if e.in_office] == [leader]
     changes = len(world.changes)
     world.loss = 0.5
     world.run(world.now + 60.0)
@@ -362,12 +336,12 @@ def test_a_dead_leader_is_followed_within_the_detection_and_one_message(size, se
         world.start(peer)
     world.changed("start")
     world.run(20.0)
-    (leader,) = {e.leader for e in world.elections.values()}
+    (leader,) = {e.leader for e in world.machines.values()}
     world.crash(leader)
     world.changed("crash")
     world.run(20.0 + DETECT + 0.2)
-    (successor,) = {e.leader for e in world.elections.values()}
-    assert successor == min(world.elections)
+    (successor,) = {e.leader for e in world.machines.values()}
+    assert successor == min(world.machines)
 
 
 @settings(max_examples=100, deadline=None)

@@ -58,7 +58,7 @@ MUTATIONS: Final = (
         "        believed = [v for v in self._acceptor.voters if v not in self._suspects]\n"
         "        if campaign is not None and campaign.value is not None and quorum(believed, campaign.acceptances):\n"
         "            chosen = campaign.value\n",
-        ("sync/test_rounds.py::test_a_minority_waits_says_so_and_applies_nothing",),
+        ("sync/test_round_deaths.py::test_a_minority_waits_says_so_and_applies_nothing",),
     ),
     Mutation(
         "promise-not-on-disk",
@@ -130,7 +130,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/coordinator.py",
         'return any(ready.spec.kind != "sync" for _, ready in standing.values())',
         "return False",
-        ("sync/test_rounds.py::test_a_call_waits_for_the_heir_of_a_leader_that_died",),
+        ("sync/test_round_deaths.py::test_a_call_waits_for_the_heir_of_a_leader_that_died",),
     ),
     Mutation(
         "votes-end-with-the-leader",
@@ -138,7 +138,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/sight.py",
         "return since is None or peer == self._bereft[home][1] or now >= since + self._grace",
         "return True",
-        ("sync/test_rounds.py::test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes",),
+        ("sync/test_round_deaths.py::test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes",),
     ),
     Mutation(
         "groups-without-a-fence",
@@ -205,7 +205,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/ballot_box.py",
         "if 2 * len(votes) > len(opened.participants):",
         "if votes:",
-        ("sync/test_rounds.py::test_an_attempt_without_a_majority_ends_at_the_hard_deadline",),
+        ("sync/test_round_waits.py::test_an_attempt_without_a_majority_ends_at_the_hard_deadline",),
     ),
     Mutation(
         "rest-left-behind-by-a-late-majority",
@@ -213,7 +213,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/ballot_box.py",
         "took * (1.0 + profile.patience)",
         "0.0 * took",
-        ("sync/test_rounds.py::test_who_votes_within_that_share_is_in",),
+        ("sync/test_round_waits.py::test_who_votes_within_that_share_is_in",),
     ),
     Mutation(
         "rest-waited-for-without-end",
@@ -221,7 +221,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/ballot_box.py",
         "return since + min(soft, opened.deadline)",
         "return since + soft",
-        ("sync/test_rounds.py::test_the_rest_gets_a_share_of_what_the_majority_needed",),
+        ("sync/test_round_waits.py::test_the_rest_gets_a_share_of_what_the_majority_needed",),
     ),
     Mutation(
         "vote-of-another-attempt-counts",
@@ -229,7 +229,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/ballot_box.py",
         "if v is not None and (v.round, v.attempt) == number}",
         "if v is not None and v.round == opened.round}",
-        ("sync/test_rounds.py::test_a_vote_on_an_earlier_attempt_does_not_count",),
+        ("sync/test_ballot_box.py::test_a_vote_on_an_earlier_attempt_does_not_count",),
     ),
     Mutation(
         "second-verdict-replaces-the-first",
@@ -237,7 +237,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/ballot_box.py",
         "if known is None or (known.round, known.attempt) < (verdict.round, verdict.attempt):",
         "if known is None or (known.round, known.attempt) <= (verdict.round, verdict.attempt):",
-        ("sync/test_rounds.py::test_the_newest_attempts_first_verdict_counts",),
+        ("sync/test_ballot_box.py::test_the_newest_attempts_first_verdict_counts",),
     ),
     Mutation(
         "abort-applied",
@@ -245,7 +245,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/participant.py",
         "            if not value.committed:\n                return [RoundAborted(bound, value)]\n",
         "",
-        ("sync/test_rounds.py::test_an_attempt_without_a_majority_ends_at_the_hard_deadline",),
+        ("sync/test_round_waits.py::test_an_attempt_without_a_majority_ends_at_the_hard_deadline",),
     ),
     Mutation(
         "stale-base-takes-part",
@@ -339,6 +339,6 @@ MUTATIONS: Final = (
         "ictp2p/sync/participant.py",
         "if (c.cluster, c.term, c.spec) != (part.cluster, part.term, opened.spec):",
         "if (c.cluster, c.spec) != (part.cluster, opened.spec):",
-        ("sync/test_rounds.py::test_an_attempt_of_another_term_is_not_served",),
+        ("sync/test_ballot_box.py::test_an_attempt_of_another_term_is_not_served",),
     ),
 )

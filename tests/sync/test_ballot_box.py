@@ -1,0 +1,57 @@
+"""Which verdicts count: those of the attempt in question, the first of each, from whom it binds."""
+
+from __future__ import annotations
+
+from ictp2p.sync.ballot_box import BallotBox
+from ictp2p.sync.messages import Failed, Vote
+from ictp2p.sync.notices import (
+    RoundOpened,
+)
+from ictp2p.sync.participant import Part
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.rounds import ClusterView, Contribution
+from ictp2p.sync.sight import Sight
+from ictp2p.sync.values import Open, Participant, StateRef
+from ictp2p.types import ClusterId
+from tests.sync.rounds_mesh import A0, B0, FIRST, LINEAGE, SYNC
+
+
+def box_and_sight(suspect: bool) -> tuple[BallotBox, Sight, Open]:
+    sight = Sight(B0, 1.0)
+    sight.update({ClusterId("a"): ClusterView(A0, 1, True, suspect, True, (A0,))}, 0.0)
+    parts = (Participant(ClusterId("a"), A0, 1, 1.0), Participant(ClusterId("b"), B0, 1, 1.0))
+    opened = Open(LINEAGE, (A0, B0), StateRef(1, FIRST, ()), A0, 3, 2, SYNC, parts, b"plan", "", 30.0)
+    return BallotBox(), sight, opened
+
+
+def test_a_doubt_from_an_earlier_time_in_office_does_not_end_an_attempt_at_once() -> None:
+    box, sight, opened = box_and_sight(suspect=True)
+    profile = RoundProfile.local()
+    assert box.count(opened, sight, profile, 0.0, 0.0, 0.1).committed is None
+    assert box.count(opened, sight, profile, 0.0, 5.0, 5.1).committed is None
+    assert box.count(opened, sight, profile, 0.0, 5.0, 5.0 + profile.suspect_grace).committed is False
+
+
+def test_the_newest_attempts_first_verdict_counts() -> None:
+    box, sight, opened = box_and_sight(suspect=False)
+    box.put(A0, Vote(0, 3, 2, b"this"))
+    box.put(A0, Vote(0, 3, 1, b"older"))
+    box.put(A0, Failed(0, 3, 2, "second thoughts", (), True))
+    assert box.on(opened) == {A0: Vote(0, 3, 2, b"this")}
+    assert "1 of 2 voted" in box.count(opened, sight, RoundProfile.local(), 0.0, 0.0, 1.0).reason
+
+
+def test_a_vote_on_an_earlier_attempt_does_not_count() -> None:
+    box, sight, opened = box_and_sight(suspect=False)
+    for who in (A0, B0):
+        box.put(who, Vote(0, 3, 1, b"this"))
+    assert box.on(opened) == {}
+    assert box.count(opened, sight, RoundProfile.local(), 0.0, 0.0, 1.0).committed is None
+
+
+def test_an_attempt_of_another_term_is_not_served() -> None:
+    part = Part(A0, lambda plan, participants: None)
+    part.stand(Contribution(ClusterId("a"), A0, 2, 1.0, SYNC, StateRef(1, FIRST, ())), None)
+    opened = box_and_sight(suspect=False)[2]
+    assert not any(isinstance(notice, RoundOpened) for notice in part.decided(opened))
+    assert part.progress.startswith("failed (ready as a in term 2")

@@ -1,0 +1,246 @@
+"""Until when rounds wait: for who is not READY, for who has not voted, and between one attempt and the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from ictp2p.sync.notices import (
+    RoundAborted,
+    RoundCommitted,
+    RoundOpened,
+    RoundPassed,
+)
+from ictp2p.sync.profile import RoundProfile
+from tests.sync.rounds_mesh import A0, B0, C0, DELAY, SYNC, Mesh, mesh, peer
+
+
+def test_a_straggler_is_waited_for_and_then_no_longer() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.ready("A")
+    m.run(m.profile.straggler_floor - 0.1)
+    assert len(m.told(A0, RoundCommitted)) == 1
+    assert "waiting for READY of B" in m.rounds[A0].explain()
+    m.run(1.0)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.bases["A"] = b"digest 2"
+    assert m.value(B0).state.digest == b"digest 2"
+
+
+def test_one_that_is_ready_early_does_not_make_stragglers_of_the_others() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    usual = 6 * m.profile.straggler_floor
+    m.run(usual)
+    m.one_round()
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+    m.ready("A")  # it missed a round, say, and stands READY at once with what it carried over
+    m.run(2 * m.profile.straggler_floor)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.ready("B")  # these are most
+    m.run(m.profile.straggler_floor - 1.0)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.ready("C")
+    m.run(0.5)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert (commit.open.round, len(commit.open.participants)) == (3, 3)
+
+    m.bases["A"] = m.value(A0).state.digest
+    m.ready("A")  # and now the others are late
+    m.run(m.profile.straggler_floor * 1.1)
+    assert len(m.told(A0, RoundCommitted)) == 3
+    m.run(usual)
+    assert len(m.told(A0, RoundCommitted)) == 4, "they are not waited for without end"
+
+
+def test_a_contribution_that_came_too_late_is_told_so() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.ready("A")
+    m.silent = {A0}
+    m.run(m.profile.straggler_floor + 1.0)
+    m.ready("B")
+    m.run(0.1)
+    m.do(A0, m.rounds[A0].completed(2, 1, b"digest 2", m.now))
+    m.run(0.1)
+    assert [n.round for n in m.told(B0, RoundPassed)] == [2]  # type: ignore[attr-defined]
+
+
+def test_a_slow_voter_is_not_waited_for_past_the_soft_deadline() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.silent = {C0}
+    m.everybody_ready()
+    m.run(m.profile.soft_deadline - 0.5)
+    assert len(m.told(A0, RoundCommitted)) == 1
+    assert "waiting until the soft deadline for C" in m.rounds[A0].explain()
+    m.run(1.0)
+    commit = m.told(C0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert not commit.holding
+    assert commit.close.holders == (A0, B0)
+
+
+@pytest.mark.parametrize(("late", "waited"), [(0.0, 10.0), (4.0, 10.0), (8.0, 18.0), (16.0, 30.0), (29.0, 30.0)])
+def test_the_rest_gets_a_share_of_what_the_majority_needed(late: float, waited: float) -> None:
+    m = mesh(A=1, B=1, C=1)
+    assert (m.profile.soft_deadline, m.profile.hard_deadline, m.profile.patience) == (10.0, 30.0, 1.25)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.everybody_ready()
+    m.run(0.05 + late)
+    opened = m.told(A0, RoundOpened)[-1].open  # type: ignore[attr-defined]
+    for who in (A0, B0):
+        m.do(who, m.rounds[who].completed(opened.round, opened.attempt, b"digest 2", m.now))
+    m.run(waited - late - 0.3)
+    assert len(m.told(A0, RoundCommitted)) == 1, "C is still waited for"
+    m.run(0.5)
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+
+def test_who_votes_within_that_share_is_in() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.silent = {A0, B0, C0}
+    m.everybody_ready()
+    m.run(8.0)
+    opened = m.told(A0, RoundOpened)[-1].open  # type: ignore[attr-defined]
+    for who in (A0, B0):
+        m.do(who, m.rounds[who].completed(opened.round, opened.attempt, b"digest 2", m.now))
+    m.run(7.9)
+    m.do(C0, m.rounds[C0].completed(opened.round, opened.attempt, b"digest 2", m.now))
+    m.run(0.1)
+    commit = m.told(C0, RoundCommitted)[-1]
+    assert isinstance(commit, RoundCommitted)
+    assert commit.holding
+
+
+def test_an_attempt_without_a_majority_ends_at_the_hard_deadline() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.silent = {B0, C0}
+    m.everybody_ready()
+    m.run(m.profile.hard_deadline + 0.1)
+    assert [n.close.reason for n in m.told(A0, RoundAborted)] == ["1 of 3 voted: the deadline"]  # type: ignore[attr-defined]
+
+
+def test_a_straggler_that_was_not_waited_for_does_not_delay_the_retry() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.ready("A")
+    m.ready("B")
+    m.silent = {A0, B0}
+    m.run(m.profile.straggler_floor + 1.0)
+    m.do(A0, m.rounds[A0].failed(2, 1, "hiccup", (), m.now))
+    m.silent = set()
+    m.run(15 * DELAY)
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+
+def test_the_pause_between_attempts_grows_and_does_not_depend_on_the_patience_with_stragglers() -> None:
+    patient = replace(RoundProfile.local(), straggler_floor=1000.0)
+    m = Mesh({"A": 1, "B": 1}, patient)
+    m.found(A0)
+    m.one_round()
+    m.breaks = {A0, B0}
+    m.everybody_ready()
+    m.run(20.0)
+    opened = [n.open.attempt for n in m.told(A0, RoundOpened) if n.open.round == 2]  # type: ignore[attr-defined]
+    assert opened == list(range(1, len(opened) + 1))
+    assert 20.0 / patient.pause_max < len(opened) < 20
+
+
+MOST = structs.replace(SYNC, quorum=0.6, spread=3.0)
+
+
+def quorum_mesh() -> Mesh:
+    """Five clusters that have come 0, 0, 1, 2 and 3 s after one another in two rounds: the median deviation is 1 s."""
+    m = mesh(A=1, B=1, C=1, D=1, E=1)
+    for _ in range(2):
+        for cluster, wait in zip("ABCDE", (0.0, 1.0, 1.0, 1.0, 0.2), strict=True):
+            m.ready(cluster, MOST)
+            m.run(wait)
+        m.bases = dict.fromkeys(m.clusters, m.value(A0).state.digest)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    return m
+
+
+def test_a_round_with_its_quorum_waits_for_the_others_as_the_arrivals_scatter() -> None:
+    m = quorum_mesh()
+    for cluster in "ABC":
+        m.ready(cluster, MOST)
+    m.run(2.9)  # the median comes at 0, and three deviations are 3 s
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.run(0.3)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]  # type: ignore[attr-defined]
+    assert m.profile.straggler_floor > 3.2
+
+
+def test_who_comes_within_the_scatter_is_in() -> None:
+    m = quorum_mesh()
+    for cluster in "ABC":
+        m.ready(cluster, MOST)
+    m.run(2.0)
+    m.ready("D", MOST)
+    m.run(1.2)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C", "D"]  # type: ignore[attr-defined]
+
+
+def test_without_its_quorum_a_round_is_opened_at_the_straggler_timeout_and_no_sooner() -> None:
+    m = quorum_mesh()
+    m.ready("A", MOST)
+    m.ready("B", MOST)
+    m.run(m.profile.straggler_floor - 0.1)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.run(10.0)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B"]  # type: ignore[attr-defined]
+
+
+def test_who_asks_for_all_waits_for_all() -> None:
+    m = quorum_mesh()
+    whole = structs.replace(MOST, quorum=1.0)
+    for cluster in "ABCD":
+        m.ready(cluster, whole)
+    m.run(m.profile.straggler_floor - 0.1)
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+
+def test_a_coordinator_that_saw_no_arrivals_takes_the_straggler_timeout() -> None:
+    m = quorum_mesh()
+    m.kill(A0)
+    m.failed.add("A")
+    m.view()
+    for cluster in "BCD":
+        m.ready(cluster, MOST)
+    m.run(5.0)
+    assert len(m.told(B0, RoundCommitted)) == 2
+    m.run(m.profile.straggler_floor + 1.0)
+    assert len(m.told(B0, RoundCommitted)) == 3
+
+
+def test_the_dead_are_no_part_of_a_quorum() -> None:
+    m = quorum_mesh()
+    m.failed.update("DE")
+    m.kill(peer("D", 0))
+    m.kill(peer("E", 0))
+    m.view()
+    for cluster in "AB":
+        m.ready(cluster, MOST)
+    m.run(3.2)  # two of three
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B"]  # type: ignore[attr-defined]
+
+
+def test_where_one_is_enough_nobody_is_waited_for_but_a_moment() -> None:
+    m = quorum_mesh()
+    m.ready("B", structs.replace(SYNC, quorum=1e-9))
+    m.run(m.profile.retry + 0.1)
+    commit = m.told(B0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["B"]  # type: ignore[attr-defined]
