@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -20,6 +19,7 @@ from ictp2p.collectives import execute, plan
 from ictp2p.collectives.advance import Advance
 from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost, RoundTag
 from ictp2p.collectives.codecs.prices import check_name
+from ictp2p.collectives.digest import EMPTY, digest_of
 from ictp2p.core.packets import Channel
 from ictp2p.core.planning import check_groups
 from ictp2p.driver import Driver
@@ -41,9 +41,6 @@ from ictp2p.sync.rounds import Contribution
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
-
-EMPTY_DIGEST = hashlib.blake2b(b"ictp2p barrier", digest_size=32).digest()
-"""What is voted when there is nothing to hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +99,11 @@ class _Standing:
     began: float
     decided: asyncio.Future[Outcome]
     attempt: asyncio.Task[None] | None = None
+    opened: Open | None = None
+    """What the newest attempt began with."""
     opened_at: float = 0.0
     stats: execute.Stats | None = None
     plan: str = ""
-    attempts: list[str] = field(default_factory=list)
 
 
 class Participation:
@@ -243,7 +241,7 @@ class Participation:
         if wrong is not None:
             self._report_failure(opened, wrong, ())
             return
-        standing.opened_at, standing.plan = self._driver.clock(), chosen.kind
+        standing.opened, standing.opened_at, standing.plan = opened, self._driver.clock(), chosen.kind
         if standing.work.restarted is not None:
             standing.work.restarted(opened.attempt, opened.participants)
         previous = standing.attempt
@@ -325,7 +323,7 @@ class Participation:
         if work.finish is not None:
             return await work.finish()
         if not opened.spec.elements:
-            return EMPTY_DIGEST
+            return EMPTY
         return await asyncio.get_running_loop().run_in_executor(None, _digest_of, work.outputs)
 
     async def _move(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> execute.Stats:
@@ -414,6 +412,8 @@ class Participation:
         advance = Advance(chosen.shares)
 
         def progress(start: int, stop: int) -> None:
+            if standing.opened is not opened:  # an attempt that has still to end: the next one begins from nothing
+                return
             whole, least = advance.add(start, stop)
             if least:
                 self._call(lambda now: self._rounds.progressed(opened.round, opened.attempt, advance.least, now))
@@ -447,8 +447,5 @@ def _place(chosen: plan.Plan, me: int, work: Reduction) -> None:
 
 def _digest_of(tensors: Sequence[torch.Tensor]) -> bytes:
     """Hash tensors' bytes, in order."""
-    digest = hashlib.blake2b(digest_size=32)
-    for tensor in tensors:
-        flat = tensor.detach().contiguous().view(-1)
-        digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.digest()
+    flat = [tensor.detach().contiguous().view(-1).view(torch.uint8) for tensor in tensors]
+    return digest_of(*(each.numpy().data for each in flat))

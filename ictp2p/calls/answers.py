@@ -11,12 +11,12 @@ cluster. That one cannot lose it before it is asked, since it waits for us in th
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, Sequence
 
 from torch import Tensor
 
 from ictp2p.async_peer import AsyncPeer
+from ictp2p.collectives.digest import digest_of
 from ictp2p.errors import NetworkError, RoundMissed, StateError
 from ictp2p.sync.values import Close, Open
 from ictp2p.types import ClusterId, PeerId
@@ -24,11 +24,6 @@ from ictp2p.types import ClusterId, PeerId
 _KIND = "answer"
 _PAUSE = 0.1
 """Seconds between two turns of asking."""
-
-
-def digest_of(result: Tensor) -> bytes:
-    """What is voted for a result that is the same everywhere."""
-    return hashlib.blake2b(result.numpy().data, digest_size=32).digest()
 
 
 class Answers:
@@ -66,7 +61,7 @@ class Answers:
 
     async def _ask(self, source: PeerId, digest: bytes, result: Tensor, timeout: float) -> None:
         size = await self._peer.bulk.request(source, _KIND, digest, result.numpy().data, timeout=timeout)
-        found = await asyncio.get_running_loop().run_in_executor(None, digest_of, result)
+        found = await asyncio.get_running_loop().run_in_executor(None, digest_of, result.numpy().data)
         if size != result.numel() or found != digest:
             raise StateError(f"{source} sent {size} bytes that are not the result")
 

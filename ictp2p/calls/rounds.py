@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from ictp2p import errors
-from ictp2p.calls.answers import digest_of
 from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.tensors import Bundle, local_sum, name_of
+from ictp2p.collectives.digest import ResultDigest
 from ictp2p.collectives.plan import decode
 from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundError, RoundMissed
-from ictp2p.participation import EMPTY_DIGEST, Outcome
+from ictp2p.participation import Outcome
 from ictp2p.sync.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
@@ -159,6 +159,10 @@ class RoundCall:
         done = Completed(close.round, clusters, 0.0, 0, self._nbytes, decode(opened.plan).kind, opened.reason)
         return done, close.digest
 
+    def _digest(self, result: Tensor) -> ResultDigest:
+        """What is voted on `result`: of nothing, if it is another one for each participant."""
+        return ResultDigest([result.numpy().data] if self.alike else [])
+
     def _keep(self, digest: bytes, result: Tensor) -> None:
         if self.alike and self._nbytes:
             self._past.peer.hold_answer(digest, result)
@@ -172,17 +176,19 @@ class RoundCall:
         deadline: Deadline,
     ) -> Outcome:
         outputs = self._outputs(result)
-        item, arrived = outputs[0].itemsize if outputs else 1, 0
+        item, arrived, voted = outputs[0].itemsize if outputs else 1, 0, self._digest(result)
 
         def progress(start: int, stop: int) -> None:
             nonlocal arrived
             arrived += stop - start
-            publisher.data(self._place(start) * item, self._place(stop) * item)
+            first, last = self._place(start) * item, self._place(stop) * item
+            publisher.data(first, last)
+            voted.arrived(first, last)
 
         def finish() -> bytes:
             if arrived < self._spec.elements:
                 publisher.data(*self._brought())
-            return digest_of(result) if outputs and self.alike else EMPTY_DIGEST
+            return voted.digest()
 
         def idle() -> None:
             refuse_if_missed(self._past.chronicle)
@@ -193,6 +199,7 @@ class RoundCall:
             nonlocal arrived
             refuse_if_missed(self._past.chronicle)
             arrived = 0
+            voted.restart()
             publisher.restart(attempt, parts)
 
         refuse_if_missed(self._past.chronicle)
@@ -228,22 +235,26 @@ class RoundCall:
     # ------------------------------------------------------------ the followers
 
     def _follow(self, group: Group, result: Tensor) -> bytes:
-        complete = False
+        complete, voted = False, self._digest(result)
 
         def seen(whole: bool) -> None:
             nonlocal complete
             complete = whole
 
+        def restarted(_: Sequence[Participant]) -> None:
+            seen(False)
+            voted.restart()
+
         try:
-            verdict = follow(group, result, lambda: seen(True), lambda parts: seen(False))
+            verdict = follow(group, result, lambda: seen(True), restarted, voted.arrived)
             encoded = broadcast_bytes(group, b"", 0)
         except LocalGroupError:
             if complete:  # it may be decided, and nobody else of this cluster may be left who has it
-                self._keep(digest_of(result), result)
+                self._keep(voted.digest(), result)
             raise
         if verdict.kind is not Kind.COMMIT:
             raise as_told(encoded)
-        if self._spec.elements and self.alike and digest_of(result) != verdict.digest:
+        if self._spec.elements and self.alike and voted.digest() != verdict.digest:
             raise LocalGroupError(f"what leader {group.members[0]} streamed is not what the mesh committed")
         self._past.chronicle.settle(verdict.version)
         self._keep(verdict.digest, result)

@@ -3,9 +3,8 @@
 A region is an anonymous file (Linux, memfd_create(2)), mapped by both; its descriptor crosses the socket once. It has
 no name in any file system, so nothing is left behind however the processes end.
 
-The training program allocates (`Arena`), since it knows what it has still in use: a region is free again once no tensor
-lies in it. Free ones are used again, for touching fresh pages costs more than the copy that they are for; of those no
-more is kept than what the largest of the last few rounds took.
+The training program allocates (`Arena`), since it knows what it has still in use; what it does not use any more is used
+again (`reuse`).
 """
 
 from __future__ import annotations
@@ -13,65 +12,37 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
-import threading
-import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import torch
 
 from ictp2p.errors import LocalProtocolError
 from ictp2p.handle.messages import TensorRef
+from ictp2p.handle.reuse import Reuse
+from ictp2p.threads import Threads
 
 _ALIGN = 64
 """Every tensor that is staged starts at a multiple of this many bytes."""
-_REMEMBERED = 8
-"""Allocations that bound what is kept free."""
+_KEPT = 2
+"""Times the largest of the last allocations that is kept free: a round takes a region to bring and one to get."""
 
 Announce = Callable[[int, int, int], None]
 """Takes the number of a new region, its size, and its descriptor, which is its own to close."""
 
 
-@dataclass(slots=True)
-class _Region:
-    number: int
-    size: int
-    memory: mmap.mmap
-    base: int
-    used: bool = field(default=True)
-
-
-class Arena:
+class Arena(Reuse):
     """Allocates shared memory.
 
     Args:
         announce: told of each new region.
         dropped: told the number of each that is not used any more.
+        threads: what it waits with.
     """
 
-    def __init__(self, announce: Announce, dropped: Callable[[int], None]) -> None:
+    def __init__(self, announce: Announce, dropped: Callable[[int], None], threads: Threads) -> None:
+        super().__init__(threads, _KEPT)
         self._announce = announce
-        self._dropped = dropped
-        self._regions: dict[int, _Region] = {}
-        self._numbers = itertools.count(1)
-        self._recent: deque[int] = deque(maxlen=_REMEMBERED)
-        self._lock = threading.Lock()
-
-    def empty(self, nbytes: int) -> torch.Tensor:
-        """Flat bytes, not initialised."""
-        if not nbytes:
-            return torch.empty(0, dtype=torch.uint8)
-        with self._lock:
-            region = self._free(nbytes) or self._make(nbytes)
-            region.used = True
-            self._recent.append(region.size)
-            self._trim()
-        view = memoryview(region.memory)[:nbytes]
-        # A tensor holds on to the buffer that it was made from, as does each view of it; when the last one goes, so
-        # does the buffer. The finalizer may run in any thread, at any moment, so it does no more than say so.
-        weakref.finalize(view, _let_go, region)
-        return torch.frombuffer(view, dtype=torch.uint8)
+        self._tell_dropped = dropped
 
     def ref(self, tensor: torch.Tensor) -> TensorRef | None:
         """Where a flat tensor lies, if that is in shared memory."""
@@ -96,13 +67,7 @@ class Arena:
             held[start : start + size].view(t.dtype) for t, start, size in zip(tensors, starts, sizes, strict=False)
         ]
 
-    def _free(self, nbytes: int) -> _Region | None:
-        """The smallest region that is free and large enough, and not much too large."""
-        fit = [r for r in self._regions.values() if not r.used and nbytes <= r.size <= 2 * nbytes + mmap.PAGESIZE]
-        return min(fit, key=lambda region: region.size, default=None)
-
-    def _make(self, nbytes: int) -> _Region:
-        number, size = next(self._numbers), -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    def _map(self, number: int, size: int) -> mmap.mmap:
         descriptor = os.memfd_create(f"ictp2p {number}", os.MFD_CLOEXEC)
         try:
             os.ftruncate(descriptor, size)
@@ -110,21 +75,11 @@ class Arena:
         except BaseException:
             os.close(descriptor)
             raise
-        region = _Region(number, size, memory, torch.frombuffer(memory, dtype=torch.uint8).data_ptr())
-        self._regions[number] = region
         self._announce(number, size, descriptor)
-        return region
+        return memory
 
-    def _trim(self) -> None:
-        """Give back what the last few rounds did not need."""
-        free = sorted((r for r in self._regions.values() if not r.used), key=lambda region: region.number)
-        spare = sum(region.size for region in free) - 2 * max(self._recent)
-        for region in free:
-            if spare <= 0:
-                return
-            spare -= region.size
-            del self._regions[region.number]
-            self._dropped(region.number)
+    def _dropped(self, number: int) -> None:
+        self._tell_dropped(number)
 
 
 class Regions:
@@ -171,7 +126,3 @@ def copy_range(sources: Sequence[torch.Tensor], targets: Sequence[torch.Tensor],
         if low < high:
             target[low:high].copy_(source[low:high])
         at += source.numel()
-
-
-def _let_go(region: _Region) -> None:
-    region.used = False

@@ -84,6 +84,7 @@ class ProcessHandle:
         self._arena = Arena(
             lambda number, size, descriptor: self.line.send(0, messages.Map(number, size), descriptor),
             lambda number: self.line.send(0, messages.Unmap(number)),
+            self.threads,
         )
         self._questions = Questions(self._arena, self._say)
         try:
@@ -139,6 +140,7 @@ class ProcessHandle:
 
     def close(self) -> None:
         """End the process."""
+        self._arena.close()
         self.line.close()
         self._questions.close()
 

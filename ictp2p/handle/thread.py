@@ -13,6 +13,7 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.rendezvous import open_store
 from ictp2p.config import Config
 from ictp2p.handle import Attempts, EventCallback, Subscriber, Where
+from ictp2p.handle.reuse import Private
 from ictp2p.handle.service import PeerService
 from ictp2p.loop_thread import LoopThread
 from ictp2p.participation import Outcome, Reduction
@@ -41,6 +42,7 @@ class ThreadHandle:
         self.loop = loop
         self.service = service
         self._peer = service.peer
+        self._memory = Private(loop.threads, keep=1)
 
     @property
     def threads(self) -> Threads:
@@ -103,6 +105,7 @@ class ThreadHandle:
 
     def close(self) -> None:
         """End the loop, if it is our own."""
+        self._memory.close()
         if isinstance(self.loop, LoopThread):
             self.loop.close()
 
@@ -205,7 +208,7 @@ class ThreadHandle:
 
     def empty(self, nbytes: int) -> torch.Tensor:
         """Flat bytes."""
-        return torch.empty(nbytes, dtype=torch.uint8)
+        return self._memory.empty(nbytes)
 
     def hold_answer(self, digest: bytes, result: torch.Tensor) -> None:
         """Keep a result for whoever asks."""

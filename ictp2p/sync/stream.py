@@ -135,6 +135,7 @@ def follow(
     average: Tensor,
     complete: Callable[[], object],
     restarted: Callable[[Sequence[Participant]], object] = lambda parts: None,
+    taken: Callable[[int, int], object] = lambda start, stop: None,
 ) -> Verdict:
     """A follower's end: take the average as it comes, and the verdict.
 
@@ -143,6 +144,7 @@ def follow(
         average: where the average goes.
         complete: called each time all of an attempt has arrived.
         restarted: called each time the leader begins an attempt, with who takes part.
+        taken: called with each range `[start, stop)` that has arrived in it.
 
     Raises:
         LocalGroupError: the group broke, or the leader sent what makes no sense.
@@ -155,6 +157,7 @@ def follow(
             restarted(_parts(group, stop))
         elif kind is Kind.DATA:
             arrived += _take(group, average, number, stop)
+            taken(number, stop)
             if arrived == average.numel():
                 complete()
         elif kind is not Kind.WAIT:

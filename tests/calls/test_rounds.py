@@ -1,16 +1,58 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import torch
+from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle, Past
-from ictp2p.calls.rounds import Barrier, Completed
+from ictp2p.calls.heads import Flag, Head, Heads
+from ictp2p.calls.rounds import AllReduce, Barrier, Completed
 from ictp2p.calls.runner import Answer
+from ictp2p.calls.tensors import Bundle
+from ictp2p.collectives import digest
+from ictp2p.collectives.digest import digest_of
+from ictp2p.participation import Outcome
+from ictp2p.sync.mesh import RoundRequest
+from ictp2p.sync.values import StateRef
 from ictp2p.types import ClusterId, PeerId
 
 NOBODY: Any = None
+CLUSTERS = (ClusterId("a"), ClusterId("b"))
+
+
+class Alone:
+    """A cluster of one worker, and a mesh whose rounds the test writes."""
+
+    rank, size = 0, 1
+
+    def __init__(self) -> None:
+        self.kept: tuple[bytes, Tensor] | None = None
+        self.attempts: list[tuple[Tensor, Sequence[tuple[int, int]]]] = []
+
+    def empty(self, nbytes: int) -> Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8)
+
+    def hold_answer(self, found: bytes, result: Tensor) -> None:
+        self.kept = found, result
+
+    def staging(self, elements: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(elements, dtype=dtype)
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        pass
+
+    def round(self, request: RoundRequest) -> Outcome:
+        for number, (result, arriving) in enumerate(self.attempts, 1):
+            request.restarted(number, ())
+            for start, stop in arriving:
+                request.outputs[0][start:stop] = result[start:stop]
+                request.progress(start, stop)
+        return Outcome(1, len(self.attempts), CLUSTERS, StateRef(0, b"", ()), request.finish(), 0.0, 0, 0, "", "")
 
 
 def test_an_answer_that_a_mate_handed_over_is_accounted_for_when_this_worker_leads_next() -> None:
@@ -19,3 +61,19 @@ def test_an_answer_that_a_mate_handed_over_is_accounted_for_when_this_worker_lea
     done = Completed(7, (ClusterId("a"),), 0.0, 0, 0, "star", "because")
     call.accept(Answer(call.fingerprint, msgspec.msgpack.encode(done), torch.empty(0, dtype=torch.uint8)))
     assert chronicle.settled == 7
+
+
+def test_what_is_voted_is_what_is_held_though_an_attempt_before_it_had_brought_something_else() -> None:
+    fake: Any = Alone()
+    wrong, right = torch.full((10,), -1.0), torch.arange(10.0)
+    fake.attempts = [(wrong, [(0, 3), (3, 9)]), (right, [(5, 10), (0, 5)])]
+    mine = torch.zeros(10)
+    call = AllReduce(fake, Past(Chronicle(PeerId("1" * 32), CLUSTERS[0]), fake), Bundle(mine), "avg", 1.0)
+    heads: Any = Heads((Head(0, 0, call.fingerprint, 1.0, Flag.NONE),), 0)
+    with patch.object(digest, "BLOCK", 16):
+        answer = call.act(fake, heads, SimpleNamespace(check=lambda: None))  # type: ignore[arg-type]
+        assert fake.kept is not None
+        assert fake.kept[0] == digest_of(right.numpy().data) == digest_of(answer.memory.numpy().data)
+    assert not mine.any()
+    call.accept(answer)
+    assert torch.equal(mine, right)

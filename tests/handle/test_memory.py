@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ictp2p.errors import LocalProtocolError
 from ictp2p.handle.memory import Arena, Regions, copy_range
 from ictp2p.handle.messages import TensorRef
+from tests.handle.test_reuse import Still
 
 
 class Both:
@@ -18,7 +19,7 @@ class Both:
     def __init__(self) -> None:
         self.regions = Regions()
         self.dropped: list[int] = []
-        self.arena = Arena(self.regions.map, self._drop)
+        self.arena = Arena(self.regions.map, self._drop, Still())
 
     def _drop(self, number: int) -> None:
         self.dropped.append(number)
@@ -46,29 +47,15 @@ def test_tensors_of_any_type_are_the_same_at_both_ends(sizes: list[int]) -> None
         assert not here.any()
 
 
-def test_memory_is_used_again_once_no_tensor_lies_in_it_and_not_before() -> None:
+def test_a_region_is_mapped_at_both_ends_for_as_long_as_it_may_be_used_again() -> None:
     both = Both()
-    first = both.arena.empty(10_000)
-    part = first[4096:].view(torch.float32)
-    del first
-    second = both.arena.empty(10_000)
-    assert both.arena.ref(part).region != both.arena.ref(second).region  # type: ignore[union-attr]
-    held = both.arena.ref(part).region  # type: ignore[union-attr]
-    del part
-    third = both.arena.empty(9_000)
-    assert both.arena.ref(third).region == held  # type: ignore[union-attr]
-    assert len(both.regions) == 2
-
-
-def test_no_more_is_kept_than_the_largest_of_the_last_rounds_took() -> None:
-    both = Both()
-    for size in (1 << 16, 1 << 14, 1 << 16):
-        held = [both.arena.empty(size) for _ in range(4)]
-        del held
-    for _ in range(10):
-        both.arena.empty(4096)
-    assert len(both.regions) <= 3
-    assert both.dropped
+    held = both.arena.empty(10_000)
+    assert (len(both.regions), both.dropped) == (1, [])
+    both.arena.close()
+    assert both.dropped == []
+    del held
+    both.arena.close()
+    assert (len(both.regions), len(both.dropped)) == (0, 1)
 
 
 def test_what_lies_nowhere_is_refused() -> None:

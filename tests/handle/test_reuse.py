@@ -1,0 +1,119 @@
+"""Memory is used again, never twice at once, and given back to who has more use for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.handle.reuse import IDLE, LEAST, Private
+from ictp2p.threads import Event, Thread, Threads
+
+
+class Hours:
+    """Waits as long as the test says."""
+
+    def __init__(self, act: Callable[[float], bool]) -> None:
+        self.over = False
+        self._act = act
+
+    def set(self) -> None:
+        self.over = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        return self.over or self._act(timeout)
+
+
+class Nobody:
+    def join(self, timeout: float | None = None) -> None: ...
+
+    def is_alive(self) -> bool:
+        return False
+
+
+class Still(Threads):
+    """Threads that run when the test says so."""
+
+    def __init__(self) -> None:
+        self.started: list[Callable[[], None]] = []
+        self.meanwhile: Callable[[float], bool] = lambda seconds: False
+
+    def event(self) -> Event:
+        return Hours(lambda seconds: self.meanwhile(seconds))
+
+    def start(self, run: Callable[[], None], name: str) -> Thread:
+        self.started.append(run)
+        return Nobody()
+
+
+def test_memory_is_used_again_once_no_tensor_lies_in_it_and_not_before() -> None:
+    memory = Private(Still(), keep=2)
+    first = memory.empty(2 * LEAST)
+    place, part = first.data_ptr(), first[LEAST:].view(torch.float32)
+    del first
+    second = memory.empty(2 * LEAST)
+    assert second.data_ptr() != place
+    view = part.numpy().data
+    del part
+    third = memory.empty(2 * LEAST)
+    assert third.data_ptr() not in (place, second.data_ptr())
+    del view
+    assert memory.empty(2 * LEAST - 1).data_ptr() == place
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(LEAST, 9 * LEAST)), max_size=60), st.integers(1, 3))
+def test_tensors_never_share_memory_and_little_is_kept_beside_them(turns: list[tuple[int, int]], keep: int) -> None:
+    memory, held, asked = Private(Still(), keep), dict[int, torch.Tensor](), [0] * 7
+    for name, size in turns:
+        held.pop(name, None)
+        held[name] = memory.empty(size)
+        asked.append(size)
+        spans = sorted((t.data_ptr(), t.data_ptr() + len(t)) for t in held.values())
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+        used = sum(map(len, held.values()))
+        # A region may be twice as large as what lies in it; the bound on what is free is checked before it is lent.
+        assert memory.size <= (2 * used + 8192 * len(held)) + keep * (2 * max(asked[-8:]) + 8192)
+
+
+def test_small_ones_come_from_the_allocator() -> None:
+    memory = Private(Still(), keep=1)
+    small = memory.empty(LEAST - 1), memory.empty(0)
+    assert [len(each) for each in small] == [LEAST - 1, 0]
+    assert memory.size == 0
+
+
+def test_when_nobody_asks_for_an_interval_what_is_free_goes_back_and_what_is_used_stays() -> None:
+    threads = Still()
+    memory = Private(threads, keep=4)
+    used = [memory.empty(LEAST), memory.empty(2 * LEAST)]
+    memory.empty(LEAST)
+    waited: list[float] = []
+
+    def meanwhile(seconds: float) -> bool:
+        waited.append(seconds)
+        if len(waited) == 2:
+            memory.empty(LEAST)
+        assert memory.size == 4 * LEAST
+        return False
+
+    threads.meanwhile = meanwhile
+    (watch,) = threads.started
+    watch()
+    assert waited == [IDLE] * 3
+    assert memory.size == 3 * LEAST == sum(map(len, used))
+    memory.empty(LEAST)
+    assert len(threads.started) == 2, "looked after again"
+
+
+def test_closed_nothing_is_kept_and_nobody_watches() -> None:
+    threads = Still()
+    memory = Private(threads, keep=1)
+    used = memory.empty(LEAST)
+    memory.empty(LEAST)
+    memory.close()
+    assert memory.size == len(used)
+    threads.started[0]()

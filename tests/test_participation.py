@@ -1,0 +1,95 @@
+"""A leader's part in a round, on machines and connections of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from ictp2p.collectives.channel import Receiver, Slots
+from ictp2p.collectives.execute import ExecuteProfile
+from ictp2p.collectives.plan import NO_PARENT, Plan, Share
+from ictp2p.participation import Participation, Reduction
+from ictp2p.sync import notices
+from ictp2p.sync.values import Open, Participant, Spec, StateRef
+from ictp2p.types import ClusterId, PeerId
+
+ME, ROOT = PeerId("a" * 32), PeerId("b" * 32)
+PLAN = Plan("star", (ME, ROOT), (Share(0, 4, 1, (1, NO_PARENT), (1, NO_PARENT)),), 2, 1.0, 1.0)
+SPEC = Spec("reduce", "test", "float32", 4, "avg", "none")
+
+
+class Wire:
+    """Connections on which the test plays the root of the only share."""
+
+    def __init__(self) -> None:
+        self.slots = Slots(1 << 20)
+        self.receivers: list[Receiver] = []
+
+    async def attach(self, tag: bytes, receiver: Receiver, peers: Sequence[PeerId], **_: Any) -> Wire:
+        self.receivers.append(receiver)
+        return self
+
+    def kick(self, peer: PeerId) -> None:
+        """There is nothing that could pull."""
+
+    def ahead(self, peer: PeerId) -> None:
+        """Nothing is known."""
+
+    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+        """There is nobody to tell."""
+
+    def result(self, attempt: int, chunk: int) -> None:
+        receiver = self.receivers[attempt]
+        place = receiver.destination(ROOT, False, 0, chunk, 8)
+        assert isinstance(place, memoryview)
+        receiver.arrived(ROOT, False, 0, chunk, place)
+
+
+def opened(attempt: int) -> notices.RoundOpened:
+    parts = (Participant("a", ME, 1, 1.0), Participant("b", ROOT, 1, 1.0))
+    state = StateRef(0, b"", ())
+    return notices.RoundOpened(Open(b"l", (ME,), state, ME, 1, attempt, SPEC, parts, PLAN.encode(), "", 9.0))
+
+
+def part_of(wire: Wire) -> Participation:
+    machines: Any = SimpleNamespace()
+    for name in ("ready", "withdraw", "progressed", "failed", "completed"):
+        setattr(machines, name, lambda *_: [])
+    rooms = SimpleNamespace(rounds=machines, election=SimpleNamespace(term=1))
+    core = SimpleNamespace(leading=True, m=rooms, call=lambda *_: [])
+    driver: Any = SimpleNamespace(core=core, clock=lambda: 0.0, execute=lambda _: None)
+    telemetry: Any = SimpleNamespace(event=lambda *_, **__: None)
+    links: Any = wire
+    return Participation(ME, ClusterId("a"), driver, links, telemetry, ExecuteProfile())
+
+
+async def test_what_an_attempt_still_brings_is_not_told_once_the_next_has_begun() -> None:
+    wire, told = Wire(), []
+    part = part_of(wire)
+    work = Reduction(
+        SPEC,
+        [torch.ones(4)],
+        [torch.zeros(4)],
+        progress=lambda start, stop: told.append((start, stop)),
+        restarted=lambda attempt, _: told.append(attempt),
+    )
+    standing = asyncio.get_running_loop().create_task(part.reduce(work))
+    await asyncio.sleep(0)
+    part.notice(opened(1))
+    while not wire.receivers:
+        await asyncio.sleep(0)
+    wire.result(0, 0)
+    assert told == [1, (0, 2)]
+    part.notice(opened(2))
+    wire.result(0, 1)  # before the loop has come to end it
+    assert told == [1, (0, 2), 2]
+    while len(wire.receivers) < 2:
+        await asyncio.sleep(0)
+    wire.result(1, 0)
+    assert told[-1] == (0, 2)
+    standing.cancel()
+    await asyncio.wait([standing])
