@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import adaptive
+import layer_by_layer
 import learning
 import overlap
 import policy_memory
@@ -61,6 +62,28 @@ def test_rates_are_compared_on_the_published_grid() -> None:
             utilization.point(point * 1.001) == utilization.point(point * 1.2) == utilization.published_point(printed)
         )
         assert utilization.point(point * 0.999) == utilization.published_point(printed) - 1
+
+
+@given(st.integers(1, 12), st.integers(1, 4), st.floats(0.01, 10.0))
+def test_layers_go_over_the_line_one_after_the_other(fragments: int, deep: int, transfer: float) -> None:
+    """The first layer of the first fragment is never hidden; what outlasts the pass is between that and all bytes."""
+    layers = fragments * deep
+    late = layer_by_layer.exposed(fragments, layers, transfer, backward=1.0)
+    assert transfer / fragments - 1e-9 <= late <= deep * transfer + 1e-9
+    if fragments == 1:
+        spacing = 1.0 / layers
+        assert late == pytest.approx(max(transfer, layers * transfer + spacing - 1.0))
+
+
+def test_layer_by_layer_the_published_tables_are_met_but_for_one_cell() -> None:
+    apart = {
+        (line.table, line.name, target): step
+        for line in utilization.LINES
+        if not line.setting.overlap
+        for target, step in zip(utilization.TARGETS, layer_by_layer.steps(line), strict=True)
+    }
+    assert len(apart) == 45 + 25
+    assert [cell for cell, step in apart.items() if abs(step) > 1] == [("Scaling laws, 10B", "H=50", 0.95)]
 
 
 def test_a_loss_lies_between_the_rounds_around_its_time() -> None:
