@@ -165,9 +165,12 @@ class Endpoint(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         """Bytes that the kernel has not taken."""
-        stopped = self.peer.process.paused
-        unread = (self.peer._unread if stopped or not self.peer._reading else 0) + (self._way.flying if stopped else 0)
-        return max(0, self._way.backlog + self._patience.size + unread - KERNEL)
+        there, held = self.peer, self._way.backlog + self._patience.size
+        if there.process.paused:
+            held += there._unread + self._way.flying
+        elif not there._reading:
+            held += there._unread
+        return held - KERNEL if held > KERNEL else 0
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.local} to {self.remote}{' closing' if self._closing else ''}>"

@@ -24,7 +24,7 @@ KEPT = 64
 def is_empty(data: bytes | bytearray | memoryview) -> bool:
     """Whether nothing but zeros follows the first `KEPT` bytes."""
     rest = memoryview(data).cast("B")[KEPT:]
-    return bytes(rest) == nothing(len(rest))  # two copies, and still ten times as fast as comparing views
+    return nothing(len(rest)).startswith(rest)  # compares memory, where views are compared element by element
 
 
 @functools.lru_cache(64)

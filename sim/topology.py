@@ -126,6 +126,8 @@ class Topology:
 
     def blocked(self, source: str, target: str) -> How | None:
         """Whether packets from one host to another vanish, and how."""
+        if not self._barriers:
+            return None
         pair = (source, target)
         if pair not in self._blocked:
             hows = [barrier.how for barrier in self._barriers if self._covers(barrier, source, target)]

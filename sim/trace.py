@@ -59,8 +59,7 @@ class Trace:
         """Note a message that a process got."""
         self.deliveries += 1
         self.bytes += size
-        self._hash.update(_DELIVERY.pack(self._clock(), size))
-        self._hash.update(f"{source}>{target}".encode())
+        self._hash.update(_DELIVERY.pack(self._clock(), size) + f"{source}>{target}".encode())
 
     def digest(self) -> str:
         """The hash so far."""

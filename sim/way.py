@@ -68,7 +68,7 @@ class Way:
     @property
     def backlog(self) -> int:
         """Bytes that have not left yet."""
-        return int(self._backlog)
+        return int(self._backlog) if self._queue else 0
 
     def open(self, passes: bool) -> None:
         """Say whether packets pass at all."""

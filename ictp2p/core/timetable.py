@@ -26,6 +26,7 @@ class Timetable:
         self._machines = machines
         self._due: dict[Channel, float] = dict.fromkeys(machines, inf)
         self._stale: dict[Channel, None] = dict.fromkeys(machines)
+        self._soonest = inf
 
     def touch(self, channel: Channel) -> None:
         """A machine got an input: its timeout may have moved."""
@@ -39,12 +40,14 @@ class Timetable:
     def next_timeout(self) -> float | None:
         """When the next machine is due, if any ever is."""
         self._refresh()
-        soonest = min(self._due.values())
-        return None if soonest == inf else soonest
+        return None if self._soonest == inf else self._soonest
 
     def _refresh(self) -> None:
+        if not self._stale:
+            return
         for channel in self._stale:
             if channel in self._due:
                 due = self._machines[channel].next_timeout()
                 self._due[channel] = inf if due is None else due
         self._stale.clear()
+        self._soonest = min(self._due.values())

@@ -7,6 +7,7 @@ about N items, and a lost link is one message per neighbour.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
@@ -83,7 +84,11 @@ def runs(cells: Iterable[tuple[Key, tuple[int, int]]]) -> Iterator[tuple[str, in
         yield destination, first, last, *value
 
 
-def keys(item: Advert | Wanted, classes: int) -> list[Key]:
+def keys(item: Advert | Wanted, classes: int) -> tuple[Key, ...]:
     """The routes that an item speaks of, as far as this router knows the classes."""
-    destination = item.destination
-    return [(destination, k) for k in range(item.first, min(item.last + 1, classes))]
+    return _keys(item.destination, item.first, min(item.last + 1, classes))
+
+
+@functools.lru_cache(16384)  # most items say something new of what was spoken of before
+def _keys(destination: str, first: int, stop: int) -> tuple[Key, ...]:
+    return tuple((destination, k) for k in range(first, stop))

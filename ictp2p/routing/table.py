@@ -199,7 +199,10 @@ class RouteTable:
         newest = self._offers[key][choice.neighbour]
         stale = not self._sources.feasible(key, newest)
         offer = choice.offer if stale else newest
-        return Choice(choice.neighbour, offer, extend(offer.metric, self.costs[choice.neighbour][key[1]]), stale)
+        metric = extend(offer.metric, self.costs[choice.neighbour][key[1]])
+        if metric == choice.metric and stale == choice.stale and offer == choice.offer:
+            return choice
+        return Choice(choice.neighbour, offer, metric, stale)
 
     def _prefer(self, key: Key, kept: Choice, best: Choice, now: float) -> Choice:
         if kept.stale:
