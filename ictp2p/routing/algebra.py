@@ -10,7 +10,7 @@ widest paths lack even the first, and never settle. So bandwidth is no part of t
 instance of this additive algebra per bandwidth class instead (see `classes`).
 
 A link's cost is its one-way delay, taken as half the smoothed round trip (measured without synchronised
-clocks, as RFC 9616 does), plus the time that a relay needs to store and forward one chunk. Unlike RFC 9616
+clocks, as RFC 9616 does), plus the time that a relay needs to store and forward one message. Unlike RFC 9616
 it is not flattened above 120 ms: here a path over the ocean twice must look worse than one over it once.
 """
 
@@ -28,8 +28,9 @@ TICK: Final = 0.0005
 INFINITY: Final = 2**32 - 1
 """The metric of no path; sums saturate here."""
 
-CHUNK: Final = 1 << 20
-"""Bytes that a relay holds before it forwards them."""
+PIECE: Final = 1 << 12
+"""Bytes that a relay must have before it can pass them on: a control message, as most of them are. A transfer is
+passed on as it comes (`bulk.splice`), and its bandwidth is what classes are for."""
 
 RELAY: Final = 10
 """Units (5 ms) that each hop adds, so that a relay must earn its trouble. Every path has one hop more than
@@ -69,7 +70,7 @@ class Distance(NamedTuple):
 
 def link_cost(link: Link) -> int:
     """The cost of a link in units, at least 1. Unknown bandwidth counts as unlimited: direct beats relayed."""
-    forwarding = CHUNK / link.bandwidth if link.bandwidth is not None else 0.0
+    forwarding = PIECE / link.bandwidth if link.bandwidth is not None else 0.0
     units = max(1.0, (link.srtt / 2 + forwarding) / TICK) + RELAY
     return math.ceil(units) if units < INFINITY else INFINITY
 

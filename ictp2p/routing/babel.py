@@ -51,7 +51,7 @@ class Route:
     next_hop: str
     traffic_class: int
     delay: float
-    """Seconds one way, with the time that relays take to store and forward a chunk."""
+    """Seconds one way, with the time that relays take to store and forward a message."""
     bandwidth: float
     """Bytes per second that every link on the way has at least (in class 0: is assumed to have)."""
 

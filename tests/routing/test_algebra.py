@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import LocalProtocolError
 from ictp2p.routing.algebra import (
-    CHUNK,
     INFINITY,
+    PIECE,
     RELAY,
     TICK,
     Distance,
@@ -56,10 +56,15 @@ def test_fresher_is_better_then_nearer() -> None:
     assert Distance(1, 1).better_than(Distance(1, 2))
 
 
-def test_a_links_cost_is_its_delay_and_the_time_to_forward_a_chunk() -> None:
+def test_a_links_cost_is_its_delay_and_the_time_to_forward_a_message() -> None:
     assert link_cost(Link(0.1)) == 0.05 / TICK + RELAY
-    assert link_cost(Link(0.1, CHUNK)) == 1.05 / TICK + RELAY
+    assert link_cost(Link(0.1, PIECE)) == 1.05 / TICK + RELAY
     assert link_cost(Link(0.0)) == 1 + RELAY
+
+
+@given(st.floats(0.04, 1.0), st.floats(1e6, 1e12))
+def test_how_wide_a_link_is_that_is_not_slow_is_no_news_of_its_cost(srtt: float, bandwidth: float) -> None:
+    assert not significant(link_cost(Link(srtt)), link_cost(Link(srtt, bandwidth)), 0.25)
 
 
 def test_a_paths_delay_counts_relays_and_not_the_last_hop() -> None:

@@ -5,7 +5,7 @@ from ictp2p.routing.neighbours import Neighbour
 from ictp2p.routing.profile import RoutingProfile
 
 PROFILE = RoutingProfile(classes=3)
-SLOW, FAST = Link(0.1, 300e3), Link(0.1, 2e6)
+SLOW, FAST = Link(0.01, 300e3), Link(0.01, 2e6)
 
 
 def test_a_link_costs_infinity_in_the_classes_above_it() -> None:
