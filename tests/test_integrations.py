@@ -134,9 +134,12 @@ def test_a_trainer_that_accumulates_takes_a_block_per_step_and_ends_with_its_sam
     options = {"sync_every": 2, "sampler": sampler}
     with ictp2p.Peer(ictp2p.Config.local(cluster="oslo", token=ENVIRONMENT["ICTP2P_TOKEN"])) as peer:
         embedded = Embedded(peer, Summing, options)
+        with pytest.raises(ConfigError, match="made when training begins"):
+            _ = embedded.entered
         with pytest.raises(ConfigError, match=r"of 2 batches before a step, the sampler of 3: .*accumulate=2"):
             embedded.enter(model, [inner], [], 2)
         policy = embedded.enter(model, [inner], [], batches)
+        assert embedded.entered is policy
         assert not embedded.finished
         for indices in epochs(sampler):
             model(torch.tensor(indices)).backward()

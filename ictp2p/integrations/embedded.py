@@ -29,7 +29,7 @@ class Embedded:
         self.policy: Policy | None = None
         """The one that was entered last; still readable after training."""
         self._peer, self._make, self._options = peer, policy, options
-        self._entered = False
+        self._inside = False
         self._steps: Iterator[None] = iter(())
 
     def enter(
@@ -60,9 +60,20 @@ class Embedded:
         carry = (*self._options.get("carry", ()), *schedules)
         policy = self._make(self._peer, model, inner, **{**self._options, "carry": carry})
         self.policy = policy.__enter__()
-        self._entered = True
+        self._inside = True
         self._steps = self._peer.steps(itertools.repeat(None))
         return policy
+
+    @property
+    def entered(self) -> Policy:
+        """The policy, once training has begun; after training it still has the global parameters.
+
+        Raises:
+            ConfigError: training has not begun.
+        """
+        if self.policy is None:
+            raise ConfigError("the policy is made when training begins")
+        return self.policy
 
     @property
     def sampler(self) -> ElasticSampler | None:
@@ -95,8 +106,8 @@ class Embedded:
 
     def leave(self) -> None:
         """Leave the cluster, if it was entered."""
-        if self._entered and self.policy is not None:
-            self._entered = False
+        if self._inside and self.policy is not None:
+            self._inside = False
             self.policy.__exit__(None, None, None)
 
 

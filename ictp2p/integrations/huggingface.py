@@ -55,9 +55,7 @@ class PolicyCallback(TrainerCallback):
         Raises:
             ConfigError: training has not begun.
         """
-        if self._embedded.policy is None:
-            raise ConfigError("the policy is made when training begins")
-        return self._embedded.policy
+        return self._embedded.entered
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Make the policy, and join the cluster.

@@ -61,9 +61,7 @@ class PolicyCallback(Callback):
         Raises:
             ConfigError: training has not begun.
         """
-        if self._embedded.policy is None:
-            raise ConfigError("the policy is made when training begins")
-        return self._embedded.policy
+        return self._embedded.entered
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Make the policy, and join the cluster.
