@@ -207,4 +207,14 @@ def mesh(**clusters: int) -> Mesh:
     return made
 
 
+def in_second_round(seconds: float = 0.1, **clusters: int) -> Mesh:
+    """A mesh in which everybody has been READY for its second round for so long, and no leader tells how it went."""
+    made = mesh(**clusters)
+    made.one_round()
+    made.silent = {peer(cluster, 0) for cluster in clusters}
+    made.everybody_ready()
+    made.run(seconds)
+    return made
+
+
 A0, A1, B0, B1, C0, C1, D0, D1 = (peer(c, w) for c in "ABCD" for w in range(2))

@@ -17,15 +17,26 @@ from ictp2p.sync.notices import (
 )
 from ictp2p.sync.values import Close, Voters, genesis
 from ictp2p.types import PeerId
-from tests.sync.rounds_mesh import A0, A1, B0, B1, C0, C1, CALL, DELAY, FIRST, LINEAGE, Mesh, mesh, peer
+from tests.sync.rounds_mesh import (
+    A0,
+    A1,
+    B0,
+    B1,
+    C0,
+    C1,
+    CALL,
+    DELAY,
+    FIRST,
+    LINEAGE,
+    Mesh,
+    in_second_round,
+    mesh,
+    peer,
+)
 
 
 def test_the_peer_that_coordinates_votes_and_takes_part_dies_in_mid_round() -> None:
-    m = mesh(A=2, B=2, C=2)
-    m.one_round()
-    m.silent = {A0, B0, C0}
-    m.everybody_ready()
-    m.run(0.1)
+    m = in_second_round(A=2, B=2, C=2)
     assert m.told(B0, RoundOpened)[-1].open.round == 2  # type: ignore[attr-defined]
     m.kill(A0)
     m.run(0.2)
@@ -51,11 +62,7 @@ def test_the_peer_that_coordinates_votes_and_takes_part_dies_in_mid_round() -> N
 
 
 def test_a_cluster_whose_leader_died_is_in_the_next_attempt_by_its_heir() -> None:
-    m = mesh(A=2, B=2, C=2)
-    m.one_round()
-    m.silent = {A0, B0, C0}
-    m.everybody_ready()
-    m.run(0.1)
+    m = in_second_round(A=2, B=2, C=2)
     m.kill(C0)
     m.run(0.1)
     m.silent.clear()
@@ -164,11 +171,7 @@ def test_voters_of_a_cluster_without_an_heir_are_dropped_in_the_end() -> None:
 
 
 def test_suspicion_alone_ends_an_attempt_that_nobody_reports_on() -> None:
-    m = mesh(A=2, B=2, C=2)
-    m.one_round()
-    m.silent = {A0, B0, C0}
-    m.everybody_ready()
-    m.run(0.1)
+    m = in_second_round(A=2, B=2, C=2)
     m.kill(C0)
     m.silent.clear()
     m.suspected = {"C"}
@@ -181,11 +184,7 @@ def test_suspicion_alone_ends_an_attempt_that_nobody_reports_on() -> None:
 
 
 def test_a_participant_that_died_after_everybody_had_the_result_does_not_undo_it() -> None:
-    m = mesh(A=2, B=2, C=2)
-    m.one_round()
-    m.silent = {A0, B0, C0}
-    m.everybody_ready()
-    m.run(0.1)
+    m = in_second_round(A=2, B=2, C=2)
     m.kill(A0)
     m.suspected = {"A"}
     m.view()
@@ -278,11 +277,7 @@ def test_voters_that_die_one_after_the_other_are_dropped_while_a_quorum_lives() 
 
 
 def test_a_new_leader_takes_the_old_ones_place_in_the_next_attempt() -> None:
-    m = mesh(A=2, B=2)
-    m.one_round()
-    m.silent = {A0, B0}
-    m.everybody_ready()
-    m.run(0.1)
+    m = in_second_round(A=2, B=2)
     m.silent = set()
     m.leaders["B"], m.terms["B"] = B1, 2
     m.view()
@@ -338,11 +333,7 @@ def test_a_minority_waits_says_so_and_applies_nothing() -> None:
 
 
 def test_a_process_that_restarts_in_mid_round_says_that_it_cannot_finish_it() -> None:
-    m = mesh(A=2, B=2)
-    m.one_round()
-    m.silent = {A0, B0}
-    m.everybody_ready()
-    m.run(0.3)
+    m = in_second_round(0.3, A=2, B=2)
     m.silent = set()
     m.boot(B0)
     m.view(B0)
@@ -353,11 +344,7 @@ def test_a_process_that_restarts_in_mid_round_says_that_it_cannot_finish_it() ->
 
 
 def test_votes_given_to_a_coordinator_that_dies_reach_the_next_one_at_once() -> None:
-    m = mesh(A=2, B=2, C=2)
-    m.one_round()
-    m.silent = {A0, B0, C0}
-    m.everybody_ready()
-    m.run(0.01)
+    m = in_second_round(0.01, A=2, B=2, C=2)
     m.kill(A0)
     for who in (B0, C0):
         m.do(who, m.rounds[who].completed(2, 1, b"digest 2", m.now))
@@ -390,11 +377,7 @@ def test_an_accused_participant_is_not_retried_before_it_shows_that_it_lives() -
 
 
 def test_an_accused_participant_that_lives_is_in_the_next_attempt() -> None:
-    m = mesh(A=1, B=1, C=1)
-    m.one_round()
-    m.silent = {A0, B0, C0}
-    m.everybody_ready()
-    m.run(0.01)
+    m = in_second_round(0.01, A=1, B=1, C=1)
     m.do(A0, m.rounds[A0].failed(2, 1, "stall", (C0,), m.now))
     m.silent = set()
     m.run(15 * DELAY)

@@ -14,7 +14,7 @@ from ictp2p.sync.notices import (
     RoundPassed,
 )
 from ictp2p.sync.profile import RoundProfile
-from tests.sync.rounds_mesh import A0, B0, C0, DELAY, SYNC, Mesh, mesh, peer
+from tests.sync.rounds_mesh import A0, B0, C0, DELAY, SYNC, Mesh, in_second_round, mesh, peer
 
 
 def test_a_straggler_is_waited_for_and_then_no_longer() -> None:
@@ -103,11 +103,7 @@ def test_the_rest_gets_a_share_of_what_the_majority_needed(late: float, waited: 
 
 
 def test_who_votes_within_that_share_is_in() -> None:
-    m = mesh(A=1, B=1, C=1)
-    m.one_round()
-    m.silent = {A0, B0, C0}
-    m.everybody_ready()
-    m.run(8.0)
+    m = in_second_round(8.0, A=1, B=1, C=1)
     opened = m.told(A0, RoundOpened)[-1].open  # type: ignore[attr-defined]
     for who in (A0, B0):
         m.do(who, m.rounds[who].completed(opened.round, opened.attempt, b"digest 2", m.now))

@@ -20,7 +20,22 @@ from ictp2p.sync.notices import (
 from ictp2p.sync.rounds import Contribution, PlanAnswer
 from ictp2p.sync.values import Grouping, Open, Spec, StateRef
 from ictp2p.types import ClusterId
-from tests.sync.rounds_mesh import A0, A1, B0, B1, BARRIER, C0, C1, DELAY, FIRST, SYNC, Mesh, mesh, peer
+from tests.sync.rounds_mesh import (
+    A0,
+    A1,
+    B0,
+    B1,
+    BARRIER,
+    C0,
+    C1,
+    DELAY,
+    FIRST,
+    SYNC,
+    Mesh,
+    in_second_round,
+    mesh,
+    peer,
+)
 
 
 def test_a_mesh_of_one_peer_commits_by_itself() -> None:
@@ -181,11 +196,7 @@ def test_a_cluster_that_always_fails_does_not_stop_the_others() -> None:
 
 
 def test_a_withdrawal_in_mid_round_ends_the_attempt() -> None:
-    m = mesh(A=1, B=1)
-    m.one_round()
-    m.silent = {A0, B0}
-    m.everybody_ready()
-    m.run(0.1)
+    m = in_second_round(A=1, B=1)
     m.do(B0, m.rounds[B0].withdraw(m.now))
     m.silent = set()
     m.training["B"] = False
