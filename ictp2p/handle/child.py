@@ -23,7 +23,7 @@ import torch
 
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.rendezvous import open_store
-from ictp2p.handle import News, messages, news
+from ictp2p.handle import News, messages, news, to_peer, to_training
 from ictp2p.handle.end import End
 from ictp2p.handle.failures import packed, unpacked
 from ictp2p.handle.memory import Regions
@@ -55,18 +55,18 @@ class Child:
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._questions: dict[int, asyncio.Future[msgspec.Raw]] = {}
         self._asked = 0
-        self._facts = messages.Facts()
+        self._facts = to_training.Facts()
         self._where: tuple[str, Mapping[str, str]] = ("INIT", {})
         self._held: Held = NOTHING
         self._serves = False
 
     def heard(self, number: int, body: bytes) -> None:
         """Take a message."""
-        self._take(number, messages.to_peer(body))
+        self._take(number, to_peer.decode(body))
 
-    def say(self, number: int, message: messages.ToTraining) -> None:
+    def say(self, number: int, message: to_training.ToTraining) -> None:
         """Say something, after whatever has changed of what the training program may read without asking."""
-        if not isinstance(message, messages.Told | messages.Progress | messages.Take):
+        if not isinstance(message, to_training.Told | to_training.Progress | to_training.Take):
             self._tell_facts()
         self._end.send(messages.encode(number, message))
 
@@ -78,99 +78,99 @@ class Child:
             self._facts = facts
             self._end.send(messages.encode(0, facts))
 
-    def _seen(self) -> messages.Facts:
+    def _seen(self) -> to_training.Facts:
         peer = self.peer
         clusters = len(peer.core.m.mesh.alive())
-        return messages.Facts(peer.core.leader, clusters, peer.host, str(peer.address), peer.agreed_state)
+        return to_training.Facts(peer.core.leader, clusters, peer.host, str(peer.address), peer.agreed_state)
 
     # ------------------------------------------------------------ what the training program says
 
-    def _take(self, number: int, message: messages.ToPeer) -> None:
+    def _take(self, number: int, message: to_peer.ToPeer) -> None:
         try:
             work = self._act(number, message)
         except Exception as error:
-            self.say(number, messages.Failed(packed(error)))
+            self.say(number, to_training.Failed(packed(error)))
             return
         if asyncio.iscoroutine(work):
             self._tasks[number] = self._loop.create_task(self._finish(number, work))
-        elif number and not isinstance(message, messages.Answered | messages.Refused | messages.Cancel):
-            self.say(number, messages.Reply(messages.raw(work)))
+        elif number and not isinstance(message, to_peer.Answered | to_peer.Refused | to_peer.Cancel):
+            self.say(number, to_training.Reply(messages.raw(work)))
 
     async def _finish(self, number: int, work: Coroutine[Any, Any, Any]) -> None:
         try:
-            reply: messages.ToTraining = messages.Reply(messages.raw(await work))
+            reply: to_training.ToTraining = to_training.Reply(messages.raw(await work))
         except (Exception, asyncio.CancelledError) as error:
-            reply = messages.Failed(packed(error))
+            reply = to_training.Failed(packed(error))
         del self._tasks[number]
         self.say(number, reply)
 
-    def _act(self, number: int, message: messages.ToPeer) -> Any:
+    def _act(self, number: int, message: to_peer.ToPeer) -> Any:
         """Do what is asked: what is to be answered, or a coroutine that gives it."""
         match message:
-            case messages.Begin():
+            case to_peer.Begin():
                 return self._begin(message)
-            case messages.Start():
+            case to_peer.Start():
                 return self.service.start()
-            case messages.Leave():
+            case to_peer.Leave():
                 return self.peer.leave()
-            case messages.View(name=name):
+            case to_peer.View(name=name):
                 return self.service.view(name)
-            case messages.Note(kind=kind, fields=fields):
+            case to_peer.Note(kind=kind, fields=fields):
                 return self.peer.telemetry.event(kind, **fields)
-            case messages.Where(state=state, inside=inside):
+            case to_peer.Where(state=state, inside=inside):
                 self._where = state, inside
-            case messages.Equip(device=device):
+            case to_peer.Equip(device=device):
                 return self.peer.equip(device)
-            case messages.Wants(ready=ready, device=device):
+            case to_peer.Wants(ready=ready, device=device):
                 return self.service.wants(ready, device)
-            case messages.Boundary(step=step):
+            case to_peer.Boundary(step=step):
                 return self.service.boundary(step)
-            case messages.GroupFailed(generation=generation, library=library):
+            case to_peer.GroupFailed(generation=generation, library=library):
                 return self.service.failed(generation, library)
-            case messages.SetTraining(training=training, config=config):
+            case to_peer.SetTraining(training=training, config=config):
                 return self.peer.set_training(training, config)
-            case messages.Offer(digest=digest):
+            case to_peer.Offer(digest=digest):
                 return self.service.offer(digest)
-            case messages.Waiting():
+            case to_peer.Waiting():
                 return self.service.waiting()
-            case messages.TakingPart():
+            case to_peer.TakingPart():
                 return self.service.taking_part()
-            case messages.GiveUp():
+            case to_peer.GiveUp():
                 return self.peer.participation.closed()
-            case messages.Cancel():
+            case to_peer.Cancel():
                 if number in self._tasks:
                     self._tasks[number].cancel()
-            case messages.Holds(version=version, digest=digest):
+            case to_peer.Holds(version=version, digest=digest):
                 self._hold((version, digest))
-            case messages.FetchState(ref=ref, own=own):
+            case to_peer.FetchState(ref=ref, own=own):
                 return self.peer.fetch_state(ref, RemoteReceiver(self.ask, self.say, self._loop, number, own))
-            case messages.Answered(value=value):
+            case to_peer.Answered(value=value):
                 self._resolve(number, value)
-            case messages.Refused(failure=failure):
+            case to_peer.Refused(failure=failure):
                 self._resolve(number, unpacked(failure))
             case _:
                 return self._act_on_tensors(number, message)
         return None
 
-    def _act_on_tensors(self, number: int, message: messages.ToPeer) -> Any:
+    def _act_on_tensors(self, number: int, message: to_peer.ToPeer) -> Any:
         match message:
-            case messages.Map(region=region, size=size):
+            case to_peer.Map(region=region, size=size):
                 return self._regions.map(region, size, self._end.descriptors.popleft())
-            case messages.Unmap(region=region):
+            case to_peer.Unmap(region=region):
                 return self._regions.unmap(region)
-            case messages.Reduce():
+            case to_peer.Reduce():
                 return self._reduce(number, message)
-            case messages.HoldAnswer(digest=digest, result=result):
+            case to_peer.HoldAnswer(digest=digest, result=result):
                 return self.service.answers.hold(digest, self._regions.tensor(result))
-            case messages.FetchAnswer(opened=opened, close=close, result=result):
+            case to_peer.FetchAnswer(opened=opened, close=close, result=result):
                 return self.service.answers.fetch(opened, close, self._regions.tensor(result))
-            case messages.Post():
+            case to_peer.Post():
                 body = self._regions.tensor(message.body)
                 return self.service.messages.send(body, message.shapes, message.target, message.tag, message.timeout)
-            case messages.Receive():
+            case to_peer.Receive():
                 return self._receive(message)
 
-    def _begin(self, message: messages.Begin) -> str:
+    def _begin(self, message: to_peer.Begin) -> str:
         torch.set_num_threads(message.threads)
         self.peer = AsyncPeer(message.config, open_store=open_store)
         self.peer.life = lambda: self._where
@@ -180,7 +180,7 @@ class Child:
         self.peer.subscribe(self._noticed)
         return self.peer.id
 
-    async def _receive(self, message: messages.Receive) -> None:
+    async def _receive(self, message: to_peer.Receive) -> None:
         room = self._regions.tensor(message.room)
         room.copy_(
             await self.service.messages.receive(len(room), message.shapes, message.source, message.tag, message.timeout)
@@ -190,7 +190,7 @@ class Child:
 
     def _told(self, event: Event) -> None:
         if self._end.backlog < _BACKLOG:
-            self.say(0, messages.Told(event.kind, dict(event.fields)))
+            self.say(0, to_training.Told(event.kind, dict(event.fields)))
         else:
             self.peer.telemetry.count("events_dropped")
 
@@ -202,12 +202,12 @@ class Child:
 
     # ------------------------------------------------------------ rounds
 
-    async def _reduce(self, number: int, message: messages.Reduce) -> Outcome:
+    async def _reduce(self, number: int, message: to_peer.Reduce) -> Outcome:
         async def finish() -> bytes:
-            return msgspec.msgpack.decode(await self.ask(messages.Complete(number)), type=bytes)
+            return msgspec.msgpack.decode(await self.ask(to_training.Complete(number)), type=bytes)
 
         async def holds(keys: Sequence[bytes]) -> dict[bytes, list[torch.Tensor]]:
-            found = await self.ask(messages.WantsModules(number, tuple(keys)))
+            found = await self.ask(to_training.WantsModules(number, tuple(keys)))
             rows = msgspec.msgpack.decode(found, type=list[list[messages.TensorRef]])
             return {key: [self._regions.tensor(r) for r in refs] for key, refs in zip(keys, rows, strict=True)}
 
@@ -219,19 +219,19 @@ class Child:
                 weight=message.weight,
                 base=message.base,
                 finish=finish,
-                progress=lambda start, stop: self.say(number, messages.Progress(start, stop)),
-                restarted=lambda attempt, parts: self.say(number, messages.Restarted(attempt, tuple(parts))),
+                progress=lambda start, stop: self.say(number, to_training.Progress(start, stop)),
+                restarted=lambda attempt, parts: self.say(number, to_training.Restarted(attempt, tuple(parts))),
                 note=message.note,
                 holds=holds,
                 patient=message.patient,
             )
             return await self.peer.reduce(work)
         finally:
-            self.say(number, messages.Over())
+            self.say(number, to_training.Over())
 
     # ------------------------------------------------------------ questions, and the state
 
-    async def ask(self, question: messages.ToTraining) -> msgspec.Raw:
+    async def ask(self, question: to_training.ToTraining) -> msgspec.Raw:
         """Ask the training program; ends with an error of its, or with this process."""
         self._asked += 1
         number = self._asked
@@ -263,11 +263,11 @@ class Child:
 
     async def manifest(self, digest: bytes) -> bytes:
         """Of the training program's state."""
-        return msgspec.msgpack.decode(await self.ask(messages.WantsManifest(digest)), type=bytes)
+        return msgspec.msgpack.decode(await self.ask(to_training.WantsManifest(digest)), type=bytes)
 
     async def chunk(self, digest: bytes, index: int) -> bytes:
         """Of the training program's state."""
-        return msgspec.msgpack.decode(await self.ask(messages.WantsChunk(digest, index)), type=bytes)
+        return msgspec.msgpack.decode(await self.ask(to_training.WantsChunk(digest, index)), type=bytes)
 
 
 def main(descriptor: int, parent: int) -> None:

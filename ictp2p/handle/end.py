@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ictp2p.errors import LocalProtocolError
-from ictp2p.handle.messages import Frames
+from ictp2p.handle.framing import Frames
 
 _READ = 1 << 18
 _FDS = 16

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ictp2p.errors import PeerClosed
-from ictp2p.handle import messages
+from ictp2p.handle import framing, messages, to_training
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Line:
     """
 
     def __init__(
-        self, name: str, heard: Callable[[int, messages.ToTraining], None], ended: Callable[[PeerClosed], None]
+        self, name: str, heard: Callable[[int, to_training.ToTraining], None], ended: Callable[[PeerClosed], None]
     ) -> None:
         self._heard, self._ended = heard, ended
         self._ours, self._theirs = socket.socketpair()
@@ -135,12 +135,12 @@ class Line:
         )
 
     def _read(self, incoming: BinaryIO) -> None:
-        while len(header := incoming.read(messages.HEADER.size)) == messages.HEADER.size:
-            length, number = messages.checked(header)
+        while len(header := incoming.read(framing.HEADER.size)) == framing.HEADER.size:
+            length, number = framing.checked(header)
             body = incoming.read(length)
             if len(body) < length:
                 return
-            self._heard(number, messages.to_training(body))
+            self._heard(number, to_training.decode(body))
 
     def _fate(self) -> str:
         """How the process ended, in words; it does, for nobody talks to it any more."""

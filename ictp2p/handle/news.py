@@ -14,49 +14,49 @@ from ictp2p.handle import (
     StateAdvanced,
     WorkerGone,
     failures,
-    messages,
+    to_training,
 )
 
 
-def packed(news: News) -> messages.ToTraining:
+def packed(news: News) -> to_training.ToTraining:
     """News as it travels."""
     match news:
         case Asking(ready=ready):
-            return messages.Readiness(ready)
+            return to_training.Readiness(ready)
         case Regrouped(roster=roster, well=well):
-            return messages.Rostered(roster, well)
+            return to_training.Rostered(roster, well)
         case LeftOut(roster=roster):
-            return messages.Rostered(roster, None)
+            return to_training.Rostered(roster, None)
         case NewcomerWaits():
-            return messages.Newcomer()
+            return to_training.Newcomer()
         case WorkerGone(worker=worker, status=status):
-            return messages.Gone(worker, status)
+            return to_training.Gone(worker, status)
         case StateAdvanced(ref=ref):
-            return messages.Advanced(ref)
+            return to_training.Advanced(ref)
         case Decided(slot=slot, value=value):
-            return messages.Decision(slot, value)
+            return to_training.Decision(slot, value)
         case Ended(error=error):
-            return messages.Ending(failures.packed(error))
+            return to_training.Ending(failures.packed(error))
 
 
-def unpacked(message: messages.ToTraining) -> News | None:
+def unpacked(message: to_training.ToTraining) -> News | None:
     """The news that arrived, if it is any."""
     match message:
-        case messages.Readiness(ready=ready):
+        case to_training.Readiness(ready=ready):
             return Asking(ready)
-        case messages.Rostered(roster=roster, well=None):
+        case to_training.Rostered(roster=roster, well=None):
             return LeftOut(roster)
-        case messages.Rostered(roster=roster, well=well):
+        case to_training.Rostered(roster=roster, well=well):
             return Regrouped(roster, well or ())
-        case messages.Newcomer():
+        case to_training.Newcomer():
             return NewcomerWaits()
-        case messages.Gone(worker=worker, status=status):
+        case to_training.Gone(worker=worker, status=status):
             return WorkerGone(worker, status)
-        case messages.Advanced(ref=ref):
+        case to_training.Advanced(ref=ref):
             return StateAdvanced(ref)
-        case messages.Decision(slot=slot, value=value):
+        case to_training.Decision(slot=slot, value=value):
             return Decided(slot, value)
-        case messages.Ending(failure=failure):
+        case to_training.Ending(failure=failure):
             error = failures.unpacked(failure)
             return Ended(error if isinstance(error, PeerClosed) else PeerClosed(str(error)))
         case _:

@@ -21,7 +21,7 @@ import torch
 
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
-from ictp2p.handle import Attempts, Ended, EventCallback, News, Subscriber, Where, messages, news
+from ictp2p.handle import Attempts, Ended, EventCallback, News, Subscriber, Where, messages, news, to_peer, to_training
 from ictp2p.handle.failures import unpacked
 from ictp2p.handle.line import Line
 from ictp2p.handle.memory import Arena
@@ -70,7 +70,7 @@ class ProcessHandle:
         self.config = config
         self.threads = Threads()
         self._tell = tell
-        self._facts = messages.Facts()
+        self._facts = to_training.Facts()
         self._subscribers: list[Subscriber] = []
         self._numbers = itertools.count(1)
         self._requests: dict[int, _Request[Any]] = {}
@@ -82,13 +82,13 @@ class ProcessHandle:
         self._held: torch.Tensor | None = None
         self.line = Line(f"ictp2p {config.cluster}", self._heard, self._over)
         self._arena = Arena(
-            lambda number, size, descriptor: self.line.send(0, messages.Map(number, size), descriptor),
-            lambda number: self.line.send(0, messages.Unmap(number)),
+            lambda number, size, descriptor: self.line.send(0, to_peer.Map(number, size), descriptor),
+            lambda number: self.line.send(0, to_peer.Unmap(number)),
             self.threads,
         )
         self._questions = Questions(self._arena, self._say)
         try:
-            self.id = PeerId(self._ask(messages.Begin(config, torch.get_num_threads()), str))
+            self.id = PeerId(self._ask(to_peer.Begin(config, torch.get_num_threads()), str))
         except BaseException:
             self.close()
             raise
@@ -131,12 +131,12 @@ class ProcessHandle:
 
     def start(self) -> None:
         """Join the mesh."""
-        self._ask(messages.Start(), None)
+        self._ask(to_peer.Start(), None)
 
     def leave(self) -> None:
         """Leave the mesh politely; a process that is gone has left."""
         if self._error is None:
-            self._ask(messages.Leave(), None)
+            self._ask(to_peer.Leave(), None)
 
     def close(self) -> None:
         """End the process."""
@@ -159,12 +159,12 @@ class ProcessHandle:
 
     def view(self, name: str) -> Any:
         """Plain data for people."""
-        return self._ask(messages.View(name), Any)
+        return self._ask(to_peer.View(name), Any)
 
     def event(self, kind: str, /, **fields: Any) -> None:
         """Note something for telemetry."""
         with contextlib.suppress(PeerClosed):
-            self._say(0, messages.Note(kind, fields))
+            self._say(0, to_peer.Note(kind, fields))
 
     def show(self, where: Where) -> None:
         """Have the peer's status say where the worker is in its life."""
@@ -174,40 +174,40 @@ class ProcessHandle:
 
     def equip(self, device: Device) -> None:
         """Say what the training thread computes on."""
-        self._ask(messages.Equip(device), None)
+        self._ask(to_peer.Equip(device), None)
 
     def wants(self, ready: bool, device: Device) -> None:
         """Say whether a training thread wants into the cluster's group."""
-        self._ask(messages.Wants(ready, device), None)
+        self._ask(to_peer.Wants(ready, device), None)
 
     def boundary(self, step: int) -> None:
         """Everybody stands at a step boundary."""
-        self._ask(messages.Boundary(step), None)
+        self._ask(to_peer.Boundary(step), None)
 
     def failed(self, generation: Generation, library: str = "") -> None:
         """A collective of that generation broke here, or its library did not come up."""
-        self._ask(messages.GroupFailed(generation, library), None)
+        self._ask(to_peer.GroupFailed(generation, library), None)
 
     # ------------------------------------------------------------ the state
 
     def set_training(self, training: bool, config: bytes | None = None) -> None:
         """Say whether rounds should wait for this cluster."""
-        self._ask(messages.SetTraining(training, config), None)
+        self._ask(to_peer.SetTraining(training, config), None)
 
     def offer(self, digest: bytes) -> None:
         """Offer a state to begin with."""
-        self._ask(messages.Offer(digest), None)
+        self._ask(to_peer.Offer(digest), None)
 
     def serve_state(self, state: GlobalState) -> None:
         """Answer other peers' questions for `state` from now on."""
         self._questions.state = state
-        self._ask(messages.Waiting(), tuple[bool, str])  # once this is answered, the peer has been told of the state
+        self._ask(to_peer.Waiting(), tuple[bool, str])  # once this is answered, the peer has been told of the state
 
     def fetch_state(self, ref: StateRef, state: Receiver) -> Future[None]:
         """Receive an agreed state."""
         number = next(self._numbers)
         self._questions.receivers[number] = state
-        return self._request(messages.FetchState(ref, state.own), None, number, last=lambda: self._received(number))
+        return self._request(to_peer.FetchState(ref, state.own), None, number, last=lambda: self._received(number))
 
     def _received(self, number: int) -> None:
         self._questions.receivers.pop(number, None)
@@ -220,7 +220,7 @@ class ProcessHandle:
         inputs, outputs = self._reached(request.inputs, filled=True), self._reached(request.outputs, filled=False)
         self._rounds[number] = StagedRound(attempts, request.outputs, outputs, inputs)
         self._questions.holds[number] = request.holds
-        message = messages.Reduce(
+        message = to_peer.Reduce(
             request.spec,
             request.base,
             request.weight,
@@ -234,16 +234,16 @@ class ProcessHandle:
     def give_up(self) -> None:
         """Fail the contribution that stands; with the process gone, none does."""
         with contextlib.suppress(PeerClosed):
-            self._ask(messages.GiveUp(), None)
+            self._ask(to_peer.GiveUp(), None)
 
     def waiting(self) -> tuple[bool, str]:
         """Whether a quorum is in sight, and what is waited for."""
-        found: tuple[bool, str] = self._ask(messages.Waiting(), tuple[bool, str])
+        found: tuple[bool, str] = self._ask(to_peer.Waiting(), tuple[bool, str])
         return found
 
     def taking_part(self) -> list[ClusterId]:
         """The clusters that rounds wait for."""
-        found: list[ClusterId] = self._ask(messages.TakingPart(), list[ClusterId])
+        found: list[ClusterId] = self._ask(to_peer.TakingPart(), list[ClusterId])
         return found
 
     # ------------------------------------------------------------ results of calls, and messages
@@ -255,7 +255,7 @@ class ProcessHandle:
     def hold_answer(self, digest: bytes, result: torch.Tensor) -> None:
         """Keep a result for whoever asks."""
         (reached,) = self._reached([result], filled=True)
-        self._say(0, messages.HoldAnswer(digest, self._ref(reached)))
+        self._say(0, to_peer.HoldAnswer(digest, self._ref(reached)))
         self._held = reached  # in place of the one before, whose memory may be used again
 
     def fetch_answer(self, opened: Open, close: Close, result: torch.Tensor) -> Future[None]:
@@ -266,12 +266,12 @@ class ProcessHandle:
             if reached is not result:
                 result.copy_(reached)
 
-        return self._request(messages.FetchAnswer(opened, close, self._ref(reached)), None, keeps=reached, last=deliver)
+        return self._request(to_peer.FetchAnswer(opened, close, self._ref(reached)), None, keeps=reached, last=deliver)
 
     def send(self, body: torch.Tensor, shapes: bytes, target: ClusterId, tag: int, timeout: float) -> Future[None]:
         """Offer a message."""
         (reached,) = self._reached([body], filled=True)
-        message = messages.Post(self._ref(reached), shapes, target, tag, timeout)
+        message = to_peer.Post(self._ref(reached), shapes, target, tag, timeout)
         return self._request(message, None, keeps=reached)
 
     def receive(
@@ -285,12 +285,12 @@ class ProcessHandle:
     ) -> Future[None]:
         """Ask for a message."""
         room = self.empty(nbytes)
-        message = messages.Receive(self._ref(room), shapes, source, tag, timeout)
+        message = to_peer.Receive(self._ref(room), shapes, source, tag, timeout)
         return self._request(message, None, keeps=room, last=lambda: deliver(room))
 
     # ------------------------------------------------------------ asking
 
-    def _ask(self, message: messages.ToPeer, kind: Any) -> Any:
+    def _ask(self, message: to_peer.ToPeer, kind: Any) -> Any:
         """Ask, and wait for the answer; an interrupt of the waiting thread cancels the question."""
         future = self._request(message, kind)
         try:
@@ -301,7 +301,7 @@ class ProcessHandle:
 
     def _request(
         self,
-        message: messages.ToPeer,
+        message: to_peer.ToPeer,
         kind: Any,
         number: int | None = None,
         *,
@@ -320,18 +320,18 @@ class ProcessHandle:
 
     def _cancelled(self, number: int) -> None:
         with contextlib.suppress(PeerClosed):
-            self.line.send(number, messages.Cancel())
+            self.line.send(number, to_peer.Cancel())
 
-    def _say(self, number: int, message: messages.ToPeer) -> None:
+    def _say(self, number: int, message: to_peer.ToPeer) -> None:
         """Say it, after whatever has changed of what the peer is to know."""
-        if self._where is not None and type(message) is not messages.Begin:
+        if self._where is not None and type(message) is not to_peer.Begin:
             state, inside = self._where()
-            self._first(messages.Where(state, dict(inside)))
+            self._first(to_peer.Where(state, dict(inside)))
         if self._questions.state is not None:
-            self._first(messages.Holds(*self._questions.state.held()))
+            self._first(to_peer.Holds(*self._questions.state.held()))
         self.line.send(number, message)
 
-    def _first(self, message: messages.ToPeer) -> None:
+    def _first(self, message: to_peer.ToPeer) -> None:
         if self._said.get(type(message)) != message:
             self._said[type(message)] = message
             self.line.send(0, message)
@@ -358,24 +358,24 @@ class ProcessHandle:
 
     # ------------------------------------------------------------ hearing, in the thread of the line
 
-    def _heard(self, number: int, message: messages.ToTraining) -> None:
+    def _heard(self, number: int, message: to_training.ToTraining) -> None:
         match message:
-            case messages.Reply(value=value):
+            case to_training.Reply(value=value):
                 self._answered(number, value)
-            case messages.Failed(failure=failure):
+            case to_training.Failed(failure=failure):
                 self._settle(number, error=unpacked(failure))
-            case messages.Facts():
+            case to_training.Facts():
                 self._facts = message
-            case messages.Told(kind=kind, fields=fields):
+            case to_training.Told(kind=kind, fields=fields):
                 self._guarded(lambda: self._tell(kind, fields))
-            case messages.Restarted():
+            case to_training.Restarted():
                 self._rounds[number].restarted(message)
-            case messages.Progress(start=start, stop=stop):
+            case to_training.Progress(start=start, stop=stop):
                 self._rounds[number].progress(start, stop)
-            case messages.Over():
+            case to_training.Over():
                 self._questions.holds.pop(number, None)
                 self._rounds.pop(number).over()
-            case messages.Complete(request=request):
+            case to_training.Complete(request=request):
                 self._rounds[request].complete(lambda digest: self._questions.answer(number, digest))
             case _ if (told := news.unpacked(message)) is not None:
                 self._publish(told)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ictp2p.errors import PeerClosed, StateError
-from ictp2p.handle import messages
+from ictp2p.handle import messages, to_peer, to_training
 from ictp2p.handle.failures import packed
 from ictp2p.handle.memory import Arena
 from ictp2p.sync.mesh import Receiver
@@ -37,7 +37,7 @@ class Questions:
     def __init__(self, arena: Arena, say: Say) -> None:
         self._arena = arena
         self._say = say
-        self._waiting: queue.SimpleQueue[tuple[int, messages.ToTraining] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[int, to_training.ToTraining] | None] = queue.SimpleQueue()
         self._lent: dict[int, list[torch.Tensor]] = {}
         self.state: GlobalState | None = None
         """What others may have."""
@@ -47,13 +47,13 @@ class Questions:
         """What is agreed of modules, by the number of the round's request."""
         threading.Thread(target=self._run, name="ictp2p questions", daemon=True).start()
 
-    def put(self, number: int, question: messages.ToTraining) -> None:
+    def put(self, number: int, question: to_training.ToTraining) -> None:
         """Answer a question, after those before it."""
         self._waiting.put((number, question))
 
     def answer(self, number: int, value: Any) -> None:
         """Give an answer, from any thread."""
-        self._reply(number, messages.Answered(messages.raw(value)))
+        self._reply(number, to_peer.Answered(messages.raw(value)))
 
     def close(self) -> None:
         """Answer nothing more."""
@@ -65,25 +65,25 @@ class Questions:
             try:
                 self._take(number, question)
             except Exception as error:
-                self._reply(number, messages.Refused(packed(error)))
+                self._reply(number, to_peer.Refused(packed(error)))
 
-    def _take(self, number: int, question: messages.ToTraining) -> None:
+    def _take(self, number: int, question: to_training.ToTraining) -> None:
         match question:
-            case messages.WantsManifest(digest=digest):
+            case to_training.WantsManifest(digest=digest):
                 self.answer(number, self._served.manifest(digest))
-            case messages.WantsChunk(digest=digest, index=index):
+            case to_training.WantsChunk(digest=digest, index=index):
                 self.answer(number, self._served.chunk(digest, index))
-            case messages.Expect(request=request, encoded=encoded, digest=digest):
+            case to_training.Expect(request=request, encoded=encoded, digest=digest):
                 receiver = self._receiver(request)
                 missing = receiver.expect(encoded, digest)
                 self.answer(number, (missing, receiver.incoming))
-            case messages.Take(request=request, index=index, data=data):
+            case to_training.Take(request=request, index=index, data=data):
                 if request in self.receivers:
                     self.receivers[request].take(index, memoryview(data))
-            case messages.Verify(request=request, version=version):
+            case to_training.Verify(request=request, version=version):
                 self._receiver(request).verified(version)
                 self.answer(number, None)
-            case messages.WantsModules(request=request, keys=keys):
+            case to_training.WantsModules(request=request, keys=keys):
                 self.answer(number, [self._lend(request, key) for key in keys])
 
     @property
@@ -109,6 +109,6 @@ class Questions:
         self._lent[request] += copies
         return [ref for ref in map(self._arena.ref, copies) if ref is not None]
 
-    def _reply(self, number: int, message: messages.ToPeer) -> None:
+    def _reply(self, number: int, message: to_peer.ToPeer) -> None:
         with contextlib.suppress(PeerClosed):  # then nobody waits for it any more
             self._say(number, message)

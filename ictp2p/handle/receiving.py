@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from ictp2p.handle import messages
+from ictp2p.handle import to_training
 from ictp2p.sync.manifest import Manifest
 
-Ask = Callable[[messages.ToTraining], Coroutine[Any, Any, msgspec.Raw]]
-Say = Callable[[int, messages.ToTraining], None]
+Ask = Callable[[to_training.ToTraining], Coroutine[Any, Any, msgspec.Raw]]
+Say = Callable[[int, to_training.ToTraining], None]
 
 
 class RemoteReceiver:
@@ -38,17 +38,17 @@ class RemoteReceiver:
 
     def expect(self, encoded: bytes, digest: bytes) -> list[int]:
         """In a thread: prepare to receive a state."""
-        answer = self._ask(messages.Expect(self._number, encoded, digest))
+        answer = self._ask(to_training.Expect(self._number, encoded, digest))
         missing, self.incoming = msgspec.msgpack.decode(answer, type=tuple[list[int], Manifest])
         return missing
 
     def take(self, index: int, data: memoryview) -> None:
         """On the loop: hand a chunk on."""
-        self._say(self._number, messages.Take(self._number, index, bytes(data)))
+        self._say(self._number, to_training.Take(self._number, index, bytes(data)))
 
     def verified(self, version: int) -> None:
         """In a thread: commit the state."""
-        self._ask(messages.Verify(self._number, version))
+        self._ask(to_training.Verify(self._number, version))
 
-    def _ask(self, question: messages.ToTraining) -> msgspec.Raw:
+    def _ask(self, question: to_training.ToTraining) -> msgspec.Raw:
         return asyncio.run_coroutine_threadsafe(self._put(question), self._loop).result()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ictp2p.handle import Attempts, messages
+from ictp2p.handle import Attempts, to_training
 from ictp2p.handle.memory import copy_range
 
 
@@ -23,7 +23,7 @@ class StagedRound:
         self._size = sum(out.numel() for out in outputs)
         self._arrived = 0
 
-    def restarted(self, message: messages.Restarted) -> None:
+    def restarted(self, message: to_training.Restarted) -> None:
         """An attempt begins: nothing has arrived."""
         self._arrived = 0
         self._attempts.restarted(message.attempt, message.parts)

@@ -13,20 +13,12 @@ from hypothesis import strategies as st
 from ictp2p import errors
 from ictp2p.config import Config, Timeouts
 from ictp2p.errors import IctError, LocalProtocolError
-from ictp2p.handle import messages
+from ictp2p.handle import messages, to_peer, to_training
 from ictp2p.handle.failures import packed, unpacked
-from ictp2p.handle.messages import (
-    HEADER,
-    MOST,
-    Failure,
-    Frames,
-    TensorRef,
-    ToPeer,
-    ToTraining,
-    encode,
-    to_peer,
-    to_training,
-)
+from ictp2p.handle.framing import HEADER, MOST, Frames
+from ictp2p.handle.messages import Failure, TensorRef, encode
+from ictp2p.handle.to_peer import ToPeer
+from ictp2p.handle.to_training import ToTraining
 from ictp2p.sync.devices import Device
 from ictp2p.sync.roster import Roster
 from ictp2p.sync.values import Close, Open, Participant, Restore, Spec, StateRef, Value, Voters
@@ -129,7 +121,7 @@ def made(kind: Any) -> st.SearchStrategy[Any]:
 def test_every_message_comes_out_as_it_went_in(kind: Any, data: st.DataObject, number: int) -> None:
     message = data.draw(made(kind))
     ((found, body),) = Frames().take(encode(number, message))
-    decoded = (to_peer if kind in get_args(ToPeer) else to_training)(body)
+    decoded = (to_peer if kind in get_args(ToPeer) else to_training).decode(body)
     assert found == number
     assert encode(0, decoded) == encode(0, message)
     assert type(decoded) is kind
@@ -151,12 +143,12 @@ def test_lengths_are_checked_before_anything_is_kept() -> None:
     with pytest.raises(LocalProtocolError, match=f"{MOST + 1} bytes was announced"):
         list(Frames().take(HEADER.pack(MOST + 1, 0)))
     with pytest.raises(LocalProtocolError, match=r"Take of .* bytes is longer"):
-        encode(0, messages.Take(1, 0, bytes(MOST)))
+        encode(0, to_training.Take(1, 0, bytes(MOST)))
 
 
 @given(st.binary(max_size=60))
 def test_garbage_is_an_error(body: bytes) -> None:
-    for decode in (to_peer, to_training):
+    for decode in (to_peer.decode, to_training.decode):
         with contextlib.suppress(LocalProtocolError):  # and no other
             decode(body)
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.handle import messages
+from ictp2p.handle import to_training
 from ictp2p.handle.staging import StagedRound
 from ictp2p.sync.values import Participant
 
@@ -43,7 +43,7 @@ def test_results_are_where_they_belong_before_anything_is_told_of_them(ends: set
     heard, said = Heard(outputs), list[bytes]()
     round_ = StagedRound(heard, outputs, reached, ())
     for _ in range(1 + again):
-        round_.restarted(messages.Restarted(1, ()))
+        round_.restarted(to_training.Restarted(1, ()))
         for start, stop in pairwise(sorted(ends)):
             round_.progress(start, stop)
     round_.complete(said.append)  # what was brought from here was never told of

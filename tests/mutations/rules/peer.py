@@ -333,7 +333,7 @@ MUTATIONS: Final = (
     Mutation(
         "frames-without-end",
         "A length is checked before anything is kept for it.",
-        "ictp2p/handle/messages.py",
+        "ictp2p/handle/framing.py",
         "    if length > MOST:\n",
         "    if length < 0:\n",
         ("handle/test_messages.py::test_lengths_are_checked_before_anything_is_kept",),
