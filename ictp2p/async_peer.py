@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from ictp2p.sync.state import GlobalState
 
 _LIFE = "life"
+_CLUSTER = "cluster"
 
 
 class AsyncPeer:
@@ -78,7 +79,7 @@ class AsyncPeer:
             what to close; without it this peer cannot lead a cluster whose workers train together.
 
     Raises:
-        StateError: the data folder is in use or corrupt.
+        StateError: the data folder is in use, corrupt, or that of a peer of another cluster.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class AsyncPeer:
         self._make_security = security
         self._open_store = open_store
         self._random_bytes = random_bytes
+        _settle(self._disk, config)
         self._identity = Identity.load(self._disk, random_bytes=random_bytes)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._subscribers: list[Callable[[Notice], None]] = []
@@ -578,3 +580,22 @@ class _Deadline:
             await self._timeout.__aexit__(*exc)
         except TimeoutError:
             raise Unreachable(self._text) from None
+
+
+def _settle(disk: Disk, config: Config) -> None:
+    """Bind a disk to the cluster of the peer whose it is.
+
+    A copy of a folder under another cluster's name would promise in the name of the same voter, and neither of the two
+    would meet the other where its own cluster's workers do.
+    """
+    home = disk.load(_CLUSTER)
+    if home is None:
+        disk.save(_CLUSTER, config.cluster.encode())
+    elif home != config.cluster.encode():
+        cluster = home.decode(errors="replace")
+        if isinstance(disk, FileDisk):
+            disk.close()
+        raise StateError(
+            f"data_dir {str(config.data_dir)!r} is that of a peer of cluster {cluster!r}, not {config.cluster!r}: "
+            "give this peer a folder of its own"
+        )

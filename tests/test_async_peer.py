@@ -23,6 +23,7 @@ from ictp2p.errors import (
     PeerFailed,
     RoundAborted,
     RoundMissed,
+    StateError,
     Unreachable,
     VersionMismatch,
 )
@@ -224,11 +225,22 @@ async def test_a_copy_of_a_data_folder_is_told_that_its_identity_is_taken(tmp_pa
     try:
         await founder.start()
         shutil.copytree(original, copy)
-        twin = AsyncPeer(config("b", founder, data_dir=str(copy)))
+        twin = AsyncPeer(config("a", founder, data_dir=str(copy)))
         with pytest.raises(HandshakeFailed, match=f"{founder.address} is another process with the identity"):
             await twin.start()
     finally:
         await founder.close()
+
+
+async def test_a_data_folder_stays_in_its_cluster(tmp_path: Path) -> None:
+    first = AsyncPeer(config("a", data_dir=str(tmp_path)))
+    await first.close()
+    for _ in range(2):
+        with pytest.raises(StateError, match=f"{tmp_path}' is that of a peer of cluster 'a', not 'b'"):
+            AsyncPeer(config("b", data_dir=str(tmp_path)))
+    again = AsyncPeer(config("a", data_dir=str(tmp_path)))
+    assert again.id == first.id
+    await again.close()
 
 
 async def test_who_goes_on_with_a_copy_of_a_data_folder_ends_the_original(tmp_path: Path) -> None:

@@ -206,6 +206,14 @@ MUTATIONS: Final = (
         ("core/test_stack.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
     ),
     Mutation(
+        "folder-of-another-cluster",
+        "A data folder serves the cluster that it was made for, and no other.",
+        "ictp2p/async_peer.py",
+        "    elif home != config.cluster.encode():\n",
+        "    elif not home:\n",
+        ("test_async_peer.py::test_a_data_folder_stays_in_its_cluster",),
+    ),
+    Mutation(
         "former-life-kept",
         "A peer that was started again has promised nothing yet: what led through its former life ends first.",
         "ictp2p/driver.py",
