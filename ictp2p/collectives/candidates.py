@@ -3,7 +3,7 @@
 The prediction is the time in the fluid model, or what the busiest participant's core needs for its bytes if that is
 longer; plus the way of one chunk through its longest tree, plus what handling chunks costs the busiest participant,
 plus the work of a codec. Of these nothing is taken to overlap: a prediction may be too long, and is so alike for all
-candidates.
+candidates. Beside it stands by how much longer lines that hold each other back make it (`crowding`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ictp2p.collectives import staging
+from ictp2p.collectives import crowding, staging
 from ictp2p.collectives.codecs.prices import PRICES, Price
 from ictp2p.collectives.exchange import MIN_WINDOW, STAGING_BYTES
 from ictp2p.collectives.packing import pack
@@ -91,6 +91,8 @@ class Candidate:
     """Seconds in all."""
     rooms: tuple[int, ...]
     """Bytes for each contribution to each share, as `plan.Share`."""
+    crowded: float = 0.0
+    """Seconds in all, if full lines hold each other back."""
 
 
 def together(kind: str, trees: Sequence[Tree], job: Job) -> Candidate | None:
@@ -140,15 +142,17 @@ def predicted(
     sizes = np.diff(cuts)
     load = (job.topology.loads(trees, job.cost) * sizes).sum(axis=1)
     fluid = float((load[load > 0] / job.topology.capacity[load > 0]).max(initial=0.0)) * job.itemsize
-    busy = max(fluid, _handling(trees, sizes, job))
+    carried = _carried(trees, sizes, job)
+    busy = max(fluid, _handling(carried))
     hop = _hop(job, chunk)
     ways = np.array([tree.longest(hop) for tree in trees])
     if rooms is None:
         rooms = _rooms(trees, sizes, chunk, busy, ways, job)
     window = staging.windows(rooms, staging.inward(trees), _partial(chunk, job))
     busy = max(busy, staging.held_back(sizes / chunk, ways, window))
-    seconds = busy + _latency(trees, job, min(chunk, int(sizes.max()))) + _work(job)
-    return Candidate(kind, tuple(trees), tuple(cuts), chunk, fluid, seconds, rooms)
+    beside = _latency(trees, job, min(chunk, int(sizes.max()))) + _work(job)
+    crowded = max(busy, crowding.crowded(carried, job.topology.up, job.topology.down)) + beside
+    return Candidate(kind, tuple(trees), tuple(cuts), chunk, fluid, busy + beside, rooms, crowded)
 
 
 def needed(trees: Sequence[Tree], cuts: Sequence[int], chunk: int, seconds: float, job: Job) -> tuple[int, ...]:
@@ -183,17 +187,21 @@ def _hop(job: Job, chunk: int) -> Matrix:
     return seconds
 
 
-def _handling(trees: Sequence[Tree], sizes: npt.NDArray[np.int64], job: Job) -> float:
-    """Give the seconds that the busiest participant's core needs for the bytes that it sends and receives."""
+def _carried(trees: Sequence[Tree], sizes: npt.NDArray[np.int64], job: Job) -> Matrix:
+    """Count the bytes that go from each participant to each."""
     nodes = job.topology.size
     flat = np.zeros(nodes * nodes)
     for tree, size in zip(trees, sizes, strict=True):
         edges = [source * nodes + target for source, target in tree.edges()]
         flat += size * np.bincount(edges, weights=tree.costs(job.cost), minlength=nodes * nodes)
-    carried: Matrix = flat.reshape(nodes, nodes)
-    received, crowded = carried.sum(axis=0), (carried > 0).sum(axis=0) > 1
-    seconds = HANDLING * (received + carried.sum(axis=1)) + CROSSING * received * crowded
-    return job.itemsize * float(seconds.max(initial=0.0))
+    return flat.reshape(nodes, nodes) * job.itemsize
+
+
+def _handling(carried: Matrix) -> float:
+    """Give the seconds that the busiest participant's core needs for the bytes that it sends and receives."""
+    received, several = carried.sum(axis=0), (carried > 0).sum(axis=0) > 1
+    seconds = HANDLING * (received + carried.sum(axis=1)) + CROSSING * received * several
+    return float(seconds.max(initial=0.0))
 
 
 def _work(job: Job) -> float:

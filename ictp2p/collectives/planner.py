@@ -152,13 +152,20 @@ def _plan(request: PlanRequest, topology: Topology, codec: str) -> Decision:
     candidates = list(search.candidates())
     if not candidates:
         raise NoRoute(f"no {request.only or 'schedule'} connects {', '.join(request.participants)} by the links given")
-    best = candidates[0]
-    for candidate in candidates[1:]:
-        if candidate.seconds * MARGIN < best.seconds:
-            best = candidate
+    best = _chosen(candidates)
     return Decision(
         _build(request, best, search.bound, codec), _reason(best, candidates, search.bound, len(request.links))
     )
+
+
+def _chosen(candidates: Sequence[Candidate]) -> Candidate:
+    """Choose among those that are about as fast as the fastest the one that crowds its lines least; or the simplest."""
+    limit = MARGIN * min(candidate.seconds for candidate in candidates)
+    best, *others = [candidate for candidate in candidates if candidate.seconds <= limit]
+    for candidate in others:
+        if candidate.crowded * MARGIN < best.crowded:
+            best = candidate
+    return best
 
 
 class _Search:

@@ -96,6 +96,14 @@ MUTATIONS: Final = (
         ("collectives/test_planner.py::test_on_one_machine_long_tensors_travel_in_long_chunks_and_ask_for_no_room",),
     ),
     Mutation(
+        "crowded-lines-taken-for-free",
+        "Of plans that are about as fast the one that crowds its lines less is taken.",
+        "ictp2p/collectives/planner.py",
+        "candidate.crowded * MARGIN < best.crowded",
+        "candidate.seconds * MARGIN < best.seconds",
+        ("collectives/test_planner.py::test_of_plans_that_are_as_fast_the_one_that_crowds_no_line_is_taken",),
+    ),
+    Mutation(
         "uneven-for-nothing",
         "Of divisions that are as fast the even one is taken.",
         "ictp2p/collectives/candidates.py",
@@ -287,6 +295,14 @@ MUTATIONS: Final = (
         "if not 0.0 < _distance(asked, standing.answer) <= WORSE * standing.distance:",
         "if not 0.0 < _distance(asked, standing.answer):",
         ("core/test_standing.py::test_a_link_that_breaks_down_is_planned_around_at_once",),
+    ),
+    Mutation(
+        "quick-plan-stands-though-slow-now",
+        "A quick plan is made anew when the links have made it slower by more than planning costs.",
+        "ictp2p/core/standing.py",
+        " or not 0.0 < seconds <= WORSE * standing.answer.seconds + PLANNING:",
+        " or not 0.0 < seconds:",
+        ("core/test_standing.py::test_a_quick_plan_for_few_stands_until_the_links_have_made_it_slower_or_it_is_old",),
     ),
     Mutation(
         "plan-stands-for-ever",
