@@ -37,7 +37,7 @@ import numpy as np
 import torch
 
 from ictp2p.core.commands import MemberChanged
-from ictp2p.gossip.links import LinkProfile
+from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.gossip.profile import SwimProfile
 from ictp2p.gossip.suspicion import limits
 from ictp2p.machine import Notice

@@ -26,7 +26,9 @@ from ictp2p.core.records import MEMBERS_SCOPE, MESH_SCOPE, Notary
 from ictp2p.disk import Disk
 from ictp2p.gossip import messages as gossip
 from ictp2p.gossip.election import TERM_KEY, Claim, Election, ElectionProfile, Past
-from ictp2p.gossip.links import Hello, LinkProfile, Links
+from ictp2p.gossip.hellos import Hello
+from ictp2p.gossip.link_profile import LinkProfile
+from ictp2p.gossip.links import Links
 from ictp2p.gossip.swim import Swim, SwimProfile
 from ictp2p.identity import Identity
 from ictp2p.routing import messages as routing

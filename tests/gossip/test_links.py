@@ -10,16 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
-from ictp2p.gossip.links import (
-    Capacity,
-    Hello,
-    LinkChanged,
-    LinkLost,
-    LinkMeasurement,
-    LinkProfile,
-    Links,
-    ProbeWanted,
-)
+from ictp2p.gossip.hellos import Hello
+from ictp2p.gossip.link_profile import LinkProfile
+from ictp2p.gossip.links import LinkChanged, LinkLost, LinkMeasurement, Links, ProbeWanted
 from ictp2p.machine import Message, Send
 from ictp2p.types import ClusterId
 
@@ -347,32 +340,6 @@ class TestBandwidth:
 
     def test_a_strangers_link_measures_nothing(self):
         assert linked().measurement(C, 2.0) == LinkMeasurement()
-
-
-class TestCapacity:
-    def test_it_is_what_flowed_at_the_same_time(self):
-        links = linked(neighbours=(B, C))
-        assert links.capacity(2.0) == Capacity(None, None)
-        move(links, 10 * MIB, 10.0, seconds=4.0)
-        move(links, 30 * MIB, 11.0, seconds=4.0, to=C)
-        move(links, 35 * MIB, 20.0, seconds=4.0, to=C)
-        move(links, 7 * MIB, 20.0, direction="in")
-        assert links.capacity(21.0) == Capacity(40 * MIB, 7 * MIB)
-        assert links.capacity(3700.0) == Capacity(None, None)
-
-    def test_one_neighbours_chunks_that_overlap_are_not_added(self):
-        links = linked()
-        for number in range(5):
-            move(links, 10 * MIB, 10.0 + 0.4 * number)
-        assert links.capacity(20.0).up == 10 * MIB
-
-    @given(st.lists(st.floats(1e5, 1e8), min_size=1, max_size=8))
-    def test_parallel_flows_add_up(self, rates):
-        names = [ClusterId(f"n{number}") for number in range(len(rates))]
-        links = Links(A, NO_PROBES)
-        for name, rate in zip(names, rates, strict=True):
-            move(links, rate, 10.0, to=name, seconds=8.0)
-        assert links.capacity(10.0).up == pytest.approx(sum(rates), rel=1e-5)
 
 
 PROBING = LinkProfile(probe_bytes=8 * MIB, probe_credit=16 * MIB, probe_timeout=30.0, probe_retry=300.0)

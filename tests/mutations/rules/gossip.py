@@ -18,7 +18,7 @@ MUTATIONS: Final = (
     Mutation(
         "long-sample-is-one-of-many",
         "A full-speed transfer that lasted tells of a changed link alone: the next round is planned on it.",
-        "ictp2p/gossip/links.py",
+        "ictp2p/gossip/window.py",
         "and seconds >= self._profile.long and",
         "and seconds < 0.0 and",
         ("gossip/test_links.py::TestBandwidth::test_or_after_one_that_lasted",),
@@ -26,7 +26,7 @@ MUTATIONS: Final = (
     Mutation(
         "long-wait-taken-for-a-slow-link",
         "A transfer that waited for its application, however long, never lowers an estimate.",
-        "ictp2p/gossip/links.py",
+        "ictp2p/gossip/window.py",
         "if app_limited and known is not None and rate <= known:",
         "if app_limited and known is not None and rate <= known and seconds < 5.0:",
         ("gossip/test_links.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),

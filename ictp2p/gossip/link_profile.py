@@ -1,0 +1,76 @@
+"""How closely links between clusters are watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LinkProfile:
+    """How closely links are watched."""
+
+    hello_interval: float = 4.0
+    """Seconds between Hellos, RFC 8966's value. Halving it doubles a few dozen bytes per neighbour and interval."""
+
+    hold: float = 3.5
+    """Hello intervals of silence after which a link counts as lost (RFC 8966, appendix B)."""
+
+    change: float = 0.15
+    """Relative change of a median or delay, or absolute change of the loss, that is worth a notice."""
+
+    delay_floor: float = 0.001
+    """Seconds by which a delay must change at least to be worth a notice; on a LAN 15 % of it is noise."""
+
+    refresh: float = 60.0
+    """Seconds after which a measurement is told again though nothing changed."""
+
+    samples: int = 20
+    """Most bandwidth samples in a window."""
+
+    horizon: float = 3600.0
+    """Seconds after which a bandwidth sample is forgotten, and a link without a younger one is probed."""
+
+    shift: float = 0.3
+    """Relative distance from the median at which two agreeing samples, or a long one, begin a new window."""
+
+    long: float = 5.0
+    """Seconds that a full-speed sample must have lasted to begin a new window alone. Lower follows a changed link after
+    shorter rounds, and believes shorter disturbances."""
+
+    least_sample: int = 65536
+    """Bytes below which a transfer says nothing about bandwidth: it fits into the buffers on the way."""
+
+    delay_window: float = 600.0
+    """Seconds over which the minimum round trip is taken; above it, a changed path is noticed."""
+
+    probe_bytes: int = 8 * 2**20
+    """Bytes of one active probe: enough to outlast slow start at 100 ms and 1 Gb/s."""
+
+    probe_share: float = 0.01
+    """Bytes that may be probed per byte that rounds moved."""
+
+    probe_credit: int = 64 * 2**20
+    """Bytes that may be probed before the first round, and the most that the bucket holds."""
+
+    probe_timeout: float = 30.0
+    """Seconds that a probe may take before the next one is wanted."""
+
+    probe_retry: float = 300.0
+    """Seconds before a link whose probe brought nothing is probed again."""
+
+    @classmethod
+    def local(cls) -> LinkProfile:
+        """Several clusters on one machine."""
+        return cls(
+            hello_interval=0.5, refresh=10.0, long=2.0, probe_bytes=2**20, probe_credit=16 * 2**20, probe_timeout=5.0
+        )
+
+    @classmethod
+    def lan(cls) -> LinkProfile:
+        """Clusters in one data centre."""
+        return cls(hello_interval=1.0)
+
+    @classmethod
+    def wan(cls) -> LinkProfile:
+        """Clusters far apart."""
+        return cls()

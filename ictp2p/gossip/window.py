@@ -1,0 +1,96 @@
+"""How fast a link is, by the transfers that went over it: a window of samples, of which the median is for plans.
+
+A transfer that waited for its application says only that the link does *at least* that much, so it may raise an
+estimate and never lowers one (Cardwell et al., BBR, 2016). A median of many samples would notice a changed link half a
+window too late, hence the shift rule: two full-speed samples in a row that agree with each other and not with the
+median begin a new window, and so does a single one that lasted for long. It is an average over so many round trips that
+no burst of other traffic explains it; and who needs two would wait for two rounds, of which a link that has become slow
+makes the first one last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, inf
+
+from ictp2p.gossip.link_profile import LinkProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One transfer: bytes/s, and when it ended."""
+
+    rate: float
+    at: float
+
+
+class Window:
+    """The bandwidth samples of one direction."""
+
+    def __init__(self, profile: LinkProfile) -> None:
+        self._profile = profile
+        self._samples: list[Sample] = []
+        self._full_at = float("-inf")
+        """When a sample last came from a sender that waited for nothing but the link."""
+        self.newest = float("-inf")
+        self._sorted: tuple[float, list[float]] = (float("-inf"), [])
+        """Until when they hold, and the rates."""
+
+    def ascending(self, now: float) -> list[float]:
+        """The rates that count now, sorted."""
+        until, rates = self._sorted
+        if now >= until:
+            counting = [sample for sample in self._samples if self._counts(sample, now)]
+            until = min((sample.at for sample in counting), default=inf) + self._profile.horizon
+            rates = sorted(sample.rate for sample in counting)
+            self._sorted = (until, rates)
+        return rates
+
+    def fresh(self, now: float) -> bool:
+        """Whether what is known is more than a lower bound, and recent."""
+        return self._full_at > now - self._profile.horizon
+
+    def add(self, rate: float, seconds: float, app_limited: bool, now: float) -> None:
+        """Take a sample, bytes/s over so many seconds, if it says anything new."""
+        self._samples = [sample for sample in self._samples if self._counts(sample, now)]
+        self._sorted = (float("-inf"), [])
+        known = quantile(self.ascending(now), 0.5)
+        if app_limited and known is not None and rate <= known:
+            return
+        if len(self._samples) >= self._profile.samples:
+            # The lowest makes room for a lower bound: dropping a higher one could lower the estimate.
+            self._samples.remove(min(self._samples, key=lambda s: s.rate) if app_limited else self._samples[0])
+        self._samples.append(Sample(rate, now))
+        self._sorted = (float("-inf"), [])
+        self.newest = now
+        self._full_at = self._full_at if app_limited else now
+        if known is not None and not app_limited and seconds >= self._profile.long and self._far(rate, known):
+            del self._samples[:-1]
+        elif self._shifted():
+            del self._samples[:-2]
+
+    def _counts(self, sample: Sample, now: float) -> bool:
+        return sample.at > now - self._profile.horizon
+
+    def _shifted(self) -> bool:
+        *others, one, two = [0.0, 0.0, *(sample.rate for sample in self._samples)]
+        median = quantile(sorted(others[2:]), 0.5)
+        if median is None:
+            return False
+        low, high = min(one, two), max(one, two)
+        agree = high <= low * (1.0 + self._profile.shift)
+        return agree and self._far(low, median) and self._far(high, median) and (low > median or high < median)
+
+    def _far(self, rate: float, median: float) -> bool:
+        return abs(rate - median) > self._profile.shift * median
+
+
+def quantile(ascending: Sequence[float], share: float) -> float | None:
+    """Linear interpolation between the two nearest samples."""
+    if not ascending:
+        return None
+    position = share * (len(ascending) - 1)
+    lower = floor(position)
+    upper = min(lower + 1, len(ascending) - 1)
+    return ascending[lower] + (position - lower) * (ascending[upper] - ascending[lower])
