@@ -30,6 +30,7 @@ from ictp2p.fsm import DRAINING, RECEIVED_JOIN, REJOIN, Table
 from ictp2p.handle import Asking, Ended, Handle, LeftOut, NewcomerWaits, News, Regrouped, WorkerGone
 from ictp2p.life import Life
 from ictp2p.participation import Outcome
+from ictp2p.sync.devices import Device
 from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
 from ictp2p.sync.notices import StateAdvanced
 from ictp2p.sync.roster import Generation, Roster
@@ -76,6 +77,9 @@ class TrainingMesh:
         self._policy_in = False
         self._ready = False
         self._device = torch.device("cpu")
+        # What the peer was told last: to say it again is a way to its thread and back, for each call that is made.
+        self._wanted: Device | None = None
+        self._training: bool | None = None
         peer.subscribe(self._heard)
 
     # ------------------------------------------------------------ rosters
@@ -166,6 +170,7 @@ class TrainingMesh:
     def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
         """Learn the agreed state; have ours adopted as version 1 if the mesh has none."""
         self._peer.set_training(False, spec.config)
+        self._training = False
         agreed = self.offer(digest, idle)
         if agreed.digest == digest:
             self._set_training(True)
@@ -279,8 +284,10 @@ class TrainingMesh:
         if ready:
             self._device = device
         described = describe(self._device)
-        self._peer.equip(described)
-        self._peer.wants(ready, described)
+        if not ready or described != self._wanted:
+            self._peer.equip(described)
+            self._peer.wants(ready, described)
+            self._wanted = described if ready else None
         if not ready:
             self._set_training(False)
 
@@ -348,7 +355,9 @@ class TrainingMesh:
             raise self._closed
 
     def _set_training(self, training: bool) -> None:
-        self._peer.set_training(training)
+        if training != self._training:
+            self._peer.set_training(training)
+            self._training = training
 
     def wait_for(self, future: Future[T], idle: Callable[[], None]) -> T:
         """Wait for the peer, letting the caller show now and then that it lives."""

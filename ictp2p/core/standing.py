@@ -4,11 +4,16 @@ Among many participants planning takes seconds of the coordinator's only thread,
 of thousands of links some are always measured a little anew. To predict what the former plan would take on the links as
 they are now, and what no plan can beat on them, takes a hundredth of that. As long as the one keeps its distance from
 the other, the plan is kept. What the bound cannot show, a link that would now be worth more than it is used for, is
-found when a plan has stood for some rounds and is made anew in any case. Few participants are planned for each time.
+found when a plan has stood for some rounds and is made anew in any case.
+
+For few participants planning takes milliseconds, which a short round is shorter than: in one of 4 bytes between two it
+was half of all that the coordinator did. A plan that takes no longer than `QUICK` is kept while the links have not made
+it slower by more than making another would cost. For few participants and many bytes every round is planned.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from ictp2p.collectives import plan as plans
@@ -19,9 +24,16 @@ from ictp2p.core.directory import Directory
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.core.planning import asked_of, make_plan
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.values import Spec
 
 MANY = 16
-"""Up to this many participants every round is planned: it takes some tens of milliseconds."""
+"""Up to this many participants planning takes some tens of milliseconds."""
+QUICK = 0.1
+"""Predicted seconds up to which planning for few is dearer than what it finds: `WORSE` of it is `PLANNING`."""
+PLANNING = 0.005
+"""Seconds that it takes for a few participants, at least."""
+SPECS = 8
+"""Collectives whose plans are kept at once: a program calls the same ones over and over, in turn."""
 STANDS = 6
 """Rounds after the one that it was made for in which a plan may be used again."""
 WORSE = 1.05
@@ -33,7 +45,7 @@ class _Standing:
     request: PlanRequest
     answer: PlanAnswer
     distance: float
-    """Predicted time by the lower bound, when it was made."""
+    """Predicted time by the lower bound, when it was made; 0 if that does not matter."""
 
 
 class StandingPlan:
@@ -45,7 +57,7 @@ class StandingPlan:
 
     def __init__(self, complete: int = COMPLETE) -> None:
         self._complete = complete
-        self._standing: _Standing | None = None
+        self._standing: OrderedDict[Spec, _Standing] = OrderedDict()
 
     def answer(self, directory: Directory, request: PlanRequest) -> PlanAnswer:
         """Answer with the plan that stands, or with one made now from what is in the directory.
@@ -60,26 +72,31 @@ class StandingPlan:
         if kept is not None:
             return kept
         answer = make_plan(directory, request, self._complete)
-        self._standing = _Standing(request, answer, _distance(asked, answer))
+        distance = _distance(asked, answer) if len(request.participants) > MANY else 0.0
+        self._standing[request.spec] = _Standing(request, answer, distance)
+        self._standing.move_to_end(request.spec)
+        if len(self._standing) > SPECS:
+            self._standing.popitem(last=False)
         return answer
 
     def _kept(self, request: PlanRequest, asked: planner.PlanRequest) -> PlanAnswer | None:
-        standing = self._standing
+        standing = self._standing.get(request.spec)
         if standing is None or not 0 <= request.round - standing.request.round <= STANDS:
             return None
-        if request.spec != standing.request.spec:
-            return None
-        if not 0.0 < _distance(asked, standing.answer) <= WORSE * standing.distance:
-            return None
         seconds = planner.predict(asked, plans.decode(standing.answer.plan))
+        if standing.distance:
+            if not 0.0 < _distance(asked, standing.answer) <= WORSE * standing.distance:
+                return None
+        elif standing.answer.seconds > QUICK or not 0.0 < seconds <= WORSE * standing.answer.seconds + PLANNING:
+            return None
         since = f"as planned for round {standing.request.round}: {standing.answer.reason}"
         return replace(standing.answer, reason=since[:1024], seconds=seconds)
 
 
 def _may_stand(request: PlanRequest) -> bool:
-    """Whether a plan for it could be one that was made before, and would be worth it."""
+    """Whether a plan for it could be one that was made before."""
     alike = request.spec.kind in ("sync", "reduce") and request.spec.grouping == "all"
-    return alike and len(request.participants) > MANY and not request.failures and not request.running
+    return alike and not request.failures and not request.running
 
 
 def _distance(asked: planner.PlanRequest, answer: PlanAnswer) -> float:

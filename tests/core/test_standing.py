@@ -1,14 +1,15 @@
-"""A plan for many stands while it is as good as when it was made; nothing else about the answer differs."""
+"""A plan for many, or a quick one, stands while it is as good as when it was made; the rest of the answer is alike."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ictp2p.core.directory import Directory
 from ictp2p.core.planning import make_plan
-from ictp2p.core.standing import MANY, STANDS, StandingPlan
+from ictp2p.core.standing import MANY, QUICK, SPECS, STANDS, StandingPlan
 from ictp2p.sync.opening import PlanRequest
 from tests.core.test_planning import MB, directory, request
 
@@ -59,3 +60,38 @@ def test_a_link_that_breaks_down_is_planned_around_at_once(standing: StandingPla
 def test_what_differs_is_planned_anew(standing: StandingPlan, asked: PlanRequest) -> None:
     now = mesh(ab=9.8 * MB)
     assert standing.answer(now, asked) == make_plan(now, asked)
+
+
+def little(*names: str, number: int, elements: int = 1000, name: str = "x") -> PlanRequest:
+    asked = request(*names, name=name)
+    return replace(asked, round=number, spec=structs.replace(asked.spec, elements=elements))
+
+
+def test_a_quick_plan_for_few_stands_until_the_links_have_made_it_slower_or_it_is_old() -> None:
+    plan, few, then, now = StandingPlan(), NAMES[:4], mesh(), mesh(ab=9 * MB, cd=30 * MB)
+    first = plan.answer(then, little(*few, number=1))
+    assert first == make_plan(then, little(*few, number=1))
+    assert first.seconds <= QUICK
+    for number in range(2, 2 + STANDS):
+        answer = plan.answer(now, little(*few, number=number))
+        assert (answer.plan, "round 1" in answer.reason) == (first.plan, True)
+        assert answer.seconds > 0
+    old, slow = little(*few, number=2 + STANDS), mesh(ab=0.1 * MB, ac=0.1 * MB, ad=0.1 * MB)
+    assert plan.answer(now, old) == make_plan(now, old)
+    later = replace(old, round=3 + STANDS)
+    assert plan.answer(slow, later) == make_plan(slow, later)
+
+
+def test_a_plan_for_few_and_many_bytes_is_made_for_each_round() -> None:
+    plan, few, now = StandingPlan(), NAMES[:4], mesh(ab=9.8 * MB)
+    assert plan.answer(mesh(), little(*few, number=1, elements=1_000_000)).seconds > QUICK
+    asked = little(*few, number=2, elements=1_000_000)
+    assert plan.answer(now, asked) == make_plan(now, asked)
+
+
+def test_the_plans_of_collectives_in_turn_stand_and_those_of_the_last_ones_only() -> None:
+    plan, pair = StandingPlan(), NAMES[:2]
+    for number in range(SPECS + 1):
+        plan.answer(mesh(), little(*pair, number=1, name=str(number)))
+    again = [plan.answer(mesh(), little(*pair, number=2, name=str(number))) for number in (SPECS, 1, 0)]
+    assert ["as planned" in answer.reason for answer in again] == [True, True, False]

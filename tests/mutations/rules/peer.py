@@ -297,6 +297,14 @@ MUTATIONS: Final = (
         ("handle/test_reuse.py::test_memory_is_used_again_once_no_tensor_lies_in_it_and_not_before",),
     ),
     Mutation(
+        "wishes-said-once-for-good",
+        "Who wants into its cluster's group after it has left says so again.",
+        "ictp2p/training.py",
+        "self._wanted = described if ready else None",
+        "self._wanted = described",
+        ("test_training.py::test_the_peer_is_told_what_it_does_not_know_and_nothing_twice",),
+    ),
+    Mutation(
         "free-memory-kept-for-good",
         "Memory that nobody has asked for in a while goes back to the system.",
         "ictp2p/handle/reuse.py",
