@@ -30,7 +30,7 @@ from ictp2p.sync.manifest import CHUNK, Entry, Manifest, decode, describe, diffe
 from ictp2p.sync.pages import Pages
 
 _PARALLEL = 64
-"""Chunks from which hashing them is shared among threads (BLAKE2b releases the interpreter lock)."""
+"""Chunks from which hashing them is shared among threads (`hashlib` releases the interpreter lock)."""
 
 
 class GlobalState:
