@@ -21,8 +21,6 @@ from ictp2p.sync.roster import Generation, Roster
 from ictp2p.types import PeerId
 from sim.training import Training
 
-SLICE = 0.01
-"""Virtual seconds between two looks of who waits, as `collectives.local` has them."""
 LATENCY = 0.002
 """Most virtual seconds that bytes take inside a cluster."""
 
@@ -96,7 +94,7 @@ class UnevenGroup:
                 self._break("a member died")
             if self._world.now > began + patience:
                 self._break("not all came in time")
-            self._crew.sleep(min(SLICE, due))
+            self._crew.sleep(max(due, LATENCY / 2))  # a short way is no reason to look all the time for who is late
         return [parts[rank][1] for rank in needed]
 
     def _lost(self, rank: int) -> bool:
