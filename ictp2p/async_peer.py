@@ -103,7 +103,7 @@ class AsyncPeer:
         self._make_security = security
         self._open_store = open_store
         self._random_bytes = random_bytes
-        _settle(self._disk, config)
+        _bind(self._disk, config)
         self._identity = Identity.load(self._disk, random_bytes=random_bytes)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._subscribers: list[Callable[[Notice], None]] = []
@@ -582,7 +582,7 @@ class _Deadline:
             raise Unreachable(self._text) from None
 
 
-def _settle(disk: Disk, config: Config) -> None:
+def _bind(disk: Disk, config: Config) -> None:
     """Bind a disk to the cluster of the peer whose it is.
 
     A copy of a folder under another cluster's name would promise in the name of the same voter, and neither of the two

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(kw_only=True)
-class Scheduled:
+class Scheduled(ABC):
     """A world of machines by name; a subclass has a method for each kind of event, and one that executes effects."""
 
     machines: dict[str, Any] = field(default_factory=dict)
@@ -21,8 +22,9 @@ class Scheduled:
         self.count += 1
         heapq.heappush(self.queue, (at, self.count, event))
 
+    @abstractmethod
     def execute(self, name: str, effects: list[Any]) -> None:
-        raise NotImplementedError
+        """Carry out what a machine asked for."""
 
     def run(self, until: float) -> None:
         """Let all happen that is due before a point in time, and stand there."""
