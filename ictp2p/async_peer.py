@@ -13,13 +13,9 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from ictp2p.alarms import announce
-from ictp2p.bulk import Bulk, BulkProfile
-from ictp2p.bulk.limit import RateLimit
-from ictp2p.collectives.channel import Links
 from ictp2p.collectives.execute import ExecuteProfile
 from ictp2p.config import Config
 from ictp2p.control import ControlConnection, SelfConnection, open_control
@@ -30,28 +26,29 @@ from ictp2p.core.packets import Channel
 from ictp2p.core.stack import Core
 from ictp2p.core.standing import StandingPlan
 from ictp2p.credential import Mesh
+from ictp2p.data_folder import NOT_A_COPY, begin_life, bind, identity_taken
+from ictp2p.data_plane import DataPlane
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.driver import Driver
 from ictp2p.entrance import Entrance
-from ictp2p.errors import HandshakeFailed, IctError, NetworkError, PeerClosed, PeerFailed, StateError, Unreachable
+from ictp2p.errors import AddressInUse, HandshakeFailed, IctError, PeerFailed, Unreachable
+from ictp2p.events import tell
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import ProbeWanted
+from ictp2p.group_store import GroupStore, OpenStore
 from ictp2p.health import Health
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
 from ictp2p.network import Network, TcpNetwork
-from ictp2p.opening import open_bulk
 from ictp2p.participation import Outcome, Participation, Reduction
 from ictp2p.reception import Reception, serve
 from ictp2p.reporting import status_of
-from ictp2p.routing.babel import RouteChanged
 from ictp2p.security import Security, TlsSecurity
-from ictp2p.state_exchange import Here, Provider, fetch_state, serve_state, with_witnesses
+from ictp2p.state_exchange import Here, Provider, fetch_agreed, serve_state
 from ictp2p.sync import notices
-from ictp2p.sync.agreement import QuorumLost, QuorumRegained
 from ictp2p.sync.devices import Device
 from ictp2p.sync.restore import NOTHING, Held
-from ictp2p.sync.roster import RosterChanged, StoreWanted
+from ictp2p.sync.roster import StoreWanted
 from ictp2p.sync.values import StateRef, genesis
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
@@ -59,9 +56,6 @@ from ictp2p.types import Address, ClusterId, PeerId
 if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
     from ictp2p.sync.state import GlobalState
-
-_LIFE = "life"
-_CLUSTER = "cluster"
 
 
 class AsyncPeer:
@@ -92,7 +86,7 @@ class AsyncPeer:
         random_bytes: Callable[[int], bytes] = os.urandom,
         disk: Disk | None = None,
         security: Callable[[Identity], Security] | None = None,
-        open_store: Callable[[str], tuple[str, Any]] | None = None,
+        open_store: OpenStore | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -101,9 +95,9 @@ class AsyncPeer:
         self._rng = rng or random.Random(os.urandom(16))
         self._disk = disk or (FileDisk(config.data_dir) if config.data_dir else MemoryDisk())
         self._make_security = security
-        self._open_store = open_store
+        self._store = GroupStore(open_store) if open_store is not None else None
         self._random_bytes = random_bytes
-        _bind(self._disk, config)
+        bind(self._disk, config)
         self._identity = Identity.load(self._disk, random_bytes=random_bytes)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._subscribers: list[Callable[[Notice], None]] = []
@@ -120,7 +114,6 @@ class AsyncPeer:
         self._collapse: asyncio.Task[None] | None = None
         self._config_digest = b""
         self._state: Provider | None = None
-        self._store: Any = None
 
     # ------------------------------------------------------------ life
 
@@ -159,8 +152,15 @@ class AsyncPeer:
         await self._entrance.enter()
         self._check()
         self._spawn(self._entrance.keep_in_touch())
-        async with self._deadline("no leader was elected in this cluster"):
-            await self._led.wait()
+        await self._be_led()
+
+    async def _be_led(self) -> None:
+        seconds = self.config.global_timeouts.form
+        try:
+            async with asyncio.timeout(seconds):
+                await self._led.wait()
+        except TimeoutError:
+            raise Unreachable(f"no leader was elected in this cluster within {seconds:g} s") from None
 
     def _secured(self) -> Security:
         if self._make_security is not None:
@@ -169,9 +169,46 @@ class AsyncPeer:
 
     def _assemble(self) -> None:
         """Put the parts together, from the machines up."""
+        config = self.config
+        self._life = begin_life(self._disk)
+        self.core = self._make_core()
+        self.driver = Driver(
+            self.core,
+            self._network,
+            self.security,
+            self._disk,
+            self.clock,
+            self._notice,
+            self._fail,
+            dial_timeout=config.global_timeouts.connect,
+        )
+        self._data = DataPlane(
+            config,
+            self._identity,
+            self.driver,
+            self._network,
+            self.security.fingerprint,
+            self.telemetry,
+            self._random_bytes,
+        )
+        self.bulk = self._data.bulk
+        self._entrance = Entrance(
+            config,
+            self._disk,
+            self.core,
+            dial=self._dial,
+            found=self._found,
+            join=lambda: self._execute(self.core.joined(self.clock())),
+        )
+        waits = config.global_timeouts
+        profile = ExecuteProfile(connect=waits.connect, start=waits.stall, total=waits.complete)
+        self.participation = Participation(
+            self.id, self.cluster, self.driver, self._data.links, self.telemetry, profile
+        )
+
+    def _make_core(self) -> Core:
+        """The control plane: the machines, and how this worker shows itself."""
         config, identity = self.config, self._identity
-        self._life = int.from_bytes(self._disk.load(_LIFE) or b"", "big") + 1
-        self._disk.save(_LIFE, self._life.to_bytes(8, "big"))
         card = PeerCard(
             identity.peer_id,
             config.cluster_id,
@@ -193,46 +230,7 @@ class AsyncPeer:
             held=self.held,
         )
         leader = Limits(config.bulk_rate or 0.0, config.room)
-        self.core = Core(machines, card, self._rng, leader, complete=config.full_mesh)
-        self.driver = Driver(
-            self.core,
-            self._network,
-            self.security,
-            self._disk,
-            self.clock,
-            self._notice,
-            self._fail,
-            dial_timeout=config.global_timeouts.connect,
-        )
-        self.bulk = self._make_bulk()
-        self._entrance = Entrance(
-            config,
-            self._disk,
-            self.core,
-            dial=self._dial,
-            found=self._found,
-            join=lambda: self._execute(self.core.joined(self.clock())),
-        )
-        links: Links = RateLimit(self.bulk, config.bulk_rate) if config.bulk_rate else self.bulk
-        waits = config.global_timeouts
-        profile = ExecuteProfile(connect=waits.connect, start=waits.stall, total=waits.complete)
-        self.participation = Participation(self.id, self.cluster, self.driver, links, self.telemetry, profile)
-
-    def _make_bulk(self) -> Bulk:
-        waits = self.config.global_timeouts
-        return Bulk(
-            self.id,
-            self._bulk_keys,
-            self._dial_bulk,
-            profile=BulkProfile(
-                stall=waits.stall, handshake=waits.connect, sealed=self.config.encrypt, room=self.config.room
-            ),
-            ask_dial=lambda peer, ticket: self._execute(self.core.invite(peer, ticket, self.clock())),
-            relays=self._relays,
-            on_transfer=self._transferred,
-            clock=self.clock,
-            random_bytes=self._random_bytes,
-        )
+        return Core(machines, card, self._rng, leader, complete=config.full_mesh)
 
     def _found(self) -> None:
         """Begin a mesh."""
@@ -248,12 +246,9 @@ class AsyncPeer:
             if self.reception.knocks != knocks:  # whatever ways it took, it came in at our own door
                 raise
             what = f"{address} is another process with the identity of this one, {self.id}"
-            raise HandshakeFailed(f"{what}: give each worker a data directory of its own, not a copy") from error
+            raise HandshakeFailed(f"{what}: {NOT_A_COPY}") from error
         self._adopt(connection)
         return connection.peer_id
-
-    def _deadline(self, what: str) -> _Deadline:
-        return _Deadline(self.config.global_timeouts.form, what)
 
     async def leave(self) -> bool:
         """Leave for good: give up the vote, say goodbye, and close.
@@ -290,8 +285,7 @@ class AsyncPeer:
             await self.bulk.close()
             await self.driver.close()
         if self._store is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._store.close)
-            self._store = None
+            await self._store.close()
         if hasattr(self, "reception"):
             await self.reception.close()
         for task in list(self._tasks):
@@ -362,8 +356,7 @@ class AsyncPeer:
 
     def call(self, channel: Channel, act: Callable[[float], Effects]) -> None:
         """Give an input to one machine and carry out what it asks for."""
-        now = self.clock()
-        self._execute(self.core.call(channel, act(now), now))
+        self.driver.call(channel, act)
 
     def set_training(self, training: bool, config: bytes | None = None, *, draining: bool = False) -> None:
         """Say whether rounds should wait for this cluster, and what it trains (a digest of model and policy)."""
@@ -382,19 +375,8 @@ class AsyncPeer:
         serve_state(self.bulk, state)
 
     async def fetch_state(self, ref: StateRef, state: Receiver) -> None:
-        """Receive an agreed state of whoever should have it; see `state_exchange.fetch_state`."""
-
-        def superseded() -> bool:
-            agreed = self.agreed_state
-            return agreed is not None and agreed.version > ref.version
-
-        def witnesses() -> Sequence[PeerId]:
-            return with_witnesses(self.core, ref).providers
-
-        wanted = with_witnesses(self.core, ref)
-        await fetch_state(
-            self.bulk, wanted, state, self.telemetry, self.clock, superseded=superseded, witnesses=witnesses
-        )
+        """Receive an agreed state of whoever should have it; see `state_exchange.fetch_agreed`."""
+        await fetch_agreed(self.core, self.bulk, ref, state, self.telemetry, self.clock)
 
     def held(self) -> Held:
         """Version and digest of the global state that others can have of this peer."""
@@ -434,45 +416,6 @@ class AsyncPeer:
         self.refusals = [*self.refusals[-31:], error]
         self.telemetry.event("refused", address=str(address), error=type(error).__name__, text=str(error))
 
-    def _bulk_keys(self, peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
-        card = self.core.directory.peers.get(peer)
-        if card is None:
-            raise HandshakeFailed(f"no card of {peer} is known, and so no key to agree on")
-        keys = self._identity.bulk_key(card.bulk_public, context)
-        return keys.sending, keys.receiving
-
-    async def _dial_bulk(self, peer: PeerId, timeout: float) -> asyncio.Transport:
-        card = self.core.directory.peers.get(peer)
-        address = card.endpoint() if card else None
-        if address is None:
-            raise Unreachable(f"{peer} has no address that could be dialed")
-        return await open_bulk(self._network, address, self.security.fingerprint, timeout=timeout)
-
-    def _relays(self, peer: PeerId) -> Sequence[PeerId]:
-        """Peers that may lead to `peer`: the next hop of its route, then any neighbour."""
-        hop = self.core.next_hop(peer)
-        first = [hop] if hop is not None and hop != peer else []
-        return [*first, *(p for p in self.core.neighbours() if p not in (*first, peer))]
-
-    def _transferred(self, peer: PeerId, direction: str, size: int, seconds: float, app_limited: bool) -> None:
-        cluster = self.core.directory.cluster_of(peer)
-        self.telemetry.count(f"bulk_bytes_{direction}", size)
-        if cluster is not None and cluster != self.cluster and direction in ("in", "out") and seconds > 0:
-            links = self.core.m.links
-            self.call(
-                Channel.LINKS,
-                lambda now: links.transferred(cluster, direction, size, seconds, app_limited, now),  # type: ignore[arg-type]
-            )
-
-    async def _probe(self, wanted: ProbeWanted) -> None:
-        leader = self.core.directory.leader_of(wanted.neighbour)
-        if leader is None:
-            return
-        try:
-            await self.bulk.probe(leader, wanted.bytes, timeout=self.config.global_timeouts.complete)
-        except (NetworkError, PeerClosed) as error:
-            self.telemetry.event("warning", text=f"probe of {wanted.neighbour} failed: {error}")
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
@@ -485,44 +428,31 @@ class AsyncPeer:
 
     def _notice(self, notice: Notice) -> None:
         self.participation.notice(notice)
+        tell(self.telemetry, self.cluster, notice)
         match notice:
             case commands.MeshLearned():
                 self._entrance.open()
-            case LeaderChanged(leader=leader, term=term):
-                self._leader_changed(leader, term)
+            case LeaderChanged(leader=leader):
+                self._leader_changed(leader)
             case commands.MemberChanged(scope=scope, member=member, status=status):
-                self.telemetry.event("member", scope=scope, member=member, status=status)
                 self._entrance.remember()
                 self.health.judged(scope, member, status, self._speaker(scope, member))
             case commands.StatusAsked(observer=observer):
                 document = json.dumps(self.status()).encode()
                 self._execute(self.core.tell_status(observer, document, self.clock()))
             case commands.BulkInvited(peer=peer, ticket=ticket):
-                self._spawn(self._answer_invitation(peer, ticket))
+                self._spawn(self._data.answer(peer, ticket))
             case commands.IdentityTaken(address=address):
-                self._fail(_identity_taken(self.id, address))
-            case commands.Violated(peer=peer, text=text):
-                self.telemetry.event("warning", text=f"{peer} broke the protocol: {text}")
-            case StoreWanted(number=number):
-                self._spawn(self._give_store(number))
-            case RosterChanged(roster=roster):
-                self.telemetry.event("roster", members=list(roster.members), generation=list(roster.generation))
+                self._fail(identity_taken(self.id, address))
+            case StoreWanted(number=number) if self._store is not None:
+                self._spawn(self._give_store(self._store, number))
             case ProbeWanted():
-                self._spawn(self._probe(notice))
-            case RouteChanged():
-                self.telemetry.event(
-                    "route",
-                    destination=notice.destination,
-                    next_hop=notice.next_hop,
-                    traffic_class=notice.traffic_class,
-                )
+                self._spawn(self._data.probe(notice))
             case notices.RoundOpened():
                 self.core.m.links.round_started()
                 self.bulk.stop_probes()
             case notices.RoundCommitted() | notices.RoundAborted():
                 self.call(Channel.LINKS, self.core.m.links.round_ended)
-            case notices.StateMissing() | notices.StateRestored() | QuorumLost() | QuorumRegained():
-                announce(self.telemetry, notice)
             case notices.Released():
                 self._released.set()
             case _:
@@ -533,69 +463,19 @@ class AsyncPeer:
     def _speaker(self, scope: str, member: str) -> str | None:
         return self.core.directory.leader_of(ClusterId(member)) if scope == "mesh" else member
 
-    def _leader_changed(self, leader: PeerId, term: int) -> None:
+    def _leader_changed(self, leader: PeerId) -> None:
         self._led.set()
-        self.telemetry.event("leader", cluster=self.cluster, leader=leader, term=term)
         if leader != self.id:
             self.participation.deposed()
 
-    async def _answer_invitation(self, peer: PeerId, ticket: bytes) -> None:
+    async def _give_store(self, store: GroupStore, number: int) -> None:
         try:
-            await self.bulk.answer_ticket(peer, ticket)
-        except IctError as error:
-            self.telemetry.event("warning", text=f"{peer} asked to be dialed, in vain: {error}")
-
-    async def _give_store(self, number: int) -> None:
-        if self._open_store is None:
+            address = await store.renew(self.host)
+        except AddressInUse as error:
+            self.telemetry.event("warning", text=f"no store for the process group of {self.cluster}: {error}")
             return
-        old = self._store
-        address, self._store = await asyncio.get_running_loop().run_in_executor(None, self._open_store, self.host)
-        if old is not None:
-            await asyncio.get_running_loop().run_in_executor(None, old.close)
         self.call(Channel.ROSTER, lambda now: self.core.m.rosters.store_opened(address, number, now))
 
     def status(self) -> dict[str, Any]:
         """Everything that this peer believes, as plain data."""
         return status_of(self.core, *self.life())
-
-
-def _identity_taken(me: PeerId, address: str) -> StateError:
-    where = f" at {address}" if address else ""
-    what = f"another process{where} has, or had since this data directory was copied, the identity of this one, {me}"
-    return StateError(f"{what}: give each worker a data directory of its own, not a copy nor an old backup")
-
-
-class _Deadline:
-    """`asyncio.timeout` that raises `Unreachable` with a reason."""
-
-    def __init__(self, seconds: float, what: str) -> None:
-        self._timeout = asyncio.timeout(seconds)
-        self._text = f"{what} within {seconds:g} s"
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *exc: Any) -> None:
-        try:
-            await self._timeout.__aexit__(*exc)
-        except TimeoutError:
-            raise Unreachable(self._text) from None
-
-
-def _bind(disk: Disk, config: Config) -> None:
-    """Bind a disk to the cluster of the peer whose it is.
-
-    A copy of a folder under another cluster's name would promise in the name of the same voter, and neither of the two
-    would meet the other where its own cluster's workers do.
-    """
-    home = disk.load(_CLUSTER)
-    if home is None:
-        disk.save(_CLUSTER, config.cluster.encode())
-    elif home != config.cluster.encode():
-        cluster = home.decode(errors="replace")
-        if isinstance(disk, FileDisk):
-            disk.close()
-        raise StateError(
-            f"data_dir {str(config.data_dir)!r} is that of a peer of cluster {cluster!r}, not {config.cluster!r}: "
-            "give this peer a folder of its own"
-        )

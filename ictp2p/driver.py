@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING
 
 from ictp2p.control import ControlConnection, open_control
 from ictp2p.core.commands import Command, Dial, Hangup, Transmit
+from ictp2p.core.packets import Channel
 from ictp2p.disk import Disk
 from ictp2p.errors import IctError, StateError
-from ictp2p.machine import Notice, Persist
+from ictp2p.machine import Effects, Notice, Persist
 from ictp2p.network import Network, Refused
 from ictp2p.security import Security
 from ictp2p.types import Address, PeerId
@@ -124,6 +125,11 @@ class Driver:
         finally:
             self._executing = False
         self._arm()
+
+    def call(self, channel: Channel, act: Callable[[float], Effects]) -> None:
+        """Give an input to one machine of the stack, at the present time, and carry out what it asks for."""
+        now = self.clock()
+        self.execute(self.core.call(channel, act(now), now))
 
     def stop(self) -> None:
         """Say and do nothing more, not even what was asked for already."""

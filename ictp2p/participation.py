@@ -430,8 +430,7 @@ class Participation:
         self._call(lambda now: self._rounds.failed(opened.round, opened.attempt, reason, tuple(suspects), now))
 
     def _call(self, act: Callable[[float], Effects]) -> None:
-        now = self._driver.clock()
-        self._driver.execute(self._driver.core.call(Channel.ROUNDS, act(now), now))
+        self._driver.call(Channel.ROUNDS, act)
 
 
 def _place(chosen: plan.Plan, me: int, work: Reduction) -> None:

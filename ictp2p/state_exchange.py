@@ -95,7 +95,27 @@ def serve_state(bulk: Bulk, state: Provider) -> None:
     bulk.serve(KIND, answer)
 
 
-def with_witnesses(core: Core, ref: StateRef) -> StateRef:
+async def fetch_agreed(
+    core: Core, bulk: Bulk, ref: StateRef, state: Receiver, telemetry: Telemetry, clock: Callable[[], float]
+) -> None:
+    """Fetch an agreed state of whoever should have it by what `core` knows at each moment.
+
+    Raises:
+        StateError, MeshMismatch: as `fetch_state`.
+    """
+
+    def superseded() -> bool:
+        tip = core.m.rounds.tip
+        return tip is not None and tip[1].state.version > ref.version
+
+    def witnesses() -> Sequence[PeerId]:
+        return _with_witnesses(core, ref).providers
+
+    wanted = _with_witnesses(core, ref)
+    await fetch_state(bulk, wanted, state, telemetry, clock, superseded=superseded, witnesses=witnesses)
+
+
+def _with_witnesses(core: Core, ref: StateRef) -> StateRef:
     """Beside those who held the state when it was decided, whoever should have it by now; they say so if not.
 
     First those who are alive, and of the others the workers of the holders' own clusters: they took the same step, and

@@ -60,8 +60,8 @@ def part_of(wire: Wire) -> Participation:
     for name in ("ready", "withdraw", "progressed", "failed", "completed"):
         setattr(machines, name, lambda *_: [])
     rooms = SimpleNamespace(rounds=machines, election=SimpleNamespace(term=1))
-    core = SimpleNamespace(leading=True, m=rooms, call=lambda *_: [])
-    driver: Any = SimpleNamespace(core=core, clock=lambda: 0.0, execute=lambda _: None)
+    core = SimpleNamespace(leading=True, m=rooms)
+    driver: Any = SimpleNamespace(core=core, clock=lambda: 0.0, call=lambda _, act: act(0.0))
     telemetry: Any = SimpleNamespace(event=lambda *_, **__: None)
     links: Any = wire
     return Participation(ME, ClusterId("a"), driver, links, telemetry, ExecuteProfile())

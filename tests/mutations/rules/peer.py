@@ -206,9 +206,17 @@ MUTATIONS: Final = (
         ("core/test_stack.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
     ),
     Mutation(
+        "store-opened-twice",
+        "The store that a roster names stays open, though its leader asked for it again while it was being opened.",
+        "ictp2p/group_store.py",
+        "if self._renewal is None or self._renewal.done():",
+        "if self._renewal is None or self._renewal:",
+        ("test_group_store.py::test_who_asks_again_while_a_store_is_opened_does_not_have_it_closed",),
+    ),
+    Mutation(
         "folder-of-another-cluster",
         "A data folder serves the cluster that it was made for, and no other.",
-        "ictp2p/async_peer.py",
+        "ictp2p/data_folder.py",
         "    elif home != config.cluster.encode():\n",
         "    elif not home:\n",
         ("test_async_peer.py::test_a_data_folder_stays_in_its_cluster",),

@@ -1,0 +1,62 @@
+"""Whose a disk is: one peer, of one cluster, in one process at a time.
+
+What a peer promised stands on its disk under its id, so whoever has the disk speaks in its name. Two processes that
+both do, since somebody copied the folder, could together promise what neither may; and no lock shows a copy. So a
+folder is bound to the name of its cluster when it is first used, and each life of its peer has a number, higher than
+those before it. Of two such numbers, as of fencing tokens (Kleppmann, "Designing Data-Intensive Applications", 2017,
+chapter 8), the higher one counts, and whoever hears of it under its own id stops. What is left to do then is a
+person's, who is told so here.
+"""
+
+from __future__ import annotations
+
+from ictp2p.config import Config
+from ictp2p.disk import Disk, FileDisk
+from ictp2p.errors import StateError
+from ictp2p.types import PeerId
+
+_LIFE = "life"
+_CLUSTER = "cluster"
+
+NOT_A_COPY = "give each worker a data directory of its own, not a copy"
+"""What to do where two processes have one identity."""
+
+
+def bind(disk: Disk, config: Config) -> None:
+    """Bind a disk to the cluster of the peer whose it is.
+
+    A copy of a folder under another cluster's name would promise in the name of the same voter, and neither of the two
+    would meet the other where its own cluster's workers do.
+
+    Raises:
+        StateError: it is bound to another cluster already, or cannot be read; a `FileDisk` is closed in the first case.
+    """
+    home = disk.load(_CLUSTER)
+    if home is None:
+        disk.save(_CLUSTER, config.cluster.encode())
+    elif home != config.cluster.encode():
+        cluster = home.decode(errors="replace")
+        if isinstance(disk, FileDisk):
+            disk.close()
+        raise StateError(
+            f"data_dir {str(config.data_dir)!r} is that of a peer of cluster {cluster!r}, not {config.cluster!r}: "
+            "give this peer a folder of its own"
+        )
+
+
+def begin_life(disk: Disk) -> int:
+    """Count one more life of this disk's peer, and give its number.
+
+    Raises:
+        StateError: the disk keeps nothing, or not what it was given.
+    """
+    life = int.from_bytes(disk.load(_LIFE) or b"", "big") + 1
+    disk.save(_LIFE, life.to_bytes(8, "big"))
+    return life
+
+
+def identity_taken(me: PeerId, address: str) -> StateError:
+    """Why this peer must stop: another process, at `address` if that is known, began a later life under its id."""
+    where = f" at {address}" if address else ""
+    what = f"another process{where} has, or had since this data directory was copied, the identity of this one, {me}"
+    return StateError(f"{what}: {NOT_A_COPY} nor an old backup")

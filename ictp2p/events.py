@@ -1,0 +1,34 @@
+"""What a peer tells of what its stack noticed: notices as events, for programs, displays and logs.
+
+A notice is a value between two parts of the program and may change with them; an event is read outside of it, so its
+name and its fields are kept. What rounds do is told where they are joined with tensors (`participation`), which knows
+how many bytes they took.
+"""
+
+from __future__ import annotations
+
+from ictp2p.alarms import announce
+from ictp2p.core import commands
+from ictp2p.gossip.election import LeaderChanged
+from ictp2p.machine import Notice
+from ictp2p.routing.babel import RouteChanged
+from ictp2p.sync.roster import RosterChanged
+from ictp2p.telemetry import Telemetry
+from ictp2p.types import ClusterId
+
+
+def tell(telemetry: Telemetry, cluster: ClusterId, notice: Notice) -> None:
+    """Tell of a notice of a peer of `cluster`, if it is one that people or programs want to hear of."""
+    match notice:
+        case LeaderChanged(leader=leader, term=term):
+            telemetry.event("leader", cluster=cluster, leader=leader, term=term)
+        case commands.MemberChanged(scope=scope, member=member, status=status):
+            telemetry.event("member", scope=scope, member=member, status=status)
+        case commands.Violated(peer=peer, text=text):
+            telemetry.event("warning", text=f"{peer} broke the protocol: {text}")
+        case RosterChanged(roster=roster):
+            telemetry.event("roster", members=list(roster.members), generation=list(roster.generation))
+        case RouteChanged(destination=destination, next_hop=hop, traffic_class=traffic_class):
+            telemetry.event("route", destination=destination, next_hop=hop, traffic_class=traffic_class)
+        case _:
+            announce(telemetry, notice)

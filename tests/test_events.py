@@ -1,0 +1,53 @@
+"""What is told of notices: names and fields that programs outside rely on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ictp2p.core import commands
+from ictp2p.events import tell
+from ictp2p.gossip.election import LeaderChanged
+from ictp2p.machine import Notice
+from ictp2p.routing.babel import RouteChanged
+from ictp2p.sync.agreement import QuorumRegained
+from ictp2p.sync.roster import Roster, RosterChanged
+from ictp2p.telemetry import Telemetry
+from ictp2p.types import ClusterId, PeerId
+
+ME = PeerId("a" * 32)
+ROSTER = Roster(1, 2, (ME,), "127.0.0.1:7000", 0)
+TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
+    (LeaderChanged(ME, 3), "leader", {"cluster": "here", "leader": ME, "term": 3}),
+    (
+        commands.MemberChanged("mesh", "there", "dead"),
+        "member",
+        {"scope": "mesh", "member": "there", "status": "dead"},
+    ),
+    (commands.Violated(ME, "lied"), "warning", {"text": f"{ME} broke the protocol: lied"}),
+    (RosterChanged(ROSTER), "roster", {"members": [ME], "generation": list(ROSTER.generation)}),
+    (
+        RouteChanged("there", 2, "between", 99),
+        "route",
+        {"destination": "there", "next_hop": "between", "traffic_class": 2},
+    ),
+    (QuorumRegained(), "quorum_regained", {}),
+]
+
+
+def happened(notice: Notice) -> list[tuple[str, dict[str, Any]]]:
+    telemetry = Telemetry(lambda: 0.0)
+    tell(telemetry, ClusterId("here"), notice)
+    return [(event.kind, dict(event.fields)) for event in telemetry.events()]
+
+
+@pytest.mark.parametrize(("notice", "kind", "fields"), TOLD, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_notice_is_one_event_with_the_fields_that_programs_read(
+    notice: Notice, kind: str, fields: dict[str, Any]
+) -> None:
+    assert happened(notice) == [(kind, fields)]
+
+
+def test_what_is_between_two_parts_of_the_program_is_not_told() -> None:
+    assert happened(commands.MeshLearned()) == []
