@@ -10,8 +10,7 @@ torch has two names for some calls, the old of which C++ still uses: both are he
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -20,21 +19,22 @@ import torch.distributed.distributed_c10d
 from torch import Tensor
 
 from ictp2p.credential import Mesh
-from ictp2p.errors import ConfigError, IctError, PeerClosed
+from ictp2p.errors import IctError
+from ictp2p.torch_backend.calls import Calls, Start
 from ictp2p.torch_backend.cards import all_ready, exchange
+from ictp2p.torch_backend.described import DescribedGroup
 from ictp2p.torch_backend.endpoint import LOOP, Endpoint
 from ictp2p.torch_backend.engine import Engine, Step
-from ictp2p.torch_backend.errors import RankTimeout, named
 from ictp2p.torch_backend.memory import Memory, octets
 from ictp2p.torch_backend.messages import Messages
 from ictp2p.torch_backend.options import Options
 from ictp2p.torch_backend.reductions import Reduction
+from ictp2p.torch_backend.shapes import cut, expect, fits, split
 from ictp2p.torch_backend.work import GroupWork
 from ictp2p.types import PeerId
 
 _c10d: Any = torch.distributed.distributed_c10d
 """Untyped: torch's stubs lack half of it, and overload the rest for callers from C++."""
-_Base: Any = _c10d.ProcessGroup
 
 Tensors: TypeAlias = Sequence[Tensor]
 _CLOSING = 2.0
@@ -46,7 +46,7 @@ def create(given: Any, options: object = None) -> ProcessGroup:
     return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options)
 
 
-class ProcessGroup(_Base):  # type: ignore[misc]
+class ProcessGroup(DescribedGroup):
     """One rank's side of a group.
 
     Args:
@@ -62,15 +62,10 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: object = None) -> None:
-        super().__init__(rank, size)
+        super().__init__(rank, size, timeout)
         self._chosen = Options.of(options)
-        self._rank, self._size, self._timeout = rank, size, timeout
-        self._name = self._description = ""
-        self._numbers: dict[str, int] = {}
-        self._lock = threading.Lock()
-        self._pending: dict[asyncio.Task[None], GroupWork] = {}
-        self._closed = False
         self._loop = LOOP.enter()
+        self._calls = Calls(self._loop)
         try:
             self._meet(store)
         except BaseException:
@@ -82,87 +77,19 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         seconds = self._timeout.total_seconds()
         mesh = Mesh.from_token(self._chosen.token) if self._chosen.token else None
         stall = min(self._chosen.stall, seconds)
-        self._endpoint = self._loop.call(lambda: Endpoint(self._chosen, mesh, stall, self._waits, self._lost))
+        self._endpoint = self._loop.call(lambda: Endpoint(self._chosen, mesh, stall, self._calls.under_way, self._lost))
         mine = self._loop.run(self._endpoint.listen())
         cards = exchange(store, self._rank, self._size, mine, mesh, seconds)
         self._loop.call(lambda: self._endpoint.know(cards))
-        self._names = [card.peer for card in cards]
-        self._engine = Engine(self._endpoint.bulk, self._names, self._rank, cards[0].nonce)
+        self._calls.peers = names = [card.peer for card in cards]
+        self._engine = Engine(self._endpoint.bulk, names, self._rank, cards[0].nonce)
         self._messages = Messages(self._engine)
         all_ready(store, self._rank, self._size, seconds)
 
-    # ------------------------------------------------------------ what torch asks of any group
-
-    def getBackendName(self) -> str:
-        """As `name`, for C++."""
-        return "ictp2p"
-
-    def name(self) -> str:
-        """As it was registered."""
-        return "ictp2p"
-
-    def rank(self) -> int:
-        """Our number."""
-        return self._rank
-
-    def size(self) -> int:
-        """How many ranks there are."""
-        return self._size
-
-    def getRank(self) -> int:
-        """As `rank`, for C++."""
-        return self._rank
-
-    def getSize(self) -> int:
-        """As `size`, for C++."""
-        return self._size
-
-    @property
-    def group_name(self) -> str:
-        """Given by torch."""
-        return self._name
-
-    @property
-    def group_desc(self) -> str:
-        """Given by torch."""
-        return self._description
-
-    @property
-    def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")] + ([torch.device("cuda")] if torch.cuda.is_available() else [])
-
-    def getGroupName(self) -> str:
-        """As `group_name`, for C++."""
-        return self._name
-
-    def setGroupName(self, name: str) -> None:
-        """Take the name that torch gives."""
-        self._name = name
-
-    _set_group_name = setGroupName
-
-    def getGroupDesc(self) -> str:
-        """As `group_desc`, for C++."""
-        return self._description
-
-    def setGroupDesc(self, description: str) -> None:
-        """Take the description that torch gives."""
-        self._description = description
-
-    _set_group_desc = setGroupDesc
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """Change how long calls may take from now on."""
-        self._timeout = timeout
-
-    _set_default_timeout = set_timeout
-
     def shutdown(self) -> None:
         """Say goodbye and end. What is under way fails with `PeerClosed`. May be called twice."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+        if not self._calls.close():
+            return
         try:
             if hasattr(self, "_endpoint"):
                 self._loop.run(asyncio.wait_for(self._end(), _CLOSING))
@@ -172,8 +99,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     abort = shutdown
 
     async def _end(self) -> None:
-        for task in tuple(self._pending):
-            task.cancel()
+        self._calls.cancel()
         await self._endpoint.close()
 
     # ------------------------------------------------------------ reductions
@@ -223,7 +149,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Reduce several tensors; each rank gets an equal part of each."""
         memory = Memory()
         vectors = [
-            _split(memory.read(whole), out.numel(), self._size) for whole, out in zip(inputs, outputs, strict=True)
+            split(memory.read(whole), out.numel(), self._size) for whole, out in zip(inputs, outputs, strict=True)
         ]
         return self._reduce_scatter(memory, outputs, vectors, opts)
 
@@ -235,8 +161,8 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         opts = _options(_c10d.ReduceScatterOptions, opts)
         reduction = Reduction(opts.reduceOp, outputs[0].dtype)
         for parts, out in zip(vectors, outputs, strict=True):
-            self._expect(len(parts), "tensors to scatter")
-            _fits(out, parts[self._rank], "reduce_scatter")
+            expect(self._size, len(parts), "tensors to scatter")
+            fits(out, parts[self._rank], "reduce_scatter")
         brought = [[reduction.contribution(reduction.view(part)) for part in parts] for parts in vectors]
         results = [reduction.view(memory.write(out)) for out in outputs]
         step = self._step("reduce_scatter", opts)
@@ -271,7 +197,7 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         """Collect several tensors, each into one that holds all ranks' parts in order."""
         memory = Memory()
         places = [
-            _split(octets(memory.write(whole)), part.numel() * part.itemsize, self._size)
+            split(octets(memory.write(whole)), part.numel() * part.itemsize, self._size)
             for whole, part in zip(outputs, inputs, strict=True)
         ]
         return self._all_gather(memory, places, inputs, outputs, opts)
@@ -284,13 +210,11 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         self, memory: Memory, places: Sequence[Tensors], inputs: Tensors, results: Tensors, opts: Any
     ) -> GroupWork:
         for parts, tensor in zip(places, inputs, strict=True):
-            self._expect(len(parts), "tensors to gather into")
-            _fits(parts[self._rank], brought := octets(memory.read(tensor)), "all_gather")
+            expect(self._size, len(parts), "tensors to gather into")
+            fits(parts[self._rank], brought := octets(memory.read(tensor)), "all_gather")
             parts[self._rank].copy_(brought)
-        step, parts = (
-            self._step("all_gather", _options(_c10d.AllgatherOptions, opts)),
-            [p for each in places for p in each],
-        )
+        parts = [part for each in places for part in each]
+        step = self._step("all_gather", _options(_c10d.AllgatherOptions, opts))
         return self._begin("all_gather", lambda: self._engine.all_gather(step, parts), memory, results)
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> GroupWork:
@@ -298,9 +222,9 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         memory, root, (tensor,) = Memory(), opts.rootRank, inputs
         mine, step, incoming = octets(memory.read(tensor)), self._step("gather", opts), dict[int, Tensor]()
         if root == self._rank:
-            self._expect(len(outputs[0]), "tensors to gather into")
+            expect(self._size, len(outputs[0]), "tensors to gather into")
             incoming = {n: octets(memory.write(result)) for n, result in enumerate(outputs[0])}
-            _fits(incoming[root], mine, "gather")
+            fits(incoming[root], mine, "gather")
         results = outputs[0] if outputs else []
         return self._begin("gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results)
 
@@ -309,9 +233,9 @@ class ProcessGroup(_Base):  # type: ignore[misc]
         memory, root, (tensor,) = Memory(), opts.rootRank, outputs
         mine, step, outgoing = octets(memory.write(tensor)), self._step("scatter", opts), dict[int, Tensor]()
         if root == self._rank:
-            self._expect(len(inputs[0]), "tensors to scatter")
+            expect(self._size, len(inputs[0]), "tensors to scatter")
             outgoing = {n: octets(memory.read(part)) for n, part in enumerate(inputs[0])}
-            _fits(mine, outgoing[root], "scatter")
+            fits(mine, outgoing[root], "scatter")
         return self._begin("scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
@@ -333,13 +257,14 @@ class ProcessGroup(_Base):  # type: ignore[misc]
             opts: torch's.
         """
         memory = Memory()
-        places = self._cut(memory.write(output), output.shape, incoming)
-        return self._all_to_all(memory, places, self._cut(memory.read(tensor), tensor.shape, outgoing), [output], opts)
+        places = cut(memory.write(output), output.shape, incoming, self._size)
+        parts = cut(memory.read(tensor), tensor.shape, outgoing, self._size)
+        return self._all_to_all(memory, places, parts, [output], opts)
 
     def _all_to_all(self, memory: Memory, places: Tensors, parts: Tensors, results: Tensors, opts: Any) -> GroupWork:
-        self._expect(len(parts), "tensors to send")
-        self._expect(len(places), "tensors to receive")
-        _fits(places[self._rank], parts[self._rank], "all_to_all")
+        expect(self._size, len(parts), "tensors to send")
+        expect(self._size, len(places), "tensors to receive")
+        fits(places[self._rank], parts[self._rank], "all_to_all")
         outgoing, incoming = dict(enumerate(map(octets, parts))), dict(enumerate(map(octets, places)))
         step = self._step("all_to_all", _options(_c10d.AllToAllOptions, opts))
         return self._begin("all_to_all", lambda: self._engine.exchange(step, outgoing, incoming), memory, results)
@@ -387,80 +312,16 @@ class ProcessGroup(_Base):  # type: ignore[misc]
     # ------------------------------------------------------------ running
 
     def _step(self, kind: str, opts: Any) -> Step:
-        with self._lock:
-            self._numbers[kind] = number = self._numbers.get(kind, 0) + 1
         given = opts.timeout
         timeout = given if given > timedelta(0) else self._timeout
-        return Step(kind, number, timeout.total_seconds())
+        return Step(kind, self._calls.number(kind), timeout.total_seconds())
 
-    def _begin(
-        self, name: str, start: Callable[[], Coroutine[Any, Any, int | None]], memory: Memory, results: Tensors
-    ) -> GroupWork:
-        work = GroupWork(f"{name} of group {self._name or 'without a name'}", results)
-        with self._lock:
-            if not self._closed:
-                self._loop.post(lambda: self._launch(work, name, start, memory))
-                return work
-        work.finish(PeerClosed(f"{name}: the process group was shut down"))
-        return work
-
-    def _launch(self, work: GroupWork, name: str, start: Callable[[], Awaitable[int | None]], memory: Memory) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(work, name, start, memory))
-        self._pending[task] = work
-        task.add_done_callback(self._pending.pop)
-
-    async def _run(
-        self, work: GroupWork, name: str, start: Callable[[], Awaitable[int | None]], memory: Memory
-    ) -> None:
-        try:
-            source = await start()
-            if memory.returns:
-                await asyncio.get_running_loop().run_in_executor(None, memory.give_back)
-        except asyncio.CancelledError:
-            work.finish(PeerClosed(f"{name}: the process group was shut down"))
-            raise
-        except BaseException as error:
-            work.finish(self._translated(error, name))
-        else:
-            work.finish(source=-1 if source is None else source)
-
-    def _translated(self, error: BaseException, name: str) -> BaseException:
-        while isinstance(error, BaseExceptionGroup):  # several pairs of one call failed: one reason is enough
-            error = error.exceptions[0]
-        if isinstance(error, TimeoutError):
-            return RankTimeout(f"{name}: nobody came in time", (), ())
-        return named(error, name, self._names) if isinstance(error, IctError) else error
-
-    def _waits(self) -> bool:
-        return bool(self._pending)
+    def _begin(self, name: str, start: Start, memory: Memory, results: Tensors) -> GroupWork:
+        return self._calls.begin(name, self._name, start, memory, results)
 
     def _lost(self, peer: PeerId, error: IctError, polite: bool) -> None:
-        if peer in self._names:
-            self._messages.lost(self._names.index(peer), error, polite)
-
-    # ------------------------------------------------------------ shapes
-
-    def _expect(self, count: int, what: str) -> None:
-        if count != self._size:
-            raise ConfigError(f"{count} {what} for {self._size} ranks")
-
-    def _cut(self, flat: Tensor, shape: torch.Size, rows: Sequence[int]) -> list[Tensor]:
-        """Cut a flat tensor by rows of its shape."""
-        height = shape[0] if shape else 0
-        if not rows:
-            if height % self._size:
-                raise ConfigError(f"{height} rows do not make {self._size} equal parts")
-            rows = [height // self._size] * self._size
-        self._expect(len(rows), "split sizes")
-        if sum(rows) != height:
-            raise ConfigError(f"split sizes {list(rows)} do not add up to {height} rows")
-        return list(torch.split(flat, [count * (flat.numel() // max(1, height)) for count in rows]))
-
-
-def _split(flat: Tensor, length: int, size: int) -> list[Tensor]:
-    if len(flat) != size * length:
-        raise ConfigError(f"{len(flat)} are not {size} parts of {length}")
-    return list(torch.split(flat, length)) if length else [flat] * size
+        if peer in self._calls.peers:
+            self._messages.lost(self._calls.peers.index(peer), error, polite)
 
 
 def _listed(tensors: Tensor | Tensors) -> Tensors:
@@ -476,10 +337,3 @@ def _options(kind: Any, given: Any, timeout: timedelta | None = None) -> Any:
     if timeout is not None:
         opts.timeout = timeout
     return opts
-
-
-def _fits(place: Tensor, brought: Tensor, name: str) -> None:
-    if place.numel() != brought.numel() or place.dtype != brought.dtype:
-        raise ConfigError(
-            f"{name}: {brought.numel()} of {brought.dtype} do not fit in {place.numel()} of {place.dtype}"
-        )

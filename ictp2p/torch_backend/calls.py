@@ -1,0 +1,98 @@
+"""The calls of one rank: numbered as they are made, run side by side on the event loop, each ended once.
+
+A call is made in a thread of the training program and runs on the loop's, so what both touch is under a lock: the
+numbers, which must be the same on every rank, and whether the group still runs. From the moment that it does not, a
+call ends with `PeerClosed` however it raced with the end: it is refused, or it is found among those under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from torch import Tensor
+
+from ictp2p.errors import PeerClosed
+from ictp2p.loop_thread import LoopThread
+from ictp2p.torch_backend.errors import translated
+from ictp2p.torch_backend.memory import Memory
+from ictp2p.torch_backend.work import GroupWork
+from ictp2p.types import PeerId
+
+Start: TypeAlias = Callable[[], Awaitable[int | None]]
+"""Runs a call; gives the rank that a message came from, if it is one."""
+
+
+class Calls:
+    """All calls of one rank. `peers` are the ranks' ids, in order, as soon as they are known."""
+
+    def __init__(self, loop: LoopThread) -> None:
+        self.peers: Sequence[PeerId] = ()
+        self._loop = loop
+        self._numbers: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._pending: dict[asyncio.Task[None], None] = {}
+        self._closed = False
+
+    def number(self, kind: str) -> int:
+        """Count one more call of a kind."""
+        with self._lock:
+            self._numbers[kind] = number = self._numbers.get(kind, 0) + 1
+        return number
+
+    def begin(self, name: str, group: str, start: Start, memory: Memory, results: Sequence[Tensor]) -> GroupWork:
+        """Start a call; returns at once.
+
+        Args:
+            name: what it is called in errors.
+            group: the group's name, for people.
+            start: runs it, on the loop.
+            memory: what is copied back when it has succeeded.
+            results: what its work gives then.
+        """
+        work = GroupWork(f"{name} of group {group or 'without a name'}", results)
+        with self._lock:
+            if not self._closed:
+                self._loop.post(lambda: self._launch(work, name, start, memory))
+                return work
+        work.finish(_shut_down(name))
+        return work
+
+    def under_way(self) -> bool:
+        """Whether any call is. On the loop."""
+        return bool(self._pending)
+
+    def close(self) -> bool:
+        """Refuse every later call; gives whether this is the first time."""
+        with self._lock:
+            first, self._closed = not self._closed, True
+        return first
+
+    def cancel(self) -> None:
+        """End what is under way. On the loop."""
+        for task in tuple(self._pending):
+            task.cancel()
+
+    def _launch(self, work: GroupWork, name: str, start: Start, memory: Memory) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(work, name, start, memory))
+        self._pending[task] = None
+        task.add_done_callback(self._pending.pop)
+
+    async def _run(self, work: GroupWork, name: str, start: Start, memory: Memory) -> None:
+        try:
+            source = await start()
+            if memory.returns:
+                await asyncio.get_running_loop().run_in_executor(None, memory.give_back)
+        except asyncio.CancelledError:
+            work.finish(_shut_down(name))
+            raise
+        except BaseException as error:
+            work.finish(translated(error, name, self.peers))
+        else:
+            work.finish(source=-1 if source is None else source)
+
+
+def _shut_down(name: str) -> PeerClosed:
+    return PeerClosed(f"{name}: the process group was shut down")

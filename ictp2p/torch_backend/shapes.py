@@ -1,0 +1,64 @@
+"""Whether tensors fit each other and the group, and how they are cut into the ranks' parts.
+
+All tensors here are flat. What does not fit is an error at the caller, before anything has left: the other ranks then
+wait in vain and say so in their turn, as with any backend, but nobody is sent bytes that mean something else to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ictp2p.errors import ConfigError
+
+
+def expect(size: int, count: int, what: str) -> None:
+    """See that there is one for each of `size` ranks.
+
+    Raises:
+        ConfigError: there are more or fewer; `what` says of what.
+    """
+    if count != size:
+        raise ConfigError(f"{count} {what} for {size} ranks")
+
+
+def fits(place: Tensor, brought: Tensor, name: str) -> None:
+    """See that one tensor can be copied to the other.
+
+    Raises:
+        ConfigError: they differ in type or in number of elements.
+    """
+    if place.numel() != brought.numel() or place.dtype != brought.dtype:
+        raise ConfigError(
+            f"{name}: {brought.numel()} of {brought.dtype} do not fit in {place.numel()} of {place.dtype}"
+        )
+
+
+def split(flat: Tensor, length: int, size: int) -> list[Tensor]:
+    """Cut a tensor into `size` parts of `length` elements.
+
+    Raises:
+        ConfigError: they are not what it has.
+    """
+    if len(flat) != size * length:
+        raise ConfigError(f"{len(flat)} are not {size} parts of {length}")
+    return list(torch.split(flat, length)) if length else [flat] * size
+
+
+def cut(flat: Tensor, shape: torch.Size, rows: Sequence[int], size: int) -> list[Tensor]:
+    """Cut a tensor that had `shape` by rows of it: so many for each rank, or evenly where none are given.
+
+    Raises:
+        ConfigError: they are not as many as ranks, or do not add up to all rows.
+    """
+    height = shape[0] if shape else 0
+    if not rows:
+        if height % size:
+            raise ConfigError(f"{height} rows do not make {size} equal parts")
+        rows = [height // size] * size
+    expect(size, len(rows), "split sizes")
+    if sum(rows) != height:
+        raise ConfigError(f"split sizes {list(rows)} do not add up to {height} rows")
+    return list(torch.split(flat, [count * (flat.numel() // max(1, height)) for count in rows]))

@@ -1,0 +1,73 @@
+"""The calls of one rank: each ends once, whatever they race with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.collectives.channel import ParticipantLost
+from ictp2p.errors import PeerClosed
+from ictp2p.loop_thread import LoopThread
+from ictp2p.torch_backend.calls import Calls
+from ictp2p.torch_backend.errors import RankLost, RankTimeout, translated
+from ictp2p.torch_backend.memory import Memory
+from ictp2p.types import PeerId
+
+PEERS = [PeerId("a" * 32), PeerId("b" * 32)]
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[LoopThread]:
+    running = LoopThread("calls under test")
+    yield running
+    running.close()
+
+
+@given(before=st.lists(st.sampled_from(["at once", "never"]), max_size=4), late=st.integers(0, 2), landed=st.booleans())
+def test_a_call_ends_well_or_with_the_group_but_always(
+    loop: LoopThread, before: list[str], late: int, landed: bool
+) -> None:
+    calls = Calls(loop)
+
+    async def start(kind: str) -> None:
+        if kind == "never":
+            await asyncio.Event().wait()
+
+    works = [calls.begin(kind, "g", lambda kind=kind: start(kind), Memory(), []) for kind in before]  # type: ignore[misc]
+    if landed:  # else they may be on their way to the loop when the group ends
+        loop.call(calls.under_way)
+    assert calls.close()
+    assert not calls.close()
+    works += [calls.begin("late", "", lambda: start("at once"), Memory(), []) for _ in range(late)]
+    loop.call(calls.cancel)
+    for kind, work in zip([*before, *["late"] * late], works, strict=True):
+        if kind == "at once":
+            assert work.wait()
+        else:
+            with pytest.raises(PeerClosed, match=kind):
+                work.wait()
+    assert not loop.call(calls.under_way)
+
+
+def test_calls_of_a_kind_are_numbered_without_gaps_by_any_number_of_threads(loop: LoopThread) -> None:
+    calls = Calls(loop)
+    with ThreadPoolExecutor(4) as threads:
+        numbers = list(threads.map(lambda _: calls.number("barrier"), range(100)))
+    assert sorted(numbers) == list(range(1, 101))
+    assert calls.number("reduce") == 1
+
+
+def test_an_error_names_the_rank_and_the_call() -> None:
+    lost = translated(ParticipantLost(f"{PEERS[1]}: gone", [PEERS[1]]), "broadcast", PEERS)
+    assert isinstance(lost, RankLost)
+    assert lost.ranks == (1,)
+    assert str(lost) == "broadcast: rank 1: gone"
+    several = ExceptionGroup("pairs", [ExceptionGroup("of pairs", [TimeoutError()]), ValueError()])
+    assert isinstance(translated(several, "gather", PEERS), RankTimeout)
+    mine = ValueError("of the program itself")
+    assert translated(mine, "gather", PEERS) is mine
