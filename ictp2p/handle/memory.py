@@ -67,6 +67,35 @@ class Arena(Reuse):
             held[start : start + size].view(t.dtype) for t, start, size in zip(tensors, starts, sizes, strict=False)
         ]
 
+    @torch.no_grad()
+    def copied(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Copies of flat tensors, in shared memory."""
+        copies = self.staged(tensors)
+        for copy, tensor in zip(copies, tensors, strict=True):
+            copy.copy_(tensor)
+        return copies
+
+    def reached(self, tensors: Sequence[torch.Tensor], *, filled: bool) -> list[torch.Tensor]:
+        """Flat tensors, or in place of those that do not lie in shared memory others that do.
+
+        Args:
+            tensors: what the peer is to reach.
+            filled: whether it is to read them; else the others have undefined content.
+        """
+        strange = [t for t in tensors if self.ref(t) is None]
+        others = iter(self.copied(strange) if filled else self.staged(strange))
+        return [next(others) if any(t is s for s in strange) else t for t in tensors]
+
+    def placed(self, reached: torch.Tensor) -> TensorRef:
+        """Where one of `reached` lies."""
+        ref = self.ref(reached)
+        assert ref is not None, "it was reached"
+        return ref
+
+    def refs(self, reached: Sequence[torch.Tensor]) -> tuple[TensorRef, ...]:
+        """Where all of them lie."""
+        return tuple(map(self.placed, reached))
+
     def _map(self, number: int, size: int) -> mmap.mmap:
         descriptor = os.memfd_create(f"ictp2p {number}", os.MFD_CLOEXEC)
         try:

@@ -8,13 +8,15 @@ memory does (`TensorRef`).
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from ictp2p.errors import LocalProtocolError
 from ictp2p.handle.framing import HEADER, MOST
+from ictp2p.wire import MALFORMED
 
+T = TypeVar("T")
 Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -63,6 +65,14 @@ def raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(_encoder.encode(value))
 
 
-def garbled(error: Exception) -> LocalProtocolError:
-    """The error of a message that does not decode."""
-    return LocalProtocolError(f"a message between a peer and its training program does not decode: {error}")
+def decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes | memoryview) -> T:
+    """Read what was said.
+
+    Raises:
+        LocalProtocolError: it does not decode.
+    """
+    try:
+        return decoder.decode(body)
+    except MALFORMED as error:
+        text = f"a message between a peer and its training program does not decode: {error}"
+        raise LocalProtocolError(text) from error

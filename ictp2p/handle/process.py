@@ -7,25 +7,22 @@ says how it ended.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
-import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 import torch
 
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
-from ictp2p.handle import Attempts, Ended, EventCallback, News, Subscriber, Where, messages, news, to_peer, to_training
+from ictp2p.handle import Attempts, Ended, EventCallback, News, Subscriber, Where, news, to_peer, to_training
 from ictp2p.handle.failures import unpacked
 from ictp2p.handle.line import Line
 from ictp2p.handle.memory import Arena
 from ictp2p.handle.questions import Questions
+from ictp2p.handle.requests import Requests
 from ictp2p.handle.staging import StagedRound
 from ictp2p.participation import Outcome
 from ictp2p.sync.devices import Device
@@ -40,18 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Request(Generic[T]):
-    """What was asked of the peer. It stays until the peer has answered, though nobody may wait for it any more."""
-
-    kind: Any
-    future: Future[T]
-    keeps: object = None
-    """Memory that the peer may write to until then."""
-    last: Callable[[], None] | None = None
-    """Called before the answer is given."""
 
 
 class ProcessHandle:
@@ -72,11 +57,8 @@ class ProcessHandle:
         self._tell = tell
         self._facts = to_training.Facts()
         self._subscribers: list[Subscriber] = []
-        self._numbers = itertools.count(1)
-        self._requests: dict[int, _Request[Any]] = {}
+        self._requests = Requests(self._say, lambda number: self.line.send(number, to_peer.Cancel()))
         self._rounds: dict[int, StagedRound] = {}
-        self._lock = threading.Lock()
-        self._error: PeerClosed | None = None
         self._where: Where | None = None
         self._said: dict[type, Any] = {}
         self._held: torch.Tensor | None = None
@@ -135,7 +117,7 @@ class ProcessHandle:
 
     def leave(self) -> None:
         """Leave the mesh politely; a process that is gone has left."""
-        if self._error is None:
+        if self._requests.error is None:
             self._ask(to_peer.Leave(), None)
 
     def close(self) -> None:
@@ -205,31 +187,30 @@ class ProcessHandle:
 
     def fetch_state(self, ref: StateRef, state: Receiver) -> Future[None]:
         """Receive an agreed state."""
-        number = next(self._numbers)
-        self._questions.receivers[number] = state
-        return self._request(to_peer.FetchState(ref, state.own), None, number, last=lambda: self._received(number))
-
-    def _received(self, number: int) -> None:
-        self._questions.receivers.pop(number, None)
+        number, receivers = self._requests.number(), self._questions.receivers
+        receivers[number] = state
+        message = to_peer.FetchState(ref, state.own)
+        return self._requests.ask(message, None, number, after=lambda: receivers.pop(number))
 
     # ------------------------------------------------------------ rounds
 
     def reduce(self, request: RoundRequest, attempts: Attempts) -> Future[Outcome]:
         """Bring a contribution. What the peer cannot reach is copied to where it can."""
-        number = next(self._numbers)
-        inputs, outputs = self._reached(request.inputs, filled=True), self._reached(request.outputs, filled=False)
+        number = self._requests.number()
+        inputs = self._arena.reached(request.inputs, filled=True)
+        outputs = self._arena.reached(request.outputs, filled=False)
         self._rounds[number] = StagedRound(attempts, request.outputs, outputs, inputs)
         self._questions.holds[number] = request.holds
         message = to_peer.Reduce(
             request.spec,
             request.base,
             request.weight,
-            self._refs(inputs),
-            self._refs(outputs),
+            self._arena.refs(inputs),
+            self._arena.refs(outputs),
             request.patient,
             request.note,
         )
-        return self._request(message, Outcome, number)
+        return self._requests.ask(message, Outcome, number)
 
     def give_up(self) -> None:
         """Fail the contribution that stands; with the process gone, none does."""
@@ -254,25 +235,26 @@ class ProcessHandle:
 
     def hold_answer(self, digest: bytes, result: torch.Tensor) -> None:
         """Keep a result for whoever asks."""
-        (reached,) = self._reached([result], filled=True)
-        self._say(0, to_peer.HoldAnswer(digest, self._ref(reached)))
+        (reached,) = self._arena.reached([result], filled=True)
+        self._say(0, to_peer.HoldAnswer(digest, self._arena.placed(reached)))
         self._held = reached  # in place of the one before, whose memory may be used again
 
     def fetch_answer(self, opened: Open, close: Close, result: torch.Tensor) -> Future[None]:
         """Have the result of a committed round."""
-        (reached,) = self._reached([result], filled=False)
+        (reached,) = self._arena.reached([result], filled=False)
 
         def deliver() -> None:
             if reached is not result:
                 result.copy_(reached)
 
-        return self._request(to_peer.FetchAnswer(opened, close, self._ref(reached)), None, keeps=reached, last=deliver)
+        message = to_peer.FetchAnswer(opened, close, self._arena.placed(reached))
+        return self._requests.ask(message, None, keeps=reached, last=deliver)
 
     def send(self, body: torch.Tensor, shapes: bytes, target: ClusterId, tag: int, timeout: float) -> Future[None]:
         """Offer a message."""
-        (reached,) = self._reached([body], filled=True)
-        message = to_peer.Post(self._ref(reached), shapes, target, tag, timeout)
-        return self._request(message, None, keeps=reached)
+        (reached,) = self._arena.reached([body], filled=True)
+        message = to_peer.Post(self._arena.placed(reached), shapes, target, tag, timeout)
+        return self._requests.ask(message, None, keeps=reached)
 
     def receive(
         self,
@@ -285,42 +267,19 @@ class ProcessHandle:
     ) -> Future[None]:
         """Ask for a message."""
         room = self.empty(nbytes)
-        message = to_peer.Receive(self._ref(room), shapes, source, tag, timeout)
-        return self._request(message, None, keeps=room, last=lambda: deliver(room))
+        message = to_peer.Receive(self._arena.placed(room), shapes, source, tag, timeout)
+        return self._requests.ask(message, None, keeps=room, last=lambda: deliver(room))
 
     # ------------------------------------------------------------ asking
 
     def _ask(self, message: to_peer.ToPeer, kind: Any) -> Any:
         """Ask, and wait for the answer; an interrupt of the waiting thread cancels the question."""
-        future = self._request(message, kind)
+        future = self._requests.ask(message, kind)
         try:
             return self.wait(future)
         except BaseException:
             future.cancel()
             raise
-
-    def _request(
-        self,
-        message: to_peer.ToPeer,
-        kind: Any,
-        number: int | None = None,
-        *,
-        keeps: object = None,
-        last: Callable[[], None] | None = None,
-    ) -> Future[Any]:
-        number = next(self._numbers) if number is None else number
-        future: Future[Any] = Future()
-        with self._lock:
-            if self._error is not None:
-                raise self._error
-            self._requests[number] = _Request(kind, future, keeps, last)
-        self._say(number, message)
-        future.add_done_callback(lambda done: self._cancelled(number) if done.cancelled() else None)
-        return future
-
-    def _cancelled(self, number: int) -> None:
-        with contextlib.suppress(PeerClosed):
-            self.line.send(number, to_peer.Cancel())
 
     def _say(self, number: int, message: to_peer.ToPeer) -> None:
         """Say it, after whatever has changed of what the peer is to know."""
@@ -336,34 +295,14 @@ class ProcessHandle:
             self._said[type(message)] = message
             self.line.send(0, message)
 
-    def _reached(self, tensors: Sequence[torch.Tensor], *, filled: bool) -> list[torch.Tensor]:
-        """The tensors, or copies of those that do not lie in shared memory; without their content if not `filled`."""
-        strange = [t for t in tensors if self._arena.ref(t) is None]
-        copies = iter(self._arena.staged(strange))
-        found = [next(copies) if any(t is s for s in strange) else t for t in tensors]
-        if filled:
-            with torch.no_grad():
-                for copy, tensor in zip(found, tensors, strict=True):
-                    if copy is not tensor:
-                        copy.copy_(tensor)
-        return found
-
-    def _refs(self, tensors: Sequence[torch.Tensor]) -> tuple[messages.TensorRef, ...]:
-        return tuple(map(self._ref, tensors))
-
-    def _ref(self, reached: torch.Tensor) -> messages.TensorRef:
-        ref = self._arena.ref(reached)
-        assert ref is not None, "it was reached"
-        return ref
-
     # ------------------------------------------------------------ hearing, in the thread of the line
 
     def _heard(self, number: int, message: to_training.ToTraining) -> None:
         match message:
             case to_training.Reply(value=value):
-                self._answered(number, value)
+                self._requests.answered(number, value)
             case to_training.Failed(failure=failure):
-                self._settle(number, error=unpacked(failure))
+                self._requests.failed(number, unpacked(failure))
             case to_training.Facts():
                 self._facts = message
             case to_training.Told(kind=kind, fields=fields):
@@ -382,27 +321,6 @@ class ProcessHandle:
             case _:
                 self._questions.put(number, message)
 
-    def _answered(self, number: int, value: msgspec.Raw) -> None:
-        request = self._requests[number]
-        try:
-            if request.last is not None:
-                request.last()
-            found = None if request.kind is None else msgspec.msgpack.decode(value, type=request.kind)
-        except Exception as error:
-            self._settle(number, error=error)
-        else:
-            self._settle(number, found)
-
-    def _settle(self, number: int, value: Any = None, error: Exception | None = None) -> None:
-        with self._lock:
-            request = self._requests.pop(number)
-        with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
-            if error is None:
-                request.future.set_result(value)
-            else:
-                self._questions.receivers.pop(number, None)
-                request.future.set_exception(error)
-
     def _publish(self, told: News) -> None:
         for subscriber in self._subscribers:
             self._guarded(lambda subscriber=subscriber: subscriber(told))  # type: ignore[misc]
@@ -416,12 +334,8 @@ class ProcessHandle:
 
     def _over(self, error: PeerClosed) -> None:
         """The process has ended."""
-        with self._lock:
-            self._error = error
-            requests, self._requests = self._requests, {}
+        self._requests.refuse(error)
         for round_ in self._rounds.values():
             self._guarded(round_.over)
-        for request in requests.values():
-            with contextlib.suppress(InvalidStateError):
-                request.future.set_exception(error)
+        self._requests.end(error)
         self._publish(Ended(error))

@@ -97,17 +97,13 @@ class Questions:
             raise StateError("the state is not wanted any more")
         return self.receivers[request]
 
-    @torch.no_grad()
-    def _lend(self, request: int, key: bytes) -> list[messages.TensorRef]:
+    def _lend(self, request: int, key: bytes) -> tuple[messages.TensorRef, ...]:
         """Copy a module to where the peer can reach it; it stays there until the next round asks."""
         if request not in self._lent:
             self._lent = {request: []}
-        held = self.holds[request](key)
-        copies = self._arena.staged(held)
-        for copy, tensor in zip(copies, held, strict=True):
-            copy.copy_(tensor)
+        copies = self._arena.copied(self.holds[request](key))
         self._lent[request] += copies
-        return [ref for ref in map(self._arena.ref, copies) if ref is not None]
+        return self._arena.refs(copies)
 
     def _reply(self, number: int, message: to_peer.ToPeer) -> None:
         with contextlib.suppress(PeerClosed):  # then nobody waits for it any more

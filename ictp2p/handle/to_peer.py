@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from ictp2p.config import Config
-from ictp2p.handle.messages import Failure, Number, TensorRef, Words, garbled
+from ictp2p.handle.messages import Failure, Number, TensorRef, Words, decoded
 from ictp2p.sync.devices import Device
 from ictp2p.sync.values import Close, Open, Spec, StateRef
 from ictp2p.types import ClusterId
-from ictp2p.wire import MALFORMED
 
 
 class Begin(Words, tag=1, frozen=True, array_like=True):
@@ -230,7 +229,4 @@ def decode(body: bytes | memoryview) -> ToPeer:
     Raises:
         LocalProtocolError: it does not decode.
     """
-    try:
-        return _decoder.decode(body)
-    except MALFORMED as error:
-        raise garbled(error) from error
+    return decoded(_decoder, body)

@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
-from ictp2p.handle.messages import Failure, Words, garbled
+from ictp2p.handle.messages import Failure, Words, decoded
 from ictp2p.sync.roster import Roster
 from ictp2p.sync.values import Participant, StateRef, Value
 from ictp2p.types import PeerId
-from ictp2p.wire import MALFORMED
 
 
 class Reply(Words, tag=40, frozen=True, array_like=True):
@@ -185,7 +184,4 @@ def decode(body: bytes | memoryview) -> ToTraining:
     Raises:
         LocalProtocolError: it does not decode.
     """
-    try:
-        return _decoder.decode(body)
-    except MALFORMED as error:
-        raise garbled(error) from error
+    return decoded(_decoder, body)

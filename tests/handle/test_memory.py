@@ -81,3 +81,21 @@ def test_a_range_of_several_tensors_is_copied_and_no_more(sizes: list[int], data
     expected = torch.zeros(total, dtype=torch.int64)
     expected[start:stop] = torch.arange(start + 1, stop + 1)
     assert torch.equal(torch.cat(targets), expected)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from([0, 1, 4096])), max_size=5), st.booleans())
+def test_what_the_peer_is_to_reach_is_copied_only_if_it_lies_elsewhere(
+    kinds: list[tuple[bool, int]], filled: bool
+) -> None:
+    both = Both()
+    tensors = [
+        both.arena.staged([torch.empty(size)])[0].fill_(number) if shared else torch.full((size,), float(number))
+        for number, (shared, size) in enumerate(kinds)
+    ]
+    reached = both.arena.reached(tensors, filled=filled)
+    assert both.arena.refs(reached) == tuple(both.arena.ref(tensor) for tensor in reached)
+    for (shared, size), tensor, found in zip(kinds, tensors, reached, strict=True):
+        assert (found is tensor) == (shared or not size)
+        assert (found.dtype, found.shape) == (tensor.dtype, tensor.shape)
+        if filled or shared:
+            assert torch.equal(both.seen(found), tensor)

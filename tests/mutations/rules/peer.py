@@ -374,8 +374,8 @@ MUTATIONS: Final = (
         "wait-outlives-the-peer",
         "The end of a peer's process ends every wait, and says how it ended.",
         "ictp2p/handle/process.py",
-        "                request.future.set_exception(error)\n        self._publish",
-        "                pass\n        self._publish",
+        "        self._requests.end(error)\n",
+        "",
         ("handle/test_isolation.py::test_a_policy_trains_to_equal_bits_beside_a_peer_in_a_thread_and_drains",),
     ),
 )

@@ -1,0 +1,135 @@
+"""What was asked of the peer's process, until it has answered.
+
+A request outlives whoever waits for it. The peer may read and write its memory and ask questions back until it has
+answered, whether or not anybody still wants to know; so to cancel a request only says that nobody does, and what
+belongs to it is let go when the answer comes, or when the process is gone and there will be none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ictp2p.errors import PeerClosed
+from ictp2p.handle import to_peer
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Request(Generic[T]):
+    kind: Any
+    """The type of its answer; None: there is nothing in it."""
+    future: Future[T]
+    keeps: object
+    """Memory that the peer may use until it has answered."""
+    last: Callable[[], object] | None
+    """Called before the answer is given."""
+    after: Callable[[], object] | None
+    """Called once the peer has answered, well or not."""
+
+
+class Requests:
+    """All that stand. Asked from any thread, answered in that of the line.
+
+    Args:
+        say: sends a request under its number; raises `PeerClosed` in a process that was forked from ours.
+        cancel: tells the peer that nobody waits for that number any more; may raise the same.
+    """
+
+    def __init__(self, say: Callable[[int, to_peer.ToPeer], None], cancel: Callable[[int], None]) -> None:
+        self._say = say
+        self._cancel = cancel
+        self._numbers = itertools.count(1)
+        self._standing: dict[int, _Request[Any]] = {}
+        self._lock = threading.Lock()
+        self.error: PeerClosed | None = None
+        """How the process ended, if it has."""
+
+    def number(self) -> int:
+        """A number for a request that something must be prepared for before it is asked."""
+        return next(self._numbers)
+
+    def ask(
+        self,
+        message: to_peer.ToPeer,
+        kind: Any,
+        number: int | None = None,
+        *,
+        keeps: object = None,
+        last: Callable[[], object] | None = None,
+        after: Callable[[], object] | None = None,
+    ) -> Future[Any]:
+        """Ask, and give what will hold the answer. To cancel it tells the peer that nobody waits any more.
+
+        Args:
+            message: what is asked.
+            kind: the type of the answer; None: there is nothing in it.
+            number: one of `number`; None: any.
+            keeps: memory that the peer may use until it has answered.
+            last: called before the answer is given; if it raises, that is the answer.
+            after: called once the peer has answered, well or not.
+
+        Raises:
+            PeerClosed: the process is gone.
+        """
+        number = self.number() if number is None else number
+        future: Future[Any] = Future()
+        with self._lock:
+            if self.error is not None:
+                raise self.error
+            self._standing[number] = _Request(kind, future, keeps, last, after)
+        self._say(number, message)
+        future.add_done_callback(lambda done: self._cancelled(number) if done.cancelled() else None)
+        return future
+
+    def answered(self, number: int, value: msgspec.Raw) -> None:
+        """Take the answer to a request."""
+        request = self._standing[number]
+        try:
+            if request.last is not None:
+                request.last()
+            found = None if request.kind is None else msgspec.msgpack.decode(value, type=request.kind)
+        except Exception as error:
+            self._settle(number, error=error)
+        else:
+            self._settle(number, found)
+
+    def failed(self, number: int, error: Exception) -> None:
+        """The peer could not do what was asked."""
+        self._settle(number, error=error)
+
+    def refuse(self, error: PeerClosed) -> None:
+        """The process is gone: nothing can be asked any more."""
+        with self._lock:
+            self.error = error
+
+    def end(self, error: PeerClosed) -> None:
+        """Give `error` to all who still wait."""
+        with self._lock:
+            standing, self._standing = self._standing, {}
+        for request in standing.values():
+            with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
+                request.future.set_exception(error)
+
+    def _cancelled(self, number: int) -> None:
+        with contextlib.suppress(PeerClosed):
+            self._cancel(number)
+
+    def _settle(self, number: int, value: Any = None, error: Exception | None = None) -> None:
+        with self._lock:
+            request = self._standing.pop(number)
+        if request.after is not None:
+            request.after()
+        with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
+            if error is None:
+                request.future.set_result(value)
+            else:
+                request.future.set_exception(error)

@@ -1,0 +1,88 @@
+"""Requests to a peer's process: each is answered once, and keeps what belongs to it until then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.errors import PeerClosed, StateError
+from ictp2p.handle import to_peer
+from ictp2p.handle.messages import raw
+from ictp2p.handle.requests import Requests
+
+Fate = st.sampled_from(["answered", "failed", "left", "cancelled, then answered", "cancelled, then failed"])
+
+
+class Peer:
+    """What it was sent."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.cancelled: list[int] = []
+
+    def requests(self) -> Requests:
+        return Requests(lambda number, _: self.asked.append(number), self.cancelled.append)
+
+
+@given(fates=st.lists(Fate, max_size=6))
+def test_every_request_ends_once_and_what_belongs_to_it_is_let_go_when_the_peer_has_answered(fates: list[str]) -> None:
+    peer = Peer()
+    requests, let_go = peer.requests(), list[int]()
+    futures = [
+        requests.ask(to_peer.Start(), int, number, after=lambda number=number: let_go.append(number))  # type: ignore[misc]
+        for number in (requests.number() for _ in fates)
+    ]
+    assert len(set(peer.asked)) == len(fates)
+    for number, future, fate in zip(peer.asked, futures, fates, strict=True):
+        if "cancelled" in fate:
+            assert future.cancel()
+            assert peer.cancelled[-1] == number
+            assert number not in let_go
+        if "answered" in fate:
+            requests.answered(number, raw(number))
+        elif "failed" in fate:
+            requests.failed(number, StateError("not held"))
+    gone = PeerClosed("the process was killed")
+    requests.refuse(gone)
+    with pytest.raises(PeerClosed, match="killed"):
+        requests.ask(to_peer.Start(), None)
+    requests.end(gone)
+    assert let_go == [number for number, fate in zip(peer.asked, fates, strict=True) if fate != "left"]
+    for number, future, fate in zip(peer.asked, futures, fates, strict=True):
+        assert future.done()
+        match fate:
+            case "answered":
+                assert future.result() == number
+            case "failed":
+                assert isinstance(future.exception(), StateError)
+            case "left":
+                assert future.exception() is gone
+            case _:
+                assert future.cancelled()
+
+
+def test_what_is_done_last_is_done_before_the_answer_and_its_error_is_the_answer() -> None:
+    peer = Peer()
+    requests, seen = peer.requests(), list[Any]()
+    well = requests.ask(to_peer.Start(), None, last=lambda: seen.append(well.done()))
+    requests.answered(peer.asked[0], raw(None))
+    assert seen == [False]
+    assert well.result() is None
+
+    def fail() -> None:
+        raise ValueError("no room")
+
+    badly = requests.ask(to_peer.Start(), None, last=fail)
+    requests.answered(peer.asked[1], raw(None))
+    assert isinstance(badly.exception(), ValueError)
+
+
+def test_an_answer_of_another_type_is_an_error() -> None:
+    peer = Peer()
+    requests = peer.requests()
+    future = requests.ask(to_peer.Start(), int)
+    requests.answered(peer.asked[0], raw("text"))
+    assert future.exception() is not None
