@@ -12,10 +12,12 @@ Needs root, Linux, a C compiler, `ip` and `nsenter`.
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -138,6 +140,12 @@ class Emulator:
             self.tell(f"pair {source} {target} {mbit}")
         for node in self.nat:
             self.tell(f"nat {node}")
+
+
+def require_root(parser: argparse.ArgumentParser) -> None:
+    """End the program, with the reason, where nobody lets it make networks."""
+    if sys.platform != "linux" or os.geteuid():
+        parser.exit(1, f"{parser.prog}: network namespaces need root, on Linux\n")
 
 
 def enter(path: str) -> None:

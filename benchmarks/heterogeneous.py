@@ -40,7 +40,7 @@ from typing import Any
 import arena
 import torch
 import uvloop
-from emulator import PAYLOAD, Emulator, enter
+from emulator import PAYLOAD, Emulator, enter, require_root
 from wan import GLOO, PATIENCE, Node
 
 import ictp2p
@@ -122,8 +122,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file to write the results to")
     parser.add_argument("--plot", type=Path, help="file to draw them in")
     options = parser.parse_args()
-    if sys.platform != "linux" or os.geteuid():
-        parser.exit(1, "heterogeneous: network namespaces need root, on Linux\n")
+    require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     result = measure(Network(), options)
     show(result)

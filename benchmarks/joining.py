@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from emulator import PAYLOAD, Emulator, enter
+from emulator import PAYLOAD, Emulator, enter, require_root
 
 import ictp2p
 
@@ -45,8 +45,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="newcomers")
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
-    if sys.platform != "linux" or os.geteuid():
-        parser.exit(1, "joining: network namespaces need root, on Linux\n")
+    require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     line = options.mb * 8 / PAYLOAD / min(DOWN, 2 * UP)
     rows = [measure(options) for _ in range(options.repeat)]

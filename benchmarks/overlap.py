@@ -14,9 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from emulator import Emulator, enter
+from emulator import Emulator, enter, require_root
 
 import ictp2p
 
@@ -55,8 +53,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="turns of each")
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
-    if sys.platform != "linux" or os.geteuid():
-        parser.exit(1, "overlap: network namespaces need root, on Linux\n")
+    require_root(parser)
     rows = [measure(load, options.mbit, options.mb, options.repeat) for load in LOADS]
     if options.json:
         options.json.write_text(json.dumps({"mbit": options.mbit, "mb": options.mb, "rows": rows}, indent=2) + "\n")

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from emulator import PAYLOAD, Emulator, enter
+from emulator import PAYLOAD, Emulator, enter, require_root
 
 SCENES = {
     "100 Mbit/s, 100 ms": (100, 50, 0.0),
@@ -112,8 +112,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
-    if sys.platform != "linux" or os.geteuid():
-        parser.exit(1, "streams: network namespaces need root, on Linux\n")
+    require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     rows = []
     for name, (mbit, delay, loss) in SCENES.items():

@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
 import signal
 import sys
 import tempfile
@@ -30,7 +29,7 @@ import arena
 import torch
 import torch.distributed as dist
 import uvloop
-from emulator import DEVICE, PAYLOAD, Emulator, enter
+from emulator import DEVICE, PAYLOAD, Emulator, enter, require_root
 from streams import PORT, Streams
 
 from ictp2p.bulk import Bulk, BulkProfile
@@ -103,8 +102,7 @@ def main() -> None:
     parser.add_argument("--contenders", nargs="+", help=f"instead of the scene's own: {', '.join(PAIR)}")
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
-    if sys.platform != "linux" or os.geteuid():
-        parser.exit(1, "wan: network namespaces need root, on Linux\n")
+    require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     rows = []
     for scene in SCENES:
