@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.bulk.limit import RateLimit
@@ -26,6 +27,9 @@ from ictp2p.network import Network
 from ictp2p.opening import open_bulk
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
+
+_TRANSFER: Final = 1 << 28
+"""Bytes of the transfers that a relay is chosen for: a connection is opened before its first, and kept for many."""
 
 
 class DataPlane:
@@ -112,8 +116,8 @@ class DataPlane:
         self._driver.execute(self.core.invite(peer, ticket, self._driver.clock()))
 
     def _relays(self, peer: PeerId) -> Sequence[PeerId]:
-        """Peers that may lead to `peer`: the next hop of its route, then any neighbour."""
-        hop = self.core.next_hop(peer)
+        """Peers that may lead to `peer`: the next hop of the route that is best for a model, then any neighbour."""
+        hop = self.core.relay(peer, _TRANSFER)
         first = [hop] if hop is not None and hop != peer else []
         return [*first, *(p for p in self.core.neighbours() if p not in (*first, peer))]
 

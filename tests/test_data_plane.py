@@ -53,8 +53,8 @@ class Stack:
     def clock(self) -> float:
         return 7.0
 
-    def next_hop(self, target: PeerId) -> PeerId | None:
-        return self.hop
+    def relay(self, target: PeerId, size: int) -> PeerId | None:
+        return self.hop if size > 2**20 else None
 
     def neighbours(self) -> list[PeerId]:
         return self.near

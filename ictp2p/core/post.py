@@ -7,6 +7,7 @@ the leader to pass it on. Where there is no way a packet is lost: every machine 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -56,8 +57,22 @@ class Post:
 
     def next_hop(self, target: PeerId) -> PeerId | None:
         """The connected peer to which a packet for `target` goes, or None if there is no way."""
-        if target in self.open:
-            return target
+        return target if target in self.open else self._way(target, self._context.m.routes.next_hop)
+
+    def relay(self, target: PeerId, size: int) -> PeerId | None:
+        """The connected peer through which `size` bytes for `target` arrive first, or None if there is no way.
+
+        Of those who lead to it, every next one is asked anew for its best way; what that takes still shrinks at each.
+        """
+
+        def towards(cluster: ClusterId) -> str | None:
+            route = self._context.m.routes.best(cluster, size)
+            return None if route is None else route.next_hop
+
+        return self._way(target, towards)
+
+    def _way(self, target: PeerId, towards: Callable[[ClusterId], str | None]) -> PeerId | None:
+        """Within a cluster everything goes through its leader; a leader asks in which neighbour's direction."""
         context = self._context
         cluster = context.directory.cluster_of(target)
         if cluster is None:
@@ -65,7 +80,7 @@ class Post:
         if not context.leading or cluster == context.cluster:
             hop = context.leader if context.leader != context.me else None
         else:
-            hop = self._neighbourhood.leader(ClusterId(context.m.routes.next_hop(cluster) or cluster))
+            hop = self._neighbourhood.leader(ClusterId(towards(cluster) or cluster))
         return hop if hop in self.open else None
 
     def _target(self, channel: Channel, to: str) -> PeerId | None:

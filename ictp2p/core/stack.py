@@ -118,6 +118,7 @@ class Core:
         self._timetable = Timetable(self._machines)
         self._told: dict[str, object] = {}
         self._based: dict[str, object] = {}
+        self._show_way(0.0)
 
     # ------------------------------------------------------------ inputs from the driver
 
@@ -237,9 +238,14 @@ class Core:
         self.directory.me = self.directory.peers[card.peer] = card
         if self.m.members.active:
             self._run(Channel.MEMBERS, self.m.members.publish(encode_card(card), now))
+        self._show_way(now)
         self._meetings.greet_all()
         self._context.dirty = True
         return self._finish()
+
+    def _show_way(self, now: float) -> None:
+        """Who cannot be dialed is reached through relays, and wants wide ones."""
+        self._run(Channel.ROUTES, self.m.routes.set_relayed(self.card.endpoint() is None, now))
 
     def invite(self, peer: PeerId, ticket: bytes, now: float) -> list[Command]:
         """Ask a peer anywhere in the mesh to dial a bulk connection to this one, showing `ticket`."""
@@ -300,6 +306,10 @@ class Core:
     def next_hop(self, target: PeerId) -> PeerId | None:
         """The connected peer to which a packet for `target` goes, or None if there is no way."""
         return self._post.next_hop(target)
+
+    def relay(self, target: PeerId, size: int) -> PeerId | None:
+        """The connected peer through which `size` bytes arrive at `target` first, or None if there is no way."""
+        return self._post.relay(target, size)
 
     def own_view(self) -> ClusterCard | None:
         """The card of this peer's cluster: its own word if it leads, else what its leader last said."""

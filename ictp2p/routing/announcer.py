@@ -6,7 +6,9 @@ retraction, if it ever heard of the route, and the old one gets the route, which
 
 Urgency follows from what a late message would cost. A lost route sends packets into the void: told at once. A
 found one, a new next hop or a metric that moved a lot: told soon, together with whatever else comes up. A
-metric that moved a little: told with the next periodic update, which is all that this one has to say.
+metric that moved a little: told with the next periodic update, which is all that this one has to say. A sequence
+number that grew is no news at all (RFC 8966 §3.7.2 leaves it to the sender): whoever needs a fresh one asks for it,
+and where one router asked, all routers would tell all others of a number that changes nobody's choice.
 
 Before any finite distance leaves, it is entered in the source table. There is no other way out of this module.
 """
@@ -71,6 +73,7 @@ class Announcer:
         self._drifted: set[Key] = set()  # moved a little from what was told
         self._whispered: set[Key] = set()  # somebody was told something else than all: to be set right, or retracted
         self._numbers: dict[str, int] = {}
+        """Of the last update to each neighbour. Kept when it is none: it may not have noticed, and goes on counting."""
 
     def note(self, key: Key) -> Urgency:
         """A route may have changed: say how soon `changes` should be sent because of it."""
@@ -80,7 +83,7 @@ class Announcer:
         self._drifted.discard(key)
         if urgency:
             self._dirty.add(key)
-        elif told != current:
+        elif told and current and told.distance.metric != current.distance.metric:
             self._drifted.add(key)
         return urgency
 
@@ -101,14 +104,9 @@ class Announcer:
         """Whether somebody was told of a route, and not of its end."""
         return key in self._told or key in self._whispered
 
-    def forget(self, neighbour: str) -> None:
-        """Nobody is told anything there any more."""
-        self._numbers.pop(neighbour, None)
-
     def greet(self, neighbour: str, routes: Iterable[Key], now: float) -> list[Send]:
         """Tell one neighbour everything."""
-        self._numbers[neighbour] = -1
-        return self._send(self._whisper(routes), [neighbour], now, even_nothing=True)
+        return self._send(self._whisper(routes), [neighbour], now, full=True)
 
     def answer(self, neighbour: str, routes: Iterable[Key], now: float) -> list[Send]:
         """Tell one neighbour some routes that it asked for."""
@@ -143,7 +141,7 @@ class Announcer:
         lines = self._lines(routes)
         for line in lines:
             told = self._told.get(line.key)
-            if told is None or told.distance != line.everyone:
+            if told is None or line.everyone is None or told.distance.metric != line.everyone.metric:
                 self._whispered.add(line.key)
         return lines
 
@@ -156,7 +154,13 @@ class Announcer:
         ]
 
     def _send(
-        self, lines: list[_Line], neighbours: Sequence[str], now: float, *, even_nothing: bool = False
+        self,
+        lines: list[_Line],
+        neighbours: Sequence[str],
+        now: float,
+        *,
+        even_nothing: bool = False,
+        full: bool = False,
     ) -> list[Send]:
         for line in lines:
             for distance in (line.everyone, *line.exceptions.values()):
@@ -170,9 +174,9 @@ class Announcer:
                 adverts = _adverts((line.key, line.exceptions.get(neighbour, line.everyone)) for line in lines)
             else:
                 adverts = [advert for b in blocks for advert in b.exceptions.get(neighbour, b.everyone)]
-            if adverts or even_nothing:
-                number = self._numbers[neighbour] = self._numbers[neighbour] + 1
-                sends.append(Send(neighbour, Update(tuple(adverts), number == 0, number)))
+            if adverts or even_nothing or full:
+                number = self._numbers[neighbour] = self._numbers.get(neighbour, -1) + 1
+                sends.append(Send(neighbour, Update(tuple(adverts), full, number)))
         return sends
 
 

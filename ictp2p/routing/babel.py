@@ -17,6 +17,9 @@ What differs from the RFC, and why:
 - Offers by which a route could only become better are weighed when the neighbours are told next, not each as it comes:
   nobody can follow sooner, and of the many that a change far away brings only the best counts. Whatever could make a
   route worse, or is the first way to somewhere, is weighed at once.
+- Wide ways are for transfers that somebody relays. A cluster that can be dialed has itself advertised in class 0 alone
+  (`set_relayed`), which spares the mesh most of its routes: with ten more classes each link that is measured is news of
+  as many instances.
 - The router-id is the destination, and a sequence number has 64 bits, of which the high half counts
   incarnations: a restarted cluster is believed at once.
 
@@ -86,6 +89,8 @@ class Babel:
         self._rng = rng
         self._requests = Requests(self.table, self.sources, profile)
         self._announcer = Announcer(self._current, self.sources, profile.significance)
+        self._own = profile.classes
+        """In how many classes this cluster has itself advertised."""
         self._neighbours: dict[str, Neighbour] = {}
         self._strangers: set[str] = set()
         self._waiting: dict[Key, None] = {}
@@ -137,6 +142,18 @@ class Babel:
         """The connection ended: reroute what went that way, and retract what cannot be rerouted."""
         self._strangers.discard(neighbour)
         self._forget(neighbour, now)
+        return self._finish(now)
+
+    def set_relayed(self, relayed: bool, now: float) -> Effects:
+        """Say whether transfers to this cluster may have to come through relays, as they may until this is called.
+
+        If not, it is advertised in class 0 alone: whoever can dial it has no use for the widest way around.
+        """
+        own = self._profile.classes if relayed else 1
+        if own != self._own:
+            self._own = own
+            for neighbour in self._others():
+                self._effects += self._announcer.greet(neighbour, self._routes(), now)
         return self._finish(now)
 
     def receive(self, sender: str, message: Message, now: float) -> Effects:
@@ -207,6 +224,8 @@ class Babel:
     def _take_update(self, sender: str, update: Update, now: float) -> None:
         """Enter what the neighbour told; a full update also takes back what it does not mention."""
         state = self._neighbours[sender]
+        if update.full and state.is_past(update.number):
+            return
         if not state.told(update.number, update.full, now):
             self._watch_at = min(self._watch_at, state.next_timeout() or inf)
         before = self.table.offered_by(sender) if update.full else []
@@ -247,7 +266,6 @@ class Babel:
     def _forget(self, neighbour: str, now: float) -> None:
         if self._neighbours.pop(neighbour, None) is not None:
             self._requests.gone(neighbour)
-            self._announcer.forget(neighbour)
             self._answers.pop(neighbour, None)
             self._unlearn(neighbour, now)
             del self.table.costs[neighbour]
@@ -337,12 +355,12 @@ class Babel:
     def _current(self, key: Key) -> Told | None:
         """A route as we advertise it, our own included."""
         if key[0] == self.me:
-            return Told(Distance(self.seqno, 0), None)
+            return Told(Distance(self.seqno, 0), None) if key[1] < self._own else None
         choice = self.table.chosen.get(key)
         return None if choice is None else Told(Distance(choice.offer.seqno, choice.metric), choice.neighbour)
 
     def _routes(self) -> list[Key]:
-        return [*((self.me, k) for k in range(self._profile.classes)), *self.table.chosen]
+        return [*((self.me, k) for k in range(self._own)), *self.table.chosen]
 
     def _others(self) -> list[str]:
         return sorted(self._neighbours)

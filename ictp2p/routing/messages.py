@@ -52,7 +52,7 @@ class Update(Message, tag=1, frozen=True, array_like=True):
     adverts: Annotated[tuple[Advert, ...], msgspec.Meta(max_length=65536)]
     full: bool = False
     number: Annotated[int, msgspec.Meta(ge=0, lt=2**62)] = 0
-    """Updates to this neighbour since the last full one, which has 0: a gap shows that one was lost."""
+    """Updates to this neighbour before it: a gap shows that one was lost, and no full one counts after a later one."""
 
 
 class SeqnoRequest(Message, tag=2, frozen=True, array_like=True):

@@ -1,7 +1,8 @@
 """The neighbour table: what each link costs in each class, how long its far end may stay silent, and what we missed.
 
-Updates to one neighbour are numbered. The connection loses none, but its writer drops frames for a neighbour that does
-not read; the number of whatever comes next then shows a gap, and everything is asked for again.
+Updates to one neighbour are numbered, for as long as its name is known. The connection loses none, but its writer drops
+frames for a neighbour that does not read; the number of whatever comes next then shows a gap, and everything is asked
+for again. A dump that is older than what came since is void: it would take back what the neighbour has told after it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Neighbour:
         self._asked = 0
         self._number: int | None = None
         """Of its last update, if there was a full one and none was missed since."""
+        self._newest = -1
 
     @property
     def costs(self) -> list[int]:
@@ -42,11 +44,16 @@ class Neighbour:
         if significant(self._cost, cost, _NOISE):
             self._cost = cost
 
+    def is_past(self, number: int) -> bool:
+        """Say whether it has told something since its update of this number."""
+        return number <= self._newest
+
     def told(self, number: int, full: bool, now: float) -> bool:
         """Take the number of its newest update; say whether we know all that it has told.
 
         If so, its routes are good for a hold time. If not, and that is news, it is to be asked at once.
         """
+        self._newest = max(self._newest, number)
         if full:
             self._number = number
         elif self._number is not None:

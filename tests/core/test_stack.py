@@ -330,6 +330,28 @@ def test_a_sparse_mesh_closes_over_the_dead_and_takes_them_back() -> None:
         assert max(len(host.open) for host in hosts) <= 16
 
 
+@pytest.mark.parametrize("dialable", [False, True])
+def test_models_for_who_cannot_be_dialed_go_over_the_widest_relay(dialable: bool) -> None:
+    world = World()
+    relays = mesh(world, "any", "wide", workers=1)
+    seed = world.id(relays["any"][0])
+    p, q = (world.add(name, seed=seed, dialable=dialable) for name in "pq")
+    world.sever(p, q)
+    world.run(3.0)
+    for host, other in itertools.permutations((relays["wide"][0], p, q), 2):
+        measure(world, host, other.core.card.cluster)
+    world.run(3.0)
+    anywhere, widest = seed, world.id(relays["wide"][0])
+    assert p.core.relay(world.id(q), 2**28) == (anywhere if dialable else widest)
+    assert p.core.next_hop(world.id(q)) == p.core.relay(world.id(q), 0) == anywhere
+
+
+def measure(world: World, host: Host, neighbour: ClusterId) -> None:
+    """A transfer shows that much of the link to a neighbour."""
+    effects = host.core.m.links.transferred(neighbour, "out", 2**26, 1.0, False, world.now)
+    world.do(host, host.core.call(Channel.LINKS, effects, world.now))
+
+
 def test_clusters_that_cannot_dial_each_other_talk_over_a_third() -> None:
     world = World()
     hosts = mesh(world, "a", "b", "c", workers=1)

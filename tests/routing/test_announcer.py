@@ -94,19 +94,15 @@ def numbers(sends: Iterable[Send]) -> dict[str, tuple[int, bool]]:
     return {to: (u.number, u.full) for to, u in updates.items() if isinstance(u, Update)}
 
 
-def test_updates_are_numbered_for_each_neighbour_from_the_last_that_was_full() -> None:
+def test_updates_are_numbered_for_each_neighbour_whether_full_or_not() -> None:
     routes = Routes()
     routes.now[KEY] = HERE
-    assert numbers(routes.announcer.greet("n", [KEY], 0.0)) == {"n": (0, True)}
+    began = {name: number for name, (number, _) in numbers(routes.announcer.refresh(["m", "n"], 0.0)).items()}
+    assert numbers(routes.announcer.greet("n", [KEY], 0.0)) == {"n": (began["n"] + 1, True)}
     routes.announcer.note(KEY)
-    assert numbers(routes.announcer.changes(["m", "n", "o"], 0.0)) == {"n": (1, False), "o": (1, False)}
-    assert numbers(routes.announcer.refresh(["m", "n", "o"], 0.0)) == {
-        "m": (1, False),
-        "n": (2, False),
-        "o": (2, False),
-    }
-    assert numbers(routes.announcer.answer("n", [KEY], 0.0)) == {"n": (3, False)}
-    assert numbers(routes.announcer.greet("n", [KEY], 0.0)) == {"n": (0, True)}
+    assert numbers(routes.announcer.changes(["n", "o"], 0.0)) == {"n": (began["n"] + 2, False), "o": (1, False)}
+    assert numbers(routes.announcer.answer("n", [KEY], 0.0)) == {"n": (began["n"] + 3, False)}
+    assert numbers(routes.announcer.greet("m", [KEY], 0.0)) == {"m": (began["m"] + 1, True)}
 
 
 def test_a_refresh_tells_what_was_too_little_to_tell_and_else_nothing() -> None:
@@ -118,6 +114,20 @@ def test_a_refresh_tells_what_was_too_little_to_tell_and_else_nothing() -> None:
     assert routes.announcer.note(KEY) is Urgency.LATER
     assert metrics(routes.announcer.refresh(["m", "n"], 0.0)) == {"m": [], "n": [101]}
     assert metrics(routes.announcer.refresh(["m", "n"], 0.0)) == {"m": [], "n": []}
+
+
+def test_a_fresher_number_is_told_to_whoever_asks_and_to_nobody_else() -> None:
+    routes = Routes()
+    routes.now[KEY] = HERE
+    routes.announcer.note(KEY)
+    routes.changes()
+    routes.now[KEY] = Told(Distance(HERE.distance.seqno + 1, HERE.distance.metric), HERE.next_hop)
+    assert routes.announcer.note(KEY) is Urgency.LATER
+    assert metrics(routes.announcer.answer("n", [KEY], 0.0)) == {"n": [HERE.distance.metric]}
+    assert metrics(routes.announcer.refresh(["n", "o"], 0.0)) == {"n": [], "o": []}
+    del routes.now[KEY]
+    assert routes.announcer.note(KEY) is Urgency.NOW
+    assert routes.changes()["n"] == [INFINITY]
 
 
 def test_who_alone_was_told_something_else_is_set_right() -> None:

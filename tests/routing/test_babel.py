@@ -188,7 +188,7 @@ def test_nothing_is_kept_of_a_link_that_is_gone() -> None:
 def test_a_dump_retracts_what_it_does_not_list() -> None:
     node = router("m")
     node.receive("m", advert("d", 5), 0.0)
-    node.receive("m", Update((Advert("e", 0, 0, 1, 5),), full=True), 1.0)
+    node.receive("m", Update((Advert("e", 0, 0, 1, 5),), full=True, number=1), 1.0)
     assert (node.next_hop("d"), node.next_hop("e")) == (None, "m")
 
 
@@ -332,6 +332,29 @@ def test_a_link_below_a_class_carries_nothing_of_it() -> None:
     node.link_changed("m", Link(0.02), 1.0)
     assert [route.traffic_class for route in node.routes()] == [0]
     assert node.next_hop("d", 1) is None
+
+
+def test_a_dump_that_comes_after_later_news_takes_nothing_back() -> None:
+    node = router("m")
+    late = Update((Advert("d", 0, 0, 1, 5),), full=True, number=0)
+    node.receive("m", late, 0.0)
+    node.receive("m", Update((Advert("e", 0, 0, 1, 5),), number=1), 0.1)
+    assert not node.receive("m", late, 0.2)
+    assert (node.next_hop("d"), node.next_hop("e")) == ("m", "m")
+    node.receive("m", Update((Advert("e", 0, 0, 1, 5),), full=True, number=2), 0.3)
+    assert (node.next_hop("d"), node.next_hop("e")) == (None, "m")
+
+
+def test_who_can_be_dialed_is_advertised_in_class_0_alone() -> None:
+    node = Babel("me", 7, PROFILE, random.Random(0))
+    assert not node.set_relayed(False, 0.0)
+    assert node.link_up("n", LINK, 0.0) == [Send("n", Update((Advert("me", 0, 0, 7, 0),), full=True))]
+    assert not node.receive("n", SeqnoRequest((Wanted("me", 1, 2, 9, 4),)), 1.0)
+    assert sends(node.set_relayed(True, 2.0), Update) == {"n": Update((Advert("me", 0, 2, 8, 0),), full=True)}
+    assert not node.set_relayed(True, 3.0)
+    node.receive("n", advert("d", 5, classes=(0, 2)), 4.0)
+    assert [route.traffic_class for route in node.routes()] == [0], "the others are not advertised the less for it"
+    assert sends(node.set_relayed(False, 5.0), Update) == {"n": Update((Advert("me", 0, 0, 8, 0),), full=True)}
 
 
 def test_small_transfers_take_the_short_way_and_large_ones_the_wide_way() -> None:

@@ -62,6 +62,7 @@ class Mesh:
         self.sessions: dict[tuple[str, str], int] = {}
         self.incarnations = dict.fromkeys(names, 0)
         self.born = dict.fromkeys(names, 0)
+        self.relayed = dict.fromkeys(names, True)
         self.sent: list[tuple[float, str, str, Message]] = []
         self.notices: list[tuple[float, str, RouteChanged]] = []
         self.checking = True
@@ -117,6 +118,11 @@ class Mesh:
                 self.fail(name, other)
                 self.connect(name, other, wire.links[name], wire.links[other])
 
+    def toggle(self, name: str) -> None:
+        """Whether it can be dialed turns out to be otherwise."""
+        self.relayed[name] = not self.relayed[name]
+        self._step(name, lambda node: node.set_relayed(self.relayed[name], self.now))
+
     # Time
 
     def run(self, until: float) -> None:
@@ -138,7 +144,9 @@ class Mesh:
     def distances(self, destination: str, traffic_class: int) -> dict[str, int]:
         """Dijkstra, from the destination backwards."""
         into = self.costs(traffic_class)
-        heap, done = [(0, destination)], {}
+        if traffic_class and not self.relayed[destination]:
+            return {destination: 0}
+        heap, done = [(0, destination)], dict[str, int]()
         while heap:
             distance, name = heapq.heappop(heap)
             if name not in done:
@@ -161,7 +169,9 @@ class Mesh:
     def _start(self, name: str) -> None:
         self.incarnations[name] += 1
         self.born[name] = next(self._epochs)
-        self.nodes[name] = Babel(name, self.incarnations[name] << 32, self.profile, random.Random(self.rng.random()))
+        node = Babel(name, self.incarnations[name] << 32, self.profile, random.Random(self.rng.random()))
+        node.set_relayed(self.relayed[name], self.now)
+        self.nodes[name] = node
 
     def _up(self, end: str, other: str, wire: Wire) -> None:
         if wire.up and wire.epoch > self.born[end]:
@@ -284,10 +294,14 @@ class Scenario(NamedTuple):
                 mesh.fail(a, b)
             case "isolate":
                 mesh.isolate(a)
+            case "toggle":
+                mesh.toggle(a)
             case "connect":
                 mesh.connect(a, b, change.link)
             case "change":
                 mesh.change(a, b, change.link)
+            case _:
+                raise AssertionError(f"no such change: {change.kind}")
 
 
 LINKS = st.builds(
@@ -299,7 +313,7 @@ LINKS = st.builds(
 
 @st.composite
 def scenarios(
-    draw: st.DrawFn, kinds: tuple[str, ...] = ("fail", "connect", "change", "isolate"), most: int = 8
+    draw: st.DrawFn, kinds: tuple[str, ...] = ("fail", "connect", "change", "isolate", "toggle"), most: int = 8
 ) -> Scenario:
     size = draw(st.integers(3, 7))
     pairs = list(itertools.combinations(range(size), 2))
@@ -359,7 +373,11 @@ def test_there_is_never_a_loop_and_rest_is_optimal(scenario: Scenario) -> None:
     assert len(mesh.notices) == before, "routes still change though nothing else does"
 
 
-@given(scenarios(kinds=("fail", "connect", "change", "isolate", "restart")), st.sampled_from([0.1, 0.4]), st.booleans())
+@given(
+    scenarios(kinds=("fail", "connect", "change", "isolate", "toggle", "restart")),
+    st.sampled_from([0.1, 0.4]),
+    st.booleans(),
+)
 @settings(max_examples=100, deadline=None)
 def test_loss_disorder_and_restarts_cost_time_but_never_make_a_loop(
     scenario: Scenario, loss: float, in_order: bool
@@ -385,7 +403,7 @@ def test_equals_do_not_choose_each_other_when_their_destination_dies(size: int, 
 # Soon: R6, R8, R9, R10
 
 
-@given(scenarios(kinds=("fail", "connect", "isolate", "restart")))
+@given(scenarios(kinds=("fail", "connect", "isolate", "toggle", "restart")))
 @settings(max_examples=100, deadline=None)
 def test_routes_come_back_and_dead_ones_are_retracted_within_the_bound(scenario: Scenario) -> None:
     mesh = scenario.mesh()
@@ -396,7 +414,7 @@ def test_routes_come_back_and_dead_ones_are_retracted_within_the_bound(scenario:
     for time, sender, _, message in mesh.sent:
         if time > settled and isinstance(message, Update):
             for advert in message.adverts:
-                reachable = sender in mesh.distances(advert.destination, 0)
+                reachable = sender in mesh.distances(advert.destination, advert.first)
                 assert reachable or advert.metric == INFINITY, "R8: a dead route was advertised again"
 
 

@@ -55,10 +55,18 @@ def test_who_goes_on_counting_is_trusted_longer_and_a_gap_is_asked_about_at_once
     assert neighbour.must_ask(20.0)
     assert not neighbour.told(4, False, 20.5), "what was missed is still missing"
     assert not neighbour.told(1, False, 20.6)
-    assert neighbour.told(0, True, 21.0)
+    assert neighbour.told(5, True, 21.0)
     assert not neighbour.must_ask(22.0)
-    assert neighbour.told(1, False, 22.0)
-    assert not neighbour.told(1, False, 23.0), "twice the same is no progress"
+    assert neighbour.told(6, False, 22.0)
+    assert not neighbour.told(6, False, 23.0), "twice the same is no progress"
+
+
+def test_what_was_said_before_the_newest_word_is_past() -> None:
+    neighbour = Neighbour(SLOW, PROFILE, 0.0)
+    assert not neighbour.is_past(0)
+    neighbour.told(3, True, 1.0)
+    neighbour.told(5, False, 2.0)
+    assert [number for number in range(8) if neighbour.is_past(number)] == [0, 1, 2, 3, 4, 5]
 
 
 def test_who_was_silent_must_tell_everything_again() -> None:
