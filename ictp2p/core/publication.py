@@ -1,8 +1,9 @@
 """What a leader tells the mesh about its cluster, and when.
 
 What happens (who works here, who leads, whether they train) is told at once. What is merely measured changes all the
-time and is news to every cluster, so it waits: in a mesh of N clusters each may publish measurements N / rate seconds
-after its last publication, and all of them together no faster than the rate, however large the mesh.
+time and is news to every cluster, so it spreads as a detail, as the version of the state does. And it waits: in a mesh
+of N clusters each may publish measurements N / rate seconds after its last publication, and all of them together no
+faster than the rate, however large the mesh.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ class Publication:
         if told is not None and msgspec.structs.replace(card, links=told.links) == told and self._too_early():
             self.put_off()
             return
+        detail = told is not None and told == msgspec.structs.replace(card, links=told.links, version=told.version)
         record = encode_card(self._note(card))
-        self._context.run(Channel.MESH, self._context.m.mesh.publish(record, self._context.now))
+        self._context.run(Channel.MESH, self._context.m.mesh.publish(record, self._context.now, detail=detail))
 
     def put_off(self) -> None:
         """Only measurements are new: they wait until the last publication is old enough."""

@@ -99,8 +99,8 @@ class Ledger:
         self.queue.clear()
         self.own = None
 
-    def declare(self, incarnation: int, sequence: int, payload: bytes, now: float) -> Record:
-        """Sign, hold and spread a new record of ourselves.
+    def declare(self, incarnation: int, sequence: int, payload: bytes, now: float, *, detail: bool = False) -> Record:
+        """Sign, hold and spread a new record of ourselves; if only a `detail` is new, less often.
 
         Raises:
             LocalProtocolError: the payload or the incarnation is out of the wire's range.
@@ -109,7 +109,7 @@ class Ledger:
             raise LocalProtocolError(f"record of {self._me}: payload of {len(payload)} bytes exceeds {MAX_PAYLOAD}")
         if not 0 <= incarnation <= MAX_INCARNATION:
             raise LocalProtocolError(f"record of {self._me}: incarnation {incarnation} is out of range")
-        self.own = self._seal(Record(self._me, incarnation, sequence, payload))
+        self.own = self._seal(Record(self._me, incarnation, sequence, payload, detail=detail))
         self.table.put(self.own, Status.ALIVE, now)
         self._spread(self.own, now)
         return self.own

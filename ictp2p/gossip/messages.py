@@ -68,6 +68,8 @@ class Record(Message, tag=1, frozen=True, array_like=True):
     key: Annotated[bytes, Meta(max_length=64)] = b""
     """The signer's public key."""
     signature: Annotated[bytes, Meta(max_length=128)] = b""
+    detail: bool = False
+    """Whether nobody waits for what is new in it: it is passed on less often. Not signed, as it proves nothing."""
 
     @property
     def version(self) -> tuple[int, int]:

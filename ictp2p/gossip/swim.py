@@ -81,6 +81,10 @@ __all__ = [
 ]
 
 
+_GATHERED = 3
+"""Further intervals for which details are gathered before they are passed on."""
+
+
 class Swim:
     """One member's part in one group. Member ids are plain strings; the caller maps them to peers."""
 
@@ -153,8 +157,13 @@ class Swim:
         self._ledger.end()
         self._prober.stop()
 
-    def publish(self, payload: bytes, now: float) -> Effects:
+    def publish(self, payload: bytes, now: float, *, detail: bool = False) -> Effects:
         """Replace the payload of this member's record; it spreads with the next gossip.
+
+        Args:
+            payload: all of it.
+            now: seconds.
+            detail: nobody waits for what is new in it, so that some may learn it only when they compare digests.
 
         Raises:
             LocalProtocolError: the machine is passive, or the payload is longer than `messages.MAX_PAYLOAD`.
@@ -163,7 +172,7 @@ class Swim:
         if own is None:
             raise LocalProtocolError(f"member {self._me} is passive and cannot publish a record")
         if payload != own.payload:
-            self._ledger.declare(own.incarnation, own.sequence + 1, payload, now)
+            self._ledger.declare(own.incarnation, own.sequence + 1, payload, now, detail=detail)
         return []
 
     def outbid(self, rival: Record, now: float) -> None:
@@ -299,7 +308,7 @@ class Swim:
         for name in self._table.overdue(now):
             effects += self._ledger.bury(name, self.members[name].record.incarnation, self._me, now)
         effects += self._prober.proceed(now)
-        if self._ledger.queue and self._gossip_at <= now:
+        if self._ledger.queue and self._gossip_due() <= now:
             effects += self._gossip(now)
         if self._exchange_at <= now:
             self._table.forget(now)
@@ -312,12 +321,17 @@ class Swim:
             return None
         soonest = min(self._exchange_at, self._prober.due())
         if self._ledger.queue:
-            soonest = min(soonest, max(self._gossip_at, self._ledger.news_since))
+            soonest = min(soonest, max(self._gossip_due(), self._ledger.news_since))
         for suspicion in self._table.suspicions.values():
             soonest = min(soonest, suspicion.deadline)
         return soonest
 
     # --- spreading
+
+    def _gossip_due(self) -> float:
+        """When to gossip next: details gather for some intervals, since each of many comes by itself."""
+        patience = 0 if self._ledger.queue.presses else _GATHERED
+        return self._gossip_at + patience * self._profile.gossip_interval
 
     def _gossip(self, now: float) -> Effects:
         self._gossip_at = now + self._profile.gossip_interval

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.gossip.broadcast import BroadcastQueue, transmit_limit
+from ictp2p.gossip.broadcast import BroadcastQueue, detail_limit, transmit_limit
 from ictp2p.gossip.messages import Dead, News, Record, Suspect
 
 MANY = 1 << 20
@@ -74,3 +75,36 @@ def test_every_piece_is_sent_exactly_as_often_as_allowed(names: list[str], limit
         assert taken
         sent.extend(taken)
     assert {n: [s.member for s in sent].count(n) for n in set(names)} == dict.fromkeys(names, limit)
+
+
+@given(st.integers(1, 10**6))
+def test_details_are_sent_half_as_often_where_that_still_reaches_most(members: int) -> None:
+    limit = transmit_limit(members, 4)
+    assert detail_limit(limit) == (limit if limit <= 4 else limit // 2)
+    assert detail_limit(limit) >= 4
+    queue = BroadcastQueue()
+    queue.put(msgspec.structs.replace(record("a"), detail=True))
+    queue.put(record("b"))
+    sent = [{news.member for news in queue.take(MANY, limit)} for _ in range(limit)]
+    assert sent == [{"a", "b"}] * detail_limit(limit) + [{"b"}] * (limit - detail_limit(limit))
+    assert not queue
+
+
+def test_whether_more_than_details_waits() -> None:
+    queue = BroadcastQueue()
+    detail = msgspec.structs.replace(record("a"), detail=True)
+    queue.put(detail)
+    assert not queue.presses
+    queue.put(Suspect("a", 1, "x"))
+    assert queue.presses
+    queue.put(msgspec.structs.replace(record("a", 2), detail=True))
+    assert not queue.presses, "it refutes the accusation"
+    queue.put(record("a", 3))
+    assert queue.presses
+    queue.put(msgspec.structs.replace(record("a", 4), detail=True))
+    assert queue.presses, "what it took the place of was no detail, and is in it"
+    queue.take(MANY, 1)
+    assert not queue.presses, "it was sent as often as it should be"
+    queue.put(record("b"))
+    queue.clear()
+    assert not queue.presses

@@ -13,7 +13,7 @@ MUTATIONS: Final = (
         "ictp2p/gossip/ledger.py",
         "return [Doubled(record)]",
         "return []",
-        ("gossip/test_swim.py::test_of_two_processes_with_one_identity_exactly_one_finds_itself_doubled",),
+        ("gossip/test_swim_claims.py::test_of_two_processes_with_one_identity_exactly_one_finds_itself_doubled",),
     ),
     Mutation(
         "long-sample-is-one-of-many",
@@ -21,7 +21,7 @@ MUTATIONS: Final = (
         "ictp2p/gossip/window.py",
         "and seconds >= self._profile.long and",
         "and seconds < 0.0 and",
-        ("gossip/test_links.py::TestBandwidth::test_or_after_one_that_lasted",),
+        ("gossip/test_link_bandwidth.py::TestBandwidth::test_or_after_one_that_lasted",),
     ),
     Mutation(
         "long-wait-taken-for-a-slow-link",
@@ -29,7 +29,7 @@ MUTATIONS: Final = (
         "ictp2p/gossip/window.py",
         "if app_limited and known is not None and rate <= known:",
         "if app_limited and known is not None and rate <= known and seconds < 5.0:",
-        ("gossip/test_links.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),
+        ("gossip/test_link_bandwidth.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),
     ),
     Mutation(
         "helpers-drawn-at-random",
@@ -38,7 +38,7 @@ MUTATIONS: Final = (
         "return tuple(self._rng.sample(able, min(self._profile.helpers, len(able))))",
         "drawn = {self._rng.choice(self._ledger.others()) for _ in range(self._profile.helpers)}\n"
         "        return tuple(sorted(drawn.intersection(able)))",
-        ("gossip/test_swim.py::test_only_helper_of_three_is_always_asked",),
+        ("gossip/test_swim_trouble.py::test_only_helper_of_three_is_always_asked",),
     ),
     Mutation(
         "dead-merged-as-dead",
@@ -55,7 +55,7 @@ MUTATIONS: Final = (
         "ictp2p/gossip/ledger.py",
         "        if not self._verify(record):\n            return []\n        self._spread(record, now)\n",
         "        self._spread(record, now)\n",
-        ("gossip/test_swim.py::test_forged_and_unsigned_records_are_ignored",),
+        ("gossip/test_swim_claims.py::test_forged_and_unsigned_records_are_ignored",),
     ),
     Mutation(
         "suspicion-cleared-by-old-news",
@@ -63,7 +63,7 @@ MUTATIONS: Final = (
         "ictp2p/gossip/table.py",
         "elif known is None or record.incarnation > known.record.incarnation:",
         "elif known is None or record.version > known.record.version:",
-        ("gossip/test_swim.py::test_new_payload_in_the_accused_incarnation_clears_nothing",),
+        ("gossip/test_swim_claims.py::test_new_payload_in_the_accused_incarnation_clears_nothing",),
     ),
     Mutation(
         "reset-is-death",
@@ -72,7 +72,7 @@ MUTATIONS: Final = (
         "        if refused:\n            self._table.suspicions[member].settle(now)\n",
         "        if not refused:\n"
         "            effects += self._ledger.bury(member, known.record.incarnation, self._me, now)\n",
-        ("gossip/test_swim.py::test_broken_connection_is_a_suspicion_and_never_a_death",),
+        ("gossip/test_swim_crashes.py::test_broken_connection_is_a_suspicion_and_never_a_death",),
     ),
     Mutation(
         "claim-before-its-term-is-on-disk",
@@ -130,7 +130,16 @@ MUTATIONS: Final = (
         "ictp2p/gossip/swim.py",
         "near = [name for name in others if name in self._near] or others",
         "near = others",
-        ("gossip/test_swim.py::test_news_goes_to_those_that_are_near_and_to_all_if_none_of_them_is_there",),
+        ("gossip/test_swim_cost.py::test_news_goes_to_those_that_are_near_and_to_all_if_none_of_them_is_there",),
+    ),
+    Mutation(
+        "news-slowed-by-a-detail",
+        "Pressing news that a later detail takes the place of spreads no slower for it.",
+        "ictp2p/gossip/broadcast.py",
+        "        if not isinstance(news, Record) or not news.detail:\n            self._pressing.add(which)\n",
+        "        self._pressing.discard(which)\n        if not isinstance(news, Record) or not news.detail:\n"
+        "            self._pressing.add(which)\n",
+        ("gossip/test_broadcast.py::test_whether_more_than_details_waits",),
     ),
     Mutation(
         "nobody-near-nobody-told",
@@ -138,6 +147,6 @@ MUTATIONS: Final = (
         "ictp2p/gossip/swim.py",
         "near = [name for name in others if name in self._near] or others",
         "near = [name for name in others if name in self._near]",
-        ("gossip/test_swim.py::test_news_goes_to_those_that_are_near_and_to_all_if_none_of_them_is_there",),
+        ("gossip/test_swim_cost.py::test_news_goes_to_those_that_are_near_and_to_all_if_none_of_them_is_there",),
     ),
 )

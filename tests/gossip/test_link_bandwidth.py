@@ -1,0 +1,128 @@
+"""Bandwidth that idle senders cannot lower and a changed link is known by."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.errors import LocalProtocolError
+from ictp2p.gossip.links import LinkChanged, LinkMeasurement
+from tests.gossip.linked import MIB, NO_PROBES, B, C, linked, move, notices
+
+RATES = st.floats(1e5, 1e9)
+
+
+class TestBandwidth:
+    def test_median_and_low_quantile_of_each_direction(self):
+        links = linked()
+        for number in range(11):
+            move(links, (100 + number) * MIB, 2.0)
+        move(links, 5 * MIB, 3.0, direction="in")
+        measured = links.measurement(B, 4.0)
+        assert measured.bandwidth_out == pytest.approx(105 * MIB)
+        assert measured.bandwidth_out_low == pytest.approx(101 * MIB)
+        assert (measured.bandwidth_in, measured.bandwidth_in_low, measured.age) == (5 * MIB, 5 * MIB, 1.0)
+
+    @given(
+        st.lists(RATES, max_size=30),
+        st.lists(st.tuples(RATES, st.booleans(), st.sampled_from([1.0, 60.0])), min_size=1, max_size=40),
+    )
+    def test_an_app_limited_transfer_never_lowers_an_estimate(self, full, later):
+        links = linked()
+        for rate in full:
+            move(links, rate, 2.0)
+        for rate, limited, seconds in later:
+            before = links.measurement(B, 2.0)
+            move(links, rate, 2.0, limited=limited, seconds=seconds)
+            after = links.measurement(B, 2.0)
+            if limited and before.bandwidth_out is not None:
+                assert after.bandwidth_out >= before.bandwidth_out * (1 - 1e-9)
+                assert after.bandwidth_out_low >= before.bandwidth_out_low * (1 - 1e-9)
+
+    def test_a_lower_bound_takes_the_place_of_the_lowest_sample_of_a_full_window(self):
+        links = linked()
+        for _ in range(10):
+            move(links, 100 * MIB, 2.0)
+            move(links, 10 * MIB, 2.0)
+        assert links.measurement(B, 2.0).bandwidth_out == 55 * MIB
+        move(links, 56 * MIB, 2.0, limited=True)
+        assert links.measurement(B, 2.0).bandwidth_out >= 55 * MIB
+
+    def test_but_raises_one(self):
+        links = linked()
+        move(links, 10 * MIB, 2.0)
+        move(links, 20 * MIB, 2.0, limited=True)
+        assert links.measurement(B, 2.0).bandwidth_out == 15 * MIB
+
+    @given(RATES, st.lists(st.floats(0.85, 1.15), min_size=3, max_size=60))
+    def test_after_three_samples_the_estimate_is_within_a_fifth(self, truth, noise):
+        links = linked()
+        for factor in noise:
+            move(links, truth * factor, 2.0)
+        assert links.measurement(B, 2.0).bandwidth_out == pytest.approx(truth, rel=0.2)
+
+    @given(
+        st.integers(1, 40),
+        st.floats(1e6, 1e8),
+        st.sampled_from([0.1, 0.3, 0.5, 2.0, 3.0, 10.0]),
+        st.lists(st.floats(0.95, 1.05), min_size=42, max_size=42),
+    )
+    def test_a_changed_link_is_known_after_two_samples(self, before, truth, change, noise):
+        links = linked()
+        for factor in noise[:before]:
+            move(links, truth * factor, 2.0)
+        for factor in noise[-2:]:
+            move(links, truth * change * factor, 3.0)
+        assert links.measurement(B, 3.0).bandwidth_out == pytest.approx(truth * change, rel=0.1)
+
+    @given(
+        st.integers(1, 40),
+        st.floats(1e6, 1e8),
+        st.floats(0.05, 0.69) | st.floats(1.31, 20.0),
+        st.floats(NO_PROBES.long, 1000.0),
+    )
+    def test_or_after_one_that_lasted(self, before, truth, change, seconds):
+        links = linked()
+        for _ in range(before):
+            move(links, truth, 2.0)
+        told = move(links, truth * change, 3.0, seconds=seconds)
+        assert links.measurement(B, 3.0).bandwidth_out == pytest.approx(truth * change, rel=1e-4)
+        assert notices(told, LinkChanged), "the planner must hear of it"
+
+    def test_a_long_sample_that_is_like_the_others_ends_no_window(self):
+        links = linked()
+        for number in range(11):
+            move(links, (100 + number) * MIB, 2.0, seconds=60.0)
+        assert links.measurement(B, 2.0).bandwidth_out == pytest.approx(105 * MIB)
+
+    def test_one_outlier_changes_little(self):
+        links = linked()
+        for rate in (100, 101, 99, 10, 100):
+            move(links, rate * MIB, 2.0)
+        assert links.measurement(B, 2.0).bandwidth_out == 100 * MIB
+
+    def test_nor_do_two_that_disagree(self):
+        links = linked()
+        for rate in (100, 100, 100, 10, 50):
+            move(links, rate * MIB, 2.0)
+        assert links.measurement(B, 2.0).bandwidth_out == 100 * MIB
+
+    def test_samples_are_forgotten_after_the_horizon(self):
+        links = linked()
+        move(links, 10 * MIB, 2.0)
+        assert links.measurement(B, 3601.0).bandwidth_out == 10 * MIB
+        assert links.measurement(B, 3602.0).bandwidth_out is None
+
+    def test_a_small_transfer_says_nothing(self):
+        links = linked()
+        links.transferred(B, "out", 65535, 1.0, False, 2.0)
+        assert links.measurement(B, 2.0).bandwidth_out is None
+
+    @pytest.mark.parametrize(("size", "seconds"), [(-1, 1.0), (1, 0.0), (1, float("inf")), (1, float("nan"))])
+    def test_what_cannot_have_been_transferred_is_refused(self, size, seconds):
+        with pytest.raises(LocalProtocolError, match="link to bern"):
+            linked().transferred(B, "out", size, seconds, False, 2.0)
+
+    def test_a_strangers_link_measures_nothing(self):
+        assert linked().measurement(C, 2.0) == LinkMeasurement()

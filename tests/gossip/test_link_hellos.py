@@ -1,0 +1,110 @@
+"""What Hellos show of a link: its delay, without synchronized clocks, and its loss."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.gossip.hellos import Hello
+from ictp2p.gossip.links import LinkChanged, LinkLost, Links
+from ictp2p.machine import Send
+from tests.gossip.linked import MIB, NO_PROBES, A, B, linked, move, notices
+
+
+class TestDelay:
+    @given(st.floats(0.0, 2.0), st.floats(0.0, 2.0), st.floats(-1e6, 1e6), st.floats(0.0, 3.0), st.floats(0.0, 1e5))
+    def test_the_round_trip_needs_no_common_clock(self, there, back, offset, wait, start):
+        links = Links(A, NO_PROBES)
+        (hello,) = [e.message for e in links.connected(B, start)]
+        assert (hello.origin, hello.received) == (None, None)
+        received = start + there + offset
+        now = start + there + wait + back
+        links.receive(B, Hello(1, 4.0, received + wait, hello.sent, received), now)
+        assert links.measurement(B, now).srtt == pytest.approx(there + back, abs=1e-8)
+
+    def test_it_moves_slowly_and_remembers_the_least(self):
+        links = linked()
+        links.handle_timeout(2.0)
+        links.receive(B, Hello(2, 4.0, 60.0, 2.0, 60.0), 2.2)
+        measured = links.measurement(B, 2.2)
+        assert measured.srtt == pytest.approx(0.836 * 0.1 + 0.164 * 0.2)
+        assert measured.rttvar == pytest.approx(0.75 * 0.05 + 0.25 * 0.1)
+        assert measured.min_rtt == pytest.approx(0.1)
+
+    def test_the_least_is_forgotten_after_its_window(self):
+        links = linked()
+        for step in range(1, 200):
+            now = 1.0 + 4.0 * step
+            links.handle_timeout(now)
+            links.receive(B, Hello(1 + step, 4.0, 60.0, now, 60.0), now + 0.3)
+        assert links.measurement(B, now).min_rtt == pytest.approx(0.3)
+
+    @pytest.mark.parametrize(
+        ("origin", "received", "sent"),
+        [(0.5, 50.0, 50.0), (-3.0, 50.0, 50.0), (0.9, 51.0, 50.0), (0.9, 40.0, 50.0)],
+        ids=["never sent", "of a former life", "answered before it came", "waited longer than the trip"],
+    )
+    def test_an_echo_that_cannot_be_is_not_believed(self, origin, received, sent):
+        links = Links(A, NO_PROBES)
+        links.connected(B, 0.9)
+        assert notices(links.receive(B, Hello(1, 4.0, sent, origin, received), 1.0)) == []
+        assert links.measurement(B, 1.0).srtt is None
+
+    def test_a_late_hello_measures_nothing(self):
+        links = linked()
+        links.receive(B, Hello(3, 4.0, 60.0, None, None), 2.0)
+        links.receive(B, Hello(2, 4.0, 55.0, 0.9, 55.0), 3.0)
+        assert links.measurement(B, 3.0).srtt == pytest.approx(0.1)
+        (hello,) = [e.message for e in links.handle_timeout(6.0) if isinstance(e, Send)]
+        assert (hello.origin, hello.received) == (60.0, 2.0), "the newest is echoed"
+
+    def test_a_neighbour_that_has_heard_nothing_is_answered_at_once_and_only_that_one(self):
+        links = linked()
+        (answer,) = links.receive(B, Hello(2, 4.0, 51.0, None, None), 1.5)
+        assert answer == Send(B, Hello(2, 4.0, 1.5, 51.0, 1.5))
+        assert links.receive(B, Hello(3, 4.0, 52.0, 1.5, 51.9), 1.7) == []
+
+
+class TestLoss:
+    def test_gaps_count_and_late_arrivals_make_good(self):
+        links = linked()
+        links.receive(B, Hello(4, 4.0, 60.0, None, None), 2.0)
+        assert links.measurement(B, 2.0).loss == pytest.approx(0.5)
+        links.receive(B, Hello(3, 4.0, 60.0, None, None), 2.1)
+        assert links.measurement(B, 2.1).loss == pytest.approx(0.25)
+        links.receive(B, Hello(3, 4.0, 60.0, None, None), 2.2)
+        assert links.measurement(B, 2.2).loss == pytest.approx(0.25)
+
+    def test_a_first_hello_that_overtook_another_is_no_loss(self):
+        links = Links(A, NO_PROBES)
+        links.connected(B, 0.0)
+        links.receive(B, Hello(3, 4.0, 60.0, None, None), 0.1)
+        links.receive(B, Hello(2, 4.0, 59.0, None, None), 0.2)
+        assert links.measurement(B, 0.2).loss == 0.0
+
+    def test_silence_counts_from_half_an_interval_on(self):
+        links = linked()
+        assert links.measurement(B, 1.0 + 5.9).loss == 0.0
+        assert links.measurement(B, 1.0 + 6.0).loss == pytest.approx(0.5)
+        assert links.measurement(B, 1e6).loss == 1.0
+
+    @given(st.lists(st.integers(0, 2**62 - 1) | st.integers(0, 40), max_size=60), st.floats(0.0, 1e4))
+    def test_it_is_a_share_whatever_arrives(self, sequences, later):
+        links = linked()
+        for sequence in sequences:
+            links.receive(B, Hello(sequence, 4.0, 60.0, None, None), 2.0)
+        assert 0.0 <= links.measurement(B, 2.0 + later).loss <= 1.0
+
+    def test_a_silent_link_is_lost_once_and_comes_back(self):
+        links = linked()
+        assert notices(links.handle_timeout(14.9)) == [LinkChanged(B, links.measurement(B, 14.9))], "loss has grown"
+        assert notices(links.handle_timeout(15.0)) == [LinkLost(B)]
+        assert notices(links.handle_timeout(16.0)) == []
+        effects = links.receive(B, Hello(5, 4.0, 99.0, None, None), 20.0)
+        assert notices(effects) == [LinkChanged(B, links.measurement(B, 20.0))]
+
+    def test_bulk_bytes_are_a_sign_of_life(self):
+        links = linked()
+        move(links, 10 * MIB, 14.0)
+        assert notices(links.handle_timeout(15.0), LinkLost) == []

@@ -1,0 +1,142 @@
+"""Probes: one at a time, never in a round, and within their budget."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ictp2p.gossip.hellos import Hello
+from ictp2p.gossip.link_profile import LinkProfile
+from ictp2p.gossip.links import Links, ProbeWanted
+from tests.gossip.linked import MIB, A, B, C, move, notices
+
+PROBING = LinkProfile(probe_bytes=8 * MIB, probe_credit=16 * MIB, probe_timeout=30.0, probe_retry=300.0)
+
+
+def linked_for_probes(neighbours=(B, C), me=A):
+    links = Links(me, PROBING)
+    wanted = []
+    for neighbour in neighbours:
+        links.connected(neighbour, 0.0)
+    for neighbour in neighbours:
+        wanted += notices(links.receive(neighbour, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1), ProbeWanted)
+    return links, wanted
+
+
+class TestProbes:
+    def test_one_at_a_time_until_the_credit_is_gone(self):
+        links, wanted = linked_for_probes()
+        assert wanted == [ProbeWanted(B, 8 * MIB)]
+        assert notices(links.handle_timeout(1.0), ProbeWanted) == []
+        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+        links.disconnected(B, 3.0)
+        links.connected(B, 3.0)
+        assert notices(move(links, 8 * MIB, 4.0, to=C), ProbeWanted) == []
+        assert notices(links.handle_timeout(4000.0), ProbeWanted) == [], "the credit is spent"
+
+    def test_a_probe_that_brings_nothing_is_given_up_and_the_next_one_wanted(self):
+        links, _ = linked_for_probes()
+        assert notices(links.handle_timeout(30.0), ProbeWanted) == []
+        assert notices(links.handle_timeout(30.1), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+
+    def test_a_disconnected_probe_is_not_waited_for(self):
+        links, _ = linked_for_probes()
+        links.disconnected(B, 1.0)
+        assert notices(links.handle_timeout(1.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+
+    def test_never_in_a_round(self):
+        links, _ = linked_for_probes()
+        links.round_started()
+        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == []
+        assert notices(links.handle_timeout(40.0), ProbeWanted) == []
+        assert links.next_timeout() > 40.0
+        assert notices(links.round_ended(41.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+
+    def test_rounds_fill_the_bucket_by_a_hundredth_and_only_rounds_do(self):
+        links, _ = linked_for_probes((B,))
+        assert notices(links.handle_timeout(400.0), ProbeWanted), "the second and last of the credit"
+        links.transferred(C, "in", 10000 * MIB, 1.0, False, 401.0)
+        links.receive(B, Hello(2, 3600.0, 99.0, None, None), 800.0)
+        assert notices(links.handle_timeout(800.0), ProbeWanted) == []
+        links.round_started()
+        links.transferred(C, "in", 799 * MIB, 1.0, False, 801.0)
+        assert notices(links.round_ended(802.0), ProbeWanted) == []
+        links.round_started()
+        links.transferred(C, "in", 2 * MIB, 1.0, False, 803.0)
+        assert notices(links.round_ended(804.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB)]
+
+    def test_the_bucket_does_not_overflow(self):
+        links, _ = linked_for_probes((B,))
+        links.round_started()
+        links.transferred(C, "in", 2**40, 1.0, False, 1.0)
+        links.round_ended(2.0)
+        wanted = [notices(links.handle_timeout(400.0 * number), ProbeWanted) for number in range(1, 6)]
+        assert list(map(len, wanted)) == [1, 1, 0, 0, 0]
+
+    def test_what_is_known_needs_no_probe_and_a_lower_bound_is_not_known(self):
+        links, _ = linked_for_probes()
+        move(links, 100 * MIB, 2.0, to=C, limited=True)
+        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+        links, _ = linked_for_probes()
+        move(links, 100 * MIB, 2.0, to=C)
+        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == []
+
+    def test_an_hour_later_it_is_no_longer_known(self):
+        links, _ = linked_for_probes((B,))
+        move(links, 8 * MIB, 2.0)
+        assert notices(links.handle_timeout(3601.0), ProbeWanted) == []
+        assert notices(links.handle_timeout(3602.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB)]
+
+    def test_each_begins_after_its_own_name(self):
+        _, wanted = linked_for_probes((A, C), me=B)
+        assert wanted[0].neighbour == A, "the only link that was up"
+        links = Links(B, PROBING)
+        links.round_started()
+        for neighbour in (A, C):
+            links.connected(neighbour, 0.0)
+            links.receive(neighbour, Hello(1, 4.0, 50.0, 0.0, 50.0), 0.1)
+        assert notices(links.round_ended(1.0)) == [ProbeWanted(C, 8 * MIB)]
+
+    @settings(deadline=None)
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["round", "end", "wait", "wait", "move", "fail"]),
+                st.sampled_from([A, B]),
+                st.sampled_from([0, MIB, 100 * MIB, 2000 * MIB]),
+                st.floats(300.0, 2000.0),
+            ),
+            max_size=60,
+        )
+    )
+    def test_the_budget_holds_and_no_probe_is_wanted_in_a_round(self, inputs):
+        links = Links(C, PROBING)
+        now, since, in_round, moved, probed, outstanding = 0.0, 0.0, False, 0, 0, None
+        for neighbour in (A, B):
+            links.connected(neighbour, now)
+        for number, (kind, neighbour, size, pause) in enumerate(inputs):
+            effects = []
+            match kind:
+                case "round":
+                    links.round_started()
+                    in_round = True
+                case "end":
+                    in_round = False
+                    effects = links.round_ended(now)
+                case "wait":
+                    now += pause
+                    effects = links.handle_timeout(now)
+                    for name in (A, B):
+                        effects += links.receive(name, Hello(number + 1, 3600.0, 9.0, now, 9.0), now)
+                case "move":
+                    moved += size if in_round else 0
+                    effects = links.transferred(neighbour, "in", size, 1.0, False, now)
+                case "fail":
+                    outstanding = None if outstanding == neighbour else outstanding
+                    links.disconnected(neighbour, now)
+                    effects = links.connected(neighbour, now)
+            for wanted in notices(effects, ProbeWanted):
+                assert not in_round
+                assert outstanding is None or now >= since + PROBING.probe_timeout
+                outstanding, since, probed = wanted.neighbour, now, probed + wanted.bytes
+            assert probed <= PROBING.probe_credit + 0.01 * moved
