@@ -191,7 +191,7 @@ class Endpoint(asyncio.Transport):
 
     def passed(self) -> None:
         """Some of what was sent has left: there may be room again."""
-        if self._writing_paused or self._closing:
+        if self._closing or (self._writing_paused and self.get_write_buffer_size() <= self._low):
             self._loop.call_soon(self.drained, context=self.process.context)
 
     def _pause_if_full(self) -> None:
@@ -283,7 +283,7 @@ class Endpoint(asyncio.Transport):
         if self._net.delivered is not None:
             self._net.delivered(self.remote, self.local, size)
         if self.peer._writing_paused:
-            self._loop.call_soon(self.peer.drained, context=self.peer.process.context)
+            self.peer.passed()
         protocol = self._protocol
         if isinstance(protocol, asyncio.BufferedProtocol):
             self._fill(protocol, data, size)

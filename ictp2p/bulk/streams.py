@@ -37,8 +37,13 @@ raises travels to the one who asked, as a `StateError` with the same text."""
 REPLY_CHUNK = 1024 * 1024
 MAX_REQUEST = 64 * 1024
 PROBE_CHUNK = 64 * 1024
+"""Bytes of a probe's first frame, and of every one on a link that takes `_PROBE_STEP` for so many."""
+PROBE_MOST = 4 * PROBE_CHUNK
+"""Bytes of a probe's largest frame."""
 MAX_PROBE = 256 * 1024 * 1024
-_ZEROS = memoryview(bytes(PROBE_CHUNK))
+_PROBE_STEP = 0.05
+"""Seconds that one frame of a probe may take of the link: others wait for it, and the end of a probe does."""
+_ZEROS = memoryview(bytes(PROBE_MOST))
 _LAST = 1
 """Bytes of the frame that ends a probe early."""
 _FAILED = 1
@@ -205,7 +210,8 @@ class Probe:
         self._left = size
         self._seconds = seconds
         self._clock = clock
-        self._until = math.inf
+        self._began = math.inf
+        self._sent = 0
         self._stopped = False
 
     def stop(self) -> None:
@@ -216,13 +222,20 @@ class Probe:
         """Give the next bytes of the blast. One that holds all that is left is the last one, and tells of a stop."""
         if not self._left:
             return None
-        if self._until == math.inf:
-            self._until = self._clock() + self._seconds
-        if self._stopped or self._clock() >= self._until:
+        now = self._clock()
+        self._began = min(self._began, now)
+        if self._stopped or now >= self._began + self._seconds:
             self._left = min(self._left, _LAST)
-        left, size = self._left, min(self._left, PROBE_CHUNK)
+        left, size = self._left, min(self._left, self._step(now - self._began))
         self._left -= size
+        self._sent += size
         return Frame(Kind.PROBE, self._tag, int(self._stopped), left, (_ZEROS[:size],), stable=True)
+
+    def _step(self, elapsed: float) -> int:
+        """Bytes of the next frame: what the link took in a step so far. A fast link is measured by few frames."""
+        if not elapsed:
+            return PROBE_CHUNK
+        return max(PROBE_CHUNK, min(PROBE_MOST, int(self._sent * _PROBE_STEP / elapsed)))
 
     def place(self, header: Header) -> memoryview | None:
         """A measurement is read from the connection's buffer."""

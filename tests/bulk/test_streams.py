@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk.streams import PROBE_CHUNK, Probe
+from ictp2p.bulk.streams import PROBE_CHUNK, PROBE_MOST, Probe
 
 TAG = bytes(16)
 
@@ -39,3 +39,22 @@ def test_it_ends_in_time_and_its_last_frame_says_so(size: int, seconds: int, gap
     assert bool(cut) == (stop is not None and stop < len(frames))
     if not cut and (len(frames) - 1) * gap < seconds:
         assert sum(each for each, _, _ in frames) == size
+
+
+@given(st.floats(1e3, 1e10), st.integers(1, 2**24))
+def test_a_frame_takes_a_small_part_of_a_second_or_is_a_small_one(rate: float, size: int) -> None:
+    async def blast() -> list[int]:
+        now = 0.0
+        probe = Probe(TAG, size, 1e9, lambda: now)
+        lengths: list[int] = []
+        while (frame := probe.next_frame()) is not None:
+            lengths.append(sum(map(len, frame.views)))
+            now += lengths[-1] / rate
+        return lengths
+
+    lengths = asyncio.run(blast())
+    assert sum(lengths) == size
+    for length in lengths:
+        assert length <= PROBE_CHUNK or (length <= PROBE_MOST and length <= 0.0501 * rate)
+    if rate > 20 * PROBE_MOST:
+        assert all(length == PROBE_MOST for length in lengths[1:-1]), "a fast link is measured by few"

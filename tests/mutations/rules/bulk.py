@@ -35,7 +35,7 @@ MUTATIONS: Final = (
         "probe-without-end",
         "A probe ends after its seconds, however slow the link.",
         "ictp2p/bulk/streams.py",
-        "if self._stopped or self._clock() >= self._until:",
+        "if self._stopped or now >= self._began + self._seconds:",
         "if self._stopped:",
         ("bulk/test_streams.py",),
     ),
@@ -62,8 +62,8 @@ MUTATIONS: Final = (
         "            connection.heed(self)\n",
         "            pass\n",
         (
-            "bulk/test_collective.py::test_who_sends_on_another_connection_is_not_taken_for_silent_on_this_one",
-            "bulk/test_collective.py::test_silence_is_noticed_on_the_connection_that_a_peer_sends_on",
+            "bulk/test_collective_faults.py::test_who_sends_on_another_connection_is_not_taken_for_silent_on_this_one",
+            "bulk/test_collective_faults.py::test_silence_is_noticed_on_the_connection_that_a_peer_sends_on",
         ),
     ),
     Mutation(
@@ -118,7 +118,7 @@ MUTATIONS: Final = (
     Mutation(
         "paced-at-nothing",
         "A neighbour that the plan sends nothing to is not paced at nothing: what is said beside chunks must leave.",
-        "ictp2p/collectives/execute.py",
+        "ictp2p/collectives/session.py",
         "max(self.plan.seconds, 1e-3) or None for each",
         "max(self.plan.seconds, 1e-3) for each",
         ("collectives/test_execute.py::test_who_gets_no_chunks_from_us_is_not_paced_at_nothing",),
