@@ -123,7 +123,8 @@ def request(size: int, drawn: Drawn, delay: float) -> PlanRequest:
 
 def fluid(network: Topology, shares: list[tuple[Tree, int]]) -> float:
     """Give the seconds that the most loaded resource needs for trees with so many elements each."""
-    load = sum(network.load(tree, WHOLE) * elements * 4 for tree, elements in shares)
+    trees, elements = zip(*shares, strict=True)
+    load = network.loads(trees, WHOLE) @ np.array(elements) * 4.0
     used = load > 0
     return float((load[used] / network.capacity[used]).max())
 

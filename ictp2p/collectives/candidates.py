@@ -9,7 +9,7 @@ candidates. Beside it stands by how much longer lines that hold each other back 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from ictp2p.collectives.codecs.prices import PRICES, Price
 from ictp2p.collectives.exchange import MIN_WINDOW, STAGING_BYTES
 from ictp2p.collectives.packing import pack
 from ictp2p.collectives.schedules import star
+from ictp2p.collectives.schedules.forest import Forest, forest
 from ictp2p.collectives.schedules.trees import Cost, Matrix, Tree
 from ictp2p.collectives.topology import Topology
 
@@ -86,7 +87,7 @@ class Candidate:
     chunk: int
     """Elements per chunk."""
     fluid: float
-    """Seconds that the bytes take in the fluid model."""
+    """Seconds that the bytes take in the fluid model, if they are divided exactly as is meant."""
     seconds: float
     """Seconds in all."""
     rooms: tuple[int, ...]
@@ -114,9 +115,21 @@ def shared(kind: str, trees: Sequence[Tree], rates: Matrix, job: Job) -> Candida
 
 
 def alone(kind: str, trees: Sequence[Tree], job: Job) -> Candidate | None:
-    """Give the one of the trees that is fastest by itself."""
-    candidates = [_predict(kind, [tree], np.ones(1), job) for tree in trees]
-    return min(candidates, key=lambda candidate: candidate.seconds, default=None)
+    """Give the one of the trees that is fastest by itself, the first of several.
+
+    Only those are predicted whose bytes and delays alone do not take longer than the fastest so far.
+    """
+    if not trees:
+        return None
+    least = _least(trees, job)
+    best: tuple[float, int, Candidate] | None = None
+    for index in np.argsort(least, kind="stable").tolist():
+        if best is not None and least[index] > best[0]:
+            break
+        candidate = _predict(kind, [trees[index]], np.ones(1), job)
+        if best is None or (candidate.seconds, index) < best[:2]:
+            best = candidate.seconds, index, candidate
+    return best and best[2]
 
 
 def nobody_else(job: Job) -> Candidate:
@@ -127,56 +140,69 @@ def nobody_else(job: Job) -> Candidate:
 
 
 def _predict(kind: str, trees: Sequence[Tree], parts: Matrix, job: Job) -> Candidate:
+    exact = _paced(job.topology.carried(forest(trees), job.cost, parts / parts.sum()), job.topology.capacity)
     line = max(1, _LINE // job.itemsize)
     cuts = cut(parts, job.elements, line, job.price.block)
     used = [n for n in range(len(trees)) if cuts[n + 1] > cuts[n]] or [0]
     trees = tuple(trees[n] for n in used)
     cuts = [*(cuts[n] for n in used), job.elements]
-    return predicted(kind, trees, cuts, _chunk(trees, int(np.diff(cuts).max()), job), job)
+    chunk = _chunk(forest(trees), int(np.diff(cuts).max()), job)
+    return replace(predicted(kind, trees, cuts, chunk, job), fluid=exact * job.size)
 
 
 def predicted(
     kind: str, trees: Sequence[Tree], cuts: Sequence[int], chunk: int, job: Job, rooms: tuple[int, ...] | None = None
 ) -> Candidate:
     """Predict trees of which each carries the elements between two cuts; with room as they need it, or as it is."""
-    sizes = np.diff(cuts)
-    load = (job.topology.loads(trees, job.cost) * sizes).sum(axis=1)
-    fluid = float((load[load > 0] / job.topology.capacity[load > 0]).max(initial=0.0)) * job.itemsize
-    carried = _carried(trees, sizes, job)
+    sizes, stacked = np.diff(cuts), forest(trees)
+    fluid = _paced(job.topology.carried(stacked, job.cost, sizes), job.topology.capacity) * job.itemsize
+    carried = _carried(stacked, sizes, job)
     busy = max(fluid, _handling(carried))
-    hop = _hop(job, chunk)
-    ways = np.array([tree.longest(hop) for tree in trees])
+    ways = stacked.longest(_hop(job, chunk))
     if rooms is None:
-        rooms = _rooms(trees, sizes, chunk, busy, ways, job)
-    window = staging.windows(rooms, staging.inward(trees), _partial(chunk, job))
+        rooms = _rooms(stacked, sizes, chunk, busy, ways, job)
+    window = staging.windows(rooms, stacked.inward, _partial(chunk, job))
     busy = max(busy, staging.held_back(sizes / chunk, ways, window))
-    beside = _latency(trees, job, min(chunk, int(sizes.max()))) + _work(job)
+    beside = _latency(stacked, job, min(chunk, int(sizes.max()))) + _work(job)
     crowded = max(busy, crowding.crowded(carried, job.topology.up, job.topology.down)) + beside
     return Candidate(kind, tuple(trees), tuple(cuts), chunk, fluid, busy + beside, rooms, crowded)
 
 
 def needed(trees: Sequence[Tree], cuts: Sequence[int], chunk: int, seconds: float, job: Job) -> tuple[int, ...]:
     """Give the room of each share of trees that are not predicted here but take so many seconds."""
-    hop = _hop(job, chunk)
-    return _rooms(trees, np.diff(cuts), chunk, seconds, np.array([tree.longest(hop) for tree in trees]), job)
+    stacked = forest(trees)
+    return _rooms(stacked, np.diff(cuts), chunk, seconds, stacked.longest(_hop(job, chunk)), job)
 
 
 def _rooms(
-    trees: Sequence[Tree], sizes: npt.NDArray[np.int64], chunk: int, seconds: float, ways: Matrix, job: Job
+    trees: Forest, sizes: npt.NDArray[np.int64], chunk: int, seconds: float, ways: Matrix, job: Job
 ) -> tuple[int, ...]:
     partial = _partial(chunk, job)
-    return staging.divide(trees, sizes / chunk * partial, seconds, ways, partial, job.room)
+    return staging.divide(trees.inward, sizes / chunk * partial, seconds, ways, partial, job.room)
+
+
+def _paced(load: Matrix, capacity: Matrix) -> float:
+    """Give the seconds that the most loaded resource needs."""
+    return float((load[load > 0] / capacity[load > 0]).max(initial=0.0))
+
+
+def _least(trees: Sequence[Tree], job: Job) -> Matrix:
+    """Give the seconds that each tree needs by itself at least: for its bytes, its delays, and its messages."""
+    stacked, there = forest(trees), job.topology.capacity > 0
+    loads = job.topology.loads(trees, job.cost)[there] / job.topology.capacity[there, None]
+    ways = stacked.longest(MESSAGE + job.topology.delay)
+    least: Matrix = loads.max(axis=0) * job.size + ways + MESSAGE * stacked.messages().max(axis=1)
+    return least
 
 
 def _partial(chunk: int, job: Job) -> int:
     return chunk * max(job.itemsize, 4)
 
 
-def _latency(trees: Sequence[Tree], job: Job, chunk: int) -> float:
+def _latency(trees: Forest, job: Job, chunk: int) -> float:
     """Give the time of a first chunk through the longest tree, storing it at every hop, and of handling them all."""
-    hop = _hop(job, chunk)
-    busiest = int(np.sum([tree.messages() for tree in trees], axis=0).max())
-    return max(tree.longest(hop) for tree in trees) + MESSAGE * busiest
+    busiest = int(trees.messages().sum(axis=0).max())
+    return float(trees.longest(_hop(job, chunk)).max()) + MESSAGE * busiest
 
 
 def _hop(job: Job, chunk: int) -> Matrix:
@@ -187,14 +213,11 @@ def _hop(job: Job, chunk: int) -> Matrix:
     return seconds
 
 
-def _carried(trees: Sequence[Tree], sizes: npt.NDArray[np.int64], job: Job) -> Matrix:
+def _carried(trees: Forest, sizes: npt.NDArray[np.int64], job: Job) -> Matrix:
     """Count the bytes that go from each participant to each."""
-    nodes = job.topology.size
-    flat = np.zeros(nodes * nodes)
-    for tree, size in zip(trees, sizes, strict=True):
-        edges = [source * nodes + target for source, target in tree.edges()]
-        flat += size * np.bincount(edges, weights=tree.costs(job.cost), minlength=nodes * nodes)
-    return flat.reshape(nodes, nodes) * job.itemsize
+    sent = trees.costs(job.cost) * sizes[trees.tree] * job.itemsize
+    carried = np.bincount(trees.edges, weights=sent, minlength=trees.size**2)
+    return np.asarray(carried, dtype=np.float64).reshape(trees.size, trees.size)
 
 
 def _handling(carried: Matrix) -> float:
@@ -218,10 +241,10 @@ def _even(trees: Sequence[Tree], job: Job) -> Matrix:
     return np.full(len(trees), even) if _AS_FAST * rates.sum() <= even * len(trees) < np.inf else rates
 
 
-def _chunk(trees: Sequence[Tree], longest: int, job: Job) -> int:
+def _chunk(trees: Forest, longest: int, job: Job) -> int:
     """Size chunks by the slowest link in use, and so that some partials fit in the staging of each edge."""
-    slowest = min((float(job.topology.width[edge]) for tree in trees for edge in tree.edges()), default=np.inf)
-    inward = max(sum(tree.reduce_parents.count(node) for tree in trees) for node in range(job.topology.size))
+    slowest = float(job.topology.width[trees.source, trees.target].min(initial=np.inf))
+    inward = int(trees.inward.sum(axis=0).max())
     room, speed = STAGING_BYTES // max(1, inward), slowest / max(job.cost)
     usual = min(CHUNK, room // 4, max(MIN_CHUNK, speed * CHUNK_SECONDS))
     long = min(LONG_CHUNK, room // MIN_WINDOW, speed * LONG_CHUNK_SECONDS, longest * job.itemsize / LONG_CHUNKS)

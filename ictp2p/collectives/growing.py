@@ -12,6 +12,7 @@ a region by this participant will cost. Prices are smoothed, as they would else 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ _ROUNDS = 20
 _SMOOTHING = 0.7
 _GOOD = 1.005
 """Within this factor of the bound nothing more is sought."""
+_ENOUGH = 1.02
+"""The same, if good trees were known to begin with: then hundreds of links bind, and each step costs more."""
 _FRESH = 8
 """The most trees taken in at a time: the cheapest."""
 _EVEN = 0.01
@@ -45,7 +48,7 @@ class Grown(NamedTuple):
     """Trees, and the bound that they prove."""
 
     shallow: tuple[Tree, ...]
-    """Those of few hops."""
+    """Those of few hops that were grown here."""
     trees: tuple[Tree, ...]
     """All of them."""
     rates: Matrix
@@ -54,31 +57,38 @@ class Grown(NamedTuple):
     """Seconds per byte below which no packing of trees comes, were nothing encoded."""
 
 
-def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
+def grow(topology: Topology, cost: Cost, bound: float = 0.0, known: Sequence[Tree] = ()) -> Grown:
     """Grow trees until they are as good as the `bound` (seconds per byte), or none would help.
 
     The bound returned is the larger one of that given and that proven; without any tree, it is infinite.
+
+    Args:
+        topology: what limits.
+        cost: bytes on the wire per byte.
+        bound: seconds per byte that are known to be needed.
+        known: good trees to begin with, in place of those that `schedules.tree` would grow.
     """
-    passes, kept = next(((passes, kept) for most, passes, kept in _PASSES if topology.size <= most), (1, 1))
-    first = (*tree.trees(topology, passes, kept), *filter(topology.fits, star.trees(topology.size)))
+    first = (*(known or _first(topology)), *filter(topology.fits, star.trees(topology.size)))
     if not first:
         return Grown((), (), np.zeros(0), float("inf"))
     trees = dict.fromkeys(first)
     packing = Packing(topology.capacity)
     packing.add(topology.loads(list(trees), cost))
-    shallow = tuple(trees)
+    shallow = () if known else tuple(trees)
     smoothed: Matrix | None = None
     turns = _turns(topology.size)
-    fruitless = 0
+    good, fruitless = _ENOUGH if known else _GOOD, 0
     for turn in range(_ROUNDS):
         total, prices = packing.rates().sum(), packing.prices()
-        if bound * min(cost) * total * _GOOD >= 1 or packing.work >= WORK or fruitless == len(turns):
+        if bound * min(cost) * total * good >= 1 or packing.work >= WORK or fruitless == len(turns):
             break
         mild = prices if smoothed is None else _SMOOTHING * smoothed + (1 - _SMOOTHING) * prices
         found, proven = _cheapest(topology, mild, turns[turn % len(turns)])
         bound = max(bound, proven)
-        priced = [(float(topology.load(one, cost) @ prices), one) for one in found if one not in trees]
-        fresh = [one for price, one in sorted(priced) if price < 1 - _GAIN][:_FRESH]
+        unknown = [one for one in found if one not in trees]
+        loads = topology.loads(unknown, cost) if unknown else np.zeros((len(prices), 0))
+        costs = (loads * prices[:, None]).sum(axis=0).tolist()
+        fresh = [one for price, one in sorted(zip(costs, unknown, strict=True)) if price < 1 - _GAIN][:_FRESH]
         # when it found nothing at the very prices, these roots have no cheaper tree
         fruitless = fruitless + 1 if not fresh and smoothed is None else 0
         smoothed = mild if fresh else None
@@ -86,6 +96,11 @@ def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
             trees |= dict.fromkeys(fresh)
             packing.add(topology.loads(fresh, cost))
     return Grown(shallow, tuple(trees), packing.rates(), bound)
+
+
+def _first(topology: Topology) -> tuple[Tree, ...]:
+    passes, kept = next(((passes, kept) for most, passes, kept in _PASSES if topology.size <= most), (1, 1))
+    return tree.trees(topology, passes, kept)
 
 
 def _turns(size: int) -> list[range]:

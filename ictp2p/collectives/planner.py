@@ -1,10 +1,9 @@
 """Choose the schedule: predict each candidate on the measured links, take the fastest, and say why.
 
-Candidates are sets of trees: stars, the best ring, recursive halving, single trees such as each parameter server, and
-trees grown over the graph. For each set a linear program decides how much of the vector each tree carries
-(`packing`), which gives the time in the fluid model; the longest way of a chunk through its trees is added, and what
-each chunk costs who handles it, for at small sizes these are all there is. Beside the prediction stands a lower bound:
-a gap between the two is the planner's fault or the bound's, never unknown.
+Candidates are sets of trees (`search`). How much of the vector each tree carries, by a linear program (`packing`) or as
+it was laid, gives the time in the fluid model; the longest way of a chunk through its trees is added, and what each
+chunk costs who handles it, for at small sizes these are all there is. Beside the prediction stands a lower bound: a gap
+between the two is the planner's fault or the bound's, never unknown.
 
 The coordinator plans once and the plan's bytes are agreed, so only it needs the measurements. Equal requests give
 equal bytes on one platform.
@@ -12,33 +11,28 @@ equal bytes on one platform.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from msgspec import structs
 
-from ictp2p.collectives.bounds import lower_bound
-from ictp2p.collectives.candidates import Candidate, Job, alone, needed, nobody_else, predicted, shared, together
+from ictp2p.collectives.candidates import Candidate, Job, alone, needed, nobody_else, predicted, together
 from ictp2p.collectives.codecs import prices
 from ictp2p.collectives.exchange import ROOM_BYTES
 from ictp2p.collectives.growing import grow
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
-from ictp2p.collectives.schedules import halving_doubling, parameter_server, ring, star
+from ictp2p.collectives.schedules import star
 from ictp2p.collectives.schedules.trees import Tree, downward
+from ictp2p.collectives.search import Search, around, chosen
 from ictp2p.collectives.topology import UNMEASURED, LinkEstimate, Pair, Topology, Trunk, build
 from ictp2p.errors import ConfigError, NoRoute
 from ictp2p.types import PeerId
 
 __all__ = ["Decision", "LinkEstimate", "PlanRequest", "Trunk", "plan", "plan_broadcast", "predict"]
 
-MARGIN = 1.05
-"""A more complicated schedule has to be faster by this factor. Candidates are tried in the order of simplicity."""
 NOMINAL = 1e9
 """Bytes/s of an unmeasured link when a codec is chosen: a slow wire is the safer guess where it decides that."""
-SLOW = 0.05
-"""Trees are also tried without links slower than this share of the fastest: a little carried by them costs the delay
-of a chunk on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +126,7 @@ def plan_broadcast(request: PlanRequest, root: PeerId) -> Decision:
     inward = float(np.delete(np.minimum(topology.down, topology.width.sum(axis=0)), origin).min())
     bound = job.size / max(min(outward, inward), 1e-9)
     grown = grow(topology, job.cost).trees
-    families = [("star", star.trees(topology.size)), ("ring", _ring(topology)), ("tree", grown)]
+    families = [("star", star.trees(topology.size)), ("ring", around(topology)), ("tree", grown)]
     candidates = []
     for kind, trees in families:
         ours = [downward(tree) for tree in trees if tree.root == origin and topology.fits(downward(tree))]
@@ -148,78 +142,14 @@ def _plan(request: PlanRequest, topology: Topology, codec: str) -> Decision:
     job = request.job(topology, codec)
     if topology.size == 1:
         return Decision(_build(request, nobody_else(job), 0.0, codec), "star: there is one participant")
-    search = _Search(job, request.only)
+    search = Search(job, request.only)
     candidates = list(search.candidates())
     if not candidates:
         raise NoRoute(f"no {request.only or 'schedule'} connects {', '.join(request.participants)} by the links given")
-    best = _chosen(candidates)
+    best = chosen(candidates)
     return Decision(
         _build(request, best, search.bound, codec), _reason(best, candidates, search.bound, len(request.links))
     )
-
-
-def _chosen(candidates: Sequence[Candidate]) -> Candidate:
-    """Choose among those that are about as fast as the fastest the one that crowds its lines least; or the simplest."""
-    limit = MARGIN * min(candidate.seconds for candidate in candidates)
-    best, *others = [candidate for candidate in candidates if candidate.seconds <= limit]
-    for candidate in others:
-        if candidate.crowded * MARGIN < best.crowded:
-            best = candidate
-    return best
-
-
-class _Search:
-    """Makes the candidates, the simplest first, and the bound on them all."""
-
-    def __init__(self, job: Job, only: str | None) -> None:
-        self._job, self._only = job, only
-        self.bound = lower_bound(job.topology, job.size * job.price.least)
-
-    def candidates(self) -> Iterator[Candidate]:
-        job, size = self._job, self._job.topology.size
-        best = float("inf")
-        for kind, trees, single in (
-            ("star", star.trees(size), False),
-            ("parameter_server", parameter_server.trees(size), True),
-            ("ring", _ring(job.topology), False),
-            ("halving_doubling", halving_doubling.trees(size), False),
-            ("halving_doubling", halving_doubling.trees(size), True),
-        ):
-            for candidate in self._candidates(kind, trees, single=single):
-                best = min(best, candidate.fluid)
-                yield candidate
-        if self._only in (None, "tree") and not best <= MARGIN * self.bound:
-            yield from self._trees()
-
-    def _candidates(self, kind: str, trees: Sequence[Tree], *, single: bool) -> Iterator[Candidate]:
-        fitting = [tree for tree in trees if self._job.topology.fits(tree)]
-        if self._only not in (None, kind) or (len(fitting) < len(trees) and not single):
-            return
-        candidate = (alone if single else together)(kind, fitting, self._job)
-        if candidate is not None:
-            yield candidate
-
-    def _trees(self) -> Iterator[Candidate]:
-        job = self._job
-        grown = grow(job.topology, job.cost, self.bound / (job.size * job.price.least) if job.size else 0.0)
-        self.bound = max(self.bound, grown.bound * job.size * job.price.least if job.size else 0.0)
-        if not grown.trees:
-            return
-        yield shared("tree", grown.trees, grown.rates, job)
-        wide = job.topology.without(SLOW)
-        for arrange, trees in (
-            (together, grown.shallow if len(grown.shallow) < len(grown.trees) else ()),
-            (together, [tree for tree in grown.shallow if wide.fits(tree)] if wide else ()),
-            (alone, grown.shallow),
-        ):
-            candidate = arrange("tree", trees, job)
-            if candidate is not None:
-                yield candidate
-
-
-def _ring(topology: Topology) -> tuple[Tree, ...]:
-    cycle = ring.best_cycle(topology.width, topology.delay)
-    return ring.trees(cycle) if cycle else ()
 
 
 def _estimate(request: PlanRequest, plain: Plan, seconds: float, codec: str) -> float:

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ictp2p.collectives.exchange import AHEAD_BYTES, MAX_WINDOW, STAGING_BYTES
-from ictp2p.collectives.plan import NO_PARENT
-from ictp2p.collectives.schedules.trees import Matrix, Tree
+from ictp2p.collectives.schedules.forest import Numbers
+from ictp2p.collectives.schedules.trees import Matrix
 
 SPARE = 1.5
 """Times the bandwidth-delay product: chunks of other shares go first now and then, and queues make ways longer."""
@@ -29,25 +29,20 @@ _LEAST = 2
 """Chunks that every contribution has room for: one on its way while the result of the other comes back."""
 
 
-def inward(trees: Sequence[Tree]) -> npt.NDArray[np.int64]:
-    """Count, per tree and participant, from how many it gets contributions."""
-    return np.array([np.bincount(_parents(tree), minlength=len(tree.reduce_parents)) for tree in trees])
-
-
 def divide(
-    trees: Sequence[Tree], sizes: Matrix, seconds: float, ways: Matrix, partial: int, limits: Matrix
+    edges: Numbers, sizes: Matrix, seconds: float, ways: Matrix, partial: int, limits: Matrix
 ) -> tuple[int, ...]:
     """Give the bytes of room of each share; all 0 if no more is needed than always goes ahead, or can be had.
 
     Args:
-        trees: of the shares.
+        edges: per share and participant, from how many it gets contributions.
         sizes: bytes of each contribution to each share.
         seconds: in which all are through if nothing holds them back.
         ways: seconds of a chunk up and down each tree.
         partial: the most bytes of a chunk's contribution.
         limits: bytes that each participant gives at most.
     """
-    none, edges = (0,) * len(trees), inward(trees)
+    none = (0,) * len(edges)
     needs = sizes * np.minimum(1.0, ways / max(seconds, 1e-9))
     ahead = max(AHEAD_BYTES, _LEAST * partial)
     if (np.minimum(windows(none, edges, partial) * partial, ahead) >= needs).all():
@@ -63,7 +58,7 @@ def divide(
     return tuple((least + granted).astype(np.int64).tolist())
 
 
-def windows(rooms: Sequence[int], edges: npt.NDArray[np.int64], partial: int) -> npt.NDArray[np.int64]:
+def windows(rooms: Sequence[int], edges: Numbers, partial: int) -> npt.NDArray[np.int64]:
     """Count the chunks of each share that may be ahead of their results: what `exchange` makes of its room."""
     even = np.clip(STAGING_BYTES // np.maximum(1, edges.sum(axis=0) * partial), 1, MAX_WINDOW)
     narrowest = np.where(edges > 0, even, MAX_WINDOW).min(axis=1)
@@ -74,7 +69,3 @@ def windows(rooms: Sequence[int], edges: npt.NDArray[np.int64], partial: int) ->
 def held_back(counts: Matrix, ways: Matrix, window: npt.NDArray[np.int64]) -> float:
     """Give the seconds of the share that its window holds back the most, of so many chunks each."""
     return float((counts / window * ways).max(initial=0.0))
-
-
-def _parents(tree: Tree) -> list[int]:
-    return [parent for parent in tree.reduce_parents if parent != NO_PARENT]

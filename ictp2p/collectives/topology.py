@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ictp2p.collectives.schedules.forest import Forest, forest
 from ictp2p.collectives.schedules.trees import Cost, Matrix, Tree
 from ictp2p.errors import ConfigError
 from ictp2p.types import PeerId
@@ -77,16 +78,19 @@ class Topology:
         priced = resources[self.uses].sum(axis=1).reshape(self.width.shape)
         return np.where(self.width > 0, priced, np.inf)
 
-    def load(self, tree: Tree, cost: Cost) -> Matrix:
-        """Count the bytes that each resource carries per byte of a share that goes along `tree`."""
-        edges = [source * self.size + target for source, target in tree.edges()]
-        carried = np.repeat(tree.costs(cost), self.uses.shape[1])
-        counted = np.bincount(self.uses[edges].ravel(), weights=carried, minlength=len(self.capacity))
-        return np.asarray(counted, dtype=np.float64)
-
     def loads(self, trees: Sequence[Tree], cost: Cost) -> Matrix:
-        """Stack the loads of trees, one column each."""
-        return np.stack([self.load(tree, cost) for tree in trees], axis=1)
+        """Count the bytes that each resource (rows) carries per byte of a share that goes along each tree (columns)."""
+        stacked = forest(trees)
+        places = self.uses[stacked.edges] * stacked.count + stacked.tree[:, None]
+        weights = np.repeat(stacked.costs(cost), self.uses.shape[1])
+        counted = np.bincount(places.ravel(), weights=weights, minlength=len(self.capacity) * stacked.count)
+        return np.asarray(counted, dtype=np.float64).reshape(len(self.capacity), stacked.count)
+
+    def carried(self, trees: Forest, cost: Cost, sizes: Matrix | npt.NDArray[np.int64]) -> Matrix:
+        """Count what each resource carries when each of the trees takes so much."""
+        carried = np.repeat(trees.costs(cost) * sizes[trees.tree], self.uses.shape[1])
+        counted = np.bincount(self.uses[trees.edges].ravel(), weights=carried, minlength=len(self.capacity))
+        return np.asarray(counted, dtype=np.float64)
 
     def fair(self) -> Matrix:
         """Give each edge's width when all edges over its trunks are used alike."""

@@ -1,10 +1,10 @@
 """A plan that stands while it is as good as when it was made.
 
-Among many participants planning takes seconds of the coordinator's only thread, and finds about the same in each round:
-of thousands of links some are always measured a little anew. To predict what the former plan would take on the links as
-they are now, and what no plan can beat on them, takes a hundredth of that. As long as the one keeps its distance from
-the other, the plan is kept. What the bound cannot show, a link that would now be worth more than it is used for, is
-found when a plan has stood for some rounds and is made anew in any case.
+Among many participants planning takes tenths of a second of the coordinator's only thread, and finds about the same in
+each round: of thousands of links some are always measured a little anew. To predict what the former plan would take on
+the links as they are now, and what no plan can beat on them, takes a fraction of that. As long as the one keeps its
+distance from the other, the plan is kept. What the bound cannot show, a link that would now be worth more than it is
+used for, is found when a plan has stood for some rounds and is made anew in any case.
 
 For few participants planning takes milliseconds, which a short round is shorter than: in one of 4 bytes between two it
 was half of all that the coordinator did. A plan that takes no longer than `QUICK` is kept while the links have not made

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, Receiver, RoundTag, Slots
-from ictp2p.collectives.execute import ExecuteProfile, all_reduce, broadcast, planned_bytes
+from ictp2p.collectives.execute import ExecuteProfile, all_reduce, broadcast
 from ictp2p.collectives.plan import Plan, Share
 from ictp2p.collectives.schedules import star
 from ictp2p.errors import ConfigError, RemoteProtocolError
@@ -157,14 +157,14 @@ async def test_paced_edges_get_their_share_of_the_predicted_time() -> None:
     assert links.rates == pytest.approx([1.1 * 400])
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert planned_bytes(PLAN, 0, 1, 4) == 400
-    assert planned_bytes(PLAN, 0, 0, 4) == 0
+    assert PLAN.bytes_between(0, 1, 4) == 400
+    assert PLAN.bytes_between(0, 0, 4) == 0
 
 
 async def test_who_gets_no_chunks_from_us_is_not_paced_at_nothing() -> None:
     links = FakeLinks()
     copied = Plan("broadcast", NAMES, (Share(0, 100, 1, (-1, -1), (1, -1)),), 10, 1.0, 0.0)
-    assert planned_bytes(copied, 0, 1, 4) == 0
+    assert copied.bytes_between(0, 1, 4) == 0
     task = asyncio.ensure_future(
         broadcast(copied, 0, [torch.zeros(100)], links, TAG, profile=ExecuteProfile(pace=True))
     )

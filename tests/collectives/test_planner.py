@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from ictp2p.collectives import bounds, planner, topology
 from ictp2p.collectives.candidates import CHUNK, LONG_CHUNK, LONG_CHUNK_SECONDS, LONG_CHUNKS, cut
 from ictp2p.collectives.exchange import MIN_WINDOW, STAGING_BYTES
-from ictp2p.collectives.execute import planned_bytes
 from ictp2p.collectives.packing import Packing, pack
 from ictp2p.collectives.plan import Plan, validate
-from ictp2p.collectives.planner import MARGIN, LinkEstimate, PlanRequest, Trunk, plan, plan_broadcast, predict
+from ictp2p.collectives.planner import LinkEstimate, PlanRequest, Trunk, plan, plan_broadcast, predict
 from ictp2p.collectives.schedules import ring, tree
 from ictp2p.collectives.schedules.trees import Tree
+from ictp2p.collectives.search import MARGIN
 from ictp2p.collectives.topology import Topology
 from ictp2p.errors import ConfigError, NoRoute
 from ictp2p.types import PeerId
@@ -53,7 +53,7 @@ def widths(draw: st.DrawFn) -> np.ndarray:
 
 def loads(chosen: Plan) -> np.ndarray:
     size = len(chosen.participants)
-    return np.array([[planned_bytes(chosen, i, j, 4) if i != j else 0 for j in range(size)] for i in range(size)])
+    return np.array([[chosen.bytes_between(i, j, 4) if i != j else 0 for j in range(size)] for i in range(size)])
 
 
 @given(widths(), st.integers(0, 3_000_000), st.floats(0, 0.2))

@@ -12,6 +12,7 @@ from ictp2p.collectives import halves, staging
 from ictp2p.collectives.exchange import ROOM_BYTES, STAGING_BYTES, Exchange
 from ictp2p.collectives.plan import NO_PARENT, Plan, Share
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, Trunk, plan, predict
+from ictp2p.collectives.schedules.forest import forest
 from ictp2p.collectives.schedules.trees import Tree
 from ictp2p.types import PeerId
 
@@ -40,8 +41,8 @@ def test_room_is_never_exceeded_and_is_enough_where_it_can_be(trees: list[Tree],
 
     sizes, ways = drawn(0, 1e9, len(trees)), drawn(0, 2, len(trees))
     limits = drawn(STAGING_BYTES, 1e9, len(trees[0].reduce_parents))
-    partial, edges = data.draw(st.integers(1, 4 * MIB)), staging.inward(trees)
-    rooms = staging.divide(trees, sizes, 1.0, ways, partial, limits)
+    partial, edges = data.draw(st.integers(1, 4 * MIB)), forest(trees).inward
+    rooms = staging.divide(edges, sizes, 1.0, ways, partial, limits)
     assert (np.array(rooms) @ edges <= limits).all()
     windows, needs = staging.windows(rooms, edges, partial), np.minimum(sizes * ways, sizes)
     if (((staging.SPARE * needs + 2 * partial) @ edges) < limits).all():

@@ -36,17 +36,16 @@ def fluid(asked: PlanRequest, made: Plan) -> float:
     """Give the seconds that the most loaded resource needs."""
     found, price = network(asked), PRICES[made.codec].among(len(asked.participants))
     cost = Cost(price.contribution, price.partial, price.result)
-    load = sum(
-        found.load(Tree(s.root, s.reduce_parents, s.broadcast_parents), cost) * (s.stop - s.start) for s in made.shares
-    )
-    return float(np.nan_to_num(np.asarray(load) * asked.itemsize / found.capacity).max())
+    trees = [Tree(s.root, s.reduce_parents, s.broadcast_parents) for s in made.shares]
+    load = found.loads(trees, cost) @ [s.stop - s.start for s in made.shares]
+    return float(np.nan_to_num(load * asked.itemsize / found.capacity).max())
 
 
 def test_a_relayed_edge_uses_both_links_and_both_access_links_of_the_relay() -> None:
     links = {**full(A, C), **full(B, C), (A, B): LinkEstimate(None, via=C), (B, A): LinkEstimate(None, via=C)}
     found = topology.build((A, B), links, {C: 5e7}, {})
     assert found.width[0, 1] == 5e7, "what the relay can send"
-    load = found.load(star.star(2, 0), WHOLE)
+    load = found.loads([star.star(2, 0)], WHOLE)[:, 0]
     assert np.count_nonzero(load[np.isfinite(found.capacity)]) == 7
     assert load[found.capacity == 5e7] == [2.0], "both directions leave the relay"
     decision = plan(PlanRequest((A, B), 25_000_000, 4, links, {C: 5e7}, {}))

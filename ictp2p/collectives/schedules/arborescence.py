@@ -47,19 +47,22 @@ def _parents(price: Matrix, root: int) -> npt.NDArray[np.intp] | None:
     cycle = _cycle(parents, root)
     if cycle is None:
         return parents
-    outside = np.setdiff1d(np.arange(len(price)), cycle)
-    entering = (price - best)[np.ix_(outside, cycle)]
-    leaving = price[np.ix_(cycle, outside)]
+    kept = np.ones(len(price), dtype=bool)
+    kept[cycle] = False
+    outside = np.flatnonzero(kept)
+    onward = price[outside]
+    entering = onward[:, cycle] - best[cycle]
+    leaving = price[cycle][:, outside]
     smaller = np.full((len(outside) + 1, len(outside) + 1), np.inf)
-    smaller[:-1, :-1] = price[np.ix_(outside, outside)]
+    smaller[:-1, :-1] = onward[:, outside]
     smaller[:-1, -1] = entering.min(axis=1)
     smaller[-1, :-1] = leaving.min(axis=0)
     above = _parents(smaller, int(np.searchsorted(outside, root)))
     if above is None:
         return None
-    for place, node in enumerate(outside):
-        parent = above[place]
-        parents[node] = outside[parent] if parent < len(outside) else cycle[leaving[:, place].argmin()]
+    apart = above[:-1] < len(outside)
+    parents[outside] = cycle[leaving.argmin(axis=0)]
+    parents[outside[apart]] = outside[above[:-1][apart]]
     parents[cycle[entering[above[-1]].argmin()]] = outside[above[-1]]
     parents[root] = root
     return parents

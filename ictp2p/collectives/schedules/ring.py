@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ictp2p.collectives.plan import NO_PARENT
 from ictp2p.collectives.schedules.trees import Matrix, Tree
 
@@ -67,20 +69,20 @@ def _exact(width: Matrix, delay: Matrix) -> tuple[int, ...] | None:
 def _greedy(width: Matrix, delay: Matrix) -> tuple[int, ...] | None:
     """From each start take the widest (then nearest) way on; keep the best cycle that closes."""
     size = len(width)
-    found: list[tuple[_Score, tuple[int, ...]]] = []
-    for start in range(size):
-        path, score = [start], (float("inf"), 0.0)
-        left = set(range(size)) - {start}
-        while left:
-            ways = [(width[path[-1], n], -delay[path[-1], n], -n) for n in sorted(left)]
-            narrow, near, negative = max(ways)
-            score = _extend(score, narrow, -near)
-            path.append(-negative)
-            left.remove(-negative)
-        score = _extend(score, width[path[-1], start], delay[path[-1], start])
-        if score[0] > 0:
-            found.append((score, tuple(path)))
-    return max(found)[1] if found else None
+    paths, left = np.arange(size)[:, None], ~np.eye(size, dtype=bool)
+    narrowest, seconds = np.full(size, np.inf), np.zeros(size)
+    for _ in range(size - 1):
+        last = paths[:, -1]
+        ways = np.where(left, width[last], -np.inf)
+        widest = ways.max(axis=1)
+        following = np.where(ways == widest[:, None], delay[last], np.inf).argmin(axis=1)
+        narrowest, seconds = np.minimum(narrowest, widest), seconds + delay[last, following]
+        left[np.arange(size), following] = False
+        paths = np.column_stack([paths, following])
+    narrowest = np.minimum(narrowest, width[paths[:, -1], paths[:, 0]])
+    seconds += delay[paths[:, -1], paths[:, 0]]
+    found = zip(narrowest.tolist(), (-seconds).tolist(), map(tuple, paths.tolist()), strict=True)
+    return max((one for one in found if one[0] > 0), default=(0.0, 0.0, None))[2]
 
 
 def _extend(score: _Score, width: float, delay: float) -> _Score:

@@ -37,9 +37,10 @@ def trees(topology: Topology, passes: int, kept: int) -> tuple[Tree, ...]:
         grown: dict[Tree, None] = {}
         for batch in range(min(_ALONE, topology.size)):
             price = topology.prices(_price(load, topology.capacity))
-            for tree in around(range(batch, topology.size, _ALONE), price):
-                load += topology.load(tree, WHOLE)
-                grown[tree] = None
+            found = around(range(batch, topology.size, _ALONE), price)
+            grown |= dict.fromkeys(found)
+            if found:
+                load += topology.loads(found, WHOLE).sum(axis=1)
         generations.append(grown)
     return tuple(dict.fromkeys(tree for grown in generations[-kept:] for tree in grown))
 

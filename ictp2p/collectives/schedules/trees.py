@@ -37,30 +37,9 @@ class Tree(NamedTuple):
         down = [(parent, node) for node, parent in enumerate(self.broadcast_parents) if parent != NO_PARENT]
         return up + down
 
-    def costs(self, cost: Cost) -> list[float]:
-        """Give what each of `edges` carries per byte of the share."""
-        inner = set(self.reduce_parents)
-        up = [
-            cost.partial if node in inner else cost.contribution
-            for node, parent in enumerate(self.reduce_parents)
-            if parent != NO_PARENT
-        ]
-        return up + [cost.result] * (len(self.broadcast_parents) - self.broadcast_parents.count(NO_PARENT))
-
-    def messages(self) -> list[int]:
-        """Count the chunks that each participant sends and receives per chunk of the share."""
-        ends = [end for edge in self.edges() for end in edge]
-        counts: list[int] = np.bincount(ends, minlength=len(self.reduce_parents)).tolist()
-        return counts
-
     def depths(self) -> tuple[int, int]:
         """Give the longest way up, and the longest way down, in hops."""
-        hops = np.ones((len(self.reduce_parents), len(self.reduce_parents)))
-        return int(_deepest(self.reduce_parents, hops)), int(_deepest(self.broadcast_parents, hops))
-
-    def longest(self, delay: Matrix) -> float:
-        """Give the seconds of the slowest way up plus the slowest way down, by the `delay` of each edge."""
-        return _deepest(self.reduce_parents, delay) + _deepest(self.broadcast_parents, delay.T)
+        return _depth(self.reduce_parents), _depth(self.broadcast_parents)
 
 
 def downward(tree: Tree) -> Tree:
@@ -68,16 +47,11 @@ def downward(tree: Tree) -> Tree:
     return tree._replace(reduce_parents=(NO_PARENT,) * len(tree.reduce_parents))
 
 
-def _deepest(parents: tuple[int, ...], delay: Matrix) -> float:
-    """Give the longest way to the root, each node's way looked up once."""
-    ways: dict[int, float] = {}
-    for start in range(len(parents)):
-        path, node = [], start
-        while parents[node] != NO_PARENT and node not in ways:
-            path.append(node)
-            node = parents[node]
-        way = ways.get(node, 0.0)
-        for earlier in reversed(path):
-            way += float(delay[earlier, parents[earlier]])
-            ways[earlier] = way
-    return max(ways.values(), default=0.0)
+def _depth(parents: tuple[int, ...]) -> int:
+    deepest = 0
+    for node in range(len(parents)):
+        hops = 0
+        while parents[node] != NO_PARENT:
+            node, hops = parents[node], hops + 1
+        deepest = max(deepest, hops)
+    return deepest

@@ -98,10 +98,37 @@ MUTATIONS: Final = (
     Mutation(
         "crowded-lines-taken-for-free",
         "Of plans that are about as fast the one that crowds its lines less is taken.",
-        "ictp2p/collectives/planner.py",
+        "ictp2p/collectives/search.py",
         "candidate.crowded * MARGIN < best.crowded",
         "candidate.seconds * MARGIN < best.seconds",
         ("collectives/test_planner.py::test_of_plans_that_are_as_fast_the_one_that_crowds_no_line_is_taken",),
+    ),
+    Mutation(
+        "links-of-the-weak-taken",
+        "What a participant has to receive later is kept free on its links: others price it as if it were there.",
+        "ictp2p/collectives/levelling.py",
+        "self._inverse + left * self._into",
+        "self._inverse",
+        ("collectives/test_levelling.py::test_who_can_hardly_send_or_receive_what_it_must_is_spared_the_rest",),
+    ),
+    Mutation(
+        "trees-over-missing-links",
+        "No tree is laid over a link that is not there.",
+        "ictp2p/collectives/levelling.py",
+        "return None if missing.any() else Tree(",
+        "return Tree(",
+        ("collectives/test_levelling.py::test_where_two_hops_do_not_lead_everywhere_there_are_none",),
+    ),
+    Mutation(
+        "first-tree-taken-for-the-fastest",
+        "Left out without a prediction is only what cannot be faster than the fastest so far.",
+        "ictp2p/collectives/candidates.py",
+        "if best is not None and least[index] > best[0]:",
+        "if best is not None:",
+        (
+            "collectives/test_candidates.py"
+            "::test_the_fastest_tree_by_itself_is_that_of_all_predicted_the_first_of_several",
+        ),
     ),
     Mutation(
         "uneven-for-nothing",
@@ -138,7 +165,7 @@ MUTATIONS: Final = (
     Mutation(
         "own-sum-kept",
         "Every participant takes the root's bytes, and none keeps a sum of its own.",
-        "ictp2p/collectives/execute.py",
+        "ictp2p/collectives/session.py",
         "            return views[0]\n",
         "            return memoryview(bytearray(size))\n",
         ("collectives/test_execute.py::test_results_land_in_the_output_itself",),
@@ -182,7 +209,7 @@ MUTATIONS: Final = (
         "ictp2p/collectives/channel.py",
         'numbers = self.round.to_bytes(8, "big") + self.attempt.to_bytes(4, "big")',
         'numbers = self.round.to_bytes(8, "big")',
-        ("bulk/test_collective.py::test_frames_of_another_attempt_are_never_taken",),
+        ("bulk/test_collective_faults.py::test_frames_of_another_attempt_are_never_taken",),
     ),
     Mutation(
         "contribution-added-to",
