@@ -14,25 +14,21 @@ straggler timeout. Calls of one peer run in the order in which they were made, a
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from collections.abc import Mapping, Sequence
+from typing import Literal, overload
 
 from torch import Tensor
 
 from ictp2p.calls import parts
-from ictp2p.calls.chronicle import Chronicle, Past
+from ictp2p.calls.engine import CallEngine
 from ictp2p.calls.parts import Gathered, Reduce, Scattered
-from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed, brief
-from ictp2p.calls.runner import Call, Deadline, Runner
-from ictp2p.calls.state import SharedState, Synced, SyncState, check_state, fingerprint
+from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed
+from ictp2p.calls.state import Synced, check_state
 from ictp2p.calls.tensors import Bundle
 from ictp2p.collectives.codecs.prices import check_name, leaves_out
-from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout
-from ictp2p.handle import Handle
-from ictp2p.training import TrainingMesh
-from ictp2p.types import ClusterId, cluster_id
-from ictp2p.work import Work, WorkQueue
+from ictp2p.errors import ConfigError, PeerClosed
+from ictp2p.types import cluster_id
+from ictp2p.work import Work
 
 __all__ = ["AVG", "SUM", "CollectiveCalls", "Completed", "Gathered", "Op", "Scattered", "Synced", "Work"]
 
@@ -41,98 +37,6 @@ AVG: Literal["avg"] = "avg"
 """The mean of all workers' tensors, by their weights."""
 SUM: Literal["sum"] = "sum"
 """The sum of all workers' tensors."""
-
-R = TypeVar("R")
-_CLOSING = 5.0
-"""Seconds that a call has to end when the peer closes."""
-_LOOK = 0.05
-"""Seconds between two looks at who takes part."""
-
-
-class CallEngine:
-    """What the calls of one peer share: the queue, the runner and the shared state.
-
-    Args:
-        peer: the peer.
-        mesh: its training side.
-    """
-
-    def __init__(self, peer: Handle, mesh: TrainingMesh) -> None:
-        self.mesh = mesh
-        self.form = peer.config.global_timeouts.form
-        self.patience = peer.config.global_timeouts.complete
-        self.cluster = peer.config.cluster_id
-        self.chronicle = Chronicle(peer.id, self.cluster, peer.threads)
-        self.past = Past(self.chronicle, peer)
-        self.peer = peer
-        self._runner = Runner(mesh, self.chronicle, self._patience)
-        self._queue: WorkQueue | None = None
-        self._lock = threading.Lock()
-        self._shared: SharedState | None = None
-        mesh.evict = self._evict
-        peer.subscribe(self.chronicle.notice)
-
-    def submit(self, name: str, make: Callable[[], Call[R]]) -> Work[R]:
-        """Queue a call; it is made, and its tensors read, when its turn comes."""
-        return self.submit_all(name, lambda run: run(make()))
-
-    def submit_all(self, name: str, body: Callable[[Any], R]) -> Work[R]:
-        """Queue several calls that make one: `body` is given what runs each of them."""
-        with self._lock:
-            if self._queue is None:
-                self._queue = WorkQueue(f"ictp2p calls {self.cluster}", self._runner.leave, self.peer)
-            return self._queue.submit(name, lambda: body(self._runner.run))
-
-    def sync(self, state: Mapping[str, Tensor]) -> SyncState:
-        """A call of `sync_state`; what the mirror of the last one holds stays, if the tensors are alike."""
-        shared = SharedState(state)
-        if self._shared is not None and self._shared.items == shared.items:
-            shared = self._shared
-        else:
-            self.mesh.serve_state(shared.mirror)
-        self._shared = shared
-        self._runner.version = lambda: shared.held
-        self._runner.lesson = lambda: shared.answer(fingerprint(shared))
-        return SyncState(self.mesh, self.chronicle, shared, state)
-
-    def send(self, bundle: Bundle, target: ClusterId, tag: int, timeout: float) -> Work[None]:
-        """Offer a message; beside the queue, for it waits for others."""
-        sending = self.peer.send(bundle.copied(), brief(bundle), target, tag, timeout)
-        return Work(f"send to {target}", sending, self.peer.wait)
-
-    def receive(self, bundle: Bundle, source: ClusterId, tag: int, timeout: float) -> Work[None]:
-        """Ask for a message; it is written into the tensors on the peer's thread."""
-        receiving = self.peer.receive(bundle.nbytes, brief(bundle), source, tag, timeout, bundle.deliver)
-        return Work(f"recv from {source}", receiving, self.peer.wait)
-
-    def gather(self, clusters: int, timeout: float) -> None:
-        """Wait until so many clusters take part."""
-        self.mesh.take_part()
-        end = self.peer.clock() + timeout
-        while len(found := self.peer.taking_part()) < clusters:
-            if self.peer.clock() > end:
-                names = ", ".join(found)
-                raise RoundTimeout(f"{len(found)} of {clusters} clusters take part after {timeout:g} s: {names}")
-            self.chronicle.wait(_LOOK)
-
-    def close(self) -> None:
-        """Fail what waits and what runs with `PeerClosed`."""
-        with self._lock:
-            if self._queue is not None:
-                self.peer.give_up()
-                self._queue.close(_CLOSING)
-
-    def _patience(self) -> Deadline:
-        return Deadline(self.patience, self.peer.waiting, self.peer.clock)
-
-    def _evict(self) -> None:
-        """A policy wants the group."""
-        with self._lock:
-            if self._queue is None:
-                return
-            if not self._queue.idle:
-                raise LocalProtocolError("collective calls are under way: wait for them before a policy begins")
-            self._queue.submit("leave", self._runner.leave).wait(_CLOSING)
 
 
 class CollectiveCalls:

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from ictp2p.carried import Carried, copied, gaps, shares
 from ictp2p.collectives import execute, plan
 from ictp2p.collectives.advance import Advance
-from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost, RoundTag
+from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost
 from ictp2p.collectives.codecs.prices import check_name
 from ictp2p.collectives.digest import EMPTY, digest_of
 from ictp2p.core.packets import Channel
 from ictp2p.core.planning import check_groups
+from ictp2p.data_phase import DataPhase, Holds
 from ictp2p.driver import Driver
 from ictp2p.errors import (
     IctError,
@@ -65,7 +65,7 @@ class Reduction:
     """Told the number of each attempt that begins, and who takes part: what was reported of an earlier one is void."""
     note: bytes = b""
     """For the other participants of the round."""
-    holds: Callable[[Sequence[bytes]], Awaitable[Mapping[bytes, Sequence[torch.Tensor]]]] | None = None
+    holds: Holds | None = None
     """What is agreed of modules, by their keys; to be copied to whoever lacks it."""
     patient: bool = True
     """Whether to wait for a quorum however long it takes."""
@@ -131,9 +131,8 @@ class Participation:
         self._cluster = cluster
         self._driver = driver
         self._rounds = driver.core.m.rounds
-        self._links = links
         self._telemetry = telemetry
-        self._profile = profile
+        self._data = DataPhase(me, cluster, links, profile)
         self._standing: _Standing | None = None
         self._lost: QuorumLost | None = None
 
@@ -319,94 +318,13 @@ class Participation:
         """Have the result in the outputs, and give its digest."""
         work = standing.work
         if opened.spec.elements:
-            standing.stats = await self._move(standing, opened, chosen)
+            told = work.progress or _unheard if chosen.groups else self._progress(standing, opened, chosen)
+            standing.stats = await self._data.run(opened, chosen, work.inputs, work.outputs, work.holds, told)
         if work.finish is not None:
             return await work.finish()
         if not opened.spec.elements:
             return EMPTY
         return await asyncio.get_running_loop().run_in_executor(None, _digest_of, work.outputs)
-
-    async def _move(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> execute.Stats:
-        work = standing.work
-        if chosen.groups:
-            return await self._move_groups(standing, opened, chosen)
-        me = chosen.participants.index(self._me)
-        tag = RoundTag(opened.lineage, opened.round, opened.attempt, chosen.digest())
-        progress = self._progress(standing, opened, chosen)
-        if opened.spec.kind in ("broadcast", "gather"):
-            _place(chosen, me, work)
-            return await execute.broadcast(
-                chosen, me, work.outputs, self._links, tag, progress=progress, profile=self._profile
-            )
-        weights = [p.weight for p in opened.participants]
-        if opened.spec.kind in ("scatter", "collect"):
-            return await execute.reduce(
-                chosen,
-                me,
-                work.inputs,
-                work.outputs,
-                self._links,
-                tag,
-                weights=weights,
-                op=opened.spec.op,
-                progress=progress,
-                profile=self._profile,
-            )
-        return await execute.all_reduce(
-            chosen,
-            me,
-            work.inputs,
-            work.outputs,
-            self._links,
-            tag,
-            weights=weights,
-            op=opened.spec.op,
-            progress=progress,
-            profile=self._profile,
-        )
-
-    async def _move_groups(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> execute.Stats:
-        """Run the plans of all groups that this peer is in, at once."""
-        work = standing.work
-        keys = copied(opened, self._cluster)
-        held = await work.holds(keys) if keys and work.holds is not None else {}
-        carried = shares(opened, self._cluster, work.inputs, work.outputs, lambda key: held.get(key, ()))
-        report = work.progress or (lambda start, stop: None)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                running = [
-                    tasks.create_task(self._move_group(opened, chosen.groups[number], part, part.told(report)))
-                    for number, part in carried.items()
-                ]
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        for start, stop in gaps(carried.values(), sum(output.numel() for output in work.outputs)):
-            report(start, stop)
-        stats = [task.result() for task in running]
-        sent, received = sum(each.bytes_sent for each in stats), sum(each.bytes_received for each in stats)
-        seconds, peak = max((s.seconds for s in stats), default=0.0), sum(s.staging_peak for s in stats)
-        return execute.Stats(sent, received, seconds, peak)
-
-    async def _move_group(
-        self, opened: Open, group: plan.Plan, carried: Carried, progress: Callable[[int, int], None]
-    ) -> execute.Stats:
-        me = group.participants.index(self._me)
-        tag = RoundTag(opened.lineage, opened.round, opened.attempt, group.digest())
-        links, profile = self._links, self._profile
-        if group.kind == plan.BROADCAST:
-            return await execute.broadcast(group, me, carried.outputs, links, tag, progress=progress, profile=profile)
-        return await execute.all_reduce(
-            group,
-            me,
-            carried.inputs,
-            carried.outputs,
-            links,
-            tag,
-            weights=[p.weight for p in opened.participants if p.leader in group.participants],
-            op=opened.spec.op,
-            progress=progress,
-            profile=profile,
-        )
 
     def _progress(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> Callable[[int, int], None]:
         advance = Advance(chosen.shares)
@@ -433,15 +351,8 @@ class Participation:
         self._driver.call(Channel.ROUNDS, act)
 
 
-def _place(chosen: plan.Plan, me: int, work: Reduction) -> None:
-    """Put what we bring where the copies of our part are made from; elsewhere there is nothing to bring."""
-    start = next((share.start for share in chosen.shares if share.root == me), None)
-    if start is None or not work.inputs:
-        return
-    (target,) = work.outputs
-    for given in work.inputs:
-        target[start : start + len(given)].copy_(given)
-        start += len(given)
+def _unheard(_start: int, _stop: int) -> None:
+    """Nobody wants to hear of results."""
 
 
 def _digest_of(tensors: Sequence[torch.Tensor]) -> bytes:

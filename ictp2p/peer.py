@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from ictp2p import torchrun
-from ictp2p.collective_calls import CallEngine, CollectiveCalls
+from ictp2p.calls.engine import CallEngine
+from ictp2p.collective_calls import CollectiveCalls
 from ictp2p.config import Config
 from ictp2p.errors import LocalProtocolError, PeerClosed
 from ictp2p.fsm import DRAINING

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from ictp2p.calls.chronicle import Past
-from ictp2p.calls.rounds import Barrier, Completed, RoundCall, brief, cluster_sum
+from ictp2p.calls.rounds import Barrier, Completed, RoundCall, SumCall, brief
 from ictp2p.calls.runner import Call
-from ictp2p.calls.tensors import Bundle, name_of
+from ictp2p.calls.tensors import Bundle
 from ictp2p.collectives.halves import cuts
 from ictp2p.errors import RoundTimeout
 from ictp2p.sync.mesh import Group
@@ -62,7 +62,7 @@ class Scattered:
     """The elements, flat."""
 
 
-class Reduce(RoundCall):
+class Reduce(SumCall):
     """The mean or sum of every worker's tensors, for one cluster."""
 
     alike = False
@@ -77,17 +77,9 @@ class Reduce(RoundCall):
         root: ClusterId,
         cluster: ClusterId,
     ) -> None:
-        self._bundle = bundle
-        self._dtype = bundle.single_type(op)
         self._root = root == cluster
-        dtype = name_of(bundle.tensors[0])
-        spec = Spec("collect", f"reduce@{root}", dtype, bundle.elements, op, "none", brief(bundle))
-        super().__init__(mesh, past, spec, weight, bundle.nbytes if self._root else 0)
-
-    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
-        if group.size == 1:
-            return self._bundle.readable()
-        return cluster_sum(group, self._bundle, self._dtype, self.weight / weight if self._spec.op == "avg" else None)
+        nbytes = bundle.nbytes if self._root else 0
+        super().__init__(mesh, past, bundle, op, weight, kind="collect", name=f"reduce@{root}", nbytes=nbytes)
 
     def _outputs(self, result: Tensor) -> Sequence[Tensor]:
         return self._bundle.parts(result) if self._root else ()
@@ -97,7 +89,7 @@ class Reduce(RoundCall):
             self._bundle.deliver(result)
 
 
-class Scatter(RoundCall):
+class Scatter(SumCall):
     """Each participant's part of the mean or sum of every worker's tensors."""
 
     alike = False
@@ -112,19 +104,11 @@ class Scatter(RoundCall):
         clusters: Sequence[ClusterId],
         cluster: ClusterId,
     ) -> None:
-        self._bundle = bundle
-        self._dtype = bundle.single_type(op)
         ends, place = cuts(bundle.elements, len(clusters)), list(clusters).index(cluster)
         self.start, self.stop = ends[place], ends[place + 1]
+        nbytes = (self.stop - self.start) * bundle.single_type(op).itemsize
+        super().__init__(mesh, past, bundle, op, weight, kind="scatter", name="reduce_scatter", nbytes=nbytes)
         self.part = torch.empty(0, dtype=self._dtype)
-        dtype = name_of(bundle.tensors[0])
-        spec = Spec("scatter", "reduce_scatter", dtype, bundle.elements, op, "none", brief(bundle))
-        super().__init__(mesh, past, spec, weight, (self.stop - self.start) * self._dtype.itemsize)
-
-    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
-        if group.size == 1:
-            return self._bundle.readable()
-        return cluster_sum(group, self._bundle, self._dtype, self.weight / weight if self._spec.op == "avg" else None)
 
     def _outputs(self, result: Tensor) -> Sequence[Tensor]:
         return [result.view(self._dtype)]

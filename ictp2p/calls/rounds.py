@@ -261,7 +261,52 @@ class RoundCall:
         return encoded
 
 
-class AllReduce(RoundCall):
+class SumCall(RoundCall):
+    """A round that adds up what all workers bring, whoever gets the result.
+
+    Args:
+        mesh: the training side.
+        past: of earlier calls.
+        bundle: this worker's tensors.
+        op: whether it is the mean or the sum that is wanted.
+        weight: this worker's share in a mean.
+        kind: of the round, and so who gets what (`Spec.kind`).
+        name: of the call; the others must bring the same.
+        nbytes: how much of the result comes here.
+        codec: how elements travel.
+
+    Raises:
+        ConfigError: the tensors mix types, or their type has no such operation.
+    """
+
+    def __init__(
+        self,
+        mesh: TrainingMesh,
+        past: Past,
+        bundle: Bundle,
+        op: Literal["avg", "sum"],
+        weight: float,
+        *,
+        kind: Literal["reduce", "collect", "scatter"],
+        name: str,
+        nbytes: int,
+        codec: str = "none",
+    ) -> None:
+        self._bundle = bundle
+        self._dtype = bundle.single_type(op)
+        spec = Spec(kind, name, name_of(bundle.tensors[0]), bundle.elements, op, codec, brief(bundle))
+        super().__init__(mesh, past, spec, weight, nbytes)
+
+    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
+        """What the workers of a cluster bring together: their tensors' sum, each times its share in a mean."""
+        if group.size == 1:
+            return self._bundle.readable()
+        flat = self._bundle.copied().view(self._dtype)
+        local_sum(group, flat, self.weight / weight if self._spec.op == "avg" else None)
+        return self._bundle.parts(flat.view(torch.uint8))
+
+
+class AllReduce(SumCall):
     """The mean or sum of every worker's tensors."""
 
     def __init__(
@@ -273,15 +318,9 @@ class AllReduce(RoundCall):
         weight: float,
         codec: str = "none",
     ) -> None:
-        self._bundle = bundle
-        self._dtype = bundle.single_type(op)
-        spec = Spec("reduce", "all_reduce", name_of(bundle.tensors[0]), bundle.elements, op, codec, brief(bundle))
-        super().__init__(mesh, past, spec, weight, bundle.nbytes)
-
-    def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
-        if group.size == 1:
-            return self._bundle.readable()
-        return cluster_sum(group, self._bundle, self._dtype, self.weight / weight if self._spec.op == "avg" else None)
+        super().__init__(
+            mesh, past, bundle, op, weight, kind="reduce", name="all_reduce", nbytes=bundle.nbytes, codec=codec
+        )
 
     def _outputs(self, result: Tensor) -> Sequence[Tensor]:
         return self._bundle.parts(result)
@@ -317,17 +356,6 @@ class Barrier(RoundCall):
 
 
 # ------------------------------------------------------------ shared with `state` and `parts`
-
-
-def cluster_sum(group: Group, bundle: Bundle, dtype: torch.dtype, share: float | None) -> list[Tensor]:
-    """What the workers of a cluster bring together: their tensors' sum, each times its share if there is one.
-
-    Raises:
-        LocalGroupError: the group broke.
-    """
-    flat = bundle.copied().view(dtype)
-    local_sum(group, flat, share)
-    return bundle.parts(flat.view(torch.uint8))
 
 
 def refuse_if_missed(chronicle: Chronicle) -> None:

@@ -1,14 +1,8 @@
 """One cluster's part in an outer round: the leader brings the pseudo-gradient to the mesh, the followers listen.
 
 Every worker of the cluster holds the same parameters and the same global state, so every one computes the same
-pseudo-gradient and any of them can lead. What becomes of a round is one `Verdict`, and only `_conclude` acts on it:
-
-- COMMIT: apply what was computed beside the current state. It may have been computed under a leader that died after
-  the mesh had committed; the digest tells.
-- ADOPT: the mesh is at a state that was not computed here; it is fetched once, by the leader. If this cluster's
-  contribution is in it, the local progress is dropped, because it is inside; else it is carried over, and brought to
-  the very next round: a newcomer would otherwise walk out of step with the others, and miss one round after another.
-- ABANDON: nothing changes at all. The next round starts from the same base, with more progress.
+pseudo-gradient and any of them can lead. What becomes of a round is one `Verdict`, which the leader learns from the
+mesh and tells the others; until then nothing has changed anywhere, and only `landing` acts on it.
 """
 
 from __future__ import annotations
@@ -23,12 +17,10 @@ import msgspec
 from ictp2p.errors import (
     IctError,
     LocalGroupError,
-    MeshMismatch,
     NoQuorum,
     NotFinite,
     PeerClosed,
     RoundAborted,
-    RoundError,
     RoundMissed,
     RoundTimeout,
     StateError,
@@ -36,10 +28,11 @@ from ictp2p.errors import (
 from ictp2p.fsm import TRAINING
 from ictp2p.sync.flight import Flight
 from ictp2p.sync.heal import share_state
+from ictp2p.sync.landing import Landing, Late
 from ictp2p.sync.mesh import Group, Mesh, RoundRequest, RoundResult
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.progress import Progress
-from ictp2p.sync.sampler import ElasticSampler, Fate
+from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
 from ictp2p.sync.values import LOOKS_ON, Participant, Spec, StateRef
 from ictp2p.sync.weights import Weights
@@ -52,10 +45,6 @@ its pseudo-gradient fits what the others have by then.
 If a round that was in doubt turns out to be committed with this cluster's contribution, `continue` loses the inner
 steps taken since; nothing is ever applied twice.
 """
-
-Late = Literal["keep", "discount", "drop"]
-"""What becomes of training that missed its round: `keep` brings it to the next one, `discount` too, with its weight
-divided by the root of one plus the rounds that it missed (Liu et al., 2024), `drop` forgets it."""
 
 
 class OuterRound:
@@ -94,6 +83,7 @@ class OuterRound:
             sampler: says which samples are in a contribution.
             late: what becomes of training that missed its round.
         """
+        self._landing = Landing(peer, weights, progress, late, sampler)
         self._late = late
         self._peer, self._weights, self._progress = peer, weights, progress
         self._spec, self._without_quorum = spec, without_quorum
@@ -151,9 +141,7 @@ class OuterRound:
 
     def resumed(self) -> None:
         """What was trained apart comes from a file: another cluster's is no good here."""
-        state, sampler = self._weights.state, self._sampler
-        if sampler is not None and sampler.fate(state.counters, state.committed, mine=False) is Fate.REVOKED:
-            self._forget()
+        self._landing.resumed()
 
     def withdraw(self) -> None:
         """Give up what this worker has under way: another one speaks for the cluster, or nobody does."""
@@ -177,7 +165,7 @@ class OuterRound:
         if verdict.kind is Kind.ADOPT:
             self._phase("missed")
             share_state(group, self._weights.state, 0, verdict.version)
-        self._conclude(verdict)
+        self._landing.act(verdict)
 
     def _restarted(self, parts: Sequence[Participant]) -> None:
         self._parts = parts
@@ -200,7 +188,7 @@ class OuterRound:
         except IctError as error:
             publisher.tell(Verdict(Kind.STOP, reason=f"{type(error).__name__}: {error}"))
             raise
-        self._conclude(verdict)
+        self._landing.act(verdict)
         publisher.tell(verdict)
         if publisher.broken is not None:
             raise publisher.broken
@@ -360,60 +348,3 @@ class OuterRound:
     def _holds(self, state: StateRef) -> bool:
         """Whether what this cluster brought is in an agreed state."""
         return self._peer.contributed(state, self._weights.state.version)
-
-    def _conclude(self, verdict: Verdict) -> None:
-        """Act on the verdict. Until here nothing has changed."""
-        weights, progress = self._weights, self._progress
-        match verdict.kind:
-            case Kind.COMMIT if verdict.digest == weights.state.digest:
-                weights.state.rollback()
-                weights.state.confirm(verdict.version)
-            case Kind.COMMIT if verdict.digest == weights.state.sealed:
-                weights.commit(verdict.version, verdict.participants)
-                progress.counted(weights.landed)
-            case Kind.COMMIT:
-                ours, theirs = weights.state.sealed.hex()[:16] or "nothing", verdict.digest.hex()[:16]
-                raise LocalGroupError(f"this worker computed {ours} where the mesh committed {theirs}")
-            case Kind.ADOPT if progress.version == 0:
-                self._forget()
-            case Kind.ADOPT:
-                self._adopted(verdict.version - progress.version, mine=verdict.mine)
-            case Kind.STOP:
-                raise _stopped(verdict.reason)
-            case _:
-                weights.state.rollback()
-        if verdict.kind is Kind.ADOPT:
-            weights.state.release()
-        if weights.state.version != progress.version:
-            weights.agenda.landed(weights.state.counters, weights.state.committed)
-        progress.version, progress.aloft = weights.state.version, 0
-        self._peer.event("outer", verdict=verdict.kind.name, version=progress.version, reason=verdict.reason)
-
-    def _adopted(self, rounds: int, *, mine: bool) -> None:
-        """Go on from a state that was received, so many rounds later."""
-        weights, progress, fate = self._weights, self._progress, Fate.IN if mine else Fate.OUT
-        if self._sampler is not None:
-            fate = self._sampler.fate(weights.state.counters, weights.state.committed, mine=mine)
-        if fate is Fate.OUT and self._late == "drop":
-            return self._forget()
-        weights.adopt(mine=fate is not Fate.OUT)
-        if fate is Fate.IN:
-            progress.counted(weights.landed)
-        else:
-            progress.missed((weights.landed + i) % len(weights.fragments) for i in range(rounds))
-        if fate is Fate.REVOKED:
-            self._forget()
-
-    def _forget(self) -> None:
-        """Drop whatever was trained here and is in no agreed state."""
-        self._weights.load()
-        self._progress.forgotten()
-        if self._sampler is not None:
-            self._sampler.forget()
-
-
-def _stopped(reason: str) -> IctError:
-    """A follower's form of the error that made its leader stop."""
-    name, _, text = reason.partition(": ")
-    kinds: dict[str, type[IctError]] = {k.__name__: k for k in (NoQuorum, MeshMismatch, StateError)}
-    return kinds.get(name, RoundError)(f"the leader of this cluster stopped: {text}")

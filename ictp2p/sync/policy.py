@@ -30,16 +30,18 @@ import torch
 from torch import Tensor
 
 from ictp2p.device_memory import home
-from ictp2p.errors import ConfigError, LocalGroupError, LocalProtocolError, StateError
-from ictp2p.fsm import RECONFIG_PG, ROLLBACK, TRAINING, Table
+from ictp2p.errors import ConfigError, LocalProtocolError, StateError
+from ictp2p.fsm import RECONFIG_PG, TRAINING
 from ictp2p.sync import checkpoint
 from ictp2p.sync.agreed import Agenda, Agreed
 from ictp2p.sync.averaging import NOTHING, Averager, Heads
+from ictp2p.sync.groups import Groups, Moved
 from ictp2p.sync.heal import Replica, Stateful, heal
+from ictp2p.sync.landing import Late
 from ictp2p.sync.manifest import config_digest, describe
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.outer import OuterFactory
-from ictp2p.sync.outer_round import Late, OuterRound, WithoutQuorum
+from ictp2p.sync.outer_round import OuterRound, WithoutQuorum
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.progress import Progress
 from ictp2p.sync.sampler import ElasticSampler
@@ -48,10 +50,6 @@ from ictp2p.sync.values import MOST_SPREAD, Grouping, Spec
 from ictp2p.sync.weights import Weights
 
 _T = TypeVar("_T")
-
-
-class _Moved(Exception):
-    """Everybody leaves the group at this step boundary."""
 
 
 class Policy:
@@ -167,13 +165,9 @@ class Policy:
         )
         self._averager = Averager(list(weights.trained.values()), list(weights.buffers.values()))
         self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
-        self._group: Group | None = None
-        self._seen: tuple[int, int] | None = None
+        self._groups = Groups(peer, self._joined)
         self._spent = False
         """Whether the gradient in hand must not count."""
-        self._within: Table = RECONFIG_PG
-        """What this thread is at, and why it last left a group."""
-        self._why = "first_quorum"
         self._hooks: list[Any] = []
         self._resumed = 0
         """Rounds in the checkpoint that was loaded."""
@@ -250,7 +244,7 @@ class Policy:
             PeerClosed: the peer was closed meanwhile.
             LocalProtocolError: a policy trains with this peer already.
         """
-        self._peer.roster_ready(True, home(self._weights.tensors()))
+        self._groups.enter(home(self._weights.tensors()))
         try:
             self._peer.serve_state(self.state)
             self._settle()
@@ -331,7 +325,7 @@ class Policy:
         heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due, mark=mark)
         if heads.moves:
             self._peer.phase(TRAINING, "pg_diff")
-            raise _Moved
+            raise Moved(self.progress.step)
         self._peer.phase(TRAINING, "pg_same")
         self._averager.average(group, heads)
         self._peer.phase(TRAINING, "averaged")
@@ -373,27 +367,15 @@ class Policy:
 
     def _in_group(self, action: Callable[[Group], _T]) -> _T:
         """Do what is due and then `action`, in as many groups as it takes."""
-        while True:
-            try:
-                group = self._group or self._regroup()
-                self._synchronize(group)
-                return action(group)
-            except _Moved:
-                self._why = "pg_diff"
-                self._drop()
-                if group.rank == 0:
-                    self._peer.roster_boundary(self.progress.step)
-            except LocalGroupError as error:
-                self._roll_back(str(error))
 
-    def _regroup(self) -> Group:
-        self._within = RECONFIG_PG
-        self._peer.phase(RECONFIG_PG, self._why)
-        roster = self._peer.wait_roster(self._seen)
-        self._seen = roster.generation
-        self._peer.phase(RECONFIG_PG, "quorum")
-        self._group = group = self._peer.open_group(roster)
-        self._peer.phase(RECONFIG_PG, "group_up")
+        def due_first(group: Group) -> _T:
+            self._synchronize(group)
+            return action(group)
+
+        return self._groups.run(due_first)
+
+    def _joined(self, group: Group) -> int:
+        """Be made equal to the others of a new group; gives the inner step before which all stand."""
         before = (self.progress.version, self.progress.step)
         told = partial(self._peer.phase, RECONFIG_PG)
         heal(group, self.progress, self._replica, self.state, self._items, told)
@@ -402,36 +384,11 @@ class Policy:
             self._sampler.regroup(group.rank, group.size)
         self._weights.agenda.landed(self.state.counters, self.state.committed)
         self._outer_round.resume(group)
-        self._within = TRAINING
-        self._peer.phase(TRAINING, "group_ready")
-        self._peer.event("group", generation=roster.generation, size=group.size, step=self.progress.step)
-        return group
-
-    def _roll_back(self, reason: str) -> None:
-        """Leave a broken group: tell the leader, end what still waits in it, and forget it."""
-        self._peer.phase(self._within, "fault")
-        self._peer.phase(ROLLBACK, "relevant_fault")
-        if self._seen is not None:
-            self._peer.roster_failed(self._seen, reason)
-        self._peer.phase(ROLLBACK, "told")
-        if self._group is not None:
-            self._group.abort(reason)
-        self._peer.phase(ROLLBACK, "cancelled")
-        self._drop()
-        self._peer.phase(ROLLBACK, "group_down")
-        self._why = "rolled_back"
-
-    def _drop(self) -> None:
-        if self._group is not None:
-            self._group.close()
-            self._group = None
+        return self.progress.step
 
     def _leave(self) -> None:
-        self._peer.phase(self._within, "left")
-        self._within, self._why = RECONFIG_PG, "first_quorum"
         self._outer_round.withdraw()
-        self._drop()
-        self._peer.roster_ready(False)
+        self._groups.leave()
 
 
 def _check_rounds(quorum: float, spread: float, late: str, sampler: ElasticSampler | None) -> None:

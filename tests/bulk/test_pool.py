@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ictp2p.bulk import BulkProfile
+from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.bulk.frames import Header, Hello, Kind, Purpose
 from ictp2p.errors import NetworkError, PeerClosed, RemoteProtocolError, Unreachable
 from ictp2p.types import PeerId
@@ -171,17 +171,22 @@ async def test_a_ticket_has_sixteen_bytes(mesh: Meshes) -> None:
         await world.bulks[world.names[0]].answer_ticket(world.names[1], b"abc")
 
 
-async def test_one_caller_giving_up_does_not_end_the_dial_of_another(mesh: Meshes) -> None:
-    world = mesh(2)
-    a, b = world.names
-    gate = asyncio.Event()
-    dial = world.bulks[a]._pool._dial
+def held_back(bulk: Bulk) -> asyncio.Event:
+    """Until this is set, nobody whom `bulk` dials is reached."""
+    gate, dial = asyncio.Event(), bulk._pool._dial
 
     async def slow(peer: PeerId, timeout: float) -> asyncio.Transport:
         await gate.wait()
         return await dial(peer, timeout)
 
-    world.bulks[a]._pool._dial = slow
+    bulk._pool._dial = slow
+    return gate
+
+
+async def test_one_caller_giving_up_does_not_end_the_dial_of_another(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    gate = held_back(world.bulks[a])
     patient = asyncio.ensure_future(world.bulks[a].connection(b, 5))
     with pytest.raises(Unreachable, match=r"within 0\.01 s"):
         await world.bulks[a].connection(b, 0.01)
@@ -192,14 +197,7 @@ async def test_one_caller_giving_up_does_not_end_the_dial_of_another(mesh: Meshe
 async def test_a_ticket_whose_dial_ends_after_the_pool_was_closed_leaves_nothing_open(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
-    gate = asyncio.Event()
-    dial = world.bulks[a]._pool._dial
-
-    async def slow(peer: PeerId, timeout: float) -> asyncio.Transport:
-        await gate.wait()
-        return await dial(peer, timeout)
-
-    world.bulks[a]._pool._dial = slow
+    gate = held_back(world.bulks[a])
     answer = asyncio.ensure_future(world.bulks[a].answer_ticket(b, bytes(16)))
     await asyncio.sleep(0)
     await world.bulks[a].close()

@@ -20,7 +20,7 @@ from ictp2p.collectives.execute import Stats
 from ictp2p.collectives.plan import REDUCE, Plan, Share
 from ictp2p.errors import ConfigError
 from tests.bulk.conftest import Mesh, run_turns
-from tests.bulk.test_collective import KINDS, PROFILE, contribution, plan_of, reduce_all, tag
+from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag
 
 Meshes = Callable[..., Any]
 OPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,18 +10,9 @@ import torch
 
 import ictp2p
 from ictp2p.errors import ConfigError, MeshMismatch, PeerClosed, RoundAborted, RoundTimeout
-from tests.test_collective_calls import PATIENCE, TOKEN, Mesh, succeeded
+from tests.calls.callers import PATIENCE, TOKEN, Mesh, succeeded
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
-
-
-@pytest.fixture
-def mesh() -> Iterator[Mesh]:
-    mesh = Mesh()
-    try:
-        yield mesh
-    finally:
-        mesh.close()
 
 
 def test_messages_of_a_tag_arrive_in_order_and_any_number_is_under_way(mesh: Mesh) -> None:

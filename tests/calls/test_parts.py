@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,19 +14,10 @@ from ictp2p.calls.rounds import Barrier, Completed
 from ictp2p.calls.tensors import Bundle
 from ictp2p.collectives.halves import cuts
 from ictp2p.errors import ConfigError, RoundTimeout
-from tests.test_collective_calls import PATIENCE, Mesh, succeeded
+from tests.calls.callers import PATIENCE, Mesh, succeeded
 
 VALUE = {"a/0": 1.0, "a/1": 2.0, "b/0": 4.0, "c/0": 8.0}
 SHAPES = [(70_001,), (3, 4), ()]
-
-
-@pytest.fixture
-def mesh() -> Iterator[Mesh]:
-    mesh = Mesh()
-    try:
-        yield mesh
-    finally:
-        mesh.close()
 
 
 def tensors(name: str) -> list[torch.Tensor]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ictp2p.errors import LocalProtocolError
 from ictp2p.handle.memory import Arena, Regions, copy_range
 from ictp2p.handle.messages import TensorRef
-from tests.handle.test_reuse import Still
+from tests.handle.still import Still
 
 
 class Both:

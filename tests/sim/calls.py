@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ictp2p.collective_calls import CallEngine, CollectiveCalls
+from ictp2p.calls.engine import CallEngine
+from ictp2p.collective_calls import CollectiveCalls
 from ictp2p.collectives.local import GroupTimeouts
 from ictp2p.errors import LocalGroupError
 from ictp2p.sync.roster import Generation, Roster

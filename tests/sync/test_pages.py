@@ -1,25 +1,16 @@
+"""Memory of a state by pages: none before it is written to, and what is given back is gone."""
+
 from __future__ import annotations
 
 import mmap
-from pathlib import Path
 
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.sync.pages import Pages
+from tests.sync.resident import resident
 
 SIZE = 40 * mmap.PAGESIZE + 100
-
-
-def resident(memory: memoryview) -> int:
-    """Bytes of the pages of `memory` that take up any (Linux, /proc/pid/pagemap: the highest of each entry's bits)."""
-    address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
-    first, last = address // mmap.PAGESIZE, -(-(address + len(memory)) // mmap.PAGESIZE)
-    with Path("/proc/self/pagemap").open("rb") as pages:
-        pages.seek(8 * first)
-        entries = pages.read(8 * (last - first))
-    return mmap.PAGESIZE * sum(entry >> 7 for entry in entries[7::8])
 
 
 def test_no_page_takes_up_memory_before_it_is_written_to() -> None:

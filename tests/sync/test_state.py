@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ictp2p.errors import MeshMismatch, StateError
 from ictp2p.sync.manifest import CHUNK, Entry, extent
 from ictp2p.sync.state import GlobalState
-from tests.sync.test_pages import resident
+from tests.sync.resident import resident
 
 ENTRIES = [Entry("w", "float32", (700, 500)), Entry("step", "float32", ()), Entry("h", "bfloat16", (3,))]
 SETTINGS = [("policy", "diloco"), ("sync_every", "100")]

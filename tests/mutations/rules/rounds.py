@@ -143,9 +143,9 @@ MUTATIONS: Final = (
     Mutation(
         "groups-without-a-fence",
         "Groups that move at once are fenced off from each other as attempts are.",
-        "ictp2p/participation.py",
-        "tag = RoundTag(opened.lineage, opened.round, opened.attempt, group.digest())",
-        'tag = RoundTag(opened.lineage, opened.round, opened.attempt, b"")',
+        "ictp2p/data_phase.py",
+        "return RoundTag(opened.lineage, opened.round, opened.attempt, group.digest())",
+        'return RoundTag(opened.lineage, opened.round, opened.attempt, b"")',
         (
             "sim/test_training.py::test_clusters_that_meet_in_pairs_are_fenced_off_from_each_other",
             "sim/test_training.py::test_groups_that_share_modules_are_fenced_off_from_each_other",

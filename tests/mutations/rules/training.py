@@ -10,10 +10,10 @@ MUTATIONS: Final = (
     Mutation(
         "applied-before-commit",
         "A participant holds its result back until the decision, whatever it voted itself.",
-        "ictp2p/sync/outer_round.py",
+        "ictp2p/sync/landing.py",
         "            case _:\n                weights.state.rollback()\n",
         "            case _:\n                if weights.state.sealed:\n"
-        "                    weights.commit(progress.version + 1)\n",
+        "                    weights.commit(progress.version + 1, 1)\n",
         ("sync/test_policy.py::test_an_aborted_round_leaves_everything_as_it_was_to_the_bit",),
     ),
     Mutation(
@@ -27,7 +27,7 @@ MUTATIONS: Final = (
     Mutation(
         "late-kept-though-dropped",
         "What is to be forgotten is not brought to a later round.",
-        "ictp2p/sync/outer_round.py",
+        "ictp2p/sync/landing.py",
         'if fate is Fate.OUT and self._late == "drop":',
         "if False:",
         ("sync/test_late.py::test_what_missed_its_round_is_forgotten_if_it_is_to_be",),
@@ -267,10 +267,13 @@ MUTATIONS: Final = (
     Mutation(
         "former-state-kept",
         "Who has taken over a state that it received gives the memory of the one before back.",
-        "ictp2p/sync/outer_round.py",
+        "ictp2p/sync/landing.py",
         "        if verdict.kind is Kind.ADOPT:\n            weights.state.release()\n",
         "",
-        ("sync/test_streaming.py::test_a_cluster_that_was_missed_keeps_what_it_learnt",),
+        (
+            "sync/test_landing.py"
+            "::test_of_a_state_that_was_received_the_former_one_is_given_back_and_own_progress_counted_once",
+        ),
     ),
     Mutation(
         "statistics-from-an-estimate",

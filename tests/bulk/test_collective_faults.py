@@ -1,0 +1,311 @@
+"""Deaths, delays and aborts in the middle of a collective: nobody hangs, and no tensor is touched afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ictp2p.bulk import BulkProfile
+from ictp2p.bulk.collective import Hold
+from ictp2p.bulk.frames import Kind
+from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
+from ictp2p.collectives.execute import Stats, all_reduce
+from ictp2p.collectives.plan import Plan
+from ictp2p.errors import IctError
+from ictp2p.types import PeerId
+from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag
+from tests.bulk.test_collective import Meshes
+
+HARMS = ["kill", "stop"]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("at", [0.0, 0.02, 0.3, 0.6, 0.9, 0.999])
+async def test_one_death_at_any_moment_hangs_nobody_and_corrupts_nothing(
+    mesh: Meshes, kind: str, harm: str, at: float
+) -> None:
+    world = mesh(4)
+    elements = 40_000
+    inputs = [contribution(n, [(elements,)], torch.float32) for n in range(4)]
+    outputs = [[torch.zeros(elements)] for _ in range(4)]
+    plan = plan_of(world.names, kind, elements, 500)
+    progress = 0
+
+    def count(start: int, stop: int) -> None:
+        nonlocal progress
+        progress += stop - start
+        if progress >= at * 4 * elements and victim not in harmed:
+            harmed.add(victim)
+            asyncio.get_running_loop().call_soon(getattr(world, harm), victim)
+
+    victim, harmed = 1, set[int]()
+    for me in world.names:
+        for peer in world.names:
+            if me < peer:
+                await world.bulks[me].connection(peer, 1)
+    for _, _, end in world.links:
+        end.step = end.other.step = 1500
+    if not at:
+        harmed.add(victim)
+        getattr(world, harm)(victim)
+    began = asyncio.get_running_loop().time()
+    profile = replace(PROFILE, connect=0.5, start=0.5)
+    tasks = [
+        asyncio.ensure_future(
+            all_reduce(
+                plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), op="sum", progress=count, profile=profile
+            )
+        )
+        for n, me in enumerate(world.names)
+    ]
+    survivors = [task for n, task in enumerate(tasks) if n != victim]
+    results = await asyncio.gather(*survivors, return_exceptions=True)
+    tasks[victim].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert asyncio.get_running_loop().time() - began < PROFILE.total / 4, "not for a deadline"
+    expected = sum(each[0] for each in inputs)
+    for n, result in zip([n for n in range(4) if n != victim], results, strict=True):
+        if isinstance(result, Stats):
+            assert torch.equal(outputs[n][0], expected)
+        else:
+            assert isinstance(result, ParticipantLost | CollectiveTimeout), repr(result)
+            assert result.suspects == (world.names[victim],), repr(result)
+        assert torch.equal(inputs[n][0], contribution(n, [(elements,)], torch.float32)[0])
+    if at <= 0.3:
+        assert not any(isinstance(result, Stats) for result in results)
+    assert not any(bulk._users for n, bulk in enumerate(world.bulks.values()) if n != victim)
+
+
+async def test_the_next_attempt_without_the_dead_succeeds_on_the_same_connections(mesh: Meshes) -> None:
+    world = mesh(3)
+    inputs = [[torch.full((5000,), float(n + 1))] for n in range(3)]
+    outputs = [[torch.zeros(5000)] for _ in range(3)]
+    plan = plan_of(world.names, "star", 5000, 100)
+    attempt = asyncio.ensure_future(reduce_all(world, plan, inputs, outputs, op="sum"))
+    while not outputs[0][0].any():
+        await asyncio.sleep(0)
+    world.kill(2)
+    assert all(isinstance(result, IctError) for result in await attempt)
+    dialed = len(world.links)
+    survivors = world.names[:2]
+    again = plan_of(survivors, "star", 5000, 100)
+    await asyncio.gather(
+        *(
+            all_reduce(again, n, inputs[n], outputs[n], world.bulks[me], tag(again, 1), op="sum", profile=PROFILE)
+            for n, me in enumerate(survivors)
+        )
+    )
+    assert all(bool((outputs[n][0] == 3).all()) for n in range(2))
+    assert len(world.links) == dialed
+
+
+async def test_frames_of_another_attempt_are_never_taken(mesh: Meshes) -> None:
+    world = mesh(2)
+    inputs = [[torch.full((3000,), float(n + 1))] for n in range(2)]
+    outputs = [[torch.zeros(3000)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 3000, 100)
+    profile = replace(PROFILE, start=0.3)
+    results = await asyncio.gather(
+        *(
+            all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan, n), op="sum", profile=profile)
+            for n, me in enumerate(world.names)
+        ),
+        return_exceptions=True,
+    )
+    assert all(isinstance(result, CollectiveTimeout) for result in results), results
+    assert [result.suspects for result in results] == [(world.names[1],), (world.names[0],)]  # type: ignore[union-attr]
+    assert not any(out.any() for (out,) in outputs)
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+async def test_chunks_of_an_attempt_that_is_over_are_dropped(mesh: Meshes, sealed: bool) -> None:
+    world = mesh(2, profile=BulkProfile(sealed=sealed))
+    inputs = [[torch.full((300,), float(n + 1))] for n in range(2)]
+    outputs = [[torch.zeros(300)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 300, 50)
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 1)
+    waiting = asyncio.ensure_future(
+        all_reduce(plan, 1, inputs[1], outputs[1], world.bulks[b], tag(plan, 1), op="sum", profile=PROFILE)
+    )
+    while not world.bulks[b]._users:
+        await asyncio.sleep(0)
+    old = torch.full((50,), 1e6).numpy().tobytes()
+    connection.send(Kind.PARTIAL, tag(plan, 0).wire(), 1, 0, old)
+    connection.send(Kind.RESULT, tag(plan, 0).wire(), 0, 0, old)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not outputs[1][0].any()
+    await all_reduce(plan, 0, inputs[0], outputs[0], world.bulks[a], tag(plan, 1), op="sum", profile=PROFILE)
+    await waiting
+    assert all(bool((out == 3).all()) for (out,) in outputs)
+
+
+async def test_who_comes_late_finds_the_others_waiting(mesh: Meshes) -> None:
+    world = mesh(3)
+    inputs = [[torch.full((3000,), float(n + 1))] for n in range(3)]
+    outputs = [[torch.zeros(3000)] for _ in range(3)]
+    plan = plan_of(world.names, "ring", 3000, 100)
+
+    async def late(n: int) -> Stats:
+        await asyncio.sleep(0.6 * (n == 1))  # longer than the stall deadline
+        return await all_reduce(
+            plan, n, inputs[n], outputs[n], world.bulks[world.names[n]], tag(plan), op="sum", profile=PROFILE
+        )
+
+    await asyncio.gather(*(late(n) for n in range(3)))
+    assert all(bool((out == 6).all()) for (out,) in outputs)
+
+
+async def test_a_participant_slower_than_the_stall_deadline_is_not_blamed(mesh: Meshes) -> None:
+    world = mesh(3, profile=BulkProfile(stall=0.3, handshake=1.0, patience=0.05, high_water=4096))
+    inputs = [[torch.full((30_000,), float(n + 1))] for n in range(3)]
+    outputs = [[torch.zeros(30_000)] for _ in range(3)]
+    plan = plan_of(world.names, "ring", 30_000, 10_000)
+    bulks = list(world.bulks.values())
+    for me, peer in ((0, 1), (1, 2), (0, 2)):
+        await bulks[me].connection(world.names[peer], 1)
+    for end in world.ends(1):
+        end.step = end.other.step = 1
+    began = asyncio.get_running_loop().time()
+    results = await reduce_all(world, plan, inputs, outputs, op="sum")
+    assert asyncio.get_running_loop().time() - began > 0.3
+    assert all(isinstance(result, Stats) for result in results), results
+    assert all(bool((out == 6).all()) for (out,) in outputs)
+
+
+async def test_giving_up_ends_it_for_everyone_at_once(mesh: Meshes) -> None:
+    world = mesh(3)
+    inputs = [[torch.ones(200_000)] for _ in range(3)]
+    outputs = [[torch.zeros(200_000)] for _ in range(3)]
+    plan = plan_of(world.names, "ring", 200_000, 100)
+    tasks = [
+        asyncio.ensure_future(all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), profile=PROFILE))
+        for n, me in enumerate(world.names)
+    ]
+    while not outputs[0][0].any():
+        await asyncio.sleep(0)
+    began = asyncio.get_running_loop().time()
+    tasks[1].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert asyncio.get_running_loop().time() - began < PROFILE.total / 4, "not for a deadline"
+    assert isinstance(results[1], asyncio.CancelledError)
+    assert all(isinstance(result, ParticipantLost) for result in (results[0], results[2])), results
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+async def test_after_an_abort_no_late_body_reaches_the_callers_tensor(mesh: Meshes, sealed: bool) -> None:
+    world = mesh(2, profile=BulkProfile(stall=2.0, sealed=sealed, high_water=16384))
+    inputs = [[torch.full((50_000,), float(n + 1))] for n in range(2)]
+    outputs = [[torch.zeros(50_000)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 50_000, 20_000)
+    a, b = world.names
+    await world.bulks[a].connection(b, 1)
+    connection = await world.bulks[b].connection(a, 1)
+    world.links[0][2].step = 300  # towards b only
+    tasks = [
+        asyncio.ensure_future(
+            all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), op="sum", profile=PROFILE)
+        )
+        for n, me in enumerate(world.names)
+    ]
+    while not (connection._header and connection._header.kind is Kind.RESULT and connection._filled > 5000):
+        await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.gather(tasks[1], return_exceptions=True)
+    received = connection.received
+    outputs[1][0].fill_(-7)
+    await asyncio.gather(tasks[0], return_exceptions=True)
+    while connection.received < received + 10_000:
+        await asyncio.sleep(0)
+    assert bool((outputs[1][0] == -7).all())
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+async def test_the_caller_may_change_everything_as_soon_as_the_call_ends(mesh: Meshes, sealed: bool, kind: str) -> None:
+    world = mesh(3, profile=BulkProfile(stall=2.0, sealed=sealed))
+    inputs = [[torch.full((20_000,), float(n + 1))] for n in range(3)]
+    outputs = [[torch.zeros(20_000)] for _ in range(3)]
+    results: list[torch.Tensor] = []
+    plan = plan_of(world.names, kind, 20_000, 1500)
+    for me, peer in ((0, 1), (1, 2), (0, 2)):
+        await world.bulks[world.names[me]].connection(world.names[peer], 1)
+    for n, (_, _, end) in enumerate(world.links):
+        end.step, end.other.step = 400 + 300 * n, 3000 - 800 * n
+
+    async def reduce_and_spoil(n: int) -> None:
+        me = world.bulks[world.names[n]]
+        await all_reduce(plan, n, inputs[n], outputs[n], me, tag(plan), op="sum", profile=PROFILE)
+        for peer in world.names:
+            for connection in me._pool.among(peer):
+                assert connection.transport.get_write_buffer_size() < 1000, "others wait for what is still here"
+        results.append(outputs[n][0].clone())
+        inputs[n][0].fill_(1e6)
+        outputs[n][0].fill_(-1e6)
+
+    await asyncio.gather(*(reduce_and_spoil(n) for n in range(3)))
+    assert all(bool((result == 6).all()) for result in results)
+
+
+async def test_a_participant_may_leave_once_nobody_needs_it(mesh: Meshes) -> None:
+    world = mesh(3)
+    inputs = [[torch.ones(30_000)] for _ in range(3)]
+    outputs = [[torch.zeros(30_000)] for _ in range(3)]
+    plan = plan_of(world.names, "star", 30_000, 100)
+
+    async def leave_at_once(n: int) -> Stats:
+        me = world.names[n]
+        stats = await all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), op="sum", profile=PROFILE)
+        await world.bulks[me].close()
+        return stats
+
+    await asyncio.gather(*(leave_at_once(n) for n in range(3)))
+    assert all(bool((out == 3).all()) for (out,) in outputs)
+
+
+async def two_ways(mesh: Meshes) -> Any:
+    """Two participants that dialed each other at once, so that each sends on the connection that it dialed."""
+    world = mesh(2)
+    a, b = world.names
+    await world.bulks[a].connection(b, 1)
+    await world.bulks[b]._pool._open(a)
+    world.bulks[b]._pool._ready[a].reverse()
+    return world
+
+
+async def test_who_sends_on_another_connection_is_not_taken_for_silent_on_this_one(mesh: Meshes) -> None:
+    world = await two_ways(mesh)
+    inputs = [[torch.ones(200_000)] for _ in range(2)]
+    outputs = [[torch.zeros(200_000)] for _ in range(2)]
+    plan = plan_of(world.names, "star", 200_000, 5000)
+    plan = Plan(plan.kind, plan.participants, plan.shares, plan.chunk, 1.5, 0.0)  # several times as long as a stall
+    results = await reduce_all(world, plan, inputs, outputs, op="sum", profile=replace(PROFILE, pace=True))
+    assert all(isinstance(r, Stats) for r in results), results
+    assert all(bool((out == 2).all()) for (out,) in outputs)
+
+
+async def test_silence_is_noticed_on_the_connection_that_a_peer_sends_on(mesh: Meshes) -> None:
+    world = await two_ways(mesh)
+    a, b = world.names
+    there, here = world.bulks[a]._pool.among(b)
+    assert there.dialed
+    assert not here.dialed
+
+    class Waiting:
+        def begun(self, peer: PeerId, again: bool) -> None: ...
+        def waiting_on(self, peer: PeerId) -> bool:
+            return True
+
+    hold = Hold(Waiting(), b, b"t" * 16, there, asyncio.get_running_loop().time, lambda *_: None)  # type: ignore[arg-type]
+    hold.begun(here)
+    for end in (here.transport, here.transport.other):
+        end.frozen = True
+    async with asyncio.timeout(20):
+        await here._gone.wait()
+    assert not there.closed
