@@ -1,0 +1,172 @@
+"""What does a mesh learn of its lines, and what is that worth? Real peers that probe, measure, agree and reduce.
+
+    python benchmarks/learned_lines.py --networks namespaces 1 2 3 --json FILE
+
+A simulated world, so that no other program makes a line look slow: each network has eight clusters behind access lines
+of their own, of which nobody is told. `namespaces` is the network of `benchmarks/heterogeneous.py`; a number is the
+seed of a random one. The peers meet, have some seconds for their probes, and call an all-reduce again and again. Of
+each call it is told, over the certified bound on the lines as they are: what the planner thought that its plan would
+take (*price*), what the busiest line needs for the plan's bytes in truth (*needs*), and what the call took (*took*),
+agreement included. A price below what is needed shows lines that are not known; what is taken beyond what is needed,
+lines that are crowded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import json
+import math
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from heterogeneous import PAYLOAD, Network, fluid
+
+from ictp2p.collectives import plan as plans
+from ictp2p.collectives import planner
+from ictp2p.machine import Notice
+from ictp2p.participation import Outcome, Reduction
+from ictp2p.sync.agreement import Decided
+from ictp2p.sync.values import Open, Spec
+from ictp2p.tables import Table, show
+from ictp2p.types import PeerId
+from sim import World
+from sim.host import Host
+
+NAMESPACES = "namespaces"
+UP = 120.0
+"""Virtual seconds in which everybody knows everybody, and that all others are ready."""
+PAUSE = 0.05
+"""Virtual seconds between two calls."""
+
+
+def drawn(seed: int, size: int = 8) -> Network:
+    """Draw access lines of 20 to 200 Mbit/s, half of them alike both ways, delays, a slow pair, and perhaps a NAT."""
+    rng = random.Random(seed)
+    up = tuple(round(20 * 10 ** rng.random()) for _ in range(size))
+    down = tuple(rate if rng.random() < 0.5 else round(20 * 10 ** rng.random()) for rate in up)
+    places = tuple((40 * rng.random(), 40 * rng.random()) for _ in range(size))
+    a, b = rng.sample(range(size), 2)
+    pairs = {(a, b): 5.0 + 15 * rng.random()}
+    return Network(up, down, places, pairs, (rng.randrange(size),) if rng.random() < 0.5 else ())
+
+
+def built(world: World, network: Network) -> list[Host]:
+    """Put a network into a world; its hosts, one for each cluster."""
+    size, delays = len(network.up), network.delays()
+    names = [f"c{n}" for n in range(size)]
+    for n, name in enumerate(names):
+        up, down = (rates[n] * 1e6 / 8 * PAYLOAD for rates in (network.up, network.down))
+        world.cluster(name, workers=1, train=False, up=up, down=down, nat=n in network.nat)
+    for a in range(size):
+        for b in range(size):
+            if a != b:
+                own = network.pairs.get((a, b), math.inf) * 1e6 / 8 * PAYLOAD
+                world.link(names[a], names[b], bandwidth=own, delay=delays[a][b] / 1000, one_way=True)
+    return [host for name in names for host in world.of(name)]
+
+
+class Mesh:
+    """The calls of all peers of a world."""
+
+    def __init__(self, world: World, hosts: list[Host]) -> None:
+        self._world = world
+        self._peers = [host.peer for host in hosts if host.peer is not None]
+        self._contexts = [host.process.context for host in hosts if host.process is not None]
+        self._opened: Open | None = None
+        self._peers[0].subscribe(self._notice)
+        for peer, context in zip(self._peers, self._contexts, strict=True):
+            world.loop.perform(functools.partial(context.run, peer.set_training, True, b"same"))
+        world.run_until(self._ready, within=UP, what="everybody knows that all are ready")
+
+    def call(self, elements: int, within: float) -> tuple[float, plans.Plan, tuple[PeerId, ...], str]:
+        """Sum a tensor over all clusters: virtual seconds, the plan, the leaders in order, and why that plan."""
+        inputs, outputs = self._world.blank(elements)
+        spec = Spec("reduce", "learned", "float32", elements, "sum", "none")
+        began, tasks = self._world.now, list[asyncio.Task[Outcome]]()
+        for peer, context in zip(self._peers, self._contexts, strict=True):
+            work = peer.reduce(Reduction(spec, [inputs], [outputs]))
+            tasks.append(self._world.loop.create_task(work, context=context))
+        self._world.run_until(lambda: all(task.done() for task in tasks), within=within, what="all have the result")
+        for task in tasks:
+            task.result()
+        assert self._opened is not None
+        took = self._world.now - began
+        return took, plans.decode(self._opened.plan), tuple(peer.id for peer in self._peers), self._opened.reason
+
+    def _ready(self) -> bool:
+        count = len(self._peers)
+        return all(sum(card.training for card in p.core.directory.clusters.values()) == count for p in self._peers)
+
+    def _notice(self, notice: Notice) -> None:
+        if isinstance(notice, Decided) and isinstance(notice.value, Open):
+            self._opened = notice.value
+
+
+def measure(name: str, megabytes: float, calls: int, settle: float) -> dict[str, Any]:
+    """Let the mesh of one network learn, and call."""
+    network = Network() if name == NAMESPACES else drawn(int(name))
+    elements = int(megabytes * 1e6) // 4
+    worked, rows = time.process_time(), []
+    with World(seed=1, profile="wan", elide=True, audit=False) as world:
+        hosts = built(world, network)
+        world.run_until(lambda: all(h.peer and len(h.peer.core.directory.peers) == len(hosts) for h in hosts), UP)
+        mesh = Mesh(world, hosts)
+        world.run_for(settle)
+        for _ in range(calls):
+            took, made, names, reason = mesh.call(elements, within=3600.0)
+            truth = network.request(names, elements)
+            bound = planner.plan(truth).plan.bound
+            rows.append({
+                "price": made.seconds / bound, "needs": fluid(truth, made) / bound, "took": took / bound,
+                "kind": made.kind, "shares": len(made.shares), "reason": reason,
+            })  # fmt: skip
+            world.run_for(PAUSE)
+    return {
+        "network": name,
+        "bound": bound,
+        "calls": rows,
+        "cpu_seconds": time.process_time() - worked,
+    }
+
+
+def table(found: list[dict[str, Any]]) -> Table:
+    """One line for each network, and one column for each call."""
+    heads = ("network", "bound, s", *(f"call {n + 1}: price, needs, took" for n in range(len(found[0]["calls"]))))
+    lines = tuple(
+        (
+            each["network"],
+            f"{each['bound']:.2f}",
+            *(f"{call['price']:.2f} {call['needs']:.2f} {call['took']:.2f}" for call in each["calls"]),
+        )
+        for each in found
+    )
+    return Table("Over the certified bound", heads, lines)
+
+
+def main() -> int:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="+", default=[NAMESPACES, "1", "2", "3"], help=f"{NAMESPACES}, or seeds")
+    parser.add_argument("--megabytes", type=float, default=20.0, help="of the tensor")
+    parser.add_argument("--calls", type=int, default=6)
+    parser.add_argument("--settle", type=float, default=20.0, help="virtual seconds for the first probes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append the results, one object per line")
+    options = parser.parse_args()
+    found = []
+    for name in options.networks:
+        found.append(measure(name, options.megabytes, options.calls, options.settle))
+        print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+        if options.json is not None:
+            with options.json.open("a") as file:
+                file.write(json.dumps(found[-1]) + "\n")
+    show([table(found)], sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
