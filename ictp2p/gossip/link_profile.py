@@ -40,6 +40,10 @@ class LinkProfile:
     least_sample: int = 65536
     """Bytes below which a transfer says nothing about bandwidth: it fits into the buffers on the way."""
 
+    opening: float = 8.0
+    """Least round trips that a transfer must have lasted to show more than a lower bound: slow start begins at 14 kB,
+    so after eight it has sent 3.6 MB. Lower believes small transfers; higher waits for large ones, and for probes."""
+
     delay_window: float = 600.0
     """Seconds over which the minimum round trip is taken; above it, a changed path is noticed."""
 

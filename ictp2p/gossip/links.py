@@ -3,7 +3,8 @@
 Theory of operation:
 
 1. **Delay** and **loss** come from the Hellos of neighbours (`hellos`), and so does that a neighbour is lost.
-2. **Bandwidth** comes from the transfers that the collectives do: a window of samples per direction (`window`).
+2. **Bandwidth** comes from the transfers that the collectives do: a window of samples per direction (`window`). One
+   that took only a few round trips shows what the sender's window was, and not the link: it is a lower bound.
 3. **Probing** is for links of which nothing fresh is known, and politely: one at a time, never in a round, paid from a
    token bucket that `probe_share` of the rounds' bytes fills. Each cluster begins its list after its own name, so
    that not everybody probes the same one first.
@@ -136,7 +137,8 @@ class Links:
             self._budget = min(credit, float(self._profile.probe_credit))
         link = self._links.setdefault(neighbour, _Link(self._profile))
         if bytes >= self._profile.least_sample:
-            link.windows[direction].add(bytes / seconds, seconds, app_limited, now)
+            at_least = app_limited or link.opens_within(seconds, now)
+            link.windows[direction].add(bytes / seconds, seconds, at_least, now)
         if self._probing and self._probing[0] == neighbour and direction == "out" and not app_limited:
             self._probing = None
         if link.talk:
@@ -262,6 +264,11 @@ class _Link:
         if self.told is None:
             return talk.hello_at
         return min(talk.hello_at, talk.silent_from, self.told_at + self._profile.refresh)
+
+    def opens_within(self, seconds: float, now: float) -> bool:
+        """Whether a sender's window may have been opening for most of a transfer (slow start, RFC 5681 §3.1)."""
+        trip = self.talk.min_rtt(now) if self.talk else None
+        return trip is not None and seconds < self._profile.opening * trip
 
     def wants_probe(self, now: float) -> bool:
         return now >= self.probed_at + self._profile.probe_retry and not self.windows["out"].fresh(now)

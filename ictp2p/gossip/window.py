@@ -1,11 +1,12 @@
 """How fast a link is, by the transfers that went over it: a window of samples, of which the median is for plans.
 
 A transfer that waited for its application says only that the link does *at least* that much, so it may raise an
-estimate and never lowers one (Cardwell et al., BBR, 2016). A median of many samples would notice a changed link half a
-window too late, hence the shift rule: two full-speed samples in a row that agree with each other and not with the
-median begin a new window, and so does a single one that lasted for long. It is an average over so many round trips that
-no burst of other traffic explains it; and who needs two would wait for two rounds, of which a link that has become slow
-makes the first one last.
+estimate, never lowers one (Cardwell et al., BBR, 2016), and is none by itself: of a link that nobody has measured,
+plans assume what the others have, which is nearer the truth than what a short transfer got. A median of many samples
+would notice a changed link half a window too late, hence the shift rule: two full-speed samples in a row that agree
+with each other and not with the median begin a new window, and so does a single one that lasted for long. It is an
+average over so many round trips that no burst of other traffic explains it; and who needs two would wait for two
+rounds, of which a link that has become slow makes the first one last.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Window:
         self._samples = [sample for sample in self._samples if self._counts(sample, now)]
         self._sorted = (float("-inf"), [])
         known = quantile(self.ascending(now), 0.5)
-        if app_limited and known is not None and rate <= known:
+        if app_limited and (known is None or rate <= known):
             return
         if len(self._samples) >= self._profile.samples:
             # The lowest makes room for a lower bound: dropping a higher one could lower the estimate.

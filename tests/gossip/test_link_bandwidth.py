@@ -40,6 +40,28 @@ class TestBandwidth:
                 assert after.bandwidth_out >= before.bandwidth_out * (1 - 1e-9)
                 assert after.bandwidth_out_low >= before.bandwidth_out_low * (1 - 1e-9)
 
+    @given(st.lists(st.tuples(RATES, st.booleans()), min_size=1, max_size=30), st.floats(0.001, 0.2))
+    def test_of_a_link_that_only_waited_or_only_opened_its_window_nothing_is_known(self, transfers, rtt):
+        links = linked(rtt=rtt)
+        for rate, waited in transfers:
+            move(links, rate, 2.0, limited=waited, seconds=60.0 if waited else 7.9 * rtt)
+        assert links.measurement(B, 2.0).bandwidth_out is None
+
+    @given(RATES, RATES, st.floats(0.001, 0.2))
+    def test_a_transfer_of_a_few_round_trips_raises_an_estimate_and_never_lowers_one(self, first, then, rtt):
+        links = linked(rtt=rtt)
+        move(links, first, 2.0, seconds=10 * rtt)
+        before = links.measurement(B, 2.0).bandwidth_out
+        for _ in range(3):
+            move(links, then, 2.0, seconds=7.9 * rtt)
+        after = links.measurement(B, 2.0).bandwidth_out
+        if before is None:
+            assert first * 10 * rtt < NO_PROBES.least_sample + 1
+        elif then > 1.01 * first and 7.9 * rtt * then > NO_PROBES.least_sample:
+            assert after > before
+        else:
+            assert after >= before * (1 - 1e-9)
+
     def test_a_lower_bound_takes_the_place_of_the_lowest_sample_of_a_full_window(self):
         links = linked()
         for _ in range(10):

@@ -27,9 +27,20 @@ MUTATIONS: Final = (
         "long-wait-taken-for-a-slow-link",
         "A transfer that waited for its application, however long, never lowers an estimate.",
         "ictp2p/gossip/window.py",
-        "if app_limited and known is not None and rate <= known:",
-        "if app_limited and known is not None and rate <= known and seconds < 5.0:",
+        "if app_limited and (known is None or rate <= known):",
+        "if app_limited and (known is None or (rate <= known and seconds < 5.0)):",
         ("gossip/test_link_bandwidth.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),
+    ),
+    Mutation(
+        "opening-window-taken-for-the-link",
+        "What a sender's window let through in a few round trips is a lower bound, and not what the link carries.",
+        "ictp2p/gossip/links.py",
+        "at_least = app_limited or link.opens_within(seconds, now)",
+        "at_least = app_limited",
+        (
+            "gossip/test_link_bandwidth.py::TestBandwidth"
+            "::test_of_a_link_that_only_waited_or_only_opened_its_window_nothing_is_known",
+        ),
     ),
     Mutation(
         "helpers-drawn-at-random",
