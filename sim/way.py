@@ -79,6 +79,8 @@ class Way:
         if not self._queue and BULK < size <= INITIAL_WINDOW and self._end.kind == Kind.CONTROL:
             self._burst(what, data, size)
         elif self._queue or size > BULK:
+            if not self._queue:
+                self._trickled = self._net.loop.now  # what passes soon is handed over whole
             self._queue.append([what, data, size, float(size)])
             self._backlog += size
             self._net.fluid.start(self._flow)

@@ -36,6 +36,7 @@ of that (`next_early`), for which the other end keeps room or asks again: small 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import msgspec
@@ -127,7 +128,7 @@ class Exchange:
         self._reduce = reduce
         self._begun: set[int] = set()
         self._early: set[int] = set()
-        even = [_even_window(plan, node, partial_bytes) for node in range(len(plan.participants))]
+        even = _even_windows(plan, partial_bytes)
         self._lanes = [
             self._lane(share, [max(1, share.room // partial_bytes)] * len(even) if share.room else even)
             for share in plan.shares
@@ -375,7 +376,13 @@ class Exchange:
         return [Piece(False, number, chunk) for chunk in range(first, lane.done)]
 
 
-def _even_window(plan: Plan, node: int, partial_bytes: int) -> int:
-    """Split the least room of `node` evenly over the edges that lead into it; at least one chunk each."""
-    edges = sum(share.reduce_parents.count(node) for share in plan.shares if share.stop > share.start)
-    return max(1, min(MAX_WINDOW, STAGING_BYTES // max(1, edges * partial_bytes)))
+def _even_windows(plan: Plan, partial_bytes: int) -> list[int]:
+    """Split the least room of each participant evenly over the edges that lead into it; at least one chunk each."""
+    edges: Counter[int] = Counter()
+    for share in plan.shares:
+        if share.stop > share.start:
+            edges.update(share.reduce_parents)
+    return [
+        max(1, min(MAX_WINDOW, STAGING_BYTES // max(1, edges[node] * partial_bytes)))
+        for node in range(len(plan.participants))
+    ]

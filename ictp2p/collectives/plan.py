@@ -14,6 +14,7 @@ A plan is agreed as bytes. Participants trust nothing in them: `validate` names 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Sequence
@@ -210,7 +211,8 @@ def _check_shares(plan: Plan, elements: int) -> str | None:
     return None if position == elements else f"shares cover {position} elements of {elements}"
 
 
-def _check_tree(parents: Sequence[int], root: int, size: int) -> str | None:
+@functools.lru_cache(1024)  # a plan is checked when it is agreed on and when it is run, and has each tree twice
+def _check_tree(parents: tuple[int, ...], root: int, size: int) -> str | None:
     """Check that `parents` is one tree over `size` participants with `root` on top."""
     if len(parents) != size:
         return f"has {len(parents)} entries for {size} participants"

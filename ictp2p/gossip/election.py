@@ -224,7 +224,8 @@ class Election:
         if not self._alive:
             return None
         claim_at = self._settled_at() if self._best() == self.me else inf
-        return earliest([self._repeat_at, claim_at if claim_at < inf else None])
+        repeat_at = self._repeat_at if any(peer != self.me for peer in self._audience()) else None
+        return earliest([repeat_at, claim_at if claim_at < inf else None])
 
     def _learn(self, term: int, leader: str, now: float) -> Effects:
         """Adopt a claim that beats what is known."""

@@ -16,6 +16,8 @@ from ictp2p.gossip.probe import Probe, Relays, Rota
 from ictp2p.gossip.profile import SwimProfile
 from ictp2p.machine import Effects, Send
 
+_ALONE = 10
+"""Intervals between two looks of a member that knows of nobody to probe; whoever comes is probed at once."""
 _PATIENCE_LIMIT = 10
 """A measured round trip raises the probe timeout at most this many times: a wrong measurement must not blind us."""
 
@@ -48,9 +50,10 @@ class Prober:
         self._rota.clear()
         self._relays.clear()
 
-    def welcome(self, member: str) -> None:
+    def welcome(self, member: str, now: float) -> None:
         """Probe a newcomer already in this round."""
         self._rota.insert(member)
+        self._next_at = min(self._next_at, now + self._profile.probe_interval * self._health.factor)
 
     def measured(self, member: str, wanted: float) -> None:
         """Wait `wanted` seconds for a direct answer of `member`, within reason."""
@@ -139,6 +142,7 @@ class Prober:
         self._probe = None
         target = self._rota.next(self._ledger.others, self._is_present)
         if target is None:
+            self._next_at = now + _ALONE * interval
             return []
         patience = self._patience_for(target)
         incarnation = self._members[target].record.incarnation

@@ -261,7 +261,7 @@ class Swim:
             effects += self._ledger.learn(sight.record, now)
             effects += self._ledger.merge([Entry(sight.record.member, *sight.record.version, sight.status)], None, now)
         self._table.forget(now)
-        return self._welcome(effects)
+        return self._welcome(effects, now)
 
     # --- the machine
 
@@ -296,7 +296,7 @@ class Swim:
                 effects += self._ledger.give(sender, wanted)
             case _:
                 raise RemoteProtocolError(f"{type(message).__name__} from {sender} is no membership message")
-        return self._welcome(effects)
+        return self._welcome(effects, now)
 
     def handle_timeout(self, now: float) -> Effects:
         """Do what is due: verdicts, the probe, news, an exchange of digests."""
@@ -357,10 +357,10 @@ class Swim:
         partners = [self._rng.choice(names) for names in (others, dead) if names]
         return [Send(name, self._ledger.digest()) for name in partners]
 
-    def _welcome(self, effects: Effects) -> Effects:
+    def _welcome(self, effects: Effects, now: float) -> Effects:
         """Let newcomers be probed already in this round."""
         if self.active:
             for effect in effects:
                 if isinstance(effect, MemberJoined):
-                    self._prober.welcome(effect.member)
+                    self._prober.welcome(effect.member, now)
         return effects

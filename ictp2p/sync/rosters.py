@@ -239,7 +239,9 @@ class Rosters:
             return earliest([self._repeat_at, office.yields_at])
         if office.wanted is not None:
             return earliest([self._repeat_at, office.ask_at])
-        return earliest([self._repeat_at, None if office.founded else office.gather_until])
+        if not office.founded:
+            return earliest([self._repeat_at, office.gather_until])
+        return None if {*self._alive, *self._members()} == {self.me} else self._repeat_at
 
     # The worker.
 

@@ -49,6 +49,14 @@ class TestOnePeer:
         assert notices(election.handle_timeout(5.0)) == [LeaderChanged(A, 1)]
         assert election.in_office
 
+    def test_who_leads_nobody_has_nothing_to_repeat_until_somebody_comes(self):
+        election = Election(A, Past(0), PROFILE)
+        election.view((A,), frozenset(), 0.0)
+        assert notices(election.handle_timeout(3.0)) == [LeaderChanged(A, 1)]
+        assert election.next_timeout() is None
+        assert Send(B, Claim(1, A)) in election.view((A, B), frozenset(), 50.0)
+        assert election.next_timeout() == 51.0
+
     def test_who_is_not_the_best_waits_and_asks(self):
         election = Election(B, Past(0), PROFILE)
         assert election.view((A, B, C), frozenset(), 0.0) == [Send(A, Claim(0, "")), Send(C, Claim(0, ""))]

@@ -17,7 +17,7 @@ from ictp2p.gossip.messages import (
 from ictp2p.gossip.profile import SwimProfile
 from ictp2p.gossip.swim import Swim
 from ictp2p.machine import Effects, Send
-from tests.gossip.swim_group import LAN, Net, keep_answering, sends, settled, started
+from tests.gossip.swim_group import LAN, Net, keep_answering, record, sends, settled, started
 
 
 def calls_per_timeout(size: int) -> float:
@@ -120,6 +120,22 @@ def test_news_reaches_everybody_though_each_gossips_with_four_beside_it_on_a_rin
     net.do(net.names[0], lambda swim, now: swim.publish(b"news", now))
     net.run(15.0)
     assert {swim.members[net.names[0]].record.payload for swim in net.swims.values()} == {b"news"}
+
+
+@given(st.floats(0.0, 300.0))
+def test_who_is_alone_wakes_rarely_and_probes_who_comes_within_an_interval(came: float) -> None:
+    swim, wakings, now = started("a"), 0, 0.0
+    while (due := swim.next_timeout()) is not None and due <= came:
+        now = due
+        assert not sends(swim.handle_timeout(now))
+        wakings += 1
+    assert wakings <= 2 + came / (5 * LAN.probe_interval) + came / LAN.push_pull_interval
+    effects = swim.receive("b", Gossip((record("b"),)), came)
+    while not sends(effects, Ping):
+        due = swim.next_timeout()
+        assert due is not None
+        assert due <= came + LAN.probe_interval
+        effects = swim.handle_timeout(due)
 
 
 @given(st.booleans(), st.integers(0, 2**32))

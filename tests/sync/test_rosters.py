@@ -43,6 +43,15 @@ class TestLeader:
         assert notices(rosters.handle_timeout(6.0)) == [StoreWanted(1)]
         assert notices(rosters.store_opened(STORE, 1, 6.0)) == [RosterChanged(a_roster(1, 1, (A, B)))]
 
+    def test_who_leads_nobody_has_nothing_to_repeat_until_somebody_comes(self):
+        rosters = leading((A,))
+        assert rosters.next_timeout() is None
+        rosters.view((A, B), 50.0)
+        assert rosters.next_timeout() is not None
+        alone = leading((A, B))
+        alone.view((A,), 50.0)
+        assert alone.next_timeout() is not None, "its group still has another member"
+
     def test_a_successor_waits_only_for_the_last_group(self):
         rosters = following(B)
         rosters.view((B, C, D), 1.0)
