@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-_PERIOD = 0.25  # seconds between two looks at the clock
+_PERIOD = 0.5  # seconds between two looks at the clock
 _SAMPLES = 4096
 
 

@@ -34,7 +34,7 @@ async def test_lag_is_what_the_loop_was_late_by() -> None:
 
     def clock() -> float:
         nonlocal now
-        now += 0.3
+        now += 0.55
         return now
 
     watching = asyncio.create_task(health.watch(clock))

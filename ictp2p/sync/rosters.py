@@ -235,8 +235,10 @@ class Rosters:
     def next_timeout(self) -> float | None:
         """When something is to be repeated, or a wait ends."""
         office = self._office
+        if office.leader == self.me and not self._ready:
+            return office.yields_at
         if not self._leading():
-            return earliest([self._repeat_at, office.yields_at])
+            return self._repeat_at
         if office.wanted is not None:
             return earliest([self._repeat_at, office.ask_at])
         if not office.founded:

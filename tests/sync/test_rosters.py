@@ -51,6 +51,12 @@ class TestLeader:
         alone = leading((A, B))
         alone.view((A,), 50.0)
         assert alone.next_timeout() is not None, "its group still has another member"
+        idle = Rosters(A, 1, PROFILE)
+        idle.view((A, B), 0.0)
+        idle.leader(A, 1, 0.0)
+        assert idle.next_timeout() is None, "it does not train, and nobody does who could lead in its place"
+        idle.receive(B, ready(), 1.0)
+        assert idle.next_timeout() is not None
 
     def test_a_successor_waits_only_for_the_last_group(self):
         rosters = following(B)
