@@ -37,6 +37,8 @@ class LinkEstimate:
     """Seconds, one way."""
     via: PeerId | None = None
     """The peer that relays it, and whose links carry it as well; None: it is direct."""
+    at_least: float = 0.0
+    """Bytes/s that it has carried while something else was the limit, where the bandwidth is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ def build(
     capacity = np.full(nodes * nodes, np.inf)
     for (source, target), link in links.items():
         if source in number and target in number:
-            capacity[number[source] * nodes + number[target]] = assumed if link.bandwidth is None else link.bandwidth
+            rate = max(assumed, link.at_least) if link.bandwidth is None else link.bandwidth
+            capacity[number[source] * nodes + number[target]] = rate
     ups = np.array([up.get(name, np.inf) for name in number])
     downs = np.array([down.get(name, np.inf) for name in number])
     beneath: dict[Pair, list[int]] = {}

@@ -52,6 +52,9 @@ class LinkCard(msgspec.Struct, frozen=True, array_like=True):
     """Smoothed round-trip time, seconds."""
     loss: float
     """Fraction of hellos that went unanswered, 0..1."""
+    at_least_out: float = 0.0
+    """What it carried while something else was the limit; of use where the bandwidth is unknown."""
+    at_least_in: float = 0.0
 
 
 class Limits(NamedTuple):
@@ -135,7 +138,8 @@ def decode_cluster_card(payload: bytes) -> ClusterCard:
     if not 0 <= card.room <= _MAX_ROOM:
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible room of {card.room!r} bytes")
     for link in card.links:
-        figures = (link.bandwidth_out, link.bandwidth_in, link.srtt, link.loss)
+        bounds = (link.at_least_out, link.at_least_in)
+        figures = (link.bandwidth_out, link.bandwidth_in, link.srtt, link.loss, *bounds)
         if not all(math.isfinite(x) and x >= 0 for x in figures):
             raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible link {link!r}")
     return card

@@ -255,7 +255,8 @@ def _both(outward: LinkCard | None, inward: LinkCard | None) -> LinkEstimate:
     figures = [outward.bandwidth_out if outward else 0.0, inward.bandwidth_in if inward else 0.0]
     known = [x for x in figures if x > 0]
     rtts = [end.srtt for end in (outward, inward) if end and end.srtt > 0]
-    return LinkEstimate(min(known) if known else None, min(rtts, default=0.0) / 2)
+    bounds = (outward.at_least_out if outward else 0.0, inward.at_least_in if inward else 0.0)
+    return LinkEstimate(min(known) if known else None, min(rtts, default=0.0) / 2, at_least=max(bounds))
 
 
 def _relay(

@@ -43,6 +43,9 @@ class LinkMeasurement:
     """Lowest tenth, bytes/s."""
     bandwidth_in: float | None = None
     bandwidth_in_low: float | None = None
+    at_least_out: float = 0.0
+    """Bytes/s that it carried while something else was the limit: all that is known where there is no median."""
+    at_least_in: float = 0.0
     srtt: float | None = None
     """Smoothed round trip, seconds."""
     rttvar: float | None = None
@@ -282,6 +285,8 @@ class _Link:
         return (
             _moved(told.bandwidth_out, quantile(self.windows["out"].ascending(now), 0.5), change, 0.0)
             or _moved(told.bandwidth_in, quantile(self.windows["in"].ascending(now), 0.5), change, 0.0)
+            or _grew(told.at_least_out, self.windows["out"].at_least(now), change)
+            or _grew(told.at_least_in, self.windows["in"].at_least(now), change)
             or _moved(told.srtt, talk.srtt if talk else None, change, self._profile.delay_floor)
             or abs(told.loss - (talk.loss(now) if talk else 0.0)) > change
         )
@@ -294,12 +299,18 @@ class _Link:
             bandwidth_out_low=quantile(out.ascending(now), 0.1),
             bandwidth_in=quantile(into.ascending(now), 0.5),
             bandwidth_in_low=quantile(into.ascending(now), 0.1),
+            at_least_out=out.at_least(now),
+            at_least_in=into.at_least(now),
             srtt=self.talk.srtt if self.talk else None,
             rttvar=self.talk.rttvar if self.talk else None,
             min_rtt=self.talk.min_rtt(now) if self.talk else None,
             loss=self.talk.loss(now) if self.talk else 0.0,
             age=None if newest is None else now - newest,
         )
+
+
+def _grew(before: float, after: float, share: float) -> bool:
+    return after > (1.0 + share) * before
 
 
 def _moved(before: float | None, after: float | None, share: float, least: float) -> bool:

@@ -2,7 +2,7 @@
 
 A transfer that waited for its application says only that the link does *at least* that much, so it may raise an
 estimate, never lowers one (Cardwell et al., BBR, 2016), and is none by itself: of a link that nobody has measured,
-plans assume what the others have, which is nearer the truth than what a short transfer got. A median of many samples
+plans assume what the others have, or what it did at least if that is more. A median of many samples
 would notice a changed link half a window too late, hence the shift rule: two full-speed samples in a row that agree
 with each other and not with the median begin a new window, and so does a single one that lasted for long. It is an
 average over so many round trips that no burst of other traffic explains it; and who needs two would wait for two
@@ -35,6 +35,7 @@ class Window:
         self._full_at = float("-inf")
         """When a sample last came from a sender that waited for nothing but the link."""
         self.newest = float("-inf")
+        self._least: Sample | None = None
         self._sorted: tuple[float, list[float]] = (float("-inf"), [])
         """Until when they hold, and the rates."""
 
@@ -52,12 +53,20 @@ class Window:
         """Whether what is known is more than a lower bound, and recent."""
         return self._full_at > now - self._profile.horizon
 
+    def at_least(self, now: float) -> float:
+        """Bytes/s that transfers got which were limited by something else; 0 without any."""
+        return self._least.rate if self._least is not None and self._counts(self._least, now) else 0.0
+
     def add(self, rate: float, seconds: float, app_limited: bool, now: float) -> None:
         """Take a sample, bytes/s over so many seconds, if it says anything new."""
         self._samples = [sample for sample in self._samples if self._counts(sample, now)]
         self._sorted = (float("-inf"), [])
         known = quantile(self.ascending(now), 0.5)
-        if app_limited and (known is None or rate <= known):
+        if app_limited and known is None:
+            if rate > self.at_least(now):
+                self._least = Sample(rate, now)
+            return
+        if app_limited and known is not None and rate <= known:
             return
         if len(self._samples) >= self._profile.samples:
             # The lowest makes room for a lower bound: dropping a higher one could lower the estimate.

@@ -193,6 +193,18 @@ def test_unmeasured_links_are_taken_for_average_ones() -> None:
     assert max(sizes) - min(sizes) <= 64 * 1024
 
 
+@given(st.floats(1e6, 1e9), st.floats(0, 1e9), st.integers(3, 6))
+def test_or_for_what_they_did_at_least_if_that_is_more(median: float, bound: float, size: int) -> None:
+    who = names(size)
+    links = {pair: LinkEstimate(median) for pair in itertools.permutations(who, 2)}
+    short = (who[0], who[1])
+    links[short] = LinkEstimate(None, at_least=bound)
+    width = topology.build(who, links, {}, {}).width
+    assert width[0, 1] == max(median, bound)
+    links[short] = LinkEstimate(median, at_least=bound)
+    assert topology.build(who, links, {}, {}).width[0, 1] == median, "what was measured counts"
+
+
 @given(st.integers(2, 40))
 @settings(max_examples=20, deadline=None)
 def test_chunks_leave_room_for_a_window(size: int) -> None:

@@ -45,7 +45,11 @@ class TestBandwidth:
         links = linked(rtt=rtt)
         for rate, waited in transfers:
             move(links, rate, 2.0, limited=waited, seconds=60.0 if waited else 7.9 * rtt)
-        assert links.measurement(B, 2.0).bandwidth_out is None
+        measured = links.measurement(B, 2.0)
+        assert measured.bandwidth_out is None
+        counting = [r for r, waited in transfers if int(r * (60.0 if waited else 7.9 * rtt)) >= NO_PROBES.least_sample]
+        assert measured.at_least_out == pytest.approx(max(counting, default=0.0), rel=1e-4)
+        assert measured.at_least_in == 0.0
 
     @given(RATES, RATES, st.floats(0.001, 0.2))
     def test_a_transfer_of_a_few_round_trips_raises_an_estimate_and_never_lowers_one(self, first, then, rtt):

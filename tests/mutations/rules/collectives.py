@@ -96,6 +96,14 @@ MUTATIONS: Final = (
         ("collectives/test_planner.py::test_on_one_machine_long_tensors_travel_in_long_chunks_and_ask_for_no_room",),
     ),
     Mutation(
+        "lower-bounds-ignored",
+        "A link that was too fast for its transfers to measure is not taken for a slow one that was measured.",
+        "ictp2p/collectives/topology.py",
+        "max(assumed, link.at_least) if link.bandwidth is None",
+        "assumed if link.bandwidth is None",
+        ("core/test_planning.py::test_a_slow_link_that_alone_was_measured_is_no_model_for_faster_ones",),
+    ),
+    Mutation(
         "crowded-lines-taken-for-free",
         "Of plans that are about as fast the one that crowds its lines less is taken.",
         "ictp2p/collectives/search.py",

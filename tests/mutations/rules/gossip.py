@@ -27,8 +27,8 @@ MUTATIONS: Final = (
         "long-wait-taken-for-a-slow-link",
         "A transfer that waited for its application, however long, never lowers an estimate.",
         "ictp2p/gossip/window.py",
-        "if app_limited and (known is None or rate <= known):",
-        "if app_limited and (known is None or (rate <= known and seconds < 5.0)):",
+        "if app_limited and known is not None and rate <= known:",
+        "if app_limited and known is not None and rate <= known and seconds < 5.0:",
         ("gossip/test_link_bandwidth.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),
     ),
     Mutation(
