@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ictp2p.collectives import crowding, staging
 from ictp2p.collectives.codecs.prices import PRICES, Price
-from ictp2p.collectives.exchange import MIN_WINDOW, STAGING_BYTES
+from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.collectives.packing import pack
 from ictp2p.collectives.schedules import star
 from ictp2p.collectives.schedules.forest import Forest, forest
@@ -25,16 +25,10 @@ from ictp2p.collectives.topology import Topology
 
 MIN_CHUNK = 64 * 1024
 CHUNK = 1024 * 1024
-"""Bytes. At one MiB the cost per chunk vanishes beside that of a wire; at 256 KiB sealing costs a third more."""
+"""Bytes. At 256 KiB the work per chunk shows, and sealing costs a third more; at four MiB what is on its way between
+processes of one machine falls out of its caches, and two ranks took half as much CPU again as at one MiB."""
 CHUNK_SECONDS = 0.01
 """A chunk should not occupy a link for longer: it delays what comes behind it by as much."""
-LONG_CHUNK = 4 * 1024 * 1024
-"""Bytes, where a core is slower than the links. Each chunk is handled by an interpreter that the bytes of the one
-before have pushed out of the caches: with four times as long ones rings of three and four took a tenth less CPU."""
-LONG_CHUNK_SECONDS = 0.001
-"""A link that needs more for a chunk is slower than a core, and it is the wire that counts."""
-LONG_CHUNKS = 4
-"""Fewest of a share: with less a participant has nothing to send while it adds."""
 MESSAGE = 40e-6
 """Seconds of a core to send or receive a chunk, however short."""
 HANDLING = 0.15e-9
@@ -146,7 +140,7 @@ def _predict(kind: str, trees: Sequence[Tree], parts: Matrix, job: Job) -> Candi
     used = [n for n in range(len(trees)) if cuts[n + 1] > cuts[n]] or [0]
     trees = tuple(trees[n] for n in used)
     cuts = [*(cuts[n] for n in used), job.elements]
-    chunk = _chunk(forest(trees), int(np.diff(cuts).max()), job)
+    chunk = _chunk(forest(trees), job)
     return replace(predicted(kind, trees, cuts, chunk, job), fluid=exact * job.size)
 
 
@@ -241,14 +235,12 @@ def _even(trees: Sequence[Tree], job: Job) -> Matrix:
     return np.full(len(trees), even) if _AS_FAST * rates.sum() <= even * len(trees) < np.inf else rates
 
 
-def _chunk(trees: Forest, longest: int, job: Job) -> int:
+def _chunk(trees: Forest, job: Job) -> int:
     """Size chunks by the slowest link in use, and so that some partials fit in the staging of each edge."""
     slowest = float(job.topology.width[trees.source, trees.target].min(initial=np.inf))
     inward = int(trees.inward.sum(axis=0).max())
     room, speed = STAGING_BYTES // max(1, inward), slowest / max(job.cost)
-    usual = min(CHUNK, room // 4, max(MIN_CHUNK, speed * CHUNK_SECONDS))
-    long = min(LONG_CHUNK, room // MIN_WINDOW, speed * LONG_CHUNK_SECONDS, longest * job.itemsize / LONG_CHUNKS)
-    wanted = long if long > CHUNK else usual
+    wanted = min(CHUNK, room // 4, max(MIN_CHUNK, speed * CHUNK_SECONDS))
     grain = max(_GRAIN, job.price.block)
     return max(grain, int(wanted) // max(job.itemsize, 4) // grain * grain)
 

@@ -44,8 +44,7 @@ def divide(
     """
     none = (0,) * len(edges)
     needs = sizes * np.minimum(1.0, ways / max(seconds, 1e-9))
-    ahead = max(AHEAD_BYTES, _LEAST * partial)
-    if (np.minimum(windows(none, edges, partial) * partial, ahead) >= needs).all():
+    if (np.minimum(windows(none, edges, partial) * partial, AHEAD_BYTES) >= needs).all():
         return none
     least = _LEAST * partial
     left = limits - least * edges.sum(axis=0)
