@@ -9,7 +9,10 @@ three round trips in a row were no faster. The kernel's first windows then becom
 256 KiB, behind a window of 64 KiB, has every round trip end in a closed window, and at 100 ms connections were seen to
 stay at a tenth of the line for many seconds. A sender whose buffer is smaller than what bbr wants on its way in its
 first seconds never gets past them. So a long way has its buffers widened at once, wake-ups are for less, and what has
-not left yet is limited instead, for what is said next leaves after it.
+not left yet is limited instead, for what is said next leaves after it. The kernel's tuning would take a wide buffer
+back to its own limit (`tcp_sndbuf_expand` sets the lesser of the two, 4 MiB here), and a sender whose buffer is full of
+what is on its way sends nothing: at a Gbit/s and 20 ms a quarter of the line lay idle. So it is left on only where it
+can go further than we were allowed to.
 
 *Pacing.* A rate is the kernel's to keep, packet by packet: several bbr connections over one line overfill its queue
 together, each probing for more, and eight participants on access lines took 1.3 times the bound where each connection
@@ -26,9 +29,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import struct
 import sys
+from pathlib import Path
 
 NEARBY = 0.005
 """Seconds of round trip up to which two hosts count as near: the light's way to another city and back."""
@@ -39,12 +44,14 @@ FAR_GATHER = 16 * 1024
 """The same where a round trip is long: a quarter of the window that a connection begins with."""
 FAR_WINDOW = 16 * 1024 * 1024
 """Bytes that may be on their way where a round trip is long: a Gbit/s over 130 ms. A limit, nothing is allocated, and
-the host may allow less."""
+the host may allow less (`net.core.wmem_max`), but to who may administrate its network."""
 UNSENT = 1024 * 1024
 """Bytes that the kernel keeps beyond what is on its way: at a Gbit/s, for a pause of 8 ms of ours."""
 _SO_MAX_PACING_RATE = 47
 """include/uapi/asm-generic/socket.h, Linux 3.13 on, 64 bits wide since 5.0; Python has no name for it."""
 _UNPACED = (1 << 64) - 1
+_SO_SNDBUFFORCE = 32
+"""include/uapi/asm-generic/socket.h: beyond the host's limit, for who has CAP_NET_ADMIN; Python has no name for it."""
 _SO_BUF_LOCK = 72
 """include/uapi/asm-generic/socket.h, Linux 5.15 on; Python has no name for it."""
 _ROUND_TRIPS = struct.Struct("=I76xI")  # smoothed and least one, in microseconds
@@ -118,7 +125,7 @@ class Wakeups:
 
 
 def _widen(endpoint: socket.socket) -> None:
-    """Let more be on its way than the kernel allows a new connection, with its own tuning left on."""
+    """Let more be on its way than the kernel allows a new connection."""
     low = endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
     with contextlib.suppress(OSError):
         endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, FAR_WINDOW)
@@ -126,8 +133,19 @@ def _widen(endpoint: socket.socket) -> None:
     with contextlib.suppress(OSError, AttributeError):
         endpoint.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)  # a kernel that lacks this could not be unlocked again
         endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, FAR_WINDOW)
-        endpoint.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
+        with contextlib.suppress(PermissionError):
+            endpoint.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, FAR_WINDOW)
+        if endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < _tuned_up_to():
+            endpoint.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
+
+
+@functools.cache
+def _tuned_up_to() -> int:
+    """Give the most bytes that the kernel's tuning lets a connection's send buffer have."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2])
+    return sys.maxsize
 
 
 def _tcp(transport: asyncio.Transport) -> socket.socket | None:

@@ -131,7 +131,7 @@ async def test_only_a_direct_connection_is_limited_in_what_runs_ahead(
     assert opened(MemoryTransport(), Purpose.DIRECT).ahead() is None
 
 
-def test_a_long_way_has_room_in_both_directions_and_the_kernel_tunes_on(
+def test_a_long_way_has_room_in_both_directions(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = (socket.SO_RCVBUF, socket.SO_SNDBUF)
@@ -143,7 +143,21 @@ def test_a_long_way_has_room_in_both_directions_and_the_kernel_tunes_on(
     assert far[0] >= max(near[0], min(tuning.FAR_WINDOW, most // 2))
     assert far[1] >= min(near[1], tuning.FAR_WINDOW)
     assert pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
-    assert pair[0].getsockopt(socket.SOL_SOCKET, tuning._SO_BUF_LOCK) == 0, "the kernel no longer tunes the buffers"
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 40])
+def test_the_kernel_tunes_on_only_where_that_widens_what_we_were_allowed(
+    limit: int, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the lesser of its own limit and of what it wants, also where the buffer was wider."""
+    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    monkeypatch.setattr(tuning, "_tuned_up_to", lambda: limit)
+    tuning.suit(Ended(pair[0]))
+    assert (pair[0].getsockopt(socket.SOL_SOCKET, tuning._SO_BUF_LOCK) == 0) == (limit > 0)
+
+
+def test_the_limit_of_the_kernels_tuning_is_read_from_the_host() -> None:
+    assert tuning._tuned_up_to() == int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2])
 
 
 def test_a_short_way_keeps_the_kernels_buffers(pair: tuple[socket.socket, socket.socket]) -> None:

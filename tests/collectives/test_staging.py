@@ -60,6 +60,22 @@ def test_room_is_never_exceeded_and_is_enough_where_it_can_be(trees: list[Tree],
         assert kept <= max(limits[node], partial * edges.sum(axis=0)[node])
 
 
+@given(forests(), st.data())
+@settings(max_examples=100, deadline=None)
+def test_who_asks_for_room_has_no_less_than_who_asks_for_none(trees: list[Tree], data: st.DataObject) -> None:
+    """Queues make ways longer than they were measured: the even part was there for that all along."""
+
+    def drawn(least: float, most: float, many: int) -> np.ndarray:
+        return np.array(data.draw(st.lists(st.floats(least, most), min_size=many, max_size=many)))
+
+    sizes, ways = drawn(0, 1e9, len(trees)), drawn(0, 2, len(trees))
+    partial, edges = data.draw(st.integers(1024, 4 * MIB)), forest(trees).inward
+    none, ample = (0,) * len(trees), np.full(edges.shape[1], 1e12)
+    rooms = staging.divide(edges, sizes, 1.0, ways, partial, ample)
+    before, after = (staging.windows(each, edges, partial) * partial for each in (none, rooms))
+    assert (after >= np.minimum(before, np.maximum(sizes, 2 * partial)) - partial)[edges.any(axis=1)].all()
+
+
 def regions(size: int, seconds: float) -> PlanRequest:
     """Three regions with lines of 200 Mbit/s to 1 Gbit/s between them; 4 Gbit/s per pair inside; so long one way."""
     who = tuple(PeerId(f"{n:032x}") for n in range(size))

@@ -116,6 +116,14 @@ MUTATIONS: Final = (
         ("bulk/test_tuning.py::test_a_trickle_is_not_taken_for_silence",),
     ),
     Mutation(
+        "wide-buffers-taken-back",
+        "A send buffer that is wider than the kernel would tune it to is not given back to its tuning.",
+        "ictp2p/bulk/tuning.py",
+        "        if endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < _tuned_up_to():\n    ",
+        "",
+        ("bulk/test_tuning.py::test_the_kernel_tunes_on_only_where_that_widens_what_we_were_allowed",),
+    ),
+    Mutation(
         "paced-at-nothing",
         "A neighbour that the plan sends nothing to is not paced at nothing: what is said beside chunks must leave.",
         "ictp2p/collectives/session.py",

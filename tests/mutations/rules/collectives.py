@@ -88,6 +88,14 @@ MUTATIONS: Final = (
         ("collectives/test_planner.py::test_a_chunk_neither_holds_a_link_up_nor_falls_out_of_the_caches",),
     ),
     Mutation(
+        "asking-for-room-gives-less",
+        "Who asks for room has no less than who asks for none.",
+        "ictp2p/collectives/staging.py",
+        "    granted += _cut(",
+        "    _ = _cut(",
+        ("collectives/test_staging.py::test_who_asks_for_room_has_no_less_than_who_asks_for_none",),
+    ),
+    Mutation(
         "room-asked-for-what-always-goes-ahead",
         "Nobody asks for room for what a sender always sends ahead.",
         "ictp2p/collectives/staging.py",
