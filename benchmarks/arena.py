@@ -168,12 +168,14 @@ async def take_turns(
     prepare: Callable[[str], None],
     check: Callable[[str], None],
     repeat: int,
+    rest: float = 0.0,
 ) -> dict[str, list[Turn]]:
-    """Measure each contender `repeat` times, in turn, after a round that counts for nothing."""
+    """Measure each contender `repeat` times, in turn, `rest` seconds apart, after a round that counts for nothing."""
     measured: dict[str, list[Turn]] = {name: [] for name in contenders}
     for turn in range(repeat + 1):
         for name, run in contenders.items():
             prepare(name)
+            await asyncio.sleep(rest)
             await asyncio.to_thread(barrier)  # our loop still hands out what others need
             began, cpu = time.perf_counter(), time.process_time()
             await run(turn)
@@ -225,8 +227,8 @@ def _be(
     rank.agree("the end", ranks - dying)
 
 
-def summary(collected: Sequence[dict[str, list[Turn]]], size: float) -> dict[str, dict[str, float]]:
-    """Give each contender's median seconds and CPU seconds per GB of a tensor of `size` bytes, over all ranks."""
+def summary(collected: Sequence[dict[str, list[Turn]]], size: float) -> dict[str, dict[str, Any]]:
+    """Give each contender's turns, median seconds, and CPU seconds per GB of a tensor of `size` bytes over ranks."""
     for failed in collected:
         if isinstance(failed, BaseException):
             raise failed
@@ -234,8 +236,12 @@ def summary(collected: Sequence[dict[str, list[Turn]]], size: float) -> dict[str
     for name in collected[0]:
         turns = list(zip(*(rank[name] for rank in collected), strict=True))
         cpu = statistics.median(sum(turn.cpu for turn in each) for each in turns)
-        seconds = statistics.median(max(turn.seconds for turn in each) for each in turns)
-        found[name] = {"seconds": seconds, "cpu_seconds_per_gb": cpu / (size / 1e9)}
+        slowest = [max(turn.seconds for turn in each) for each in turns]
+        found[name] = {
+            "seconds": statistics.median(slowest),
+            "cpu_seconds_per_gb": cpu / (size / 1e9),
+            "turns": slowest,
+        }
     return found
 
 

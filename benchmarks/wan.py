@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="names of scenes; all if none")
     parser.add_argument("--mb", type=float, help="tensor size in MB (1e6 bytes), instead of the scene's own")
     parser.add_argument("--repeat", type=int, default=3, help="measurements of each contender")
+    parser.add_argument("--rest", type=float, default=0.0, help="seconds of silence before each turn")
     parser.add_argument("--contenders", nargs="+", help=f"instead of the scene's own: {', '.join(PAIR)}")
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
@@ -111,17 +112,17 @@ def main() -> None:
         chosen = replace(
             scene, mb=options.mb or scene.mb, contenders=tuple(options.contenders or ()) or scene.contenders
         )
-        row = measure(chosen, options.repeat)
+        row = measure(chosen, options.repeat, options.rest)
         rows.append(row)
         show(row)
         if options.json:
             options.json.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
 
 
-def measure(scene: Scene, repeat: int) -> dict[str, Any]:
+def measure(scene: Scene, repeat: int, rest: float) -> dict[str, Any]:
     """Run all contenders over one network and summarize."""
     with scene.emulator() as network:
-        collected = processes(scene, network, repeat)
+        collected = processes(scene, network, repeat, rest)
         stats = network.stats()
     found = arena.summary([each for each in collected if each], scene.mb * 1e6)
     names = [PeerId(f"{n:032x}") for n in range(len(scene.up))]
@@ -180,7 +181,7 @@ class Node(arena.Rank):
         return dist.FileStore(self._file, self.ranks)  # namespaces share the disk
 
 
-def processes(scene: Scene, network: Emulator, repeat: int) -> list[Any]:
+def processes(scene: Scene, network: Emulator, repeat: int, rest: float) -> list[Any]:
     """Run one process for each node; give what each measured, None for the relay."""
     context = multiprocessing.get_context("spawn")
     results, barrier = context.Queue(), context.Barrier(network.nodes)
@@ -188,7 +189,9 @@ def processes(scene: Scene, network: Emulator, repeat: int) -> list[Any]:
     with tempfile.TemporaryDirectory() as directory:
         workers = [
             context.Process(
-                target=be, args=(scene, node, path, hosts, f"{directory}/store", repeat, barrier, results), daemon=True
+                target=be,
+                args=(scene, node, path, hosts, f"{directory}/store", repeat, rest, barrier, results),
+                daemon=True,
             )
             for node, path in enumerate(network.paths())
         ]
@@ -206,13 +209,21 @@ def processes(scene: Scene, network: Emulator, repeat: int) -> list[Any]:
 
 
 def be(
-    scene: Scene, number: int, path: str, hosts: list[str], file: str, repeat: int, barrier: Any, results: Any
+    scene: Scene,
+    number: int,
+    path: str,
+    hosts: list[str],
+    file: str,
+    repeat: int,
+    rest: float,
+    barrier: Any,
+    results: Any,
 ) -> None:
     """Be one node."""
     enter(path)
     torch.set_num_threads(1)
     try:
-        results.put((number, uvloop.run(worker(scene, Node(number, hosts, file), repeat, barrier))))
+        results.put((number, uvloop.run(worker(scene, Node(number, hosts, file), repeat, rest, barrier))))
     except BaseException as error:
         results.put((number, RuntimeError(f"node {number}: {error!r}")))
         barrier.abort()
@@ -220,7 +231,9 @@ def be(
     barrier.wait(PATIENCE)  # a queue's thread still has to write, and others to read
 
 
-async def worker(scene: Scene, node: Node, repeat: int, barrier: Any) -> dict[str, list[arena.Turn]] | None:
+async def worker(
+    scene: Scene, node: Node, repeat: int, rest: float, barrier: Any
+) -> dict[str, list[arena.Turn]] | None:
     """Measure all contenders in turn, or relay."""
     relays = [] if scene.relay is None else [node.names[scene.relay]]
     profile = replace(BulkProfile.wan(), handshake=2.0)
@@ -264,6 +277,7 @@ async def worker(scene: Scene, node: Node, repeat: int, barrier: Any) -> dict[st
         lambda name: (output.copy_(source), None)[1] if name == GLOO else (output.fill_(0), None)[1],
         check,
         repeat,
+        rest,
     )
 
 
