@@ -78,6 +78,7 @@ class Hold:
         self.inbound = connection
         if connection is not self.connection:
             connection.heed(self)
+        self.connection.wake()  # while we waited for the peer it has rested again
         self._receiver.begun(self.peer, again)
 
     def catch_up(self, header: Header, body: bytes | memoryview) -> None:

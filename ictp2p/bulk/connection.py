@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from ictp2p.bulk import tuning
+from ictp2p.bulk import resting, tuning
 from ictp2p.bulk.frames import NO_TAG, Header, Hello, Kind, Purpose
 from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.outbound import Outbound
@@ -106,6 +106,11 @@ class BulkConnection(Inbound):
         """Send a small frame ahead of all that users have to send."""
         self._control.append(Frame(kind, tag, first, second, (body,)))
         self.pump()
+
+    def wake(self) -> int:
+        """Prepare for what is sent next, if we have rested; give the bytes that this should have (`resting`)."""
+        least = 0 if self.closed else resting.wake(self.transport)
+        return max(least, resting.RELAYED) if self.relayed else least
 
     def pace(self, rate: float | None) -> None:
         """Send at most `rate` bytes/s from now on; None: as fast as it goes."""

@@ -316,7 +316,8 @@ class Bulk:
         hold.connection.pace(slowest)
         desks = {connection: self._desks[connection] for connection in self._pool.among(hold.peer)}
         again = sum(desk.early.dropped(hold.tag) for desk in desks.values())
-        hold.connection.send(Kind.BEGIN, hold.tag, first=again)  # before any chunk: see `EarlyChunks`
+        rested = bytes(hold.connection.wake())
+        hold.connection.send(Kind.BEGIN, hold.tag, first=again, body=rested)  # before any chunk: see `EarlyChunks`
         self.join(hold.peer, hold.tag, hold, hold.connection)
         for connection, desk in desks.items():
             why = desk.aborted(hold.tag)

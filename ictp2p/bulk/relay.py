@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello
 from ictp2p.bulk.profile import BulkProfile
@@ -102,6 +103,7 @@ class Relay:
 
     async def _dialed(self, hop: PeerId) -> asyncio.Transport:
         transport = await self._dial(hop, self._profile.handshake)
+        tuning.suit(transport)
         transport.pause_reading()
         return transport
 

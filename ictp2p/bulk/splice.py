@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from ictp2p.bulk import resting
+
 _BUFFER_BYTES = 256 * 1024
 
 
@@ -24,6 +26,8 @@ class Splice(asyncio.BufferedProtocol):
         self._ended = ended
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._deadline: asyncio.TimerHandle | None = None
+        self._clock = asyncio.get_running_loop().time
+        self._passed_on = self._clock()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin on `transport`."""
@@ -36,7 +40,11 @@ class Splice(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass on what was read."""
+        now = self._clock()
         if self.other is not None and not self.other.transport.is_closing():
+            if now > self._passed_on + resting.REST:
+                resting.wake(self.other.transport)
+            self._passed_on = now
             self.other.transport.write(bytes(self._buffer[:nbytes]))
 
     def pause_writing(self) -> None:

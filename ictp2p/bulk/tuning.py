@@ -58,9 +58,17 @@ _ROUND_TRIPS = struct.Struct("=I76xI")  # smoothed and least one, in microsecond
 _ROUND_TRIPS_AT = 68  # in struct tcp_info, include/uapi/linux/tcp.h
 
 
+def tcp_socket(transport: asyncio.Transport) -> socket.socket | None:
+    """Give the socket of a connection, if it is TCP."""
+    endpoint: socket.socket | None = transport.get_extra_info("socket")
+    if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    return endpoint
+
+
 def round_trip(transport: asyncio.Transport) -> float | None:
     """Give the least round trip in seconds that the kernel has seen on a TCP connection, if it says."""
-    endpoint = _tcp(transport)
+    endpoint = tcp_socket(transport)
     if endpoint is None or not hasattr(socket, "TCP_INFO"):
         return None
     with contextlib.suppress(OSError):
@@ -73,7 +81,7 @@ def round_trip(transport: asyncio.Transport) -> float | None:
 
 def suit(transport: asyncio.Transport) -> None:
     """Choose the congestion control of a connection for the round trip that its handshake took."""
-    endpoint, seconds = _tcp(transport), round_trip(transport)
+    endpoint, seconds = tcp_socket(transport), round_trip(transport)
     if endpoint is None or seconds is None:
         return
     if hasattr(socket, "TCP_CONGESTION"):
@@ -86,7 +94,7 @@ def suit(transport: asyncio.Transport) -> None:
 
 def pace(transport: asyncio.Transport, rate: float | None) -> bool:
     """Have the kernel send at most `rate` bytes/s, headers included; None: as fast as it goes. Say whether it does."""
-    endpoint = _tcp(transport)
+    endpoint = tcp_socket(transport)
     if endpoint is None or not sys.platform.startswith("linux"):
         return False
     limit = _UNPACED if rate is None else max(1, int(rate))
@@ -105,7 +113,7 @@ class Wakeups:
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        self._endpoint = _tcp(transport)
+        self._endpoint = tcp_socket(transport)
         self._low = 1
         self._most = GATHER if (round_trip(transport) or 0.0) <= NEARBY else FAR_GATHER
 
@@ -146,10 +154,3 @@ def _tuned_up_to() -> int:
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text().split()[2])
     return sys.maxsize
-
-
-def _tcp(transport: asyncio.Transport) -> socket.socket | None:
-    endpoint: socket.socket | None = transport.get_extra_info("socket")
-    if endpoint is None or endpoint.family not in (socket.AF_INET, socket.AF_INET6):
-        return None
-    return endpoint
