@@ -33,14 +33,16 @@ def forests(draw: st.DrawFn) -> list[Tree]:
     return trees
 
 
+def drawn(data: st.DataObject, least: float, most: float, many: int) -> np.ndarray:
+    """Some numbers, each for itself."""
+    return np.array(data.draw(st.lists(st.floats(least, most), min_size=many, max_size=many)))
+
+
 @given(forests(), st.data())
 @settings(max_examples=200, deadline=None)
 def test_room_is_never_exceeded_and_is_enough_where_it_can_be(trees: list[Tree], data: st.DataObject) -> None:
-    def drawn(least: float, most: float, many: int) -> np.ndarray:
-        return np.array(data.draw(st.lists(st.floats(least, most), min_size=many, max_size=many)))
-
-    sizes, ways = drawn(0, 1e9, len(trees)), drawn(0, 2, len(trees))
-    limits = drawn(STAGING_BYTES, 1e9, len(trees[0].reduce_parents))
+    sizes, ways = drawn(data, 0, 1e9, len(trees)), drawn(data, 0, 2, len(trees))
+    limits = drawn(data, STAGING_BYTES, 1e9, len(trees[0].reduce_parents))
     partial, edges = data.draw(st.integers(1, 4 * MIB)), forest(trees).inward
     rooms = staging.divide(edges, sizes, 1.0, ways, partial, limits)
     assert (np.array(rooms) @ edges <= limits).all()
@@ -64,11 +66,7 @@ def test_room_is_never_exceeded_and_is_enough_where_it_can_be(trees: list[Tree],
 @settings(max_examples=100, deadline=None)
 def test_who_asks_for_room_has_no_less_than_who_asks_for_none(trees: list[Tree], data: st.DataObject) -> None:
     """Queues make ways longer than they were measured: the even part was there for that all along."""
-
-    def drawn(least: float, most: float, many: int) -> np.ndarray:
-        return np.array(data.draw(st.lists(st.floats(least, most), min_size=many, max_size=many)))
-
-    sizes, ways = drawn(0, 1e9, len(trees)), drawn(0, 2, len(trees))
+    sizes, ways = drawn(data, 0, 1e9, len(trees)), drawn(data, 0, 2, len(trees))
     partial, edges = data.draw(st.integers(1024, 4 * MIB)), forest(trees).inward
     none, ample = (0,) * len(trees), np.full(edges.shape[1], 1e12)
     rooms = staging.divide(edges, sizes, 1.0, ways, partial, ample)
