@@ -30,8 +30,9 @@ class Pace:
         self._told_at = -inf
 
     def due(self, now: float) -> float:
-        """When news that came up now is to be told."""
-        return now + self._wait * self._rng.uniform(0.5, 1.0)
+        """When news that came up now is to be told: what the last burst had grown to counts only while that lasts."""
+        wait = self._wait if self._bursts(now) else self._profile.trigger_delay
+        return now + wait * self._rng.uniform(0.5, 1.0)
 
     def at_once(self, now: float) -> float:
         """When bad news that came up now is to be told: now, unless something was told this very moment."""
@@ -40,6 +41,9 @@ class Pace:
     def told(self, now: float) -> None:
         """Note that news was told: if that has just happened before, the next will wait for longer."""
         least = self._profile.trigger_delay
-        burst = now < self._told_at + 2 * self._wait + least
-        self._wait = min(2 * self._wait, self._profile.trigger_most) if burst else least
+        self._wait = min(2 * self._wait, self._profile.trigger_most) if self._bursts(now) else least
         self._told_at = now
+
+    def _bursts(self, now: float) -> bool:
+        """Whether the last message was so short a while ago that this is more of the same."""
+        return now < self._told_at + 2 * self._wait + self._profile.trigger_delay

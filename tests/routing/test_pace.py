@@ -24,6 +24,18 @@ def test_news_waits_no_longer_than_agreed_and_after_quiet_no_longer_than_one_cha
     assert pace.due(now + 100.0) - (now + 100.0) <= PROFILE.trigger_delay
 
 
+@given(st.lists(st.floats(0.0, 3.0), max_size=40), st.floats(0.0, 100.0), st.integers(0, 2**32))
+def test_the_first_news_after_quiet_waits_briefly_however_long_the_burst_before_it(
+    gaps: list[float], more: float, seed: int
+) -> None:
+    pace, now = Pace(PROFILE, random.Random(seed)), 0.0
+    for gap in gaps:
+        now = pace.due(now + gap)
+        pace.told(now)
+    quiet = now + 2 * PROFILE.trigger_most + PROFILE.trigger_delay + more
+    assert pace.due(quiet) <= quiet + PROFILE.trigger_delay
+
+
 def test_in_a_burst_the_wait_doubles_up_to_its_bound() -> None:
     pace, now, waits = Pace(PROFILE, random.Random(0)), 0.0, []
     for _ in range(6):

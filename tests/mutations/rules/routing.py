@@ -43,6 +43,17 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "request-stays-behind",
+        "A request that is carried for another follows the route: its answer is passed on only from the route in use.",
+        "ictp2p/routing/babel.py",
+        "self._requests.follow(key, now)",
+        "pass",
+        (
+            "routing/test_babel.py::test_a_request_that_is_carried_goes_on_to_the_next_hop_of_today",
+            "routing/test_invariants.py::test_where_nothing_is_lost_a_failure_needs_no_repeat_of_a_request",
+        ),
+    ),
+    Mutation(
         "advertised-but-not-noted",
         "What is told to a neighbour binds us: it is in the source table before it leaves.",
         "ictp2p/routing/announcer.py",
@@ -97,6 +108,14 @@ MUTATIONS: Final = (
         "return max(now, self._told_at + self._profile.trigger_delay / 4)",
         "return self.due(now)",
         ("routing/test_pace.py::test_bad_news_is_told_at_once_but_for_what_was_told_this_very_moment",),
+    ),
+    Mutation(
+        "patience-of-a-burst-long-over",
+        "After quiet news waits briefly, whatever the last burst had come to.",
+        "ictp2p/routing/pace.py",
+        "wait = self._wait if self._bursts(now) else self._profile.trigger_delay",
+        "wait = self._wait",
+        ("routing/test_pace.py::test_the_first_news_after_quiet_waits_briefly_however_long_the_burst_before_it",),
     ),
     Mutation(
         "routes-over-what-nobody-keeps",
