@@ -8,6 +8,7 @@ another participant.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import torch
 
@@ -26,8 +27,12 @@ def check_fit(plan: Plan, me: int, source: Flat, target: Flat) -> None:
         ConfigError: it is not, or they are not.
     """
     check_plan(plan, me, source)
-    if source.dtype != target.dtype or [len(t) for t in source.tensors] != [len(t) for t in target.tensors]:
-        raise ConfigError("outputs differ from inputs in type or sizes")
+    if source.dtype != target.dtype:
+        raise ConfigError(f"outputs of {target.dtype} differ from inputs of {source.dtype}")
+    lengths = zip_longest(map(len, target.tensors), map(len, source.tensors), fillvalue=0)
+    for number, (length, expected) in enumerate(lengths):
+        if length != expected:
+            raise ConfigError(f"outputs differ from inputs: number {number} has {length} elements, not {expected}")
 
 
 def check_plan(plan: Plan, me: int, source: Flat) -> None:

@@ -48,6 +48,14 @@ MUTATIONS: Final = (
         ("collectives/test_execute.py::test_a_plan_that_asks_for_more_room_than_there_is_is_refused",),
     ),
     Mutation(
+        "sums-longer-than-a-connection-holds",
+        "No chunk is longer than a connection holds, be it a sum, which halves travel as in float32.",
+        "ictp2p/collectives/fitting.py",
+        "    if plan.chunk * source.partial_itemsize > MAX_CHUNK_BYTES:",
+        "    if plan.chunk * source.itemsize > MAX_CHUNK_BYTES:",
+        ("collectives/test_fitting.py::test_no_chunk_is_longer_than_a_connection_holds_be_it_a_sum",),
+    ),
+    Mutation(
         "room-of-others",
         "The coordinator asks of nobody more room than its card gives.",
         "ictp2p/core/planning.py",
