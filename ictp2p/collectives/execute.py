@@ -174,8 +174,8 @@ async def reduce(
     source = Flat(inputs, "inputs")
     if plan.kind != REDUCE:
         raise ConfigError(f"a plan of kind {plan.kind!r} gives its results to everybody")
-    target = Flat.placed(placed(plan, me, source, Flat(outputs, "outputs")), source, "outputs")
     check_plan(plan, me, source)
+    target = Flat.placed(placed(plan, me, source, Flat(outputs, "outputs")), source, "outputs")
     exchange = Exchange(plan, me, plan.chunk * source.partial_itemsize)
     adder = Adder(source, target, scaled(plan, weights, op, source), me, plan.chunk)
     return await _run(Session(plan, exchange, source, target, adder, progress, links.slots), links, tag, profile)

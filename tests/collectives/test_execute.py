@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, Receiver, RoundTag, Slots
-from ictp2p.collectives.execute import ExecuteProfile, all_reduce, broadcast
-from ictp2p.collectives.plan import Plan, Share
+from ictp2p.collectives.execute import ExecuteProfile, all_reduce, broadcast, reduce
+from ictp2p.collectives.plan import REDUCE, Plan, Share
 from ictp2p.collectives.schedules import star
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.types import PeerId
@@ -195,6 +195,15 @@ async def test_what_does_not_fit_is_refused_before_anything_is_sent(
     with pytest.raises(ConfigError, match=message):
         await all_reduce(*arguments, links, TAG)  # type: ignore[arg-type]
     assert not links.log
+
+
+async def test_a_plan_for_other_inputs_is_refused_before_room_is_made_for_its_sums() -> None:
+    """What passes through participant 0 of this plan has more bytes than there are."""
+    parents = (2, 0, -1)
+    share = Share(0, 1 << 60, 2, parents, parents)
+    huge = Plan(REDUCE, (*NAMES, PeerId("2" * 32)), (share,), 10, 1.0, 0.0)
+    with pytest.raises(ConfigError, match=f"shares cover {1 << 60} elements of 100"):
+        await reduce(huge, 0, ones(), [], FakeLinks(), TAG)
 
 
 async def test_an_output_may_not_share_memory_with_an_input() -> None:
