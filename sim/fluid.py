@@ -118,6 +118,8 @@ class Flow:
         self.timer: asyncio.TimerHandle | None = None
         self.row = -1
         """Of the table of what is alike in all flows; none before it first starts."""
+        self.seen = -1
+        """As of which change of the world its path was looked at; -1 for never, or into another row."""
 
 
 class _Rows:
@@ -216,6 +218,8 @@ class Fluid:
         self._passed: dict[Flow, None] = {}
         """Those of which something has passed since rates were last computed: they may have come to their end."""
         self._rows = _Rows()
+        self._changes = 0
+        """How often capacities or paths changed."""
         self._context = contextvars.Context()
         self._pending: asyncio.TimerHandle | None = None
         self.solved = 0
@@ -226,20 +230,27 @@ class Fluid:
         if flow in self._flows:
             return
         if flow.row < 0:
-            flow.row = self._rows.take()
+            flow.row, flow.seen = self._rows.take(), -1
         now = self._loop.now
         if now - flow.stopped > IDLE:
             self._rows.window[flow.row] = INITIAL_WINDOW
         flow.since = self._rows.grown[flow.row] = now
-        self._rows.look(flow)
+        self._look(flow)
         self._flows[flow] = None
         self._stir()
 
     def changed(self) -> None:
         """Capacities or paths changed: look at them, and compute rates anew, soon."""
+        self._changes += 1
         for flow in self._flows:
-            self._rows.look(flow)
+            self._look(flow)
         self._stir()
+
+    def _look(self, flow: Flow) -> None:
+        """See what the path of a flow is like, unless that was seen since anything changed."""
+        if flow.seen != self._changes:
+            flow.seen = self._changes
+            self._rows.look(flow)
 
     def _stir(self) -> None:
         """Compute rates anew, soon."""

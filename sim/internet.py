@@ -16,7 +16,7 @@ from ictp2p.types import Address
 from sim.chance import Chance
 from sim.fluid import Fluid
 from sim.loop import Process, SimLoop
-from sim.topology import Topology
+from sim.topology import Link, Topology
 
 if TYPE_CHECKING:
     from sim.connection import Endpoint
@@ -103,16 +103,17 @@ class Internet:
         """Whether what one host sends to another vanishes."""
         return target not in self.processes or self.topology.blocked(source, target) is not None
 
-    def delay(self, source: str, target: str) -> float:
-        """Seconds that a message takes now, drawn anew for each."""
-        link = self.topology.between(source, target)
+    def delay(self, source: str, target: str, link: Link | None = None) -> float:
+        """Seconds that a message takes now over the link between two hosts (looked up if not given), drawn anew."""
+        link = link or self.topology.between(source, target)
         seconds = link.delay
         if link.jitter:
             seconds += self.chance.exponential(link.jitter, "jitter", source, target)
-        again = max(RTO, 3 * link.delay)
-        while self.chance.happens(link.loss, "loss", source, target):
-            seconds += again
-            again *= 2
+        if link.loss:
+            again = max(RTO, 3 * link.delay)
+            while self.chance.happens(link.loss, "loss", source, target):
+                seconds += again
+                again *= 2
         return seconds
 
     def round_trip(self, a: str, b: str) -> float:

@@ -1,8 +1,8 @@
 """Where hosts stand and what lies between them: sites, links, and whatever was cut.
 
 A site is a cluster's place: its hosts share the access link (`up`, `down`), and inside it they see each other over
-the site's own network. Between two sites there is one `Link` per direction. Everything may change while the world
-runs; whoever sends asks anew.
+the site's own network. Between two sites there is one `Link` per direction, for good: it may be kept. What it says, and
+everything else, may change while the world runs; whoever sends looks anew.
 """
 
 from __future__ import annotations

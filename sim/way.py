@@ -46,6 +46,7 @@ class Way:
         self._net = internet
         self._end = end
         self._pair = end.local, end.remote
+        self._link = internet.topology.between(*self._pair)
         self._queue: deque[list[Any]] = deque()  # [what, data, size, left] of bulk that has not passed
         self._backlog = 0.0
         self._arrives = 0.0
@@ -55,7 +56,7 @@ class Way:
         self._flow = Flow(
             resources=lambda: internet.topology.resources(*self._pair),
             round_trip=lambda: internet.round_trip(*self._pair),
-            loss=lambda: internet.topology.between(*self._pair).loss,
+            loss=lambda: self._link.loss,
             head=self._head,
             passed=self._passed,
         )
@@ -97,20 +98,20 @@ class Way:
 
     def _depart(self, what: str, data: Any, size: int) -> None:
         """All of it has left: it takes what a message of its size takes."""
-        seconds = self._net.delay(*self._pair) + size / self._net.topology.between(*self._pair).bandwidth
+        seconds = self._net.delay(*self._pair, self._link) + size / self._link.bandwidth
         self._leave(what, data, size, seconds)
 
     def _burst(self, what: str, data: Any, size: int) -> None:
         """It leaves in one window, behind what left like that before."""
         narrowest = min((rate for _, rate in self._net.topology.resources(*self._pair)), default=math.inf)
         self._left = max(self._left, self._net.loop.now) + size / narrowest
-        seconds = self._left - self._net.loop.now + self._net.delay(*self._pair)
+        seconds = self._left - self._net.loop.now + self._net.delay(*self._pair, self._link)
         self._leave(what, data, size, seconds)
 
     def _leave(self, what: str, data: Any, size: int, seconds: float) -> None:
         """Arrive in so many seconds, after whatever left before."""
-        link, net, peer = self._net.topology.between(*self._pair), self._net, self._end.peer
-        if link.corrupt and size and net.chance.happens(link.corrupt, "corrupt", *self._pair):
+        corrupt, net, peer = self._link.corrupt, self._net, self._end.peer
+        if corrupt and size and net.chance.happens(corrupt, "corrupt", *self._pair):
             data = self._damaged(data)
         self.flying += size
         self._arrives = max(self._arrives, net.loop.now + seconds)
@@ -163,4 +164,4 @@ class Way:
 
     def _arrive_last(self, what: str, data: Any, size: int) -> None:
         """A large message has passed the bottleneck: only the way itself is left."""
-        self._leave(what, data, size, self._net.topology.between(*self._pair).delay)
+        self._leave(what, data, size, self._link.delay)

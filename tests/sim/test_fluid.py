@@ -73,3 +73,29 @@ def test_a_long_transfer_takes_its_size_over_the_bandwidth_and_a_slow_start() ->
 
 def test_loss_caps_a_flow_as_mathis_found() -> None:
     assert _transfer(1e6, 1e9, 0.05, loss=0.01) == pytest.approx(1e6 / (1.22 * 1460 / (0.05 * 0.1)), rel=0.1)
+
+
+@given(st.lists(st.tuples(st.sampled_from([1e4, 1e6]), st.booleans()), min_size=1, max_size=6))
+def test_a_flow_that_starts_again_has_what_its_path_has_by_then(turns: list[tuple[float, bool]]) -> None:
+    """Paths are looked at once after each change: a flow that rested, or lost its row meanwhile, must not miss one."""
+    loop, capacity, left, tiny, ended = SimLoop(), [1e6], [0.0], [0.0], [0.0]
+
+    def flow(size: list[float]) -> Flow:
+        def passed(amount: float) -> None:
+            size[0] -= amount
+            ended[0] = loop.now
+
+        return Flow(lambda: [("x", capacity[0])], lambda: 0.0, lambda: 0.0, lambda: max(0.0, size[0]), passed)
+
+    fluid, one, another = Fluid(loop), flow(left), flow(tiny)
+    for bandwidth, dropped in turns:
+        if bandwidth != capacity[0]:
+            capacity[0] = bandwidth
+            fluid.changed()
+        left[0], tiny[0], began = 1e6, 1.0, loop.now
+        if dropped:
+            fluid.drop(one)
+            fluid.start(another)  # in the row that was the other's
+        fluid.start(one)
+        loop.run_to(began + 1000.0)
+        assert ended[0] - began == pytest.approx(1e6 / bandwidth, rel=0.01, abs=0.01)
