@@ -310,6 +310,8 @@ class Babel:
         if choice is not None:
             for waiter in self._requests.answered(key, choice.offer.seqno):
                 self._answers.setdefault(waiter, {})[key] = None
+            if after != before:
+                self._requests.follow(key, now)
 
     # Output
 

@@ -3,7 +3,8 @@
 The feasibility condition can starve a router: it has offers, but none that it may trust. Only the destination
 can help, with a fresh sequence number, and the request for it travels hop by hop towards the destination
 (RFC 8966 §3.8.1.2, §3.8.2.1). Requests may die on the way, so whoever needs one repeats it, for as long as it
-needs it; those who carry it keep no timers, and hand a repeat to their next best neighbour.
+needs it; those who carry it keep no timers, hand a repeat to their next best neighbour, and hand on what is
+still waited for when their own next hop changes.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class _Need:
 @dataclass(slots=True)
 class _Waiter:
     seqno: int
+    hops: int
+    """That the request may still travel from here."""
     until: float
     repeats: int = 0
 
@@ -89,12 +92,25 @@ class Requests:
 
     def carry(self, sender: str, key: Key, seqno: int, hops: int, now: float) -> None:
         """Pass a request on to one neighbour, unless an equal one is already on its way for somebody else."""
-        repeats = self._wait(key, sender, seqno, now)
+        repeats = self._wait(key, sender, seqno, hops - 1, now)
         if repeats is None:
             return
         helpers = [neighbour for neighbour in self._helpers(key) if neighbour != sender]
         if helpers:
             self._put(helpers[repeats % len(helpers)], key, seqno, hops - 1)
+
+    def follow(self, key: Key, now: float) -> None:
+        """The next hop changed: hand the freshest request that is still waited for to the new one.
+
+        The answer comes back on the way that the request went, and counts here only if it is of the route in use
+        (`answered`). If that has moved on meanwhile, whoever asked would wait for its own repeat.
+        """
+        choice = self._table.chosen.get(key)
+        waiting = {name: waiter for name, waiter in self._waiting.get(key, {}).items() if waiter.until > now}
+        if choice is None or not waiting or choice.neighbour in waiting:
+            return
+        freshest = max(waiting.values(), key=lambda waiter: (waiter.seqno, waiter.hops))
+        self._put(choice.neighbour, key, freshest.seqno, freshest.hops)
 
     def answered(self, key: Key, seqno: int) -> list[str]:
         """Take out the neighbours that this sequence number satisfies, in order."""
@@ -131,7 +147,7 @@ class Requests:
     def _put(self, neighbour: str, key: Key, seqno: int, hops: int) -> None:
         self._outbox.setdefault(neighbour, {})[key] = (seqno, hops)
 
-    def _wait(self, key: Key, neighbour: str, seqno: int, now: float) -> int | None:
+    def _wait(self, key: Key, neighbour: str, seqno: int, hops: int, now: float) -> int | None:
         """Remember who waits for what; return how often it asked before, or None if another's request covers it."""
         waiting = self._waiting.setdefault(key, {})
         known = waiting.get(neighbour)
@@ -139,7 +155,7 @@ class Requests:
             known.until, known.repeats = now + self._patience, known.repeats + 1
             return known.repeats
         covered = any(other.until > now and other.seqno >= seqno for other in waiting.values())
-        waiting[neighbour] = _Waiter(seqno, now + self._patience)
+        waiting[neighbour] = _Waiter(seqno, hops, now + self._patience)
         return None if covered else 0
 
     def _helpers(self, key: Key) -> list[str]:

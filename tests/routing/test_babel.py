@@ -388,6 +388,20 @@ def test_nonsense_is_refused() -> None:
     assert node.link_down("stranger", 0.0) == []
 
 
+def test_a_request_that_is_carried_goes_on_to_the_next_hop_of_today() -> None:
+    """The answer of the former one would not count here: it is no longer the route in use."""
+    node = router("asker", "m", "n")
+    node.receive("m", advert("d", 5), 1.0)
+    node.receive("n", advert("d", 6), 1.0)
+    pass_time(node, 2.0)
+    asked = sends(node.receive("asker", SeqnoRequest((Wanted("d", 0, 0, 2, 64),)), 2.0), SeqnoRequest)
+    assert asked == {"m": SeqnoRequest((Wanted("d", 0, 0, 2, 63),))}
+    effects = node.receive("m", advert("d", INFINITY), 2.1)
+    assert sends(effects, SeqnoRequest) == {"n": SeqnoRequest((Wanted("d", 0, 0, 2, 63),))}
+    effects = node.receive("n", advert("d", 6, seqno=2), 2.2)
+    assert sends(effects, Update)["asker"] == advert("d", 6 + COST, seqno=2)
+
+
 def test_a_lonely_router_wants_no_timer() -> None:
     node = router("m")
     assert node.next_timeout() is not None

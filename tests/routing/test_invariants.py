@@ -11,7 +11,7 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -468,6 +468,19 @@ def test_retry_finds_the_way_when_the_first_requests_are_lost() -> None:
     assert mesh.nodes["a"].next_hop("d") is None
     mesh.run(10.0 + DETECT + 0.1 + sum(PROFILE.retries[:2]))
     assert mesh.nodes["a"].next_hop("d") == "b"
+
+
+@given(st.integers(3, 6), st.lists(st.floats(0.002, 0.16), min_size=15, max_size=15), st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_where_nothing_is_lost_a_failure_needs_no_repeat_of_a_request(size: int, trips: list[float], seed: int) -> None:
+    """The requests for it may meet routers whose own next hop changes while they carry them."""
+    mesh = Mesh([f"c{i}" for i in range(size)], seed, replace(PROFILE, retries=(1000.0,), classes=1))
+    for (a, b), trip in zip(itertools.combinations(mesh.nodes, 2), trips, strict=False):
+        mesh.connect(a, b, Link(trip))
+    mesh.run(30.0)
+    mesh.fail("c0", "c1")
+    mesh.run(30.0 + DETECT + 3 * size * (DELAY + PROFILE.trigger_most))
+    assert_reachability(mesh)
 
 
 def test_the_judge_sees_the_loops_of_naive_bellman_ford(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from ictp2p.routing.messages import SeqnoRequest, Wanted
 from ictp2p.routing.profile import RoutingProfile
 from ictp2p.routing.requests import Requests
 from ictp2p.routing.sources import SourceTable
-from ictp2p.routing.table import RouteTable
+from ictp2p.routing.table import Choice, RouteTable
 
 KEY = ("d", 0)
 PROFILE = RoutingProfile(classes=1)
@@ -78,3 +78,27 @@ def test_one_who_stopped_asking_is_forgotten_and_covers_nobody() -> None:
     requests.carry("m", KEY, 6, 9, 200.0)
     requests.expire(300.0)
     assert requests.answered(KEY, 6) == []
+
+
+def test_a_request_follows_the_route_while_somebody_waits_for_its_answer() -> None:
+    requests, table = starved("m", "n", "o", "p")
+    requests.carry("m", KEY, 6, 9, 0.0)
+    requests.collect()
+    for neighbour in ("o", "p", "m"):
+        table.chosen[KEY] = Choice(neighbour, Distance(5, 9), 10)
+        requests.follow(KEY, 0.1)
+        expected = [Send(neighbour, SeqnoRequest((Wanted("d", 0, 0, 6, 8),)))]
+        assert requests.collect() == (expected if neighbour != "m" else []), "who waits is not asked"
+    requests.answered(KEY, 6)
+    table.chosen[KEY] = Choice("n", Distance(6, 9), 10)
+    requests.follow(KEY, 0.2)
+    assert requests.collect() == [], "nobody waits"
+
+
+def test_a_request_is_not_carried_on_for_one_who_stopped_asking() -> None:
+    requests, table = starved("m", "n")
+    requests.carry("m", KEY, 6, 9, 0.0)
+    requests.collect()
+    table.chosen[KEY] = Choice("n", Distance(5, 9), 10)
+    requests.follow(KEY, 100.0)
+    assert requests.collect() == []
