@@ -6,7 +6,7 @@ bytes on the way up and down again are those of a bandwidth-delay product, as of
 `STAGING_BYTES` is more than that, and nothing is asked for. Over long ones each share asks for its own product and some
 to spare; where these exceed what a participant gives at most, all that lead there are cut in the same proportion. What
 then is left tops a share up to its even part: lines have queues, in which a chunk waits as long again as it travels,
-and with no more than its product to fill them two clusters 100 ms apart left a fifth of their line idle.
+and two clusters 100 ms apart used 0.75 of their line without this, and 0.88 with it and `exchange.LEAD_SECONDS`.
 
 The room is written into the plan, which is agreed: so both ends of an edge know it, and nobody asks or grants on the
 way. What it comes to is what the prediction reckons with. Whoever sends uses less of an even part where the way to the
