@@ -66,7 +66,8 @@ def placed(plan: Plan, me: int, source: Flat, outputs: Flat) -> list[tuple[int, 
     """Find the place of each output in the vector, and room for the sums that only pass through us.
 
     Raises:
-        ConfigError: the outputs are not the shares that participant `me` is the root of.
+        ConfigError: the outputs are not the shares that participant `me` is the root of, or are cut where the inputs
+            are not.
     """
     pieces: list[tuple[int, torch.Tensor]] = []
     left = list(reversed(outputs.tensors))
@@ -75,6 +76,8 @@ def placed(plan: Plan, me: int, source: Flat, outputs: Flat) -> list[tuple[int, 
         while share.root == me and position < share.stop:
             if not left:
                 raise ConfigError(f"outputs do not fit elements [{position}, {share.stop}) of the plan")
+            if position > share.start and source.together(position - 1, position + 1):
+                raise ConfigError(f"outputs are cut at element {position}, where inputs are not")
             whole = left.pop()
             piece, rest = whole[: share.stop - position], whole[share.stop - position :]
             left += [rest] if len(rest) else []

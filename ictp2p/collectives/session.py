@@ -97,9 +97,17 @@ class Session:
 
         None for whom the plan has no chunks from us: a rate of nothing would hold back what is said beside them.
         """
-        per_element = self._chunk_bytes / self.plan.chunk if self._coder else self._source.itemsize
-        planned = [self.plan.bytes_between(self.exchange.me, n, 1) for n in self.exchange.neighbours]
-        return [1.1 * each * per_element / max(self.plan.seconds, 1e-3) or None for each in planned]
+        planned = [self._planned(node) for node in self.exchange.neighbours]
+        return [1.1 * each / max(self.plan.seconds, 1e-3) or None for each in planned]
+
+    def _planned(self, node: int) -> int:
+        """Count the bytes on the wire of all chunks that the plan has from us for `node`."""
+        me, chunk, total = self.exchange.me, self.plan.chunk, 0
+        for number, share in enumerate(self.plan.shares):
+            up, down = share.reduce_parents[me] == node, share.broadcast_parents[node] == me
+            for start, stop in (share.span(n, chunk) for n in range(share.chunks(chunk) if up or down else 0)):
+                total += up * self._partial_size(me, number, stop - start) + down * self._result_size(stop - start)
+        return total
 
     def attached(self, attachment: Attachment) -> None:
         """All neighbours are connected: let what can leave leave."""
@@ -188,10 +196,10 @@ class Session:
 
     def next_frame(self, peer: PeerId) -> Outgoing | None:
         """As `channel.Receiver`."""
-        if self._again and peer in self._again:
-            return self._again.pop(peer)
         if self.ended.done():
             return None
+        if self._again and peer in self._again:
+            return self._again.pop(peer)
         node = self._indices[peer]
         piece = self.exchange.next_send(node)
         if piece is not None:
@@ -228,7 +236,8 @@ class Session:
 
     def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
         """As `channel.Receiver`: the collective fails, unless nothing is owed to or by `peer` any more."""
-        if not self.ended.done() and self.exchange.involves(self._index(peer)):
+        owed = self.exchange.involves(self._index(peer)) or peer in self._early or peer in self._again
+        if owed and not self.ended.done():
             known = [name for name in self.plan.participants if name in suspects]
             self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", [PeerId(name) for name in known] or [peer]))
             self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
@@ -282,7 +291,8 @@ class Session:
             self._slots.give_back(slot)
 
     def _check_end(self) -> None:
-        if not self.ended.done() and self.exchange.finished:
+        """End if nothing is owed; what went ahead is, until we hear that it was kept or have sent it again."""
+        if self.exchange.finished and not (self._early or self._again or self.ended.done()):
             self.ended.set_result(None)
 
     def _kick(self, peer: PeerId) -> None:

@@ -15,8 +15,8 @@ from ictp2p.bulk import BulkProfile, early
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import ExecuteProfile, all_reduce
-from ictp2p.collectives.plan import Plan, Share
+from ictp2p.collectives.execute import ExecuteProfile, all_reduce, broadcast
+from ictp2p.collectives.plan import BROADCAST, Plan, Share
 from ictp2p.collectives.schedules import star
 from ictp2p.types import PeerId
 
@@ -86,6 +86,30 @@ async def test_a_chunk_that_comes_early_is_used_or_sent_again(
     await asyncio.gather(*first, start[2]())
     assert all(bool((out == 6).all()) for out in outputs)
     assert not any(chunks._kept or chunks._dropped for chunks in arrived)
+
+
+@pytest.mark.parametrize("room", [1 << 20, 0])
+async def test_who_sent_ahead_stays_until_that_was_kept_or_sent_again(
+    mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """A broadcast's root waits for nobody's chunks: it was gone when the other asked for its own again."""
+    monkeypatch.setattr(early, "EARLY_BYTES", room)
+    world = mesh(2)
+    plan = Plan(BROADCAST, tuple(world.names), (Share(0, 9, 0, (-1, -1), (-1, 0)),), 9, 0.0, 0.0)
+    tag, vectors = RoundTag(b"early", 1, 0, plan.digest()), [torch.ones(9), torch.zeros(9)]
+
+    def start(node: int) -> asyncio.Task[Any]:
+        bulk = world.bulks[world.names[node]]
+        return asyncio.ensure_future(broadcast(plan, node, [vectors[node]], bulk, tag, profile=PROFILE))
+
+    first, desks = start(0), world.bulks[world.names[1]]._desks
+    while not any(desk.early._kept or desk.early._dropped for desk in desks.values()):
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not first.done()
+    await asyncio.gather(first, start(1))
+    assert vectors[1].tolist() == [1.0] * 9
 
 
 async def test_a_chunk_that_is_being_read_when_we_begin_is_ours(mesh: Callable[..., Any]) -> None:
