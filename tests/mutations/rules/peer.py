@@ -262,7 +262,7 @@ MUTATIONS: Final = (
         "ictp2p/control.py",
         "if expected is not None and peer != expected:",
         "if expected is not None and not peer:",
-        ("test_control.py::test_a_peer_other_than_the_expected_one_is_refused_and_both_sides_are_told",),
+        ("test_control_opening.py::test_a_peer_other_than_the_expected_one_is_refused_and_both_sides_are_told",),
     ),
     Mutation(
         "claimed-id-believed",
@@ -270,7 +270,7 @@ MUTATIONS: Final = (
         "ictp2p/control.py",
         "if proven is not None and claimed != proven:",
         "if proven is not None and not claimed:",
-        ("test_control.py::test_a_peer_cannot_claim_another_id_than_its_certificates",),
+        ("test_control_opening.py::test_a_peer_cannot_claim_another_id_than_its_certificates",),
     ),
     Mutation(
         "certificate-optional",
