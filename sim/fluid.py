@@ -75,6 +75,8 @@ def shares(
         limit = np.where(active, caps, 0.0) - np.where(active, rates, 0.0)
         # No resource is full before each of its users has an even part of what is left: who wants no more gets it.
         done = active & (limit <= fair)
+        if np.array_equal(done, active):  # of a world at ease, at once: every flow is held by its own window
+            return np.where(done, caps, rates)
         grown = np.where(done, limit, 0.0) if done.any() else np.where(active, level.min(), 0.0)
         rates = np.where(done, caps, rates + grown)
         taken = np.bincount(of, weights=grown[by], minlength=resources)
@@ -214,7 +216,8 @@ class Fluid:
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
-        self._flows: dict[Flow, None] = {}
+        self._flows: dict[Flow, int] = {}
+        """Those that have something to send, and their rows."""
         self._passed: dict[Flow, None] = {}
         """Those of which something has passed since rates were last computed: they may have come to their end."""
         self._rows = _Rows()
@@ -236,7 +239,7 @@ class Fluid:
             self._rows.window[flow.row] = INITIAL_WINDOW
         flow.since = self._rows.grown[flow.row] = now
         self._look(flow)
-        self._flows[flow] = None
+        self._flows[flow] = flow.row
         self._stir()
 
     def changed(self) -> None:
@@ -282,7 +285,7 @@ class Fluid:
         if not self._flows:
             return
         flows = list(self._flows)
-        rows = np.array([flow.row for flow in flows], dtype=np.intp)
+        rows = np.fromiter(self._flows.values(), np.intp, len(flows))
         rates = self._rows.shares(rows)
         # Of all whose rate stays what was arranged still holds.
         stirred = (rates != self._rows.rate[rows]) | ~self._rows.armed[rows]

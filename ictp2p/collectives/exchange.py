@@ -65,7 +65,7 @@ LEAD = 1 / 32
 """Part of itself by which a share may be ahead of another: what it takes of a line is lacking there at the end."""
 LEAD_SECONDS = 0.5
 """But as much of it as this carries: nobody should wait for the first round trip of a long way and its full queues. Two
-clusters 100 ms apart filled 0.80 of their line with half of this, and 0.89 with this or twice as much (one run each)."""
+clusters 100 ms apart filled 0.80 of their line with half of this, 0.89 with this or twice as much, in one run each."""
 _STEP = 0.25
 """Part of a lead that must be free before those who were held back are told: else they would be for every chunk."""
 
