@@ -1,4 +1,4 @@
-"""The chain of decisions, message by message. The adversarial schedules are in `tests/properties`."""
+"""One decision, message by message: who may propose, what binds whom. Duels and losses are in `tests/properties`."""
 
 from __future__ import annotations
 
@@ -7,98 +7,21 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from ictp2p.errors import LocalProtocolError, RemoteProtocolError, StateError
-from ictp2p.machine import Effects, Message, Notice, Persist, Send
-from ictp2p.sync.acceptor import KEY
-from ictp2p.sync.agreement import Agreement, Decided, ForeignChain, QuorumLost, QuorumRegained
+from ictp2p.errors import LocalProtocolError, RemoteProtocolError
+from ictp2p.machine import Persist, Send
+from ictp2p.sync.agreement import Agreement, Decided
 from ictp2p.sync.messages import (
     NO_BALLOT,
     Accept,
     Accepted,
     Ballot,
     Decision,
-    Greet,
     Prepare,
     Promise,
     Refused,
 )
-from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.values import StateRef, Value, Voters, genesis
-from ictp2p.types import PeerId
-
-A, B, C, D = (PeerId(f"{i:032x}") for i in range(1, 5))
-LINEAGE = b"lineage!"
-PROFILE = RoundProfile.local()
-
-
-class Net:
-    """Agreements joined by queues that the test empties."""
-
-    def __init__(self, *peers: PeerId) -> None:
-        self.disks: dict[PeerId, bytes] = {}
-        self.notices: dict[PeerId, list[Notice]] = {p: [] for p in peers}
-        self.machines = {p: Agreement(p, None, random.Random(1), PROFILE) for p in peers}
-        self.wire: list[tuple[PeerId, PeerId, Message]] = []
-        self.now = 0.0
-        self.hops = 0
-        self.cut: set[PeerId] = set()
-
-    def do(self, who: PeerId, effects: Effects) -> None:
-        for effect in effects:
-            match effect:
-                case Persist(key, value):
-                    assert key == KEY
-                    self.disks[who] = value
-                case Send(to, message):
-                    self.wire.append((who, PeerId(to), message))
-                case Notice():
-                    self.notices[who].append(effect)
-
-    def settle(self) -> None:
-        while self.wire:
-            self.hop()
-
-    def hop(self) -> None:
-        """Everything that is under way arrives."""
-        self.hops += 1
-        flying, self.wire = self.wire, []
-        for sender, to, message in flying:
-            if to in self.machines and not {sender, to} & self.cut:
-                self.do(to, self.machines[to].receive(sender, message, self.now))
-
-    def propose(self, who: PeerId, value: Value) -> None:
-        self.do(who, self.machines[who].propose(value, self.now))
-
-    def restart(self, who: PeerId) -> None:
-        self.machines[who] = Agreement(who, self.disks.get(who), random.Random(2), PROFILE)
-
-    def tick(self, seconds: float) -> None:
-        self.now += seconds
-        for who, machine in self.machines.items():
-            self.do(who, machine.handle_timeout(self.now))
-
-    def tip(self, who: PeerId) -> Value:
-        tip = self.machines[who].tip
-        assert tip is not None
-        return tip[1]
-
-
-def change(tip: Value, author: PeerId, *voters: PeerId) -> Voters:
-    return Voters(tip.lineage, voters or tip.voters, tip.state, author, tip.round, tip.attempt)
-
-
-def net(*peers: PeerId, slots: int = 1) -> Net:
-    """A mesh founded by A in which `peers` vote; slot 1 is decided."""
-    made = Net(*peers)
-    made.do(A, made.machines[A].bootstrap(genesis(LINEAGE, A), 0.0))
-    for who in peers[1:]:
-        made.do(who, made.machines[who].greet(A, 0.0))
-    made.settle()
-    for _ in range(slots):
-        made.propose(A, change(made.tip(A), A, *peers))
-        made.settle()
-    made.hops = 0
-    return made
+from ictp2p.sync.values import StateRef, genesis
+from tests.sync.agreeing import LINEAGE, PROFILE, A, B, C, D, Net, change, net
 
 
 def test_a_founder_decides_alone_and_at_once() -> None:
@@ -299,182 +222,6 @@ def test_two_decisions_for_one_slot_are_shouted_about() -> None:
     n = net(A, B, C)
     with pytest.raises(RemoteProtocolError, match="slot 1 was decided twice"):
         n.machines[B].receive(C, Decision(1, change(n.tip(B), C, A), 0), 0.0)
-
-
-def test_a_joiner_that_knows_nothing_jumps_to_the_tip() -> None:
-    n = net(A, B, slots=5)
-    n.machines[C] = Agreement(C, None, random.Random(3), PROFILE)
-    n.notices[C] = []
-    n.do(C, n.machines[C].greet(B, 0.0))
-    n.settle()
-    assert n.notices[C] == [Decided(5, n.tip(A))]
-
-
-def test_greeting_works_in_either_direction() -> None:
-    n = net(A, B, slots=3)
-    n.machines[C] = Agreement(C, None, random.Random(3), PROFILE)
-    n.notices[C] = []
-    n.do(A, n.machines[A].greet(C, 0.0))
-    n.settle()
-    assert n.machines[C].slot == 3
-
-
-def test_who_is_a_little_behind_is_told_every_slot_in_order() -> None:
-    n = net(A, B, C)
-    n.cut = {C}
-    for _ in range(4):
-        n.propose(A, change(n.tip(A), A))
-        n.settle()
-    n.cut = set()
-    n.notices[C].clear()
-    n.do(C, n.machines[C].greet(B, 0.0))
-    n.wire.extend(reversed([n.wire.pop()]))
-    n.settle()
-    assert [d.slot for d in n.notices[C] if isinstance(d, Decided)] == [2, 3, 4, 5]
-
-
-def test_who_is_far_behind_is_told_only_the_newest() -> None:
-    n = net(A, B, C)
-    n.cut = {C}
-    for _ in range(PROFILE.history + 3):
-        n.propose(A, change(n.tip(A), A))
-        n.settle()
-    n.cut = set()
-    n.notices[C].clear()
-    n.do(C, n.machines[C].greet(B, 0.0))
-    n.settle()
-    assert [d.slot for d in n.notices[C] if isinstance(d, Decided)] == [PROFILE.history + 4]
-
-
-def test_a_decision_that_overtook_others_asks_for_them_first() -> None:
-    n = net(A, B, C)
-    n.cut = {C}
-    for _ in range(2):
-        n.propose(A, change(n.tip(A), A))
-        n.settle()
-    assert n.machines[C].receive(A, Decision(3, n.tip(A), 1), 0.0) == [Send(A, Greet(1, LINEAGE))]
-
-
-def test_an_acceptor_that_is_behind_is_taught_and_then_answers() -> None:
-    n = net(A, B)
-    n.propose(A, change(n.tip(A), A, A, B, C))
-    n.settle()
-    n.machines[C] = Agreement(C, None, random.Random(3), PROFILE)
-    n.notices[C] = []
-    n.cut = {B}
-    n.propose(A, change(n.tip(A), A))
-    n.settle()
-    assert n.machines[A].slot == n.machines[C].slot == 3
-
-
-def test_a_proposer_that_is_behind_is_taught() -> None:
-    n = net(A, B, C)
-    n.cut = {C}
-    n.propose(A, change(n.tip(A), A))
-    n.settle()
-    n.cut = set()
-    n.propose(C, change(n.tip(C), C))
-    n.settle()
-    assert n.machines[C].slot == 2
-    assert n.tip(C) == n.tip(A)
-
-
-def test_decisions_reach_the_audience_and_the_wards() -> None:
-    n = net(A, B)
-    for who in (C, D):
-        n.machines[who] = Agreement(who, None, random.Random(3), PROFILE)
-        n.notices[who] = []
-    n.machines[A].audience([C])
-    n.machines[C].audience([], wards=[D])
-    n.propose(A, change(n.tip(A), A))
-    n.settle()
-    assert n.machines[D].slot == 2
-
-
-def test_lost_decisions_are_made_up_for_by_comparing_notes() -> None:
-    n = net(A, B)
-    n.machines[B]._rng = random.Random(1)
-    n.cut = {B}
-    n.do(A, n.machines[A].start(n.now))
-    n.do(B, n.machines[B].start(n.now))
-    n.propose(A, change(n.tip(A), A))
-    n.settle()
-    n.cut = set()
-    n.tick(2 * PROFILE.anti_entropy)
-    n.settle()
-    assert n.machines[B].slot == 2
-
-
-def test_separately_founded_meshes_do_not_mix() -> None:
-    n = net(A, B)
-    n.machines[C] = Agreement(C, None, random.Random(3), PROFILE)
-    n.notices[C] = []
-    n.do(C, n.machines[C].bootstrap(genesis(b"another!", C), 0.0))
-    for _ in range(3):
-        n.do(C, n.machines[C].greet(A, 0.0))
-        n.settle()
-    foreign = [x for x in n.notices[A] if isinstance(x, ForeignChain)]
-    assert foreign == [ForeignChain(C, b"another!", LINEAGE)]
-    before = n.machines[A].slot
-    assert n.machines[A].receive(C, Prepare(before + 1, b"another!", Ballot(9, C)), 0.0) == []
-    assert n.machines[A].receive(C, Decision(before + 1, genesis(b"another!", C), 0), 0.0) == []
-    assert n.machines[A].slot == before
-
-
-def test_the_coordinator_is_the_first_voter_that_is_not_suspected() -> None:
-    n = net(A, B, C)
-    assert n.machines[B].coordinator == A
-    n.machines[B].suspects([A], 0.0)
-    assert n.machines[B].is_coordinator
-    n.machines[A].suspects([A, B], 0.0)
-    assert n.machines[A].is_coordinator
-    assert Agreement(D, None, random.Random(0), PROFILE).coordinator is None
-
-
-def test_a_lost_quorum_is_reported_once_and_so_is_its_return() -> None:
-    n = net(A, B, C)
-    n.do(A, n.machines[A].suspects([B, C], n.now))
-    n.tick(PROFILE.quorum_deadline / 2)
-    assert QuorumLost((A, B, C), (B, C)) not in n.notices[A]
-    assert (n.machines[A].next_timeout() or 0) <= PROFILE.quorum_deadline
-    n.tick(PROFILE.quorum_deadline)
-    n.tick(PROFILE.quorum_deadline)
-    assert [x for x in n.notices[A] if not isinstance(x, Decided)] == [QuorumLost((A, B, C), (B, C))]
-    n.do(A, n.machines[A].suspects([], n.now))
-    assert n.notices[A][-1] == QuorumRegained()
-
-
-def test_a_proposal_that_nobody_answers_is_a_lost_quorum_without_any_suspicion() -> None:
-    n = net(A, B, C)
-    n.cut = {B, C}
-    n.propose(A, change(n.tip(A), A))
-    n.settle()
-    n.tick(PROFILE.quorum_deadline)
-    assert any(isinstance(x, QuorumLost) for x in n.notices[A])
-    n.cut = set()
-    n.tick(PROFILE.retry)
-    n.settle()
-    assert n.notices[A][-1] == QuorumRegained()
-
-
-def test_what_was_learnt_is_saved_soon() -> None:
-    n = net(A, B)
-    n.tick(PROFILE.retry)
-    n.restart(B)
-    assert n.machines[B].slot == 1
-
-
-@pytest.mark.parametrize("stored", [b"", b"\x00", b"\x97\x01\x02", b"garbage"])
-def test_a_record_that_cannot_be_read_is_named(stored: bytes) -> None:
-    with pytest.raises(StateError, match="acceptor record"):
-        Agreement(A, stored, random.Random(0), PROFILE)
-
-
-def test_another_peers_record_is_refused() -> None:
-    n = net(A, B)
-    n.tick(PROFILE.retry)
-    with pytest.raises(StateError, match=B):
-        Agreement(A, n.disks[B], random.Random(0), PROFILE)
 
 
 def test_late_answers_mean_nothing() -> None:
