@@ -2,6 +2,7 @@
 
 One probe is outstanding at a time. It ends well by an ack, direct or through a helper, or by any byte heard from its
 target; it ends badly by its deadline, and then the target is suspected, in the incarnation in which it was asked.
+Where answers have taken long of late the deadline is later, by a bounded while: a slow answer is no missing one.
 A ping to a member that we suspect carries the accusation, so that the answer can carry the refutation.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import random
 
+from ictp2p.gossip.answers import Answers
 from ictp2p.gossip.health import LocalHealth, missed_probe
 from ictp2p.gossip.ledger import Ledger
 from ictp2p.gossip.messages import Ack, Delta, Nack, Ping, PingRequest, Status
@@ -20,6 +22,9 @@ _ALONE = 10
 """Intervals between two looks of a member that knows of nobody to probe; whoever comes is probed at once."""
 _PATIENCE_LIMIT = 10
 """A measured round trip raises the probe timeout at most this many times: a wrong measurement must not blind us."""
+_GRACE_LIMIT = 1.5
+"""Slow answers raise each of a probe's two chances to at most this many times `probe_timeout`: between continents a
+death is known a second later for it, and only where answers are slow."""
 
 
 class Prober:
@@ -34,6 +39,7 @@ class Prober:
         self._members = ledger.table.members
         self._rota = Rota(rng)
         self._relays = Relays()
+        self._answers = Answers(2 * _GRACE_LIMIT * profile.probe_timeout)
         self._patience: dict[str, float] = {}
         self._number = 0
         self._probe: Probe | None = None
@@ -49,6 +55,7 @@ class Prober:
         self._probe = None
         self._rota.clear()
         self._relays.clear()
+        self._answers.excuse()
 
     def welcome(self, member: str, now: float) -> None:
         """Probe a newcomer already in this round."""
@@ -76,6 +83,7 @@ class Prober:
 
     def postpone(self, seconds: float) -> None:
         """Allow for time in which this process could not have heard an answer."""
+        self._answers.excuse()
         if self._probe is not None:
             self._probe.postpone(seconds)
 
@@ -98,6 +106,7 @@ class Prober:
 
     def acked(self, number: int, now: float) -> Effects:
         """Take an ack: of our own probe, or of one made for another, who is told."""
+        self._answers.came(number, now)
         if self._probe is not None and self._probe.number == number and not self._probe.answered:
             self._answered(self._probe, now)
         relay = self._relays.answered(number)
@@ -147,7 +156,9 @@ class Prober:
         patience = self._patience_for(target)
         incarnation = self._members[target].record.incarnation
         number = self._next_number()
-        self._probe = Probe(target, incarnation, number, now + patience, now + max(interval, 2 * patience))
+        verdict_at = now + max(interval, 2 * patience, 2 * self._grace())
+        self._probe = Probe(target, incarnation, number, now + patience, verdict_at)
+        self._answers.asked(number, now)
         return [Send(target, Ping(number, self._ledger.news(to=target)))]
 
     def _answered(self, probe: Probe, now: float) -> None:
@@ -178,6 +189,10 @@ class Prober:
 
     def _patience_for(self, target: str) -> float:
         return self._patience.get(target, self._profile.probe_timeout)
+
+    def _grace(self) -> float:
+        """Seconds that each of the two chances of a probe should have, by what answers took of late."""
+        return min(self._answers.wanted, _GRACE_LIMIT * self._profile.probe_timeout)
 
     def _next_number(self) -> int:
         self._number += 1

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import heapq
 import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ictp2p.gossip.health import LocalHealth
 from ictp2p.gossip.ledger import Ledger
@@ -42,6 +47,51 @@ def test_a_silent_target_is_asked_directly_then_through_helpers_then_suspected()
     assert MemberSuspected(target) in asking.proceed(asking.due())
 
 
+def answer_after(asking: Prober, seconds: float, probes: int) -> list[str]:
+    """Let each of so many probes be answered so late, directly; return who was suspected."""
+    answers: list[tuple[float, int]] = []
+    suspects: list[str] = []
+    while probes:
+        if answers and answers[0][0] <= asking.due():
+            at, number = heapq.heappop(answers)
+            asking.acked(number, at)
+            probes -= 1
+            continue
+        now = asking.due()
+        effects = asking.proceed(now)
+        suspects += [e.member for e in effects if isinstance(e, MemberSuspected)]
+        for ping in (e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Ping)):
+            heapq.heappush(answers, (now + seconds, ping.number))
+    return suspects
+
+
+@given(st.floats(0.001, 0.95))
+def test_a_verdict_waits_as_long_as_answers_take_within_reason(seconds: float) -> None:
+    asking = prober("b", "c")
+    assert answer_after(asking, seconds, probes=40) == []
+    began = asking.due()
+    asking.proceed(began)
+    assert asking.due() == began + LAN.probe_timeout, "helpers are asked no later"
+    asking.proceed(asking.due())
+    waited = asking.due() - began
+    assert waited == pytest.approx(max(LAN.probe_interval, min(2 * seconds, 3 * LAN.probe_timeout)), abs=0.01)
+
+
+def test_an_answer_after_the_verdict_is_learned_from() -> None:
+    asking = prober("b", "c")
+    began = asking.due()
+    number = ping_of(asking.proceed(began)).number
+    (helper, _), *_ = messages(asking.proceed(asking.due()))
+    asking.refused(helper, number)  # so that the failure is no sign that this process is the sick one
+    ping = ping_of(asking.proceed(began + LAN.probe_interval))
+    asking.acked(number, began + 1.1)
+    asking.acked(ping.number, began + 1.2)
+    began = asking.due()
+    asking.proceed(began)
+    asking.proceed(asking.due())
+    assert asking.due() == began + 3 * LAN.probe_timeout
+
+
 def test_an_early_or_repeated_call_does_nothing() -> None:
     asking = prober("b", "c")
     assert asking.proceed(asking.due() - 0.001) == []
@@ -80,6 +130,17 @@ def test_postponed_probe_waits_longer() -> None:
     asking.proceed(began)
     asking.postpone(9.0)
     assert asking.due() == began + LAN.probe_timeout + 9.0
+
+
+def test_from_answers_of_a_time_in_which_it_could_not_hear_a_prober_learns_nothing() -> None:
+    asking = prober("b")
+    number = ping_of(asking.proceed(asking.due())).number
+    asking.postpone(9.0)
+    asking.acked(number, asking.due() + 9.0)
+    began = asking.due()
+    asking.proceed(began)
+    asking.proceed(asking.due())
+    assert asking.due() == began + LAN.probe_interval
 
 
 def test_alone_there_is_nobody_to_ask() -> None:
