@@ -130,11 +130,16 @@ def leader_known(clusters: int, quantile: float) -> float:
 def routed(clusters: int, quantile: float) -> float:
     """Seconds until every pair has a working route.
 
-    The dead link is noticed by its missing hellos; in a full mesh the next-best route is then one exchange away.
+    The dead link is noticed by its missing hellos, of which the last was still on its way. Its ends tell all who went
+    over it that this way is lost; these find another, and tell that. It is longer than the one before, so it may not be
+    used yet (feasibility): a request for a fresh sequence number goes to the destination, and its answer comes back.
+    Both are passed on at once, over two relays at most: in a full mesh a router that still waits to tell of its own new
+    way may lead another's, but each leads to the destination by no more than one that it took to be nearer.
     """
     links, routing = LinkProfile.wan(), RoutingProfile.wan()
     del clusters, quantile  # the worst case of every mesh that stays fully connected but for one link
-    return links.hold * links.hello_interval + routing.trigger_delay + 2 * FARTHEST
+    noticed = links.hold * links.hello_interval + NEAREST
+    return noticed + FARTHEST + routing.trigger_delay + FARTHEST + 2 * 3 * FARTHEST
 
 
 def at_rest(clusters: int, quantile: float) -> float:
