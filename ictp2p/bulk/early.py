@@ -20,7 +20,8 @@ class EarlyChunks:
     """What one connection has brought too early.
 
     Args:
-        remembered: of how many collectives it is known at most that their chunk was dropped.
+        remembered: of how many collectives a chunk is kept at most, and of how many more it is known that theirs was
+            dropped. Who is still further ahead has its collective fail by its deadline.
     """
 
     def __init__(self, remembered: int) -> None:
@@ -35,14 +36,11 @@ class EarlyChunks:
             return
         self._kept[header.tag] = header, bytes(body)
         self._size += len(body)
-        while self._size > EARLY_BYTES:
+        while self._size > EARLY_BYTES or len(self._kept) > self._remembered:
             tag, (_, oldest) = self._kept.popitem(last=False)
             self._size -= len(oldest)
             self._dropped[tag] = None
-        if len(self._kept) > self._remembered:
-            _, (_, oldest) = self._kept.popitem(last=False)
-            self._size -= len(oldest)
-        if len(self._dropped) > self._remembered:
+        while len(self._dropped) > self._remembered:
             self._dropped.popitem(last=False)
 
     def take(self, tag: bytes) -> tuple[Header, bytes] | None:

@@ -83,6 +83,16 @@ MUTATIONS: Final = (
         ("bulk/test_early.py::test_a_chunk_that_comes_early_is_used_or_sent_again",),
     ),
     Mutation(
+        "dropped-for-their-number-unnoticed",
+        "A chunk that is dropped because too many are kept is asked for again, like one dropped for its size.",
+        "ictp2p/bulk/early.py",
+        "while self._size > EARLY_BYTES or len(self._kept) > self._remembered:",
+        "if len(self._kept) > self._remembered:\n"
+        "            self._size -= len(self._kept.popitem(last=False)[1][1])\n"
+        "        while self._size > EARLY_BYTES:",
+        ("bulk/test_early.py::test_what_is_kept_is_bounded_and_what_is_dropped_is_known",),
+    ),
+    Mutation(
         "early-chunk-lost-while-we-begin",
         "A chunk that was being read when we began is ours.",
         "ictp2p/bulk/desk.py",
