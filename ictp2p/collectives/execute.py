@@ -127,6 +127,8 @@ async def broadcast(
 ) -> Stats:
     """Copy each share of `tensors` from its root to all others, along the plan's broadcast trees.
 
+    Ends at a root once those that it sends to have begun: it has kept what went ahead to them until then.
+
     Raises:
         ConfigError: tensors and plan do not fit together.
         ParticipantLost: a participant died, stalled or gave up; `suspects` names it.

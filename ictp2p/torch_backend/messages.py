@@ -32,7 +32,7 @@ class Messages:
         self._broken: asyncio.Future[None] | None = None
 
     async def send(self, data: Tensor, target: int, tag: int, timeout: float) -> None:
-        """Send bytes; ends when the receiver takes them, or has them all on their way."""
+        """Send bytes; ends when the receiver takes them, however few they are, as with Gloo."""
         if target == self._engine.rank:
             self._own[tag].put_nowait(data.clone())
             return
