@@ -10,7 +10,8 @@ clusters, 2 ms of jitter. What happens to them, happens at a random moment after
   the cluster of two loses its power; then a whole cluster does. Nobody trains.
 - `rounds`: a small model is trained all along. The leader of the cluster of two loses its power just after a round was
   opened; then a whole cluster does, at any moment.
-- `lossy`: every link loses a tenth of its segments for minutes, and nobody dies; deaths and suspicions are counted.
+- `lossy`: every link loses a tenth of its segments for minutes; nobody dies in them, and deaths and suspicions are
+  counted; then a whole cluster loses its power, while the loss goes on.
 
 Rows are appended to the file as they are measured, one JSON object per line, and a run that is in it already is not
 done again: an interrupted campaign goes on where it was. The table shows all that the file holds.
@@ -329,7 +330,7 @@ def listen(host: Host, kind: type[N], told: Callable[[str, N], object]) -> Calla
 
 
 def lossy(clusters: int, seed: int) -> dict[str, float]:
-    """Nobody dies, a tenth of everything is lost: count which clusters were thought dead, and suspected, by others."""
+    """A tenth of everything is lost: how many thought a cluster dead, or suspected one; then one dies in earnest."""
     seen: list[MemberChanged] = []
     with built(clusters, seed, train=True, loss=LOSS) as world:
         world.run_until(world.settled, PATIENCE, step=0.5, what="the mesh has settled")
@@ -338,7 +339,8 @@ def lossy(clusters: int, seed: int) -> dict[str, float]:
         before = world.version()
         world.run_for(LOSSY)
         told = Counter(notice.status for notice in seen if notice.scope == "mesh")
-        return {"committed": world.version() - before, "deaths": told["dead"], "suspicions": told["suspect"]}
+        counts = {"committed": world.version() - before, "deaths": told["dead"], "suspicions": told["suspect"]}
+        return {**counts, **cluster_dies(world)}
 
 
 COLOURS = ("#2b6cb0", "#2f855a", "#dd6b20", "#805ad5")
@@ -410,14 +412,26 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
             figures = [*np.quantile(seconds, (0.5, 0.99)), seconds[-1], measure.bound(n, 0.5), measure.bound(n, 0.99)]
             lines.append((measure.title, str(n), *(f"{figure:.1f}" for figure in figures), str(len(seconds))))
     yield Table("convergence after a failure, WAN profile", heads, tuple(lines))
-    heads = ("clusters", "seeds", "virtual minutes each", "rounds committed", "deaths", "suspicions")
+    heads = (
+        "clusters",
+        "seeds",
+        "minutes each",
+        "rounds",
+        "deaths",
+        "suspicions",
+        "then a crash: s, p50",
+        "longest",
+        "bound p99",
+    )
     lines = []
     lost = [row for row in rows if row["kind"] == "lossy" and "failed" not in row]
     for n in sorted({row["clusters"] for row in lost}):
         runs = [row for row in lost if row["clusters"] == n]
         sums = [sum(row[key] for row in runs) for key in ("committed", "deaths", "suspicions")]
-        lines.append((str(n), str(len(runs)), f"{LOSSY / 60:g}", *map(str, sums)))
-    yield Table("a tenth of all segments lost, nobody dead", heads, tuple(lines))
+        known = sorted(row["known"] for row in runs)
+        crash = (f"{seconds:.1f}" for seconds in (np.median(known), known[-1], crash_known(n, 0.99)))
+        lines.append((str(n), str(len(runs)), f"{LOSSY / 60:g}", *map(str, sums), *crash))
+    yield Table("a tenth of all segments lost; beside it the bound without loss", heads, tuple(lines))
     failed = [row for row in rows if "failed" in row]
     why = [(row["kind"], str(row["clusters"]), str(row["seed"]), row["failed"].splitlines()[0]) for row in failed]
     yield Table("runs that came to nothing", ("kind", "clusters", "seed", "why"), tuple(why))
