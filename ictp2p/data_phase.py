@@ -11,20 +11,51 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 
-from ictp2p.carried import Carried, copied, gaps, shares
+from ictp2p.carried import copied, gaps, shares
 from ictp2p.collectives import execute, plan
 from ictp2p.collectives.channel import Links, RoundTag
-from ictp2p.sync.values import Open
+from ictp2p.collectives.tensors import Flat
+from ictp2p.errors import ConfigError
+from ictp2p.sync.values import Open, Spec
 from ictp2p.types import ClusterId, PeerId
 
 Holds: TypeAlias = Callable[[Sequence[bytes]], Awaitable[Mapping[bytes, Sequence[torch.Tensor]]]]
 """Gives what is agreed of modules, by their keys."""
 Told: TypeAlias = Callable[[int, int], None]
 """Takes the elements `[start, stop)` whose result is in the outputs."""
+_DUE = {"broadcast": plan.BROADCAST, "gather": plan.BROADCAST, "scatter": plan.REDUCE, "collect": plan.REDUCE}
+"""By kind of round the one kind of plan that does it; a sum for everybody has many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A leader's part in a collective: what it brings, and where the result goes."""
+
+    inputs: Sequence[torch.Tensor]
+    """Never written."""
+    outputs: Sequence[torch.Tensor]
+    """Garbage until the collective has ended well."""
+    progress: Told
+    """Told of results as they arrive."""
+    holds: Holds | None = None
+    """Gives modules that others lack; None: there are none here."""
+
+
+def check_kind(chosen: plan.Plan, spec: Spec) -> str | None:
+    """Say why a plan does not do what a round is for, or None.
+
+    A plan of sums that is taken for one of copies would hand on what happens to lie in memory, the same everywhere.
+    """
+    if chosen.groups:
+        return None  # whose kinds follow from what was decided: `core.planning.check_groups`
+    due = _DUE.get(spec.kind)
+    fits = chosen.kind == due if due else chosen.kind not in _DUE.values()
+    return None if fits else f"a plan of kind {chosen.kind!r} does not do what a {spec.kind} is for"
 
 
 class DataPhase:
@@ -43,24 +74,13 @@ class DataPhase:
         self._links = links
         self._profile = profile
 
-    async def run(
-        self,
-        opened: Open,
-        chosen: plan.Plan,
-        inputs: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        holds: Holds | None,
-        progress: Told,
-    ) -> execute.Stats:
+    async def run(self, opened: Open, chosen: plan.Plan, brought: Brought) -> execute.Stats:
         """Have the result in the outputs, and say what that moved.
 
         Args:
             opened: the attempt.
-            chosen: its plan, decoded.
-            inputs: what this leader brings; never written.
-            outputs: where the result goes.
-            holds: gives modules that others lack; None: there are none here.
-            progress: told of results as they arrive.
+            chosen: its plan, decoded, for which `check_kind` has nothing to say.
+            brought: this leader's part.
 
         Raises:
             ConfigError: tensors and plan do not fit together.
@@ -68,90 +88,74 @@ class DataPhase:
             CollectiveTimeout: it did not end in time.
         """
         if chosen.groups:
-            return await self._run_groups(opened, chosen, inputs, outputs, holds, progress)
-        if opened.spec.kind in ("broadcast", "gather"):
-            _place(chosen, chosen.participants.index(self._me), inputs, outputs)
-            return await self._copy(opened, chosen, outputs, progress)
-        weights = [p.weight for p in opened.participants]
-        scattered = opened.spec.kind in ("scatter", "collect")
-        return await self._add_up(opened, chosen, inputs, outputs, weights, progress, scattered=scattered)
+            return await self._run_groups(opened, chosen, brought)
+        if chosen.kind == plan.BROADCAST:
+            _place(chosen, chosen.participants.index(self._me), brought)
+        return await self._run_one(opened, chosen, brought)
 
-    async def _run_groups(
-        self,
-        opened: Open,
-        chosen: plan.Plan,
-        inputs: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        holds: Holds | None,
-        progress: Told,
-    ) -> execute.Stats:
+    async def _run_groups(self, opened: Open, chosen: plan.Plan, brought: Brought) -> execute.Stats:
         """Run the plans of all groups that this peer is in, at once."""
         keys = copied(opened, self._cluster)
-        held = await holds(keys) if keys and holds is not None else {}
-        carried = shares(opened, self._cluster, inputs, outputs, lambda key: held.get(key, ()))
+        held = await brought.holds(keys) if keys and brought.holds is not None else {}
+        carried = shares(opened, self._cluster, brought.inputs, brought.outputs, lambda key: held.get(key, ()))
+        parts = {n: Brought(part.inputs, part.outputs, part.told(brought.progress)) for n, part in carried.items()}
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [
-                    tasks.create_task(self._run_group(opened, chosen.groups[number], part, part.told(progress)))
-                    for number, part in carried.items()
+                    tasks.create_task(self._run_one(opened, chosen.groups[number], part))
+                    for number, part in parts.items()
                 ]
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
-        for start, stop in gaps(carried.values(), sum(output.numel() for output in outputs)):
-            progress(start, stop)
+        for start, stop in gaps(carried.values(), sum(output.numel() for output in brought.outputs)):
+            brought.progress(start, stop)
         return _together([task.result() for task in running])
 
-    async def _run_group(self, opened: Open, group: plan.Plan, carried: Carried, progress: Told) -> execute.Stats:
-        if group.kind == plan.BROADCAST:
-            return await self._copy(opened, group, carried.outputs, progress)
-        weights = [p.weight for p in opened.participants if p.leader in group.participants]
-        return await self._add_up(opened, group, carried.inputs, carried.outputs, weights, progress)
-
-    async def _copy(
-        self, opened: Open, group: plan.Plan, tensors: Sequence[torch.Tensor], progress: Told
-    ) -> execute.Stats:
-        me, tag = group.participants.index(self._me), _tag(opened, group)
-        return await execute.broadcast(group, me, tensors, self._links, tag, progress=progress, profile=self._profile)
-
-    async def _add_up(
-        self,
-        opened: Open,
-        group: plan.Plan,
-        inputs: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
-        weights: Sequence[float],
-        progress: Told,
-        *,
-        scattered: bool = False,
-    ) -> execute.Stats:
-        """Add up, to everybody or, `scattered`, each share to its root."""
-        return await (execute.reduce if scattered else execute.all_reduce)(
-            group,
-            group.participants.index(self._me),
-            inputs,
-            outputs,
+    async def _run_one(self, opened: Open, one: plan.Plan, brought: Brought) -> execute.Stats:
+        """Run one collective: copies, or sums for everybody, or sums each for the root of its share."""
+        me, tag = one.participants.index(self._me), _tag(opened, one)
+        told, profile = brought.progress, self._profile
+        if one.kind == plan.BROADCAST:
+            return await execute.broadcast(one, me, brought.outputs, self._links, tag, progress=told, profile=profile)
+        weights = {p.leader: p.weight for p in opened.participants}
+        add_up = execute.reduce if one.kind == plan.REDUCE else execute.all_reduce
+        return await add_up(
+            one,
+            me,
+            brought.inputs,
+            brought.outputs,
             self._links,
-            _tag(opened, group),
-            weights=weights,
+            tag,
+            weights=[weights[PeerId(name)] for name in one.participants],
             op=opened.spec.op,
-            progress=progress,
-            profile=self._profile,
+            progress=told,
+            profile=profile,
         )
 
 
-def _tag(opened: Open, group: plan.Plan) -> RoundTag:
-    return RoundTag(opened.lineage, opened.round, opened.attempt, group.digest())
+def _tag(opened: Open, one: plan.Plan) -> RoundTag:
+    return RoundTag(opened.lineage, opened.round, opened.attempt, one.digest())
 
 
-def _place(chosen: plan.Plan, me: int, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
-    """Put what we bring where the copies of our part are made from; elsewhere there is nothing to bring."""
-    start = next((share.start for share in chosen.shares if share.root == me), None)
-    if start is None or not inputs:
-        return
-    (target,) = outputs
-    for given in inputs:
-        target[start : start + len(given)].copy_(given)
-        start += len(given)
+def _place(chosen: plan.Plan, me: int, brought: Brought) -> None:
+    """Put what we bring where the copies of our part are made from; who is no root has nothing that is wanted.
+
+    Raises:
+        ConfigError: it is not what the plan copies from here: others would get what happens to lie in our outputs.
+    """
+    source, target = Flat(brought.inputs, "inputs"), Flat(brought.outputs, "outputs")
+    mine = [share for share in chosen.shares if share.root == me and share.start < share.stop]
+    due = sum(share.stop - share.start for share in mine)
+    if due and (source.elements != due or target.elements != chosen.elements or source.dtype != target.dtype):
+        raise ConfigError(
+            f"{source.elements} inputs of {source.dtype} and {target.elements} outputs of {target.dtype} do not fit "
+            f"a plan that copies {due} of {chosen.elements} elements from here"
+        )
+    at = 0
+    for share in mine:
+        for place in target.ranges(share.start, share.stop):
+            torch.cat(source.ranges(at, at + len(place)), out=place)
+            at += len(place)
 
 
 def _together(stats: Sequence[execute.Stats]) -> execute.Stats:

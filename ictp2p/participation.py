@@ -21,7 +21,7 @@ from ictp2p.collectives.codecs.prices import check_name
 from ictp2p.collectives.digest import EMPTY, digest_of
 from ictp2p.core.packets import Channel
 from ictp2p.core.planning import check_groups
-from ictp2p.data_phase import DataPhase, Holds
+from ictp2p.data_phase import Brought, DataPhase, Holds, check_kind
 from ictp2p.driver import Driver
 from ictp2p.errors import (
     IctError,
@@ -234,8 +234,10 @@ class Participation:
         if standing is None or standing.work.spec != opened.spec:
             self._report_failure(opened, "no such contribution stands here", ())
             return
-        wrong = plan.check_codec(chosen, opened.spec.codec) or check_groups(
-            chosen, opened.spec, opened.state.digest, opened.participants
+        wrong = (
+            plan.check_codec(chosen, opened.spec.codec)
+            or check_groups(chosen, opened.spec, opened.state.digest, opened.participants)
+            or check_kind(chosen, opened.spec)
         )
         if wrong is not None:
             self._report_failure(opened, wrong, ())
@@ -319,7 +321,8 @@ class Participation:
         work = standing.work
         if opened.spec.elements:
             told = work.progress or _unheard if chosen.groups else self._progress(standing, opened, chosen)
-            standing.stats = await self._data.run(opened, chosen, work.inputs, work.outputs, work.holds, told)
+            brought = Brought(work.inputs, work.outputs, told, work.holds)
+            standing.stats = await self._data.run(opened, chosen, brought)
         if work.finish is not None:
             return await work.finish()
         if not opened.spec.elements:

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from ictp2p.collectives.channel import Receiver, Slots
 from ictp2p.collectives.execute import ExecuteProfile
-from ictp2p.collectives.plan import NO_PARENT, Plan, Share
+from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
 from ictp2p.participation import Participation, Reduction
 from ictp2p.sync import notices
 from ictp2p.sync.values import Open, Participant, Spec, StateRef
@@ -49,16 +50,18 @@ class Wire:
         receiver.arrived(ROOT, False, 0, chunk, place)
 
 
-def opened(attempt: int) -> notices.RoundOpened:
+def opened(attempt: int, plan: Plan = PLAN) -> notices.RoundOpened:
     parts = (Participant("a", ME, 1, 1.0), Participant("b", ROOT, 1, 1.0))
     state = StateRef(0, b"", ())
-    return notices.RoundOpened(Open(b"l", (ME,), state, ME, 1, attempt, SPEC, parts, PLAN.encode(), "", 9.0))
+    return notices.RoundOpened(Open(b"l", (ME,), state, ME, 1, attempt, SPEC, parts, plan.encode(), "", 9.0))
 
 
-def part_of(wire: Wire) -> Participation:
+def part_of(wire: Wire, failed: list[str] | None = None) -> Participation:
     machines: Any = SimpleNamespace()
     for name in ("ready", "withdraw", "progressed", "failed", "completed"):
         setattr(machines, name, lambda *_: [])
+    if failed is not None:
+        machines.failed = lambda round_, attempt, reason, *_: failed.append(f"{round_}.{attempt}: {reason}") or []
     rooms = SimpleNamespace(rounds=machines, election=SimpleNamespace(term=1))
     core = SimpleNamespace(leading=True, m=rooms)
     driver: Any = SimpleNamespace(core=core, clock=lambda: 0.0, call=lambda _, act: act(0.0))
@@ -91,5 +94,22 @@ async def test_what_an_attempt_still_brings_is_not_told_once_the_next_has_begun(
         await asyncio.sleep(0)
     wire.result(1, 0)
     assert told[-1] == (0, 2)
+    standing.cancel()
+    await asyncio.wait([standing])
+
+
+async def test_a_plan_that_does_something_else_fails_the_attempt_and_not_the_caller() -> None:
+    """Copied in place of summed, everybody would hold the same bytes, and they would be nobody's sum."""
+    wire, failed = Wire(), list[str]()
+    part = part_of(wire, failed)
+    standing = asyncio.get_running_loop().create_task(part.reduce(Reduction(SPEC, [torch.ones(4)], [torch.zeros(4)])))
+    await asyncio.sleep(0)
+    up = (NO_PARENT, NO_PARENT)
+    copies = replace(PLAN, kind=BROADCAST, shares=(replace(PLAN.shares[0], reduce_parents=up),))
+    part.notice(opened(1, copies))
+    await asyncio.sleep(0)
+    assert failed == ["1.1: a plan of kind 'broadcast' does not do what a reduce is for"]
+    assert not wire.receivers
+    assert not standing.done()
     standing.cancel()
     await asyncio.wait([standing])

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from ictp2p.collectives.channel import Outgoing, Slots
+from ictp2p.collectives.channel import Outgoing, Receiver, Slots
 from ictp2p.collectives.exchange import Exchange
 from ictp2p.collectives.fitting import placed, scaled
 from ictp2p.collectives.plan import BROADCAST, REDUCE, Plan
@@ -248,7 +248,7 @@ def chunk_of(out: Outgoing) -> Chunk:
     return Chunk(out.partial, out.share, out.chunk, b"".join(out.views))
 
 
-def hand(session: Session, peer: PeerId, chunk: Chunk) -> None:
+def hand(session: Receiver, peer: PeerId, chunk: Chunk) -> None:
     """Give a session a chunk, as a connection does that reads it where it is to be."""
     place = session.destination(peer, chunk.partial, chunk.share, chunk.index, len(chunk.body))
     body = memoryview(bytearray(chunk.body))

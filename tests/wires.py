@@ -1,0 +1,89 @@
+"""Connections (`channel.Links`) between collectives of one process: what one sends is with the other in the next turn.
+
+A connection pulls once both of its ends have attached, and an end that lets go is nobody's: a chunk for it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ictp2p.collectives.channel import Receiver, Slots
+from ictp2p.types import PeerId
+from tests.collectives.sessions import chunk_of, hand
+
+
+class Wires:
+    """All of them, by tag and owner."""
+
+    def __init__(self) -> None:
+        self.ends: dict[tuple[bytes, PeerId], End] = {}
+        self.tags: dict[PeerId, list[bytes]] = {}
+        """Under which tags each peer has attached, in order."""
+
+    def of(self, me: PeerId) -> Plugs:
+        return Plugs(self, me)
+
+
+class Plugs:
+    """One peer's connections."""
+
+    def __init__(self, wires: Wires, me: PeerId) -> None:
+        self.slots = Slots(1 << 20)
+        self._wires, self._me = wires, me
+
+    async def attach(
+        self,
+        tag: bytes,
+        receiver: Receiver,
+        peers: Sequence[PeerId],
+        *,
+        timeout: float,
+        rates: Sequence[float | None] | None = None,
+    ) -> End:
+        self._wires.tags.setdefault(self._me, []).append(tag)
+        end = self._wires.ends[tag, self._me] = End(self._wires, tag, self._me, receiver, peers)
+        for peer in peers:
+            other = self._wires.ends.get((tag, peer))
+            if other is not None:
+                receiver.begun(peer)
+                other.receiver.begun(self._me)
+                other.kick(self._me)
+        return end
+
+
+class End:
+    """One collective's hold on its connections (`channel.Attachment`)."""
+
+    def __init__(self, wires: Wires, tag: bytes, me: PeerId, receiver: Receiver, peers: Sequence[PeerId]) -> None:
+        self.receiver = receiver
+        self._wires, self._tag, self._me, self._peers = wires, tag, me, peers
+
+    def kick(self, peer: PeerId) -> None:
+        asyncio.get_running_loop().call_soon(self._pump, peer)
+
+    def ahead(self, peer: PeerId) -> int | None:
+        return None
+
+    async def flushed(self) -> None:
+        for peer in self._peers:
+            self._pump(peer)
+
+    def detach(self) -> None:
+        self._wires.ends.pop((self._tag, self._me), None)
+
+    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+        self.detach()
+        for peer in self._peers:
+            other = self._wires.ends.get((self._tag, peer))
+            if other is not None:
+                other.receiver.lost(self._me, reason, suspects)
+
+    def _pump(self, peer: PeerId) -> None:
+        while (self._tag, self._me) in self._wires.ends and (self._tag, peer) in self._wires.ends:
+            out = self.receiver.next_frame(peer)
+            if out is None:
+                return
+            other = self._wires.ends.get((self._tag, peer))
+            if other is not None:
+                hand(other.receiver, self._me, chunk_of(out))
