@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, Generic, TypeVar
 
 from ictp2p.errors import PeerClosed
@@ -111,8 +111,6 @@ class WorkQueue:
     def _run(self) -> None:
         while (entry := self._waiting.get()) is not None:
             self._answer(*entry)
-            with self._lock:
-                self._unfinished -= 1
         with contextlib.suppress(PeerClosed):  # a peer that is gone has nothing to be left
             self._ended()
 
@@ -120,7 +118,14 @@ class WorkQueue:
         try:
             if self._closed:
                 raise PeerClosed("the peer was closed before the call began")
-            future.set_result(call())
+            result = call()
         except BaseException as error:
-            with contextlib.suppress(Exception):
-                future.set_exception(error)
+            self._end(future.set_exception, error)
+        else:
+            self._end(future.set_result, result)
+
+    def _end(self, tell: Callable[[Any], None], answer: Any) -> None:
+        with self._lock:  # first: whoever goes on with its answer is to find the queue idle
+            self._unfinished -= 1
+        with contextlib.suppress(InvalidStateError):  # it was cancelled
+            tell(answer)

@@ -21,7 +21,7 @@ from ictp2p.calls.rounds import brief
 from ictp2p.calls.runner import Call, Deadline, Runner
 from ictp2p.calls.state import SharedState, SyncState, fingerprint
 from ictp2p.calls.tensors import Bundle
-from ictp2p.errors import LocalProtocolError, RoundTimeout
+from ictp2p.errors import LocalProtocolError, PeerClosed, RoundTimeout
 from ictp2p.handle import Handle
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
@@ -52,6 +52,7 @@ class CallEngine:
         self.peer = peer
         self._runner = Runner(mesh, self.chronicle, self._patience)
         self._queue: WorkQueue | None = None
+        self._closed = False
         self._lock = threading.Lock()
         self._shared: SharedState | None = None
         mesh.evict = self._evict
@@ -62,8 +63,14 @@ class CallEngine:
         return self.submit_all(name, lambda run: run(make()))
 
     def submit_all(self, name: str, body: Callable[[Any], R]) -> Work[R]:
-        """Queue several calls that make one: `body` is given what runs each of them."""
+        """Queue several calls that make one: `body` is given what runs each of them.
+
+        Raises:
+            PeerClosed: the peer was closed.
+        """
         with self._lock:
+            if self._closed:
+                raise PeerClosed(f"{name}: the peer is closed")
             if self._queue is None:
                 self._queue = WorkQueue(f"ictp2p calls {self.cluster}", self._runner.leave, self.peer)
             return self._queue.submit(name, lambda: body(self._runner.run))
@@ -73,7 +80,7 @@ class CallEngine:
         shared = SharedState(state)
         if self._shared is not None and self._shared.items == shared.items:
             shared = self._shared
-        else:
+        if self.mesh.state is not shared.mirror:  # it is new, or a policy has had its own state served since
             self.mesh.serve_state(shared.mirror)
         self._shared = shared
         self._runner.version = lambda: shared.held
@@ -91,18 +98,24 @@ class CallEngine:
         return Work(f"recv from {source}", receiving, self.peer.wait)
 
     def gather(self, clusters: int, timeout: float) -> None:
-        """Wait until so many clusters take part."""
+        """Wait until so many clusters take part.
+
+        Raises:
+            RoundTimeout: fewer do after `timeout` seconds; it names them.
+        """
         self.mesh.take_part()
         end = self.peer.clock() + timeout
         while len(found := self.peer.taking_part()) < clusters:
-            if self.peer.clock() > end:
-                names = ", ".join(found)
+            left = end - self.peer.clock()
+            if left <= 0:
+                names = ", ".join(found) or "none"
                 raise RoundTimeout(f"{len(found)} of {clusters} clusters take part after {timeout:g} s: {names}")
-            self.chronicle.wait(_LOOK)
+            self.chronicle.wait(min(_LOOK, left))
 
     def close(self) -> None:
         """Fail what waits and what runs with `PeerClosed`."""
         with self._lock:
+            self._closed = True
             if self._queue is not None:
                 self.peer.give_up()
                 self._queue.close(_CLOSING)

@@ -29,7 +29,7 @@ MUTATIONS: Final = (
         "ictp2p/core/stack.py",
         "            if not agreed:\n",
         "            if peer:\n",
-        ("core/test_stack.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
+        ("core/test_stack_ways.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
     ),
     Mutation(
         "timeout-not-asked-again",
@@ -203,7 +203,7 @@ MUTATIONS: Final = (
         "ictp2p/core/stack.py",
         "            self._context.dirty = True\n            if not agreed:\n",
         "            if not agreed:\n",
-        ("core/test_stack.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
+        ("core/test_stack_ways.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
     ),
     Mutation(
         "store-opened-twice",
@@ -279,6 +279,31 @@ MUTATIONS: Final = (
         "context.verify_mode = ssl.CERT_REQUIRED",
         "context.verify_mode = ssl.CERT_REQUIRED if side == ssl.PROTOCOL_TLS_CLIENT else ssl.CERT_OPTIONAL",
         ("test_security.py::test_a_dialer_without_a_certificate_is_refused",),
+    ),
+    Mutation(
+        "calls-behind-the-end",
+        "A peer that was closed begins no call: nobody would end the thread that it waits in.",
+        "ictp2p/calls/engine.py",
+        "            if self._closed:\n",
+        "            if self._closed and self._queue is not None:\n",
+        ("calls/test_engine.py::test_an_engine_that_was_closed_before_its_first_call_begins_none",),
+    ),
+    Mutation(
+        "served-by-whoever-was-last",
+        "The state that calls agree on is the one that newcomers are served, whatever a policy has served in between.",
+        "ictp2p/calls/engine.py",
+        "if self.mesh.state is not shared.mirror:",
+        "if self._shared is not shared:",
+        ("calls/test_engine.py::test_the_state_that_is_synchronised_is_the_one_that_is_served",),
+    ),
+    Mutation(
+        "answered-before-it-is-over",
+        "Who has the answer of the last call may begin a policy at once.",
+        "ictp2p/work.py",
+        "with contextlib.suppress(InvalidStateError):  # it was cancelled\n            tell(answer)",
+        "self._unfinished += 1\n        with contextlib.suppress(InvalidStateError):\n            tell(answer)\n"
+        "        self._unfinished -= 1",
+        ("calls/test_engine.py::test_whoever_has_its_answer_finds_the_queue_idle",),
     ),
     Mutation(
         "parts-of-others",

@@ -1,0 +1,286 @@
+"""What the calls of one peer share, over a peer of the test's own: their order and end, and who gives way to whom."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ictp2p
+from ictp2p.calls.engine import CallEngine
+from ictp2p.calls.tensors import Bundle
+from ictp2p.errors import LocalProtocolError, PeerClosed, RoundTimeout
+from ictp2p.threads import Condition, Thread, Threads
+from ictp2p.training import TrainingMesh
+from ictp2p.types import ClusterId
+from ictp2p.work import WorkQueue
+
+PATIENCE = 30.0
+
+
+class Clock:
+    """A condition nobody tells anything: whoever waits for it waits its time, which passes at once."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __enter__(self) -> bool:
+        return True
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        assert timeout > 0
+        self.now += timeout
+        return False
+
+
+class Timeless(Threads):
+    """Threads of the operating system's, on that clock."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.started = 0
+
+    def condition(self) -> Condition:
+        found: Any = self.clock
+        return found
+
+    def start(self, run: Callable[[], None], name: str) -> Thread:
+        self.started += 1
+        return super().start(run, name)
+
+
+class Peer:
+    """A peer (`Handle`) that notes what it is told."""
+
+    id = "a" * 32
+    config = ictp2p.Config.local(cluster="a", token="0123456789abcdef0123456789abcdef")
+
+    def __init__(self) -> None:
+        self.threads = Timeless()
+        self.told: list[Any] = []
+        self.here: Callable[[float], list[str]] = lambda now: []
+        """Who takes part, by the time."""
+
+    def clock(self) -> float:
+        return self.threads.clock.now
+
+    def wait(self, future: Future[Any], timeout: float | None = None) -> Any:
+        return future.result(timeout)
+
+    def taking_part(self) -> list[str]:
+        return self.here(self.clock())
+
+    def send(self, body: torch.Tensor, *others: object) -> Future[None]:
+        self.told.append(("send", body.tolist(), *others))
+        return Future()
+
+    def receive(self, nbytes: int, *others: Any) -> Future[None]:
+        *told, deliver = others
+        self.told.append(("receive", nbytes, *told))
+        deliver(torch.arange(nbytes, dtype=torch.uint8))
+        return Future()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *given: self.told.append((name, *given))
+
+
+def engine_of(peer: Any) -> CallEngine:
+    life: Any = SimpleNamespace()
+    return CallEngine(peer, TrainingMesh(peer, life))
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@given(st.lists(st.booleans(), max_size=12))
+def test_calls_run_one_after_the_other_in_the_order_in_which_they_came(fail: list[bool]) -> None:
+    """However they end: each is made when its turn comes, and all by the one thread that the first call began."""
+    peer, order, running = Peer(), list[int](), threading.Lock()
+    engine = engine_of(peer)
+    assert peer.threads.started == 0
+
+    def body(number: int, fails: bool) -> int:
+        with running:
+            order.append(number)
+        if fails:
+            raise ValueError(number)
+        return number
+
+    works = [engine.submit_all("it", lambda _, n=n, f=f: body(n, f)) for n, f in enumerate(fail)]  # type: ignore[misc]
+    for number, (work, fails) in enumerate(zip(works, fail, strict=True)):
+        if fails:
+            with pytest.raises(ValueError, match=str(number)):
+                work.wait(PATIENCE)
+        else:
+            assert work.wait(PATIENCE) == number
+    assert order == list(range(len(fail)))
+    assert peer.threads.started == min(1, len(fail))
+    engine.close()
+
+
+def test_a_call_is_made_when_its_turn_comes(peer: Peer) -> None:
+    engine, go, made = engine_of(peer), threading.Event(), list[str]()
+    first = engine.submit_all("first", lambda _: go.wait(PATIENCE))
+
+    def make() -> Any:
+        made.append("second")
+        raise ValueError("it cannot be made")
+
+    second = engine.submit("second", make)
+    assert not made
+    assert not second.done()
+    go.set()
+    assert first.wait(PATIENCE)
+    with pytest.raises(ValueError, match="it cannot be made"):
+        second.wait(PATIENCE)
+    assert made == ["second"]
+    engine.close()
+
+
+def test_closing_gives_up_what_runs_and_fails_what_waits(peer: Peer) -> None:
+    engine, go = engine_of(peer), threading.Event()
+    began = threading.Event()
+
+    def body(_: object) -> str:
+        began.set()
+        assert go.wait(PATIENCE)
+        return "it ended"
+
+    running, waiting = engine.submit_all("one", body), engine.submit_all("two", lambda _: "never")
+    assert began.wait(PATIENCE)
+    peer.give_up = go.set
+    engine.close()
+    assert running.wait(PATIENCE) == "it ended"
+    with pytest.raises(PeerClosed):
+        waiting.wait(PATIENCE)
+    with pytest.raises(PeerClosed):
+        engine.submit_all("three", lambda _: None)
+
+
+def test_an_engine_that_was_closed_before_its_first_call_begins_none(peer: Peer) -> None:
+    """It would begin a thread that nobody ends."""
+    engine = engine_of(peer)
+    engine.close()
+    with pytest.raises(PeerClosed, match="all_reduce: the peer is closed"):
+        engine.submit_all("all_reduce", lambda _: None)
+    assert peer.threads.started == 0
+
+
+# ------------------------------------------------------------ who has the group
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_whoever_has_its_answer_finds_the_queue_idle(peer: Peer, fails: bool) -> None:
+    """Else a policy that begins when the last call is over would be refused now and then."""
+    queue, go, idle = WorkQueue("it", lambda: None, peer), threading.Event(), list[bool]()  # type: ignore[arg-type]
+
+    def wait(future: Future[Any], timeout: float | None = None) -> Any:
+        future.add_done_callback(lambda _: idle.append(queue.idle))
+        assert not queue.idle
+        go.set()
+        return future.exception(timeout)
+
+    def body() -> None:
+        assert go.wait(PATIENCE)
+        if fails:
+            raise ValueError
+
+    peer.wait = wait  # type: ignore[method-assign]
+    queue.submit("one", body).wait(PATIENCE)
+    assert idle == [True]
+    queue.close(PATIENCE)
+
+
+def test_a_policy_is_refused_while_a_call_is_under_way_and_then_has_calls_leave_first(peer: Peer) -> None:
+    engine, go = engine_of(peer), threading.Event()
+    work = engine.submit_all("one", lambda _: go.wait(PATIENCE))
+    with pytest.raises(LocalProtocolError, match="collective calls are under way"):
+        engine.mesh.roster_ready(True)
+    go.set()
+    work.wait(PATIENCE)
+    engine.submit_all("two", lambda _: engine.mesh.calls_ready(True)).wait(PATIENCE)
+    peer.told.clear()
+    engine.mesh.roster_ready(True)
+    assert [told[:2] for told in peer.told if told[0] == "wants"] == [("wants", False), ("wants", True)]
+    with pytest.raises(LocalProtocolError, match="a policy trains with this peer"):
+        engine.submit_all("three", lambda _: engine.mesh.calls_ready(True)).wait(PATIENCE)
+    engine.close()
+
+
+def test_a_policy_has_nobody_leave_where_no_call_was_made(peer: Peer) -> None:
+    engine = engine_of(peer)
+    engine.mesh.roster_ready(True)
+    assert [told[:2] for told in peer.told if told[0] == "wants"] == [("wants", True)]
+    assert peer.threads.started == 0
+
+
+def test_the_state_that_is_synchronised_is_the_one_that_is_served(peer: Peer) -> None:
+    """Also after a policy has had its own served: else newcomers ask for what this peer does not give any more."""
+    engine, tensors = engine_of(peer), {"w": torch.ones(3)}
+
+    def served() -> list[Any]:
+        return [told[1] for told in peer.told if told[0] == "serve_state"]
+
+    engine.sync(tensors)
+    engine.sync({"w": torch.zeros(3)})
+    assert len(served()) == 1
+    engine.sync({"w": torch.zeros(4)})
+    mirror = served()[-1]
+    assert len(served()) == 2
+    other: Any = object()
+    engine.mesh.serve_state(other)
+    engine.sync({"w": torch.ones(4)})
+    assert served()[-2:] == [other, mirror]
+    assert engine.mesh.state is mirror
+
+
+# ------------------------------------------------------------ who takes part
+
+
+@given(st.floats(0, 10), st.floats(0, 10))
+def test_gathering_ends_when_enough_have_come_or_the_time_is_up(come: float, timeout: float) -> None:
+    peer = Peer()
+    peer.here = lambda now: ["a", "b"] if now >= come else ["a"]
+    engine = engine_of(peer)
+    if come <= timeout:
+        engine.gather(2, timeout)
+        assert peer.clock() <= timeout
+    else:
+        with pytest.raises(RoundTimeout, match=r"1 of 2 clusters take part after .* s: a"):
+            engine.gather(2, timeout)
+        assert peer.clock() == pytest.approx(timeout)
+    assert peer.told.count(("set_training", True)) == 1
+
+
+def test_nobody_is_named_as_such(peer: Peer) -> None:
+    with pytest.raises(RoundTimeout, match="0 of 1 clusters take part after 1 s: none"):
+        engine_of(peer).gather(1, 1.0)
+
+
+# ------------------------------------------------------------ messages
+
+
+def test_messages_go_beside_the_queue_and_end_when_the_peer_says_so(peer: Peer) -> None:
+    engine, target = engine_of(peer), ClusterId("b")
+    numbers = torch.tensor([1, 2], dtype=torch.uint8)
+    sending = engine.send(Bundle(numbers), target, 7, 3.0)
+    numbers.zero_()
+    assert peer.told[-1] == ("send", [1, 2], b"uint8[2]", target, 7, 3.0)
+    receiving = engine.receive(Bundle(numbers), target, 7, 3.0)
+    assert peer.told[-1] == ("receive", 2, b"uint8[2]", target, 7, 3.0)
+    assert numbers.tolist() == [0, 1]
+    assert not sending.done()
+    assert not receiving.done()
+    assert peer.threads.started == 0
