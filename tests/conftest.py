@@ -5,6 +5,7 @@ import gc
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import uvloop
@@ -32,3 +33,9 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., object]]:
         runner.close()
         gc.collect()
     assert [str(leak.message) for leak in leaks] == []
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as executor:
+        yield executor

@@ -1,3 +1,5 @@
+"""The plan for a graph: it is valid, keeps its promise, and is the one that anybody would have expected."""
+
 from __future__ import annotations
 
 import itertools
@@ -9,51 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.collectives import bounds, planner, topology
-from ictp2p.collectives.candidates import CHUNK, CHUNK_SECONDS, MIN_CHUNK, cut
-from ictp2p.collectives.exchange import STAGING_BYTES
-from ictp2p.collectives.packing import Packing, pack
-from ictp2p.collectives.plan import Plan, validate
+from ictp2p.collectives.plan import validate
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, Trunk, plan, plan_broadcast, predict
-from ictp2p.collectives.schedules import ring, tree
 from ictp2p.collectives.schedules.trees import Tree
 from ictp2p.collectives.search import MARGIN
-from ictp2p.collectives.topology import Topology
 from ictp2p.errors import ConfigError, NoRoute
 from ictp2p.types import PeerId
-
-
-def names(size: int) -> tuple[PeerId, ...]:
-    return tuple(PeerId(f"{n:032x}") for n in range(size))
-
-
-def request(width: np.ndarray, elements: int = 1_000_000, delay: float = 0.0, **more: object) -> PlanRequest:
-    who = names(len(width))
-    links = {
-        (who[i], who[j]): LinkEstimate(float(width[i, j]), delay)
-        for i, j in itertools.permutations(range(len(width)), 2)
-        if width[i, j] > 0
-    }
-    return PlanRequest(who, elements, 4, links, **more)  # type: ignore[arg-type]
-
-
-@st.composite
-def widths(draw: st.DrawFn) -> np.ndarray:
-    """Connected graphs: a random tree in both directions, and some more links."""
-    size = draw(st.integers(2, 6))
-    speed = st.floats(1e6, 1e9)
-    width = np.zeros((size, size))
-    for node in range(1, size):
-        other = draw(st.integers(0, node - 1))
-        width[node, other], width[other, node] = draw(speed), draw(speed)
-    for i, j in itertools.permutations(range(size), 2):
-        if draw(st.booleans()):
-            width[i, j] = draw(speed)
-    return width
-
-
-def loads(chosen: Plan) -> np.ndarray:
-    size = len(chosen.participants)
-    return np.array([[chosen.bytes_between(i, j, 4) if i != j else 0 for j in range(size)] for i in range(size)])
+from tests.collectives.planned import loads, names, request, widths
 
 
 @given(widths(), st.integers(0, 3_000_000), st.floats(0, 0.2))
@@ -205,50 +169,6 @@ def test_or_for_what_they_did_at_least_if_that_is_more(median: float, bound: flo
     assert topology.build(who, links, {}, {}).width[0, 1] == median, "what was measured counts"
 
 
-@given(st.integers(2, 40))
-@settings(max_examples=20, deadline=None)
-def test_chunks_leave_room_for_a_window(size: int) -> None:
-    chosen = plan(request(alike(size, 1e9), 10_000_000, only="star")).plan
-    assert chosen.chunk * 4 * 4 * (size - 1) <= max(STAGING_BYTES, 4 * 4096 * 4 * (size - 1))
-
-
-def alike(size: int, speed: float) -> np.ndarray:
-    width = np.full((size, size), speed)
-    np.fill_diagonal(width, 0)
-    return width
-
-
-@given(st.integers(2, 12), st.integers(0, 100_000_000), st.floats(1e6, 1e11), st.sampled_from(["star", "ring"]))
-@settings(max_examples=60, deadline=None)
-def test_a_chunk_neither_holds_a_link_up_nor_falls_out_of_the_caches(
-    size: int, elements: int, speed: float, kind: str
-) -> None:
-    chunk = 4 * plan(request(alike(size, speed), elements, only=kind)).plan.chunk
-    assert chunk <= CHUNK
-    assert chunk <= max(MIN_CHUNK, speed * CHUNK_SECONDS)
-
-
-def test_on_one_machine_long_tensors_travel_in_whole_chunks_and_ask_for_no_room() -> None:
-    who = names(4)
-    links = {pair: LinkEstimate() for pair in itertools.permutations(who, 2)}
-    for size in (2, 3, 4):
-        chosen = plan(
-            PlanRequest(who[:size], 25_000_000, 4, {p: links[p] for p in links if {*p} <= {*who[:size]}})
-        ).plan
-        assert 4 * chosen.chunk == CHUNK
-        assert all(share.room == 0 for share in chosen.shares)
-
-
-@pytest.mark.parametrize("kind", ["star", "ring"])
-@pytest.mark.parametrize("size", [2, 3, 4, 5, 8])
-def test_where_all_links_are_alike_all_have_equal_shares(size: int, kind: str) -> None:
-    """Of several divisions that are as fast: with one root of two, one would do all the adding."""
-    shares = plan(request(alike(size, 4e9), 25_000_000, only=kind)).plan.shares
-    assert sorted(share.root for share in shares) == list(range(size))
-    sizes = [share.stop - share.start for share in shares]
-    assert max(sizes) - min(sizes) <= 64 * 1024
-
-
 def test_a_broadcast_takes_a_chain_where_the_roots_own_link_is_narrow() -> None:
     who = names(4)
     links = {pair: LinkEstimate(1e8) for pair in itertools.permutations(who, 2)}
@@ -284,117 +204,6 @@ def test_regions_joined_by_narrow_lines_are_planned_at_their_bound(seed: int) ->
     up, down = (dict(zip(who, 6e7 * 20 ** rng.random(size), strict=True)) for _ in range(2))
     chosen = plan(request(width, 250_000_000, up=up, down=down, trunks=lines)).plan
     assert chosen.seconds <= 1.05 * chosen.bound
-
-
-def network(asked: PlanRequest) -> Topology:
-    return topology.build(asked.participants, asked.links, asked.up, asked.down, asked.trunks)
-
-
-@given(st.integers(0, 2**32))
-@settings(deadline=None)
-def test_more_capacity_never_raises_the_bound(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    size = int(rng.integers(2, 7))
-    who = names(size)
-    width, factor = rng.uniform(1, 9, (size, size)), rng.uniform(1, 2, (size, size))
-    up, more = rng.uniform(1, 20, size), rng.uniform(1, 2, size)
-    line = (Trunk(((who[0], who[1]), (who[1], who[0])), float(rng.uniform(1, 9))),)
-    low = network(request(width, up=dict(zip(who, up, strict=True)), trunks=line))
-    high = network(request(width * factor, up=dict(zip(who, up * more, strict=True))))
-    assert bounds.lower_bound(high, 1.0) <= bounds.lower_bound(low, 1.0) * (1 + 1e-9)
-
-
-def test_two_regions_are_bounded_by_the_link_between_them() -> None:
-    width = np.full((4, 4), 1e9)
-    width[:2, 2:] = width[2:, :2] = 1e6
-    np.fill_diagonal(width, 0)
-    bound = bounds.lower_bound(network(request(width)), 8e6)
-    assert bound == pytest.approx(2.0)
-
-
-@given(
-    st.lists(st.floats(0, 5), min_size=1, max_size=7).filter(sum),
-    st.integers(0, 10_000),
-    st.integers(1, 8),
-    st.integers(1, 9),
-)
-def test_a_cut_is_exact_and_in_proportion(parts: list[float], elements: int, line: int, block: int) -> None:
-    ends = cut(np.array(parts), elements, line * block, block)
-    assert ends[0] == 0
-    assert ends[-1] == elements
-    assert ends == sorted(ends)
-    assert all(end % block == 0 for end in ends[:-1] if end < elements)
-    exact = np.array(parts) / sum(parts) * elements
-    assert (abs(np.diff(ends) - exact) <= 2 * line * block + 1).all()
-
-
-@given(st.integers(0, 2**32))
-@settings(max_examples=60)
-def test_the_linear_program_meets_its_dual_bound(seed: int) -> None:
-    """Found at once or column by column, it is the best vertex's total; and its own prices prove it."""
-    rng = np.random.default_rng(seed)
-    rows, columns = int(rng.integers(1, 7)), int(rng.integers(1, 7))
-    table = rng.uniform(0, 1, (rows, columns)) * (rng.random((rows, columns)) < 0.7)
-    table[rng.integers(0, rows, columns), np.arange(columns)] += 0.5
-    capacity = rng.uniform(0.5, 2, rows)
-    rates = pack(table, capacity)
-    assert (rates >= 0).all()
-    assert (table @ rates <= capacity * (1 + 1e-5)).all()
-    best = max(_vertices(table, capacity))
-    assert rates.sum() == pytest.approx(best, rel=1e-5)
-    growing = Packing(capacity)
-    for column in range(columns):
-        growing.add(table[:, column : column + 1])
-    assert growing.rates().sum() == pytest.approx(best, rel=1e-5)
-    prices = growing.prices()
-    assert (prices @ table >= 1 - 1e-5).all(), "a column would gain"
-    assert prices @ capacity == pytest.approx(best, rel=1e-5)
-
-
-def _vertices(table: np.ndarray, capacity: np.ndarray) -> list[float]:
-    """List the totals of all feasible vertices of the polytope, by brute force."""
-    rows, columns = table.shape
-    constraints = np.vstack([table, -np.eye(columns)])
-    limits = np.concatenate([capacity, np.zeros(columns)])
-    totals = [0.0]
-    for tight in itertools.combinations(range(rows + columns), columns):
-        matrix = constraints[list(tight)]
-        if abs(np.linalg.det(matrix)) > 1e-9:
-            point = np.linalg.solve(matrix, limits[list(tight)])
-            if (constraints @ point <= limits + 1e-9).all():
-                totals.append(float(point.sum()))
-    return totals
-
-
-@given(st.integers(0, 2**32), st.integers(2, 6))
-def test_the_best_cycle_has_the_widest_narrowest_link(seed: int, size: int) -> None:
-    rng = np.random.default_rng(seed)
-    width = rng.integers(0, 6, (size, size)).astype(float)
-    every = [
-        min(width[order[n], order[(n + 1) % size]] for n in range(size))
-        for rest in itertools.permutations(range(1, size))
-        for order in [(0, *rest)]
-    ]
-    found = ring.best_cycle(width, np.zeros((size, size)))
-    if found is None:
-        assert max(every) == 0
-    else:
-        assert sorted(found) == list(range(size))
-        assert min(width[found[n], found[(n + 1) % size]] for n in range(size)) == max(every)
-
-
-def test_a_large_ring_is_found_greedily() -> None:
-    width = np.full((12, 12), 1.0)
-    order = ring.best_cycle(width, np.zeros((12, 12)))
-    assert order is not None
-    assert sorted(order) == list(range(12))
-    assert ring.best_cycle(np.zeros((12, 12)), np.zeros((12, 12))) is None
-
-
-def test_trees_stay_shallow_where_they_can() -> None:
-    width = np.full((20, 20), 1.0)
-    np.fill_diagonal(width, 0)
-    assert all(max(t.depths()) <= tree.DEPTH for t in tree.trees(network(request(width)), 2, 2))
 
 
 def test_planner_reason_names_the_losers() -> None:

@@ -128,7 +128,7 @@ MUTATIONS: Final = (
         "ictp2p/collectives/candidates.py",
         "max(MIN_CHUNK, speed * CHUNK_SECONDS)",
         "CHUNK",
-        ("collectives/test_planner.py::test_a_chunk_neither_holds_a_link_up_nor_falls_out_of_the_caches",),
+        ("collectives/test_planner_chunks.py::test_a_chunk_neither_holds_a_link_up_nor_falls_out_of_the_caches",),
     ),
     Mutation(
         "asking-for-room-gives-less",
@@ -144,7 +144,9 @@ MUTATIONS: Final = (
         "ictp2p/collectives/staging.py",
         "partial) * partial, AHEAD_BYTES) >= needs",
         "partial) * partial, 0) >= needs",
-        ("collectives/test_planner.py::test_on_one_machine_long_tensors_travel_in_whole_chunks_and_ask_for_no_room",),
+        (
+            "collectives/test_planner_chunks.py::test_on_one_machine_long_tensors_travel_in_whole_chunks_and_ask_for_no_room",
+        ),
     ),
     Mutation(
         "lower-bounds-ignored",
@@ -195,7 +197,7 @@ MUTATIONS: Final = (
         "ictp2p/collectives/candidates.py",
         " if _AS_FAST * rates.sum() <= even * len(trees) < np.inf else rates\n",
         " if False else rates\n",
-        ("collectives/test_planner.py::test_where_all_links_are_alike_all_have_equal_shares",),
+        ("collectives/test_planner_chunks.py::test_where_all_links_are_alike_all_have_equal_shares",),
     ),
     Mutation(
         "levels-of-the-whole-block",
@@ -397,5 +399,48 @@ MUTATIONS: Final = (
         "if standing is None or not 0 <= request.round - standing.request.round <= STANDS:",
         "if standing is None:",
         ("core/test_standing.py::test_what_differs_is_planned_anew",),
+    ),
+    Mutation(
+        "promises-taken-at-their-word",
+        "A plan that has been carried out stays until another promises less, by as much as promises were off.",
+        "ictp2p/core/proven.py",
+        "made.seconds * proven.distrust < GAIN * seconds",
+        "made.seconds < GAIN * seconds",
+        (
+            "core/test_proven.py::"
+            "test_another_plan_has_to_promise_less_than_the_best_took_by_as_much_as_promises_were_off",
+        ),
+    ),
+    Mutation(
+        "distrust-for-ever",
+        "Another plan is put to the test now and then.",
+        "ictp2p/core/proven.py",
+        "_FORGIVEN * (1 - proven.distrust)",
+        "0 * (1 - proven.distrust)",
+        ("core/test_proven.py::test_an_empty_promise_is_tried_again_but_ever_more_rarely_than_the_best_is_used",),
+    ),
+    Mutation(
+        "a-failed-plan-is-kept",
+        "A plan by which a round failed is not kept.",
+        "ictp2p/core/proven.py",
+        "        if not committed:\n",
+        "        if False:\n",
+        ("core/test_proven.py::test_a_plan_by_which_a_round_failed_is_kept_no_longer",),
+    ),
+    Mutation(
+        "a-kept-plan-is-not-predicted",
+        "A kept plan's links are looked at before each round.",
+        "ictp2p/core/proven.py",
+        "seconds = max(proven.seconds, predicted)",
+        "seconds = proven.seconds",
+        ("core/test_proven.py::test_a_link_that_breaks_down_is_planned_around_before_the_next_round",),
+    ),
+    Mutation(
+        "another-rounds-opening",
+        "What a round took is reckoned from its own opening.",
+        "ictp2p/core/proven.py",
+        " and _number(value) == _number(opened[0]):",
+        ":",
+        ("core/test_proven.py::test_a_round_whose_opening_was_not_seen_counts_for_nothing",),
     ),
 )

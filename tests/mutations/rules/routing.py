@@ -21,7 +21,7 @@ MUTATIONS: Final = (
         "ictp2p/routing/table.py",
         "            if closer and self._sources.feasible(key, offer):",
         "            if closer:",
-        ("routing/test_babel.py::test_the_first_request_asks_few_and_its_repeat_asks_all",),
+        ("routing/test_babel_requests.py::test_the_first_request_asks_few_and_its_repeat_asks_all",),
     ),
     Mutation(
         "pure-widest-metric",
@@ -49,7 +49,7 @@ MUTATIONS: Final = (
         "self._requests.follow(key, now)",
         "pass",
         (
-            "routing/test_babel.py::test_a_request_that_is_carried_goes_on_to_the_next_hop_of_today",
+            "routing/test_babel_requests.py::test_a_request_that_is_carried_goes_on_to_the_next_hop_of_today",
             "routing/test_invariants.py::test_where_nothing_is_lost_a_failure_needs_no_repeat_of_a_request",
         ),
     ),
@@ -67,7 +67,7 @@ MUTATIONS: Final = (
         "ictp2p/routing/babel.py",
         "            if advert.destination == self.me:\n",
         "            if not advert.destination:\n",
-        ("routing/test_babel.py::test_our_own_route_is_never_believed",),
+        ("routing/test_babel_choice.py::test_our_own_route_is_never_believed",),
     ),
     Mutation(
         "feasibility-forgotten-while-told",
@@ -83,7 +83,7 @@ MUTATIONS: Final = (
         "ictp2p/routing/babel.py",
         "        self._waiting[key] = None\n",
         "        pass\n",
-        ("routing/test_babel.py::test_many_better_offers_are_weighed_once_and_worse_ones_at_once",),
+        ("routing/test_babel_choice.py::test_many_better_offers_are_weighed_once_and_worse_ones_at_once",),
     ),
     Mutation(
         "gap-unnoticed",
@@ -163,7 +163,7 @@ MUTATIONS: Final = (
         "ictp2p/core/stack.py",
         "self.m.routes.set_relayed(self.card.endpoint() is None, now)",
         "self.m.routes.set_relayed(True, now)",
-        ("core/test_stack.py::test_models_for_who_cannot_be_dialed_go_over_the_widest_relay",),
+        ("core/test_stack_ways.py::test_models_for_who_cannot_be_dialed_go_over_the_widest_relay",),
     ),
     Mutation(
         "relay-chosen-for-a-ping",
@@ -171,7 +171,7 @@ MUTATIONS: Final = (
         "ictp2p/core/post.py",
         "self._context.m.routes.best(cluster, size)",
         "self._context.m.routes.best(cluster, 0)",
-        ("core/test_stack.py::test_models_for_who_cannot_be_dialed_go_over_the_widest_relay",),
+        ("core/test_stack_ways.py::test_models_for_who_cannot_be_dialed_go_over_the_widest_relay",),
     ),
     Mutation(
         "held-for-good",
@@ -179,6 +179,6 @@ MUTATIONS: Final = (
         "ictp2p/core/neighbourhood.py",
         "if self._serves(self._leaders[c])):",
         "if not c):",
-        ("core/test_stack.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
+        ("core/test_stack_ways.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
     ),
 )

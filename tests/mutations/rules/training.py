@@ -14,7 +14,7 @@ MUTATIONS: Final = (
         "            case _:\n                weights.state.rollback()\n",
         "            case _:\n                if weights.state.sealed:\n"
         "                    weights.commit(progress.version + 1, 1)\n",
-        ("sync/test_policy.py::test_an_aborted_round_leaves_everything_as_it_was_to_the_bit",),
+        ("sync/test_policy_rounds.py::test_an_aborted_round_leaves_everything_as_it_was_to_the_bit",),
     ),
     Mutation(
         "late-counted-whole",
@@ -70,7 +70,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/noloco.py",
         "return Name(state) if state.version else state",
         "return state",
-        ("sync/test_noloco.py::test_who_missed_a_round_keeps_what_it_has_and_brings_all_to_the_next",),
+        ("sync/test_noloco_heirs.py::test_who_missed_a_round_keeps_what_it_has_and_brings_all_to_the_next",),
     ),
     Mutation(
         "heir-counts-twice",
@@ -78,7 +78,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/noloco.py",
         "if mine and all(torch.equal(former[name], now[name]) for name in now):",
         "if False:",
-        ("sync/test_noloco.py::test_an_heir_without_the_result_steps_alone_and_counts_its_training_once",),
+        ("sync/test_noloco_heirs.py::test_an_heir_without_the_result_steps_alone_and_counts_its_training_once",),
     ),
     Mutation(
         "name-says-nothing",

@@ -1,0 +1,172 @@
+"""Who dies, leaves, or is cut off, and what the others make of it."""
+
+from __future__ import annotations
+
+from ictp2p.core import commands
+from ictp2p.core.packets import Channel
+from ictp2p.gossip.messages import Status
+from ictp2p.sync import notices
+from ictp2p.sync.participant import Contribution
+from ictp2p.sync.values import Spec
+from ictp2p.types import ClusterId
+from tests.core.control_planes import Host, World, leaders, mesh
+
+BARRIER = Spec("barrier", "test", "float32", 0, "sum", "none")
+
+
+def train(world: World, hosts: dict[str, list[Host]]) -> None:
+    for group in hosts.values():
+        for host in group:
+            world.do(host, host.core.set_training(True, False, b"", world.now))
+    world.run(0.5)
+
+
+def ready(world: World, host: Host) -> None:
+    core = host.core
+    contribution = Contribution(core.card.cluster, core.card.peer, core.m.election.term, 1.0, BARRIER, None)
+    world.do(host, core.call(Channel.ROUNDS, core.m.rounds.ready(contribution, world.now), world.now))
+
+
+def vote(world: World, host: Host) -> None:
+    """Finish whatever attempt was opened last."""
+    opened = [n.open for n in host.seen if isinstance(n, notices.RoundOpened)][-1]
+    effects = host.core.m.rounds.completed(opened.round, opened.attempt, b"same", world.now)
+    world.do(host, host.core.call(Channel.ROUNDS, effects, world.now))
+
+
+def test_a_workers_death_changes_nothing_outside_its_cluster_but_the_card() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b")
+    world.kill(hosts["b"][1])
+    world.run(2.0)
+    leader = hosts["a"][0].core
+    assert leader.directory.clusters[ClusterId("b")].leader == world.id(hosts["b"][0])
+    assert len(leader.directory.clusters[ClusterId("b")].workers) == 1
+    assert leader.m.mesh.members["b"].status is Status.ALIVE
+
+
+def test_a_leaders_death_is_known_at_once_and_its_follower_takes_over_within_a_second() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c")
+    world.kill(hosts["b"][0])
+    world.run(0.05)
+    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.SUSPECT
+    world.run(1.0)
+    heir = hosts["b"][1].core
+    assert heir.leading
+    assert heir.m.election.term == 2
+    for host in (hosts["a"][0], hosts["c"][0], hosts["a"][1]):
+        assert host.core.directory.leader_of(ClusterId("b")) == heir.card.peer
+        assert host.core.m.mesh.members["b"].status is Status.ALIVE
+
+
+def test_a_round_survives_the_death_of_a_participant_that_is_voter_and_coordinator() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c")
+    train(world, hosts)
+    for host in leaders(hosts):
+        ready(world, host)
+    world.run(0.2)
+    coordinator = next(h for h in leaders(hosts) if h.core.m.rounds.agreement.is_coordinator)
+    assert all(any(isinstance(n, notices.RoundOpened) for n in h.seen) for h in leaders(hosts))
+    world.kill(coordinator)
+    survivors = [h for h in leaders(hosts) if h is not coordinator]
+    for host in survivors:
+        opened = next(n.open for n in host.seen if isinstance(n, notices.RoundOpened))
+        effects = host.core.m.rounds.failed(
+            opened.round, opened.attempt, "its connection was reset", (world.id(coordinator),), world.now
+        )
+        world.do(host, host.core.call(Channel.ROUNDS, effects, world.now))
+    world.run(1.0)
+    (heir,) = (h for group in hosts.values() for h in group if coordinator in group and h is not coordinator)
+    ready(world, heir)
+    world.run(0.5)
+    for host in (*survivors, heir):
+        vote(world, host)
+    world.run(0.5)
+    for host in (*survivors, heir):
+        committed = [n for n in host.seen if isinstance(n, notices.RoundCommitted)]
+        assert [(n.open.round, n.open.attempt, n.holding) for n in committed] == [(1, 2, True)]
+
+
+def test_a_cluster_that_leaves_is_told_apart_from_one_that_died() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    leaving = hosts["c"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.run(0.05)
+    world.kill(leaving)
+    world.run(3.0)
+    statuses = [n.status for n in hosts["a"][0].seen if isinstance(n, commands.MemberChanged) and n.member == "c"]
+    assert statuses == ["alive", "left"]
+
+
+def test_a_leader_that_leaves_hands_its_cluster_over() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b")
+    leaving = hosts["b"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.run(0.05)
+    world.kill(leaving)
+    world.run(1.0)
+    assert hosts["b"][1].core.leading
+    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.ALIVE
+    statuses = [n.status for n in hosts["a"][0].seen if isinstance(n, commands.MemberChanged) and n.member == "b"]
+    assert statuses == ["alive"], "a goodbye is no ground for suspicion"
+    assert not any(
+        isinstance(n, commands.MemberChanged) and n.status == "left" and n.scope == "mesh" for n in hosts["a"][0].seen
+    )
+
+
+def test_of_two_claimants_of_one_term_the_mesh_believes_the_one_whom_the_cluster_obeys() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    pair = sorted((world.add("late"), world.add("late")), key=world.id)
+    loser, winner = pair
+    world.sever(loser, winner)
+    world._connect(world.id(loser), world.id(hosts["a"][0]))
+    world._connect(world.id(winner), world.id(hosts["b"][0]))
+    world.run(3.0)
+    assert [h.core.m.election.term for h in pair if h.core.leading] == [1, 1]
+    for training in (True, False, True):  # the loser has had more to say, so its record is the newer one
+        world.do(loser, loser.core.set_training(training, False, b"", world.now))
+        world.run(0.5)
+    world.cut.clear()
+    world.run(5.0)
+    assert [h.core.leading for h in pair] == [False, True]
+    for name in ("a", "b"):
+        core = hosts[name][0].core
+        assert core.m.mesh.members["late"].status is Status.ALIVE
+        assert core.directory.clusters[ClusterId("late")].leader == world.id(winner)
+
+
+def test_a_leader_that_said_goodbye_says_no_more_while_its_connections_end() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    leaving = hosts["b"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.do(leaving, leaving.core.lost(world.id(hosts["a"][0]), world.now))
+    assert not leaving.core.m.mesh.active
+
+
+def test_a_healed_mesh_partition_becomes_one_mesh() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    world.sever(hosts["a"][0], hosts["b"][0])
+    world.run(5.0)
+    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.DEAD
+    world.cut.clear()
+    world.run(12.0)
+    for name, other in (("a", "b"), ("b", "a")):
+        assert hosts[name][0].core.m.mesh.members[other].status is Status.ALIVE
+
+
+def test_a_stack_that_has_left_stays_silent_whatever_still_happens() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    leaving = hosts["b"][0]
+    world.do(leaving, leaving.core.leave(world.now))
+    world.do(leaving, leaving.core.set_training(True, False, b"", world.now))
+    world.do(leaving, leaving.core.readdress("10.0.0.9:1", world.now))
+    world.run(1.0)
+    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT

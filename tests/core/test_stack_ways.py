@@ -1,0 +1,116 @@
+"""Who is connected to whom, and how the others are reached."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ictp2p.core import commands
+from ictp2p.core.packets import Channel
+from ictp2p.gossip.messages import Status
+from ictp2p.types import ClusterId
+from tests.core.control_planes import Host, World, mesh
+
+
+def sparse_mesh(seed: int) -> tuple[World, list[Host]]:
+    """More one-worker clusters than are all connected to each other, settled."""
+    world = World(seed, complete=8)
+    hosts = mesh(world, *(f"c{i:02}" for i in range(24)), workers=1)
+    world.run(20.0)
+    return world, [group[0] for group in hosts.values()]
+
+
+def test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody() -> None:
+    world, hosts = sparse_mesh(6)
+    degrees = [len(host.open) for host in hosts]
+    assert max(degrees) <= 4 + 2 * 5 + 2, "the first one let everybody in, and has let go of them"
+    assert sum(degrees) < 14 * len(hosts)
+    for host in hosts:
+        others = {other.core.card.cluster for other in hosts} - {host.core.card.cluster}
+        assert set(host.core.m.mesh.alive()) >= others
+        assert {r.destination for r in host.core.m.routes.routes() if r.traffic_class == 0} == others
+        assert all(host.core.next_hop(world.id(other)) is not None for other in hosts if other is not host)
+        suspicions = [n for n in host.seen if isinstance(n, commands.MemberChanged) and n.status == "suspect"]
+        assert not suspicions, "to part is no failure"
+
+
+def test_a_sparse_mesh_closes_over_the_dead_and_takes_them_back() -> None:
+    world, hosts = sparse_mesh(2)
+    dead, living = hosts[3:7], hosts[:3] + hosts[7:]
+    for host in dead:
+        for other in living:
+            world.sever(host, other)
+    world.run(30.0)
+    names = {host.core.card.cluster for host in living}
+    for host in living:
+        assert set(host.core.m.mesh.alive()) == names
+        assert {host.core.card.cluster, *(r.destination for r in host.core.m.routes.routes())} == names
+    world.cut.clear()
+    world.run(30.0)
+    for host in hosts:
+        assert len(host.core.m.mesh.alive()) == len(hosts)
+        assert max(len(host.open) for host in hosts) <= 16
+
+
+@pytest.mark.parametrize("dialable", [False, True])
+def test_models_for_who_cannot_be_dialed_go_over_the_widest_relay(dialable: bool) -> None:
+    world = World()
+    relays = mesh(world, "any", "wide", workers=1)
+    seed = world.id(relays["any"][0])
+    p, q = (world.add(name, seed=seed, dialable=dialable) for name in "pq")
+    world.sever(p, q)
+    world.run(3.0)
+    for host, other in itertools.permutations((relays["wide"][0], p, q), 2):
+        measure(world, host, other.core.card.cluster)
+    world.run(3.0)
+    anywhere, widest = seed, world.id(relays["wide"][0])
+    assert p.core.relay(world.id(q), 2**28) == (anywhere if dialable else widest)
+    assert p.core.next_hop(world.id(q)) == p.core.relay(world.id(q), 0) == anywhere
+
+
+def measure(world: World, host: Host, neighbour: ClusterId) -> None:
+    """A transfer shows that much of the link to a neighbour."""
+    effects = host.core.m.links.transferred(neighbour, "out", 2**26, 1.0, False, world.now)
+    world.do(host, host.core.call(Channel.LINKS, effects, world.now))
+
+
+def test_clusters_that_cannot_dial_each_other_talk_over_a_third() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    world.sever(hosts["b"][0], hosts["c"][0])
+    world.run(2.0)
+    b, c = hosts["b"][0].core, hosts["c"][0].core
+    assert b.m.routes.next_hop("c") == "a"
+    assert b.next_hop(c.card.peer) == world.id(hosts["a"][0])
+    ticket = bytes(16)
+    world.do(hosts["b"][0], b.invite(c.card.peer, ticket, world.now))
+    world.run(0.1)
+    assert commands.BulkInvited(b.card.peer, ticket) in hosts["c"][0].seen
+    assert b.m.mesh.members["c"].status is Status.ALIVE
+
+
+def test_a_peer_that_only_dials_out_is_reached_over_what_it_dialed() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    world.add("nat", seed=world.id(hosts["a"][0]), dialable=False)
+    world.run(3.0)
+    for name in ("a", "b"):
+        assert hosts[name][0].core.m.mesh.members["nat"].status is Status.ALIVE
+        assert hosts[name][0].core.directory.leader_of(ClusterId("nat")) in hosts[name][0].open
+
+
+def test_a_leader_that_takes_office_again_remembers_what_keeps_its_routes_free_of_loops() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    core = hosts["b"][0].core
+    distances = {key: core.m.routes.sources.distance(key) for key in (("a", 0), ("c", 0))}
+    assert all(d is not None for d in distances.values())
+    before = core.m.routes.seqno
+    world.do(hosts["b"][0], core.call(Channel.ELECTION, core.m.election.seen(7, core.card.peer, world.now), world.now))
+    assert core.m.election.term > 7
+    assert core.m.routes.seqno >= 8 << 32 > before
+    assert {key: core.m.routes.sources.distance(key) for key in distances} == distances
+    world.run(2.0)
+    assert core.m.routes.next_hop("a") == "a"
+    assert hosts["a"][0].core.m.routes.next_hop("b") == "b"

@@ -1,0 +1,185 @@
+"""A `Peer` from its start to its end, whatever ends it."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ictp2p
+from ictp2p.disk import MemoryDisk
+from ictp2p.errors import (
+    AddressInUse,
+    ConfigError,
+    LocalProtocolError,
+    PeerClosed,
+    PeerFailed,
+    StateError,
+)
+from tests.trainers import Together, Worker, config, finish, model, start
+
+
+def test_draining_ends_the_loop_after_the_next_commit(pool: ThreadPoolExecutor) -> None:
+    with ictp2p.Peer(config("a")) as a:
+        worker = Worker(a, versions=10**6, rows=1)
+        running = start(pool, worker)
+        assert worker.ready.wait(20)
+        a.drain()
+        finish(running)
+        assert a.state == "DRAINING"
+        assert a.status()["phase"] == "DRAINING/D_COMMIT"
+        assert a.stats()["illegal_transitions"] == 0
+    assert a.state == "EXIT"
+
+
+def test_closing_the_peer_ends_whatever_waits_on_it(pool: ThreadPoolExecutor) -> None:
+    with ictp2p.Peer(config("a")) as a:
+        b = ictp2p.Peer(config("a", str(a.address)))
+        b.start()
+        worker = Worker(b, versions=10**6, rows=1)  # its leader's training thread never comes
+        running = start(pool, worker)
+        assert not worker.ready.wait(0.5)
+        b.close()
+        with pytest.raises(PeerClosed):
+            running[0].result(20)
+
+
+def test_a_mesh_that_was_stopped_whole_goes_on_from_what_its_workers_bring(
+    pool: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    """Each is told to join the other; nobody founds anything the second time."""
+
+    def peers(first: str = "", second: str = "") -> list[ictp2p.Peer]:
+        one = replace(config("a", second), listen=first or "127.0.0.1:0", data_dir=str(tmp_path / "a"))
+        two = replace(config("b", first), listen=second or "127.0.0.1:0", data_dir=str(tmp_path / "b"))
+        return [ictp2p.Peer(replace(c, restore_after=1.0)) for c in (one, two)]
+
+    told: list[dict[str, Any]] = []
+    a, b = peers()
+    with a:
+        b = ictp2p.Peer(replace(b.config, join=(str(a.address),)))
+        with b:
+            together = Together(2, at_once=False)
+            finish(start(pool, *(Worker(p, versions=4, rows=n, together=together) for n, p in enumerate((a, b)))))
+            addresses, slot, lost = (str(a.address), str(b.address)), a.status()["slot"], a.status()["state_version"]
+    a, b = peers(*addresses)
+    for peer in (a, b):
+        peer.on_event(lambda event: told.append(dict(event)) if event["kind"].startswith("state_") else None)
+    began = [pool.submit(peer.start) for peer in (a, b)]
+    finish(began)
+    with ExitStack() as stack:
+        for peer in (a, b):
+            stack.callback(peer.close)
+        together = Together(2)
+        workers = [Worker(p, versions=lost + 6, rows=n, together=together, resume=True) for n, p in enumerate((a, b))]
+        finish(start(pool, *workers))
+        assert a.status()["slot"] > slot
+    restored = [event for event in told if event["kind"] == "state_restored"]
+    assert {event["source"] for event in restored} == {0}
+    common = workers[0].digests.keys() & workers[1].digests.keys()
+    assert common
+    assert {v: workers[0].digests[v] for v in common} == {v: workers[1].digests[v] for v in common}
+
+
+def test_a_disk_that_fails_ends_whatever_waits_on_the_peer_and_says_why(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(disk: MemoryDisk, key: str, value: bytes) -> None:
+        raise StateError("cannot write: No space left on device")
+
+    with ictp2p.Peer(config("a")) as a:
+        events: list[dict[str, Any]] = []
+        a.on_event(events.append)
+        worker = Worker(a, versions=10**9)
+        futures = start(pool, worker)
+        worker.ready.wait(20)
+        monkeypatch.setattr(MemoryDisk, "save", refuse)
+        with pytest.raises(PeerFailed, match=r"stopped by itself: cannot write: No space left"):
+            finish(futures)
+        with pytest.raises(PeerFailed, match="No space left"):
+            a.all_reduce([torch.zeros(3)])
+        assert [event["text"] for event in events if event["kind"] == "failed"] == [
+            "cannot write: No space left on device"
+        ]
+
+
+def test_events_are_flat_and_timed(pool: ThreadPoolExecutor) -> None:
+    told: list[dict[str, Any]] = []
+    peer = ictp2p.Peer(config("a"))
+    peer.on_event(told.append)
+    with peer:
+        finish(start(pool, Worker(peer, versions=2, rows=1)))
+    kinds = [event["kind"] for event in told]
+    assert kinds[0] == "started"
+    for expected in ("leader", "life", "roster", "round_opened", "round_committed"):
+        assert expected in kinds
+    assert all(isinstance(event["time"], float) for event in told)
+
+
+def test_a_peer_that_is_not_running_says_so() -> None:
+    peer = ictp2p.Peer(config("a"))
+    for use in (lambda: peer.id, lambda: peer.address, lambda: peer.status(), lambda: peer.drain()):
+        with pytest.raises(PeerClosed, match="with peer"):
+            use()
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = peer.nonsense
+    peer.close()
+
+
+def test_a_bad_cluster_name_is_refused_before_anything_runs() -> None:
+    with pytest.raises(ConfigError, match="'Not A Name'"):
+        config("Not A Name")
+
+
+def test_one_peer_trains_one_model_at_a_time_and_lives_once() -> None:
+    with ictp2p.Peer(config("a")) as a:
+        net = model()
+        inner = torch.optim.SGD(net.parameters(), lr=0.1)
+        with ictp2p.DiLoCo(a, net, inner, sync_every=2) as policy:
+            other = model()
+            second = ictp2p.DiLoCo(a, other, torch.optim.SGD(other.parameters(), lr=0.1), sync_every=2)
+            with pytest.raises(LocalProtocolError, match="a policy trains with this peer already"):
+                second.__enter__()
+            net(torch.ones(4, 3)).square().mean().backward()
+            inner.step()
+            assert policy.progress.step == 1, "the first one is none the worse"
+        with pytest.raises(LocalProtocolError, match="a peer is started once"):
+            a.start()
+    with pytest.raises(LocalProtocolError, match="a peer is started once"):
+        a.start()
+
+
+def test_a_peer_whose_start_failed_may_be_started_again() -> None:
+    with ictp2p.Peer(config("a")) as a:
+        taken = ictp2p.Peer(replace(config("b"), listen=str(a.address)))
+        for _ in range(2):
+            with pytest.raises(AddressInUse, match=str(a.address.port)):
+                taken.start()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_is_told_that_the_peer_stayed_behind() -> None:
+    with ictp2p.Peer(config("a")) as a:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:  # a data loader's worker, say: nothing here may wait for a thread that is not here
+            said = "nothing"
+            try:
+                a.stats()
+            except PeerClosed as error:
+                said = str(error)
+            a.close()
+            os.write(writing, said.encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert f"the peer lives in process {os.getpid()}" in os.read(reading, 1000).decode()
+        os.close(reading)
+        os.close(writing)
+        assert a.members[0]["status"] == "alive", "the parent's peer is none the worse"
