@@ -46,6 +46,7 @@ from ictp2p.reporting import status_of
 from ictp2p.security import Security, TlsSecurity
 from ictp2p.state_exchange import Here, Provider, fetch_agreed, serve_state
 from ictp2p.sync import notices
+from ictp2p.sync.agreement import Decided
 from ictp2p.sync.devices import Device
 from ictp2p.sync.restore import NOTHING, Held
 from ictp2p.sync.roster import StoreWanted
@@ -217,7 +218,7 @@ class AsyncPeer:
             durable=config.data_dir is not None,
             rank=config.rank,
         )
-        plans = StandingPlan(config.full_mesh)
+        self._plans = plans = StandingPlan(config.full_mesh)
         machines = Machines(
             identity,
             config.cluster_id,
@@ -432,6 +433,8 @@ class AsyncPeer:
         match notice:
             case commands.MeshLearned():
                 self._entrance.open()
+            case Decided(value=value):
+                self._plans.decided(value, self.clock())
             case LeaderChanged(leader=leader):
                 self._leader_changed(leader)
             case commands.MemberChanged(scope=scope, member=member, status=status):

@@ -9,6 +9,8 @@ used for, is found when a plan has stood for some rounds and is made anew in any
 For few participants planning takes milliseconds, which a short round is shorter than: in one of 4 bytes between two it
 was half of all that the coordinator did. A plan that takes no longer than `QUICK` is kept while the links have not made
 it slower by more than making another would cost. For few participants and many bytes every round is planned.
+
+What is planned anew has to be better than what the rounds before have shown (`proven`).
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from ictp2p.collectives.topology import build
 from ictp2p.core.directory import Directory
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.core.planning import asked_of, make_plan
+from ictp2p.core.proven import ProvenPlans
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
-from ictp2p.sync.values import Spec
+from ictp2p.sync.values import Spec, Value
 
 MANY = 16
 """Up to this many participants planning takes some tens of milliseconds."""
@@ -58,6 +61,11 @@ class StandingPlan:
     def __init__(self, complete: int = COMPLETE) -> None:
         self._complete = complete
         self._standing: OrderedDict[Spec, _Standing] = OrderedDict()
+        self._proven = ProvenPlans()
+
+    def decided(self, value: Value, now: float) -> None:
+        """Note what was decided, whoever coordinates: what rounds take is seen by all."""
+        self._proven.decided(value, now)
 
     def answer(self, directory: Directory, request: PlanRequest) -> PlanAnswer:
         """Answer with the plan that stands, or with one made now from what is in the directory.
@@ -71,7 +79,7 @@ class StandingPlan:
         kept = self._kept(request, asked)
         if kept is not None:
             return kept
-        answer = make_plan(directory, request, self._complete)
+        answer = self._proven.better(asked, request, make_plan(directory, request, self._complete))
         distance = _distance(asked, answer) if len(request.participants) > MANY else 0.0
         self._standing[request.spec] = _Standing(request, answer, distance)
         self._standing.move_to_end(request.spec)

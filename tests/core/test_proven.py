@@ -1,0 +1,187 @@
+"""A plan that was carried out stays until another promises to beat what it took; promises are doubted by experience."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from ictp2p.collectives import plan as plans
+from ictp2p.core.directory import Directory
+from ictp2p.core.planning import asked_of, make_plan
+from ictp2p.core.proven import GAIN, LEAST, WARY, ProvenPlans
+from ictp2p.core.standing import StandingPlan
+from ictp2p.sync.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.values import Close, Open, StateRef
+from ictp2p.types import PeerId
+from tests.core.test_planning import MB, directory, request
+
+NAMES = ("a", "b", "c", "d")
+REQUEST = request(*NAMES)
+STATE = StateRef(1, b"s" * 32, ())
+ME = PeerId("A")
+
+
+def mesh(rate: float = MB, **other: float) -> Directory:
+    """All see each other at `rate` bytes/s; `ab=x` is the rate of the link between a and b."""
+    pairs = [(a, b) for a in NAMES for b in NAMES if a < b]
+    return directory({(a, b): other.get(a + b, rate) for a, b in pairs})
+
+
+HERE = mesh()
+FIRST, SECOND = (make_plan(found, REQUEST) for found in (HERE, mesh(ab=0.3 * MB)))
+
+
+class Rounds:
+    """A chain of rounds, each opened and closed."""
+
+    def __init__(self, proven: ProvenPlans | StandingPlan) -> None:
+        self.proven, self.now, self.round = proven, 0.0, 0
+
+    def held(self, plan: bytes, seconds: float, *, committed: bool = True, asked: PlanRequest = REQUEST) -> None:
+        """One more round, by this plan."""
+        self.round += 1
+        whole = (b"lineage!", (ME,), STATE, ME, self.round, 1)
+        self.proven.decided(Open(*whole, asked.spec, asked.participants, plan, "", 60.0), self.now)
+        self.now += seconds
+        self.proven.decided(Close(*whole, committed, b"d" * 32 if committed else b"", "", ()), self.now)
+
+
+def offered(proven: ProvenPlans, promise: float, asked: PlanRequest = REQUEST, found: Directory = HERE) -> bytes:
+    """What is chosen where the planner finds SECOND and promises so many seconds."""
+    made = replace(SECOND, seconds=promise)
+    return proven.better(asked_of(found, asked), asked, made).plan
+
+
+def promised(seconds: float) -> bytes:
+    """FIRST, as if so many seconds had been predicted for it."""
+    return structs.replace(plans.decode(FIRST.plan), seconds=seconds).encode()
+
+
+@pytest.fixture
+def proven() -> ProvenPlans:
+    return ProvenPlans()
+
+
+def test_what_is_not_known_is_not_in_the_way_of_the_planner(proven: ProvenPlans) -> None:
+    assert offered(proven, 1e6) == SECOND.plan
+
+
+@given(took=st.floats(10 * LEAST, 1e4), part=st.floats(0.01, 2.0), lie=st.floats(0.5, 4.0))
+def test_another_plan_has_to_promise_less_than_the_best_took_by_as_much_as_promises_were_off(
+    took: float, part: float, lie: float
+) -> None:
+    proven, kept = ProvenPlans(), promised(took / lie)
+    Rounds(proven).held(kept, took)
+    doubt = min(max(lie, 1.0), WARY)
+    if part * doubt < 0.999 * GAIN:
+        assert offered(proven, part * took) == SECOND.plan
+    elif part * doubt > 1.001 * GAIN:
+        assert offered(proven, part * took) == kept
+
+
+def test_the_answer_says_what_the_kept_plan_took_and_what_it_is_kept_against(proven: ProvenPlans) -> None:
+    Rounds(proven).held(promised(20.0), 20.0)
+    answer = proven.better(asked_of(HERE, REQUEST), REQUEST, replace(SECOND, seconds=19.9, reason="why"))
+    assert answer == PlanAnswer(promised(20.0), "took 20 s in round 1; not proven: why", 20.0)
+
+
+def test_a_plan_that_took_longer_than_the_best_is_not_kept(proven: ProvenPlans) -> None:
+    rounds = Rounds(proven)
+    rounds.held(promised(20.0), 20.0)
+    rounds.held(SECOND.plan, 21.0)
+    third = replace(make_plan(mesh(cd=0.2 * MB), REQUEST), seconds=19.9)
+    assert proven.better(asked_of(HERE, REQUEST), REQUEST, third).plan == promised(20.0)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [request(*NAMES[1:]), request(*reversed(NAMES)), request(*NAMES, name="y")],
+    ids=["fewer", "another order", "another collective"],
+)
+def test_what_a_plan_took_says_nothing_of_another_collective(proven: ProvenPlans, asked: PlanRequest) -> None:
+    Rounds(proven).held(promised(20.0), 20.0)
+    assert offered(proven, 1e6, asked) == SECOND.plan
+
+
+def test_rounds_that_are_mostly_agreement_prove_nothing(proven: ProvenPlans) -> None:
+    Rounds(proven).held(promised(0.5 * LEAST), 0.9 * LEAST)
+    assert offered(proven, 1e6) == SECOND.plan
+
+
+def test_a_plan_by_which_a_round_failed_is_kept_no_longer(proven: ProvenPlans) -> None:
+    rounds = Rounds(proven)
+    rounds.held(promised(20.0), 20.0)
+    rounds.held(promised(20.0), 20.0, committed=False)
+    assert offered(proven, 1e6) == SECOND.plan
+
+
+def test_a_round_whose_opening_was_not_seen_counts_for_nothing(proven: ProvenPlans) -> None:
+    """Who was behind is told only the newest value: the time since an older OPEN is not that of this round."""
+    rounds = Rounds(proven)
+    whole = (b"lineage!", (ME,), STATE, ME)
+    rounds.proven.decided(Open(*whole, 7, 1, REQUEST.spec, REQUEST.participants, promised(20.0), "", 60.0), 0.0)
+    rounds.proven.decided(Close(*whole, 8, 1, True, b"d" * 32, "", ()), 20.0)
+    assert offered(proven, 1e6) == SECOND.plan
+
+
+def test_a_link_that_breaks_down_is_planned_around_before_the_next_round(proven: ProvenPlans) -> None:
+    Rounds(proven).held(FIRST.plan, FIRST.seconds)
+    now = mesh(ab=0.05 * MB)
+    assert offered(proven, 2 * FIRST.seconds) == FIRST.plan
+    assert offered(proven, 2 * FIRST.seconds, found=now) == SECOND.plan
+
+
+def test_a_plan_that_no_longer_fits_the_links_is_not_used(proven: ProvenPlans) -> None:
+    Rounds(proven).held(FIRST.plan, FIRST.seconds)
+    without = directory({("a", "b"): MB, ("c", "d"): MB})
+    assert offered(proven, 1e6, found=without) == SECOND.plan
+
+
+def test_the_figure_of_a_kept_plan_follows_its_rounds(proven: ProvenPlans) -> None:
+    rounds = Rounds(proven)
+    rounds.held(promised(20.0), 20.0)
+    assert offered(proven, 19.9) == promised(20.0)
+    for _ in range(3):
+        rounds.held(promised(20.0), 40.0)
+    assert offered(proven, 35.0) == SECOND.plan
+
+
+@given(truth=st.floats(1.0, 3.0), promise=st.floats(0.3, 0.99))
+def test_an_empty_promise_is_tried_again_but_ever_more_rarely_than_the_best_is_used(
+    truth: float, promise: float
+) -> None:
+    """The planner promises `promise` of what the best plan takes, again and again, and it takes `truth` of it."""
+    proven, best = ProvenPlans(), promised(100.0)
+    rounds, other = Rounds(proven), structs.replace(plans.decode(SECOND.plan), seconds=100 * promise).encode()
+    rounds.held(best, 100.0)
+    used = []
+    for _ in range(60):
+        made = replace(SECOND, plan=other, seconds=100 * promise)
+        used.append(proven.better(asked_of(HERE, REQUEST), REQUEST, made).plan)
+        rounds.held(used[-1], 100.0 if used[-1] == best else 100 * truth)
+    if promise * WARY > GAIN and truth > 1.01:
+        assert used.count(best) >= 30
+    if promise < 0.9 * GAIN:
+        assert other in used[20:]
+
+
+def test_of_many_collectives_those_of_late_are_remembered() -> None:
+    proven, asked = ProvenPlans(), [request(*NAMES, name=f"c{n}") for n in range(20)]
+    rounds = Rounds(proven)
+    for each in asked:
+        rounds.held(promised(20.0), 20.0, asked=each)
+    kept = [offered(proven, 19.9, each) == promised(20.0) for each in asked]
+    assert kept == [False] * 12 + [True] * 8
+
+
+def test_the_coordinator_keeps_what_has_proven_itself() -> None:
+    standing = StandingPlan()
+    first = standing.answer(HERE, REQUEST)
+    Rounds(standing).held(first.plan, 1.01 * first.seconds)
+    now = mesh(ab=1.5 * MB)
+    assert make_plan(now, replace(REQUEST, round=2)).plan != first.plan
+    assert standing.answer(now, replace(REQUEST, round=2)).plan == first.plan
