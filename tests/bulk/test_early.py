@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from ictp2p.collectives.channel import RoundTag
 from ictp2p.collectives.execute import ExecuteProfile, all_reduce, broadcast
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
 from ictp2p.collectives.schedules import star
-from ictp2p.types import PeerId
 
 PROFILE = ExecuteProfile(connect=2.0, start=2.0, total=5.0)
 
@@ -51,21 +50,34 @@ def test_no_more_collectives_are_remembered_than_allowed(came: list[int], room: 
             assert chunks._size == 8 * len(chunks._kept) <= room
 
 
-def reductions(world: Any, elements: int) -> tuple[list[torch.Tensor], list[Callable[[], asyncio.Task[Any]]]]:
-    names: list[PeerId] = world.names
-    size = len(names)
+Start = Callable[[], asyncio.Task[Any]]
+"""Begins one participant's part."""
+
+
+def starters(world: Any, run: Callable[[int, Any], Coroutine[Any, Any, Any]]) -> list[Start]:
+    """One for each participant; `run` takes its number and its connections."""
+    bulks = [world.bulks[name] for name in world.names]
+    return [lambda n=n, bulk=bulk: asyncio.ensure_future(run(n, bulk)) for n, bulk in enumerate(bulks)]  # type: ignore[misc]
+
+
+def reductions(world: Any, elements: int) -> tuple[list[torch.Tensor], list[Start]]:
+    size = len(world.names)
     shares = tuple(Share(n * elements, (n + 1) * elements, *t) for n, t in enumerate(star.trees(size)))
-    plan = Plan("star", tuple(names), shares, elements, 0.0, 0.0)
-    outputs = [torch.zeros(size * elements) for _ in names]
+    plan = Plan("star", tuple(world.names), shares, elements, 0.0, 0.0)
+    tag = RoundTag(b"early", 1, 0, plan.digest())
+    inputs = [torch.full((size * elements,), float(node + 1)) for node in range(size)]
+    outputs = [torch.zeros(size * elements) for _ in range(size)]
 
-    def start(node: int) -> asyncio.Task[Any]:
-        inputs = [torch.full((size * elements,), float(node + 1))]
-        tag = RoundTag(b"early", 1, 0, plan.digest())
-        return asyncio.ensure_future(
-            all_reduce(plan, node, inputs, [outputs[node]], world.bulks[names[node]], tag, op="sum", profile=PROFILE)
-        )
+    def run(node: int, bulk: Any) -> Coroutine[Any, Any, Any]:
+        return all_reduce(plan, node, [inputs[node]], [outputs[node]], bulk, tag, op="sum", profile=PROFILE)
 
-    return outputs, [lambda n=n: start(n) for n in range(size)]  # type: ignore[misc]
+    return outputs, starters(world, run)
+
+
+def came_early(world: Any, node: int) -> list[EarlyChunks]:
+    """The places where a participant keeps, or has dropped, what came ahead of its beginning."""
+    desks = world.bulks[world.names[node]]._desks.values()
+    return [desk.early for desk in desks if desk.early._kept or desk.early._dropped]
 
 
 @pytest.mark.parametrize("room", [1 << 20, 0])
@@ -76,12 +88,9 @@ async def test_a_chunk_that_comes_early_is_used_or_sent_again(
     world = mesh(3)
     outputs, start = reductions(world, 100)
     first = [start[0](), start[1]()]
-    arrived: list[EarlyChunks] = []
     async with asyncio.timeout(2.0):
-        while len(arrived) < 2:
+        while len(arrived := came_early(world, 2)) < 2:
             await asyncio.sleep(0)
-            desks = world.bulks[world.names[2]]._desks.values()
-            arrived = [desk.early for desk in desks if desk.early._kept or desk.early._dropped]
     assert all(bool(chunks._kept) == bool(room) for chunks in arrived)
     await asyncio.gather(*first, start[2]())
     assert all(bool((out == 6).all()) for out in outputs)
@@ -98,17 +107,14 @@ async def test_who_sent_ahead_stays_until_that_was_kept_or_sent_again(
     plan = Plan(BROADCAST, tuple(world.names), (Share(0, 9, 0, (-1, -1), (-1, 0)),), 9, 0.0, 0.0)
     tag, vectors = RoundTag(b"early", 1, 0, plan.digest()), [torch.ones(9), torch.zeros(9)]
 
-    def start(node: int) -> asyncio.Task[Any]:
-        bulk = world.bulks[world.names[node]]
-        return asyncio.ensure_future(broadcast(plan, node, [vectors[node]], bulk, tag, profile=PROFILE))
-
-    first, desks = start(0), world.bulks[world.names[1]]._desks
-    while not any(desk.early._kept or desk.early._dropped for desk in desks.values()):
+    start = starters(world, lambda n, bulk: broadcast(plan, n, [vectors[n]], bulk, tag, profile=PROFILE))
+    first = start[0]()
+    while not came_early(world, 1):
         await asyncio.sleep(0)
     for _ in range(20):
         await asyncio.sleep(0)
     assert not first.done()
-    await asyncio.gather(first, start(1))
+    await asyncio.gather(first, start[1]())
     assert vectors[1].tolist() == [1.0] * 9
 
 

@@ -54,6 +54,21 @@ class Net:
     def propose(self, who: PeerId, value: Value) -> None:
         self.do(who, self.machines[who].propose(value, self.now))
 
+    def join(self, who: PeerId) -> Agreement:
+        """Somebody new, who knows nothing."""
+        self.notices[who] = []
+        self.machines[who] = Agreement(who, None, random.Random(3), PROFILE)
+        return self.machines[who]
+
+    def go_on_without(self, who: PeerId, decisions: int) -> None:
+        """A decides that many slots while somebody hears nothing of it."""
+        self.cut = {who}
+        for _ in range(decisions):
+            self.propose(A, change(self.tip(A), A))
+            self.settle()
+        self.cut = set()
+        self.notices[who].clear()
+
     def restart(self, who: PeerId) -> None:
         self.machines[who] = Agreement(who, self.disks.get(who), random.Random(2), PROFILE)
 

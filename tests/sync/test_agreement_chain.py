@@ -16,60 +16,33 @@ from ictp2p.sync.messages import (
     Prepare,
 )
 from ictp2p.sync.values import genesis
+from ictp2p.types import PeerId
 from tests.sync.agreeing import LINEAGE, PROFILE, A, B, C, D, change, net
 
 
-def test_a_joiner_that_knows_nothing_jumps_to_the_tip() -> None:
+@pytest.mark.parametrize(("greeter", "greeted"), [(C, B), (A, C)])
+def test_a_joiner_that_knows_nothing_jumps_to_the_tip_whoever_greets(greeter: PeerId, greeted: PeerId) -> None:
     n = net(A, B, slots=5)
-    n.machines[C] = Agreement(C, None, random.Random(3), PROFILE)
-    n.notices[C] = []
-    n.do(C, n.machines[C].greet(B, 0.0))
+    n.join(C)
+    n.do(greeter, n.machines[greeter].greet(greeted, 0.0))
     n.settle()
     assert n.notices[C] == [Decided(5, n.tip(A))]
 
 
-def test_greeting_works_in_either_direction() -> None:
-    n = net(A, B, slots=3)
-    n.machines[C] = Agreement(C, None, random.Random(3), PROFILE)
-    n.notices[C] = []
-    n.do(A, n.machines[A].greet(C, 0.0))
-    n.settle()
-    assert n.machines[C].slot == 3
-
-
-def test_who_is_a_little_behind_is_told_every_slot_in_order() -> None:
+@pytest.mark.parametrize(("missed", "told"), [(4, 4), (PROFILE.history + 3, 1)])
+def test_who_is_a_little_behind_is_told_every_slot_in_order_and_who_is_far_only_the_newest(
+    missed: int, told: int
+) -> None:
     n = net(A, B, C)
-    n.cut = {C}
-    for _ in range(4):
-        n.propose(A, change(n.tip(A), A))
-        n.settle()
-    n.cut = set()
-    n.notices[C].clear()
-    n.do(C, n.machines[C].greet(B, 0.0))
-    n.wire.extend(reversed([n.wire.pop()]))
-    n.settle()
-    assert [d.slot for d in n.notices[C] if isinstance(d, Decided)] == [2, 3, 4, 5]
-
-
-def test_who_is_far_behind_is_told_only_the_newest() -> None:
-    n = net(A, B, C)
-    n.cut = {C}
-    for _ in range(PROFILE.history + 3):
-        n.propose(A, change(n.tip(A), A))
-        n.settle()
-    n.cut = set()
-    n.notices[C].clear()
+    n.go_on_without(C, missed)
     n.do(C, n.machines[C].greet(B, 0.0))
     n.settle()
-    assert [d.slot for d in n.notices[C] if isinstance(d, Decided)] == [PROFILE.history + 4]
+    assert [d.slot for d in n.notices[C] if isinstance(d, Decided)] == list(range(missed + 2))[-told:]
 
 
 def test_a_decision_that_overtook_others_asks_for_them_first() -> None:
     n = net(A, B, C)
-    n.cut = {C}
-    for _ in range(2):
-        n.propose(A, change(n.tip(A), A))
-        n.settle()
+    n.go_on_without(C, 2)
     assert n.machines[C].receive(A, Decision(3, n.tip(A), 1), 0.0) == [Send(A, Greet(1, LINEAGE))]
 
 
@@ -77,8 +50,7 @@ def test_an_acceptor_that_is_behind_is_taught_and_then_answers() -> None:
     n = net(A, B)
     n.propose(A, change(n.tip(A), A, A, B, C))
     n.settle()
-    n.machines[C] = Agreement(C, None, random.Random(3), PROFILE)
-    n.notices[C] = []
+    n.join(C)
     n.cut = {B}
     n.propose(A, change(n.tip(A), A))
     n.settle()
@@ -87,10 +59,7 @@ def test_an_acceptor_that_is_behind_is_taught_and_then_answers() -> None:
 
 def test_a_proposer_that_is_behind_is_taught() -> None:
     n = net(A, B, C)
-    n.cut = {C}
-    n.propose(A, change(n.tip(A), A))
-    n.settle()
-    n.cut = set()
+    n.go_on_without(C, 1)
     n.propose(C, change(n.tip(C), C))
     n.settle()
     assert n.machines[C].slot == 2
@@ -99,35 +68,27 @@ def test_a_proposer_that_is_behind_is_taught() -> None:
 
 def test_decisions_reach_the_audience_and_the_wards() -> None:
     n = net(A, B)
-    for who in (C, D):
-        n.machines[who] = Agreement(who, None, random.Random(3), PROFILE)
-        n.notices[who] = []
+    n.join(C).audience([], wards=[D])
+    n.join(D)
     n.machines[A].audience([C])
-    n.machines[C].audience([], wards=[D])
     n.propose(A, change(n.tip(A), A))
     n.settle()
     assert n.machines[D].slot == 2
 
 
 def test_lost_decisions_are_made_up_for_by_comparing_notes() -> None:
-    n = net(A, B)
-    n.machines[B]._rng = random.Random(1)
-    n.cut = {B}
-    n.do(A, n.machines[A].start(n.now))
-    n.do(B, n.machines[B].start(n.now))
-    n.propose(A, change(n.tip(A), A))
-    n.settle()
-    n.cut = set()
+    n = net(A, B, C)
+    for who in (A, C):
+        n.do(who, n.machines[who].start(n.now))
+    n.go_on_without(C, 1)
     n.tick(2 * PROFILE.anti_entropy)
     n.settle()
-    assert n.machines[B].slot == 2
+    assert n.machines[C].slot == 2
 
 
 def test_separately_founded_meshes_do_not_mix() -> None:
     n = net(A, B)
-    n.machines[C] = Agreement(C, None, random.Random(3), PROFILE)
-    n.notices[C] = []
-    n.do(C, n.machines[C].bootstrap(genesis(b"another!", C), 0.0))
+    n.do(C, n.join(C).bootstrap(genesis(b"another!", C), 0.0))
     for _ in range(3):
         n.do(C, n.machines[C].greet(A, 0.0))
         n.settle()
