@@ -14,9 +14,7 @@ lines that are crowded.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import functools
-import json
 import math
 import random
 import sys
@@ -24,12 +22,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import worlds
 from heterogeneous import PAYLOAD, Network, fluid
 
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives import planner
 from ictp2p.machine import Notice
-from ictp2p.participation import Outcome, Reduction
+from ictp2p.participation import Reduction
 from ictp2p.sync.agreement import Decided
 from ictp2p.sync.values import Open, Spec
 from ictp2p.tables import Table, show
@@ -57,17 +56,12 @@ def drawn(seed: int, size: int = 8) -> Network:
 
 def built(world: World, network: Network) -> list[Host]:
     """Put a network into a world; its hosts, one for each cluster."""
-    size, delays = len(network.up), network.delays()
-    names = [f"c{n}" for n in range(size)]
-    for n, name in enumerate(names):
-        up, down = (rates[n] * 1e6 / 8 * PAYLOAD for rates in (network.up, network.down))
-        world.cluster(name, workers=1, train=False, up=up, down=down, nat=n in network.nat)
-    for a in range(size):
-        for b in range(size):
-            if a != b:
-                own = network.pairs.get((a, b), math.inf) * 1e6 / 8 * PAYLOAD
-                world.link(names[a], names[b], bandwidth=own, delay=delays[a][b] / 1000, one_way=True)
-    return [host for name in names for host in world.of(name)]
+    size, delays, bytes_ = len(network.up), network.delays(), 1e6 / 8 * PAYLOAD
+    access = {
+        f"c{n}": {"up": network.up[n] * bytes_, "down": network.down[n] * bytes_, "nat": n in network.nat}
+        for n in range(size)
+    }
+    return worlds.built(world, access, lambda a, b: (network.pairs.get((a, b), math.inf) * bytes_, delays[a][b] / 1000))
 
 
 class Mesh:
@@ -75,27 +69,22 @@ class Mesh:
 
     def __init__(self, world: World, hosts: list[Host]) -> None:
         self._world = world
+        self._hosts = hosts
         self._peers = [host.peer for host in hosts if host.peer is not None]
-        self._contexts = [host.process.context for host in hosts if host.process is not None]
         self._opened: Open | None = None
         self._peers[0].subscribe(self._notice)
-        for peer, context in zip(self._peers, self._contexts, strict=True):
-            world.loop.perform(functools.partial(context.run, peer.set_training, True, b"same"))
+        for peer, host in zip(self._peers, hosts, strict=True):
+            assert host.process is not None
+            world.loop.perform(functools.partial(host.process.context.run, peer.set_training, True, b"same"))
         world.run_until(self._ready, within=UP, what="everybody knows that all are ready")
 
     def call(self, elements: int, within: float) -> tuple[float, plans.Plan, tuple[PeerId, ...], str]:
         """Sum a tensor over all clusters: virtual seconds, the plan, the leaders in order, and why that plan."""
         inputs, outputs = self._world.blank(elements)
         spec = Spec("reduce", "learned", "float32", elements, "sum", "none")
-        began, tasks = self._world.now, list[asyncio.Task[Outcome]]()
-        for peer, context in zip(self._peers, self._contexts, strict=True):
-            work = peer.reduce(Reduction(spec, [inputs], [outputs]))
-            tasks.append(self._world.loop.create_task(work, context=context))
-        self._world.run_until(lambda: all(task.done() for task in tasks), within=within, what="all have the result")
-        for task in tasks:
-            task.result()
+        works = [peer.reduce(Reduction(spec, [inputs], [outputs])) for peer in self._peers]
+        took = worlds.together(self._world, list(zip(self._hosts, works, strict=True)), within)
         assert self._opened is not None
-        took = self._world.now - began
         return took, plans.decode(self._opened.plan), tuple(peer.id for peer in self._peers), self._opened.reason
 
     def _ready(self) -> bool:
@@ -112,9 +101,9 @@ def measure(name: str, megabytes: float, calls: int, settle: float) -> dict[str,
     network = Network() if name == NAMESPACES else drawn(int(name))
     elements = int(megabytes * 1e6) // 4
     worked, rows = time.process_time(), []
-    with World(seed=1, profile="wan", elide=True, audit=False) as world:
+    with worlds.world(1) as world:
         hosts = built(world, network)
-        world.run_until(lambda: all(h.peer and len(h.peer.core.directory.peers) == len(hosts) for h in hosts), UP)
+        worlds.met(world, hosts, UP)
         mesh = Mesh(world, hosts)
         world.run_for(settle)
         for _ in range(calls):
@@ -160,10 +149,7 @@ def main() -> int:
     found = []
     for name in options.networks:
         found.append(measure(name, options.megabytes, options.calls, options.settle))
-        print(json.dumps(found[-1]), file=sys.stderr, flush=True)
-        if options.json is not None:
-            with options.json.open("a") as file:
-                file.write(json.dumps(found[-1]) + "\n")
+        worlds.told(found[-1], options.json)
     show([table(found)], sys.stdout)
     return 0
 

@@ -14,19 +14,18 @@ chunk have to go. The tensors are zeros, of which only the size travels (`sim.el
 from __future__ import annotations
 
 import argparse
-import asyncio
 import itertools
-import json
 import sys
 import time
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import worlds
 from planner import NETWORKS, Drawn
 
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import ExecuteProfile, Stats, all_reduce
+from ictp2p.collectives.execute import ExecuteProfile, all_reduce
 from ictp2p.collectives.plan import Plan
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.collectives.topology import Trunk
@@ -46,14 +45,13 @@ def built(world: World, drawn: Drawn, delay: float) -> list[Host]:
     """Put a drawn network into a world; its hosts, one for each participant."""
     width, limits = drawn
     names = [f"c{n:02}" for n in range(len(width))]
-    for n, name in enumerate(names):
-        access = {way: float(limits[way][n]) for way in ("up", "down") if way in limits}
-        world.cluster(name, workers=1, train=False, **access)
-    for i, j in itertools.permutations(range(len(names)), 2):
-        world.link(names[i], names[j], bandwidth=float(width[i, j]), delay=delay, one_way=True)
+    access = {
+        name: {way: float(limits[way][n]) for way in ("up", "down") if way in limits} for n, name in enumerate(names)
+    }
+    hosts = worlds.built(world, access, lambda i, j: (float(width[i, j]), delay))
     for number, (over, line) in enumerate(limits.get("trunks", ())):
         world.trunk(f"line{number}", [(names[i], names[j]) for i, j in np.argwhere(over) if i != j], float(line))
-    return [host for name in names for host in world.of(name)]
+    return hosts
 
 
 def asked(who: tuple[PeerId, ...], drawn: Drawn, delay: float, elements: int) -> PlanRequest:
@@ -73,28 +71,22 @@ def run(world: World, hosts: list[Host], made: Plan, attempt: int, within: float
     """Have all hosts run a plan; the virtual seconds until the last has its result."""
     inputs, outputs = world.blank(made.elements)
     tag = RoundTag(bytes(8), 1, attempt, made.digest())
-    tasks: list[asyncio.Task[Stats]] = []
+    works = []
     for me, host in enumerate(hosts):
         assert host.peer is not None
-        assert host.process is not None
         host.peer.core.m.links.round_started()  # as the notice of a round does: no probes beside it
         host.peer.bulk.stop_probes()
-        work = all_reduce(made, me, [inputs], [outputs], host.peer.bulk, tag, profile=PATIENCE)
-        tasks.append(world.loop.create_task(work, context=host.process.context))
-    began = world.now
-    world.run_until(lambda: all(task.done() for task in tasks), within=within, what="everybody has the result")
-    for task in tasks:
-        task.result()
-    return world.now - began
+        works.append((host, all_reduce(made, me, [inputs], [outputs], host.peer.bulk, tag, profile=PATIENCE)))
+    return worlds.together(world, works, within)
 
 
 def measure(name: str, size: int, seed: int, delay: float, megabytes: float) -> dict[str, Any]:
     """Plan for one network, and run the plan on it."""
     drawn = NETWORKS[name](size, np.random.default_rng([seed, size, sum(name.encode())]))
     worked = time.process_time()
-    with World(seed=seed, profile="wan", elide=True, audit=False) as world:
+    with worlds.world(seed) as world:
         hosts = built(world, drawn, delay)
-        world.run_until(lambda: all(h.peer and len(h.peer.core.directory.peers) == size for h in hosts), within=UP)
+        worlds.met(world, hosts, UP)
         who = tuple(host.peer.id for host in hosts if host.peer is not None)
         made = plan(asked(who, drawn, delay, int(megabytes * 1e6) // 4)).plan
         warm = plan(asked(who, drawn, delay, len(made.shares) * 2**18)).plan
@@ -136,10 +128,7 @@ def main() -> int:
     for name, size in itertools.product(options.networks, options.sizes):
         for seed in range(options.first, options.first + options.seeds):
             rows.append(measure(name, size, seed, options.delay, options.megabytes))
-            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-            if options.json is not None:
-                with options.json.open("a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
+            worlds.told(rows[-1], options.json)
     show([table(rows)], sys.stdout)
     return 0
 
