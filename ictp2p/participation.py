@@ -168,14 +168,19 @@ class Participation:
         self._call(lambda now: self._rounds.ready(contribution, now))
 
     async def _put_down(self, standing: _Standing) -> None:
-        """However it ended: no task, and no claim on the caller's tensors, outlives the call."""
+        """However it ended: no task, no claim on the caller's tensors and no READY outlives the call.
+
+        An error that the machine did not tell leaves the contribution standing there. The others would take it into
+        every attempt, which fails here for want of it and accuses nobody; so they would go on aborting together.
+        """
         self._standing = None
+        decided = standing.decided
+        if not decided.done() or decided.cancelled() or decided.exception() is not None:
+            self._call(self._rounds.withdraw)  # at once: while the attempt ends, another contribution may be brought
         if standing.attempt is not None:
             standing.attempt.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await standing.attempt
-        if not standing.decided.done() or standing.decided.cancelled():
-            self._call(self._rounds.withdraw)
 
     # ------------------------------------------------------------ what the machine tells
 

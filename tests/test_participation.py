@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from msgspec.structs import replace
 
@@ -15,7 +16,8 @@ from ictp2p.collectives.execute import ExecuteProfile
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
 from ictp2p.participation import Participation, Reduction
 from ictp2p.sync import notices
-from ictp2p.sync.values import Open, Participant, Spec, StateRef
+from ictp2p.sync.agreement import QuorumLost
+from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 
 ME, ROOT = PeerId("a" * 32), PeerId("b" * 32)
@@ -113,3 +115,38 @@ async def test_a_plan_that_does_something_else_fails_the_attempt_and_not_the_cal
     assert not standing.done()
     standing.cancel()
     await asyncio.wait([standing])
+
+
+async def unfit() -> bytes:
+    raise ValueError("the next state cannot be computed")
+
+
+@pytest.mark.parametrize("end", ["no quorum", "deposed", "closed", "failed here", "cancelled", "committed"])
+@pytest.mark.parametrize("bound", [True, False])
+async def test_nothing_stands_for_a_caller_that_has_gone_on(end: str, bound: bool) -> None:
+    """Regression: after `NoQuorum` the READY stood on, and every attempt of the others failed here, for ever."""
+    part, said = part_of(Wire()), list[str]()
+    part._rounds.ready = lambda *_: said.append("ready") or []  # type: ignore[method-assign, assignment]
+    part._rounds.withdraw = lambda *_: said.append("withdraw") or []  # type: ignore[method-assign, assignment]
+    spec = replace(SPEC, kind="barrier", elements=0)
+    finish = unfit if end == "failed here" else None
+    work = Reduction(spec, (), (), patient=False, finish=finish)
+    standing = asyncio.get_running_loop().create_task(part.reduce(work))
+    await asyncio.sleep(0)
+    begun = replace(opened(1).open, spec=spec, plan=replace(PLAN, shares=()).encode())
+    if bound or end == "failed here":
+        part.notice(notices.RoundOpened(begun))
+    if end == "no quorum":
+        part.notice(QuorumLost((ME, ROOT), (ROOT,)))
+    elif end == "deposed":
+        part.deposed()
+    elif end == "closed":
+        part.closed()
+    elif end == "cancelled":
+        standing.cancel()
+    elif end == "committed":
+        head = (b"l", (ME,), StateRef(1, b"d", (ME,)), ME, 1, 1)
+        part.notice(notices.RoundCommitted(begun, Close(*head, True, b"d", "", (ME,)), True))
+    await asyncio.wait([standing])
+    assert said == (["ready"] if end == "committed" else ["ready", "withdraw"])
+    assert (standing.cancelled() or standing.exception() is not None) == (end != "committed")

@@ -357,4 +357,15 @@ MUTATIONS: Final = (
         "if (c.cluster, c.spec) != (part.cluster, opened.spec):",
         ("sync/test_ballot_box.py::test_an_attempt_of_another_term_is_not_served",),
     ),
+    Mutation(
+        "stands-for-nobody",
+        "A contribution stands no longer once its caller has gone on, however it learnt that: else all attempts abort.",
+        "ictp2p/participation.py",
+        "if not decided.done() or decided.cancelled() or decided.exception() is not None:",
+        "if not decided.done() or decided.cancelled():",
+        (
+            "test_participation.py::test_nothing_stands_for_a_caller_that_has_gone_on",
+            "sim/test_quorum.py::test_who_gave_up_does_not_stand_in_the_way_of_the_others",
+        ),
+    ),
 )
