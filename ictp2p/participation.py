@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -99,11 +99,21 @@ class _Standing:
     began: float
     decided: asyncio.Future[Outcome]
     attempt: asyncio.Task[None] | None = None
+    ending: set[asyncio.Task[None]] = field(default_factory=set)
+    """Earlier attempts that have still to let go of the tensors."""
     opened: Open | None = None
     """What the newest attempt began with."""
     opened_at: float = 0.0
     stats: execute.Stats | None = None
     plan: str = ""
+
+    def end_attempt(self) -> None:
+        """Cancel it, once: a second time would cut short what it still gives to those who are to hear of its end."""
+        if self.attempt is not None:
+            self.attempt.cancel()
+            self.ending.add(self.attempt)
+            self.attempt.add_done_callback(self.ending.discard)
+            self.attempt = None
 
 
 class Participation:
@@ -177,10 +187,10 @@ class Participation:
         decided = standing.decided
         if not decided.done() or decided.cancelled() or decided.exception() is not None:
             self._call(self._rounds.withdraw)  # at once: while the attempt ends, another contribution may be brought
-        if standing.attempt is not None:
-            standing.attempt.cancel()
+        standing.end_attempt()
+        while standing.ending:
             with contextlib.suppress(asyncio.CancelledError):
-                await standing.attempt
+                await asyncio.wait(standing.ending)
 
     # ------------------------------------------------------------ what the machine tells
 
@@ -250,8 +260,8 @@ class Participation:
         standing.opened, standing.opened_at, standing.plan = opened, self._driver.clock(), chosen.kind
         if standing.work.restarted is not None:
             standing.work.restarted(opened.attempt, opened.participants)
-        previous = standing.attempt
-        standing.attempt = asyncio.get_running_loop().create_task(self._attempt(standing, opened, chosen, previous))
+        standing.end_attempt()
+        standing.attempt = asyncio.get_running_loop().create_task(self._attempt(standing, opened, chosen))
 
     def _committed(self, opened: Open, close: Close, holding: bool) -> None:
         standing = self._standing
@@ -298,17 +308,14 @@ class Participation:
             seconds=self._driver.clock() - standing.opened_at if standing else 0.0,
             reason=reason,
         )
-        if standing is not None and standing.attempt is not None:
-            standing.attempt.cancel()
+        if standing is not None:
+            standing.end_attempt()
 
     # ------------------------------------------------------------ one attempt
 
-    async def _attempt(
-        self, standing: _Standing, opened: Open, chosen: plan.Plan, previous: asyncio.Task[None] | None
-    ) -> None:
-        if previous is not None:
-            previous.cancel()
-            await asyncio.wait([previous])  # it must let go of the tensors first
+    async def _attempt(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> None:
+        if standing.ending:
+            await asyncio.wait(standing.ending)  # they must let go of the tensors first
         try:
             digest = await self._hold_result(standing, opened, chosen)
         except (ParticipantLost, CollectiveTimeout) as error:

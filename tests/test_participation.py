@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ictp2p.collectives.channel import Receiver, Slots
@@ -150,3 +152,65 @@ async def test_nothing_stands_for_a_caller_that_has_gone_on(end: str, bound: boo
     await asyncio.wait([standing])
     assert said == (["ready"] if end == "committed" else ["ready", "withdraw"])
     assert (standing.cancelled() or standing.exception() is not None) == (end != "committed")
+
+
+class SlowWire(Wire):
+    """Connections that need a while to bring to the others what an attempt that ends has still to say."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+        self.holding = 0
+        """Attempts that have not let go of the tensors."""
+        self.most = 0
+        self.cut_short = 0
+
+    async def attach(self, tag: bytes, receiver: Receiver, peers: Sequence[PeerId], **_: Any) -> Wire:
+        self.holding += 1
+        self.most = max(self.most, self.holding)
+        return await super().attach(tag, receiver, peers)
+
+    async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
+        try:
+            await passed(self._steps)
+        except asyncio.CancelledError:
+            self.cut_short += 1
+            raise
+        finally:
+            self.holding -= 1
+
+
+async def passed(steps: int) -> None:
+    for _ in range(steps):
+        await asyncio.sleep(0)
+
+
+@given(
+    ways=st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=5),
+    steps=st.integers(0, 8),
+)
+@settings(deadline=None)
+def test_an_attempt_that_ends_says_its_last_word_whole_and_the_next_waits_for_it(
+    ways: list[tuple[bool, int]], steps: int
+) -> None:
+    """Regression: what ended an attempt was told twice, by its abort and by the next one, or by the caller's end."""
+
+    async def main() -> None:
+        wire = SlowWire(steps)
+        part = part_of(wire)
+        work = Reduction(SPEC, [torch.ones(4)], [torch.zeros(4)])
+        standing = asyncio.get_running_loop().create_task(part.reduce(work))
+        await asyncio.sleep(0)
+        part.notice(opened(1))
+        await passed(12)
+        for number, (aborted, pause) in enumerate(ways, 1):
+            if aborted:
+                part.notice(notices.RoundAborted(opened(number).open, None))
+                await passed(pause // 2)
+            part.notice(opened(number + 1))
+            await passed(pause)
+        standing.cancel()
+        await asyncio.wait([standing])
+        assert (wire.holding, wire.most, wire.cut_short) == (0, 1, 0)
+
+    asyncio.run(main())

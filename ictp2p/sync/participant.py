@@ -4,7 +4,8 @@ Everything it says is a function of that state (`message`), so it can be said ag
 be the coordinator, without harm. A new coordinator therefore needs no hand-over: it is told.
 
 An attempt that names this peer binds it even if it stands READY no longer (it was withdrawn, or the peer has
-restarted); it then answers FAILED at once, so that nobody waits.
+restarted); it then answers FAILED at once, so that nobody waits. So it does if what stands now is another contribution
+than the attempt was opened with: its tensors would be added up with the other's weight, and its note be the other's.
 """
 
 from __future__ import annotations
@@ -193,5 +194,7 @@ class Part:
             return "not ready"
         if (c.cluster, c.term, c.spec) != (part.cluster, part.term, opened.spec):
             return f"ready as {c.cluster} in term {c.term} for {c.spec}, not for this"
+        if (c.weight, c.note) != (part.weight, part.note):
+            return f"ready with weight {c.weight} and a note of {len(c.note)} bytes, not as before"
         wrong = self._validate(opened.plan, opened.participants)
         return None if wrong is None else f"plan refused: {wrong}"

@@ -94,6 +94,8 @@ class Life:
     """Version and digest of the state that it holds; a new process has the weights it began with."""
     base: int = 0
     """Version that its contribution starts from."""
+    terms: tuple[float, bytes] = (1.0, b"")
+    """Weight and note with which it stands, or last stood."""
 
     def drop(self, cluster: str) -> None:
         """The round went on without it: its contribution is kept if it is in no version."""
@@ -183,6 +185,7 @@ class Adversary:
                 mine = next(p for p in opened.participants if p.leader == who)
                 assert mine.cluster == self.cluster[who]
                 assert life.token is not None
+                assert (mine.weight, mine.note) == life.terms
                 life.opened, life.voted, life.gave_up = opened, b"", False
             case RoundCommitted(opened, close, holding):
                 assert close == self.referee.decided[life.last_slot]
@@ -234,7 +237,10 @@ class Adversary:
             base = StateRef(*life.memory, ())
             life.asked, life.base = True, base.version
             info = life.token.to_bytes(4, "big")
-            contribution = Contribution(ClusterId(name), who, self.term[name], 1.0, SYNC, base, info)
+            life.terms = (self.rng.choice([1.0, 2.0]), self.rng.randbytes(1))
+            contribution = Contribution(
+                ClusterId(name), who, self.term[name], life.terms[0], SYNC, base, info, life.terms[1]
+            )
             self.do(who, machine.ready(contribution, self.now))
 
     def share(self, who: PeerId, life: Life) -> None:
@@ -286,6 +292,7 @@ class Adversary:
             (2, self.restart_any),
             (1, self.partition_any),
             (1, self.depose_any),
+            (1, self.withdraw_any),
             (2, self.greet_any),
         ]
         weights = [w for w, _ in moves]
@@ -339,6 +346,14 @@ class Adversary:
         name = self.rng.choice(self.names)
         self.term[name] += 1
         self.leader[name] = self.rng.choice([p for p in self.peers if self.cluster[p] == name])
+
+    def withdraw_any(self) -> None:
+        """A call is given up, and soon made again with another weight."""
+        who = self.rng.choice(self.living() or self.peers)
+        if who in self.lives and self.lives[who].asked:
+            life = self.lives[who]
+            life.asked, life.gave_up = False, not life.voted
+            self.do(who, life.machine.withdraw(self.now))
 
     def greet_any(self) -> None:
         if self.lives:

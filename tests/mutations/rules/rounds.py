@@ -368,4 +368,23 @@ MUTATIONS: Final = (
             "sim/test_quorum.py::test_who_gave_up_does_not_stand_in_the_way_of_the_others",
         ),
     ),
+    Mutation(
+        "bound-with-another-weight",
+        "An attempt binds the contribution that it was opened with: other data is not added up with its weight.",
+        "ictp2p/sync/participant.py",
+        "if (c.weight, c.note) != (part.weight, part.note):",
+        "if not c.weight:",
+        (
+            "sync/test_participant.py::test_an_attempt_binds_exactly_the_contribution_that_it_was_opened_with",
+            "properties/test_agreement_safety.py::test_rounds_are_safe_in_chaos_and_live_after_it",
+        ),
+    ),
+    Mutation(
+        "begins-before-the-last-has-ended",
+        "An attempt begins once all earlier ones have let go of the tensors, those too that were not the last.",
+        "ictp2p/participation.py",
+        "            await asyncio.wait(standing.ending)  # they must let go of the tensors first\n",
+        "            pass\n",
+        ("test_participation.py::test_an_attempt_that_ends_says_its_last_word_whole_and_the_next_waits_for_it",),
+    ),
 )
