@@ -13,7 +13,6 @@ straggler timeout. Calls of one peer run in the order in which they were made, a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, overload
 
@@ -21,10 +20,11 @@ from torch import Tensor
 
 from ictp2p.calls import parts
 from ictp2p.calls.engine import CallEngine
+from ictp2p.calls.messages import checked_tag
 from ictp2p.calls.parts import Gathered, Reduce, Scattered
 from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed
 from ictp2p.calls.state import Synced, check_state
-from ictp2p.calls.tensors import Bundle
+from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.codecs.prices import check_name, leaves_out
 from ictp2p.errors import ConfigError, PeerClosed
 from ictp2p.types import cluster_id
@@ -94,16 +94,14 @@ class CollectiveCalls:
             RoundTimeout, NoQuorum: nothing was decided in time.
             MeshMismatch: the others bring other tensors.
         """
-        engine, bundle = self._calls, _reducible(tensors, op, weight)
+        engine, addend = self._calls, Addend(Bundle(tensors), op, float(weight))
         check_name(codec)
         if leaves_out(codec):
             raise ConfigError(
                 f"codec {codec!r} leaves out all but the largest elements, and a call keeps nothing to bring the rest "
                 "later: use SparseDiLoCo, whose residual does"
             )
-        work = engine.submit(
-            "all_reduce", lambda: AllReduce(engine.mesh, engine.past, bundle, op, float(weight), codec)
-        )
+        work = engine.submit("all_reduce", lambda: AllReduce(engine.mesh, engine.past, addend, codec))
         return work if async_op else work.wait()
 
     @overload
@@ -146,10 +144,11 @@ class CollectiveCalls:
             ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`; RoundTimeout also while
                 the root does not take part.
         """
-        engine, bundle, root = self._calls, _reducible(tensors, op, weight), cluster_id(root_cluster)
+        engine, addend = self._calls, Addend(Bundle(tensors), op, float(weight))
+        root = cluster_id(root_cluster)
 
         def make() -> Reduce:
-            return Reduce(engine.mesh, engine.past, bundle, op, float(weight), root, engine.cluster)
+            return Reduce(engine.mesh, engine.past, addend, root, engine.cluster)
 
         work = engine.submit("reduce", make)
         return work if async_op else work.wait()
@@ -178,10 +177,10 @@ class CollectiveCalls:
         Raises:
             ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
         """
-        engine, bundle = self._calls, _reducible(tensors, op, weight)
+        engine, addend = self._calls, Addend(Bundle(tensors), op, float(weight))
 
         def body(run: parts.Run) -> Scattered:
-            return parts.reduce_scatter(run, engine.mesh, engine.past, bundle, op, float(weight), engine.cluster)
+            return parts.reduce_scatter(run, engine.mesh, engine.past, addend, engine.cluster)
 
         work = engine.submit_all("reduce_scatter", body)
         return work if async_op else work.wait()
@@ -300,12 +299,12 @@ class CollectiveCalls:
             async_op: return at once, with a `Work`.
 
         Raises:
-            ConfigError: a tensor cannot be sent, or the cluster is this one.
+            ConfigError: a tensor cannot be sent, the tag is no integer of 64 bits, or the cluster is this one.
             RoundAborted: this peer does not lead its cluster.
             RoundTimeout: it was not received within `global_timeouts.complete`; it is withdrawn.
         """
         engine = self._calls
-        work = engine.send(Bundle(tensors), cluster_id(cluster), tag, engine.patience)
+        work = engine.send(Bundle(tensors), cluster_id(cluster), checked_tag(tag), engine.patience)
         return work if async_op else work.wait()
 
     @overload
@@ -328,14 +327,14 @@ class CollectiveCalls:
             async_op: return at once, with a `Work`.
 
         Raises:
-            ConfigError: the cluster is this one.
+            ConfigError: the cluster is this one, or the tag is no integer of 64 bits.
             MeshMismatch: the message has other types or shapes; it stays where it is.
             RoundAborted: this peer does not lead its cluster.
             RoundTimeout: nothing came within `global_timeouts.complete`.
             NetworkError: the connection broke in the middle of the message, which is lost.
         """
         engine = self._calls
-        work = engine.receive(Bundle(tensors), cluster_id(cluster), tag, engine.patience)
+        work = engine.receive(Bundle(tensors), cluster_id(cluster), checked_tag(tag), engine.patience)
         return work if async_op else work.wait()
 
     def gather(self, clusters: int, timeout: float | None = None) -> None:
@@ -355,18 +354,3 @@ class CollectiveCalls:
         if self._engine is None:
             raise PeerClosed("the peer is not running: use `with peer:`")
         return self._engine
-
-
-def _reducible(tensors: Tensor | Sequence[Tensor], op: str, weight: float) -> Bundle:
-    """The tensors of a reduction.
-
-    Raises:
-        ConfigError: they, the operation or the weight cannot be.
-    """
-    if op not in (AVG, SUM):
-        raise ConfigError(f"op {op!r} is not 'avg' or 'sum'")
-    if not (math.isfinite(weight) and weight > 0):
-        raise ConfigError(f"weight {weight!r} is not positive and finite")
-    bundle = Bundle(tensors)
-    bundle.single_type(op)
-    return bundle

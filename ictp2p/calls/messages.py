@@ -11,8 +11,10 @@ sent into a cluster whose leader has just died, and neither side counts anything
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections import OrderedDict, defaultdict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -30,6 +32,8 @@ from ictp2p.errors import (
     StateError,
     Unreachable,
 )
+from ictp2p.gossip.election import LeaderChanged
+from ictp2p.machine import Notice
 from ictp2p.types import ClusterId, PeerId
 from ictp2p.wire import MALFORMED
 
@@ -38,8 +42,8 @@ _PAUSE = 0.1
 """Seconds before a receiver looks again for a sender that it could not reach."""
 _ASKED = 4
 """Requests under way to one cluster; half of what a peer serves to one other."""
-_MOST_BOXES = 4096
-"""Pairs of a cluster and a tag that are remembered."""
+_TAGS = range(-(2**63), 2**63)
+"""What a tag may be: what every MessagePack reader takes for an integer."""
 
 
 class _Wanted(msgspec.Struct, frozen=True, array_like=True):
@@ -58,9 +62,14 @@ class _Message:
 
 
 class _Box:
-    """What waits for one cluster under one tag. The first is served to one asker at a time."""
+    """What waits for one cluster under one tag. The first is served to one asker at a time.
+
+    It is there for as long as somebody sends or asks. So a program may use a tag once and never again, and what others
+    ask for is bounded by how much is served to each of them at a time (`bulk.profile`).
+    """
 
     def __init__(self) -> None:
+        self.users = 0
         self.waiting: OrderedDict[int, _Message] = OrderedDict()
         self.turn = asyncio.Lock()
         self.filled = asyncio.Event()
@@ -75,6 +84,7 @@ class Messages:
         self._asking: defaultdict[ClusterId, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_ASKED))
         self._posted = 0
         peer.bulk.serve(_KIND, self._serve)
+        peer.subscribe(self._notice)
 
     async def send(self, body: torch.Tensor, shapes: bytes, target: ClusterId, tag: int, timeout: float) -> None:
         """Have a message ready for a cluster until it has taken it.
@@ -94,20 +104,20 @@ class Messages:
         """
         self._check(target)
         message = _Message(body, shapes, asyncio.get_running_loop().create_future())
-        box = self._boxes[target, tag]
         self._posted += 1
         number = self._posted
-        box.waiting[number] = message
-        box.filled.set()
-        try:
-            async with asyncio.timeout(timeout):
-                await message.taken
-        except TimeoutError:
-            raise RoundTimeout(f"cluster {target} did not receive message {tag} within {timeout:g} s") from None
-        except asyncio.CancelledError:
-            raise PeerClosed("the peer was closed before the message was received") from None
-        finally:
-            box.waiting.pop(number, None)
+        with self._box(target, tag) as box:
+            box.waiting[number] = message
+            box.filled.set()
+            try:
+                async with asyncio.timeout(timeout):
+                    await message.taken
+            except TimeoutError:
+                raise RoundTimeout(f"cluster {target} did not receive message {tag} within {timeout:g} s") from None
+            except asyncio.CancelledError:
+                raise PeerClosed("the peer was closed before the message was received") from None
+            finally:
+                box.waiting.pop(number, None)
 
     async def receive(self, nbytes: int, shapes: bytes, source: ClusterId, tag: int, timeout: float) -> torch.Tensor:
         """Ask a cluster's leader for its next message, as long as it takes; the bytes.
@@ -174,29 +184,72 @@ class Messages:
             wanted = msgspec.msgpack.decode(payload, type=_Wanted)
         except MALFORMED as error:
             raise RemoteProtocolError(f"a request for a message does not decode: {error}") from error
+        self._check_leaders(peer, wanted.cluster)
+        with self._box(wanted.cluster, wanted.tag) as box:
+            async with box.turn:
+                await self._fill(box, peer, wanted.cluster)
+                number, message = next(iter(box.waiting.items()))
+                if message.shapes != wanted.shapes:
+                    raise MeshMismatch(
+                        f"the message holds {message.shapes.decode()}, there is room for {wanted.shapes.decode()}"
+                    )
+                yield message.body.numpy().data
+                box.waiting.pop(number, None)
+                if not message.taken.done():
+                    message.taken.set_result(None)
+
+    async def _fill(self, box: _Box, peer: PeerId, cluster: ClusterId) -> None:
+        """Wait until there is something for an asker whose turn it is, and both still lead their clusters.
+
+        Whoever was deposed meanwhile would take a message that its successor then asks for in vain.
+        """
+        while True:
+            self._check_leaders(peer, cluster)
+            if box.waiting:
+                return
+            box.filled.clear()
+            await box.filled.wait()
+
+    def _check_leaders(self, peer: PeerId, cluster: ClusterId) -> None:
         if not self._peer.core.leading:
             raise RoundAborted("this peer does not lead its cluster")
-        if self._peer.core.directory.leader_of(wanted.cluster) != peer:
-            raise RoundAborted(f"{peer} does not lead cluster {wanted.cluster}, as far as this peer knows")
-        if (wanted.cluster, wanted.tag) not in self._boxes and len(self._boxes) >= _MOST_BOXES:
-            raise RemoteProtocolError(f"messages of {_MOST_BOXES} tags are waited for already")
-        box = self._boxes[wanted.cluster, wanted.tag]
-        async with box.turn:
-            while not box.waiting:
-                box.filled.clear()
-                await box.filled.wait()
-            number, message = next(iter(box.waiting.items()))
-            if message.shapes != wanted.shapes:
-                raise MeshMismatch(
-                    f"the message holds {message.shapes.decode()}, there is room for {wanted.shapes.decode()}"
-                )
-            yield message.body.numpy().data
-            box.waiting.pop(number, None)
-            if not message.taken.done():
-                message.taken.set_result(None)
+        if self._peer.core.directory.leader_of(cluster) != peer:
+            raise RoundAborted(f"{peer} does not lead cluster {cluster}, as far as this peer knows")
+
+    @contextmanager
+    def _box(self, cluster: ClusterId, tag: int) -> Iterator[_Box]:
+        box = self._boxes[cluster, tag]
+        box.users += 1
+        try:
+            yield box
+        finally:
+            box.users -= 1
+            if not box.users:
+                del self._boxes[cluster, tag]
+
+    def _notice(self, notice: Notice) -> None:
+        """Whoever waits at a peer that does not lead any more is told so, and asks its successor."""
+        if isinstance(notice, LeaderChanged):
+            for box in self._boxes.values():
+                box.filled.set()
 
     def _check(self, other: ClusterId) -> None:
         if other == self._peer.cluster:
             raise ConfigError(f"cluster {other} cannot send to itself")
         if not self._peer.core.leading:
             raise RoundAborted(f"this peer does not lead cluster {self._peer.cluster}: its leader sends and receives")
+
+
+def checked_tag(tag: int) -> int:
+    """A tag as the wire carries it; any kind of integer will do.
+
+    Raises:
+        ConfigError: it is none, or takes more than 64 bits.
+    """
+    try:
+        number = operator.index(tag)
+    except TypeError:
+        raise ConfigError(f"a tag is an integer, not {tag!r}") from None
+    if number not in _TAGS:
+        raise ConfigError(f"tag {number} takes more than 64 bits")
+    return number

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torch import Tensor
 from ictp2p.calls.chronicle import Past
 from ictp2p.calls.rounds import Barrier, Completed, RoundCall, SumCall, brief
 from ictp2p.calls.runner import Call
-from ictp2p.calls.tensors import Bundle
+from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.halves import cuts
 from ictp2p.errors import RoundTimeout
 from ictp2p.sync.mesh import Group
@@ -67,19 +67,10 @@ class Reduce(SumCall):
 
     alike = False
 
-    def __init__(
-        self,
-        mesh: TrainingMesh,
-        past: Past,
-        bundle: Bundle,
-        op: Literal["avg", "sum"],
-        weight: float,
-        root: ClusterId,
-        cluster: ClusterId,
-    ) -> None:
+    def __init__(self, mesh: TrainingMesh, past: Past, addend: Addend, root: ClusterId, cluster: ClusterId) -> None:
         self._root = root == cluster
-        nbytes = bundle.nbytes if self._root else 0
-        super().__init__(mesh, past, bundle, op, weight, kind="collect", name=f"reduce@{root}", nbytes=nbytes)
+        nbytes = addend.bundle.nbytes if self._root else 0
+        super().__init__(mesh, past, addend, kind="collect", name=f"reduce@{root}", nbytes=nbytes)
 
     def _outputs(self, result: Tensor) -> Sequence[Tensor]:
         return self._bundle.parts(result) if self._root else ()
@@ -98,16 +89,14 @@ class Scatter(SumCall):
         self,
         mesh: TrainingMesh,
         past: Past,
-        bundle: Bundle,
-        op: Literal["avg", "sum"],
-        weight: float,
+        addend: Addend,
         clusters: Sequence[ClusterId],
         cluster: ClusterId,
     ) -> None:
-        ends, place = cuts(bundle.elements, len(clusters)), list(clusters).index(cluster)
+        ends, place = cuts(addend.bundle.elements, len(clusters)), list(clusters).index(cluster)
         self.start, self.stop = ends[place], ends[place + 1]
-        nbytes = (self.stop - self.start) * bundle.single_type(op).itemsize
-        super().__init__(mesh, past, bundle, op, weight, kind="scatter", name="reduce_scatter", nbytes=nbytes)
+        nbytes = (self.stop - self.start) * addend.dtype.itemsize
+        super().__init__(mesh, past, addend, kind="scatter", name="reduce_scatter", nbytes=nbytes)
         self.part = torch.empty(0, dtype=self._dtype)
 
     def _outputs(self, result: Tensor) -> Sequence[Tensor]:
@@ -154,15 +143,7 @@ class Gather(RoundCall):
         self.result = result
 
 
-def reduce_scatter(
-    run: Run,
-    mesh: TrainingMesh,
-    past: Past,
-    bundle: Bundle,
-    op: Literal["avg", "sum"],
-    weight: float,
-    cluster: ClusterId,
-) -> Scattered:
+def reduce_scatter(run: Run, mesh: TrainingMesh, past: Past, addend: Addend, cluster: ClusterId) -> Scattered:
     """Reduce, and keep this cluster's part.
 
     Raises:
@@ -170,9 +151,9 @@ def reduce_scatter(
     """
 
     def call(clusters: tuple[ClusterId, ...]) -> Scatter:
-        return Scatter(mesh, past, bundle, op, weight, clusters, cluster)
+        return Scatter(mesh, past, addend, clusters, cluster)
 
-    done, scatter = _among(run, Barrier(mesh, past, "reduce_scatter", brief(bundle)), call)
+    done, scatter = _among(run, Barrier(mesh, past, "reduce_scatter", brief(addend.bundle)), call)
     return Scattered(done.round, done.clusters, scatter.start, scatter.stop, scatter.part)
 
 

@@ -20,7 +20,7 @@ from ictp2p import errors
 from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
-from ictp2p.calls.tensors import Bundle, local_sum, name_of
+from ictp2p.calls.tensors import Addend, Bundle, local_sum, name_of
 from ictp2p.collectives.digest import ResultDigest
 from ictp2p.collectives.plan import decode
 from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundError, RoundMissed
@@ -267,35 +267,28 @@ class SumCall(RoundCall):
     Args:
         mesh: the training side.
         past: of earlier calls.
-        bundle: this worker's tensors.
-        op: whether it is the mean or the sum that is wanted.
-        weight: this worker's share in a mean.
+        addend: what this worker brings.
         kind: of the round, and so who gets what (`Spec.kind`).
         name: of the call; the others must bring the same.
         nbytes: how much of the result comes here.
         codec: how elements travel.
-
-    Raises:
-        ConfigError: the tensors mix types, or their type has no such operation.
     """
 
     def __init__(
         self,
         mesh: TrainingMesh,
         past: Past,
-        bundle: Bundle,
-        op: Literal["avg", "sum"],
-        weight: float,
+        addend: Addend,
         *,
         kind: Literal["reduce", "collect", "scatter"],
         name: str,
         nbytes: int,
         codec: str = "none",
     ) -> None:
-        self._bundle = bundle
-        self._dtype = bundle.single_type(op)
-        spec = Spec(kind, name, name_of(bundle.tensors[0]), bundle.elements, op, codec, brief(bundle))
-        super().__init__(mesh, past, spec, weight, nbytes)
+        bundle = self._bundle = addend.bundle
+        self._dtype = addend.dtype
+        spec = Spec(kind, name, name_of(bundle.tensors[0]), bundle.elements, addend.op, codec, brief(bundle))
+        super().__init__(mesh, past, spec, addend.weight, nbytes)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
         """What the workers of a cluster bring together: their tensors' sum, each times its share in a mean."""
@@ -309,18 +302,9 @@ class SumCall(RoundCall):
 class AllReduce(SumCall):
     """The mean or sum of every worker's tensors."""
 
-    def __init__(
-        self,
-        mesh: TrainingMesh,
-        past: Past,
-        bundle: Bundle,
-        op: Literal["avg", "sum"],
-        weight: float,
-        codec: str = "none",
-    ) -> None:
-        super().__init__(
-            mesh, past, bundle, op, weight, kind="reduce", name="all_reduce", nbytes=bundle.nbytes, codec=codec
-        )
+    def __init__(self, mesh: TrainingMesh, past: Past, addend: Addend, codec: str = "none") -> None:
+        nbytes = addend.bundle.nbytes
+        super().__init__(mesh, past, addend, kind="reduce", name="all_reduce", nbytes=nbytes, codec=codec)
 
     def _outputs(self, result: Tensor) -> Sequence[Tensor]:
         return self._bundle.parts(result)

@@ -6,7 +6,10 @@ in lands in memory of our own. The caller's tensors are written once, when the c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -88,6 +91,33 @@ class Bundle:
     def shaped(self, held: Tensor) -> list[Tensor]:
         """Flat bytes as tensors of the types and shapes of ours, sharing memory with them."""
         return [part.view(t.shape) for part, t in zip(self.parts(held), self.tensors, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Addend:
+    """What one worker brings to a sum or mean.
+
+    Raises:
+        ConfigError: the tensors cannot be added up, or the operation or the weight is none.
+    """
+
+    bundle: Bundle
+    op: Literal["avg", "sum"]
+    """Whether it is the mean or the sum that is wanted."""
+    weight: float = 1.0
+    """This worker's share in a mean."""
+
+    def __post_init__(self) -> None:
+        if self.op not in ("avg", "sum"):
+            raise ConfigError(f"op {self.op!r} is not 'avg' or 'sum'")
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise ConfigError(f"weight {self.weight!r} is not positive and finite")
+        self.bundle.single_type(self.op)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The one type of its tensors."""
+        return self.bundle.single_type(self.op)
 
 
 def local_sum(group: Group, flat: Tensor, share: float | None) -> None:

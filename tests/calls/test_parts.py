@@ -11,7 +11,7 @@ import ictp2p
 from ictp2p.calls import parts
 from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.rounds import Barrier, Completed
-from ictp2p.calls.tensors import Bundle
+from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.halves import cuts
 from ictp2p.errors import ConfigError, RoundTimeout
 from tests.calls.callers import PATIENCE, Mesh, succeeded
@@ -110,9 +110,9 @@ def test_a_membership_that_never_settles_ends_the_call() -> None:
     def run(call: Any) -> Completed:
         return completed("a", "b") if isinstance(call, Barrier) else completed("a")
 
-    bundle, nothing = Bundle(torch.zeros(2)), Nothing()
+    addend, nothing = Addend(Bundle(torch.zeros(2)), "sum"), Nothing()
     with pytest.raises(RoundTimeout, match="changed 8 times"):
-        parts.reduce_scatter(run, nothing, nothing, bundle, "sum", 1.0, ictp2p.types.ClusterId("a"))  # type: ignore[arg-type]
+        parts.reduce_scatter(run, nothing, nothing, addend, ictp2p.types.ClusterId("a"))  # type: ignore[arg-type]
 
 
 def encoded(clusters: str) -> bytes:

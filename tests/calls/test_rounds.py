@@ -13,7 +13,7 @@ from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.heads import Flag, Head, Heads
 from ictp2p.calls.rounds import AllReduce, Barrier, Completed
 from ictp2p.calls.runner import Answer
-from ictp2p.calls.tensors import Bundle
+from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives import digest
 from ictp2p.collectives.digest import digest_of
 from ictp2p.participation import Outcome
@@ -68,7 +68,7 @@ def test_what_is_voted_is_what_is_held_though_an_attempt_before_it_had_brought_s
     wrong, right = torch.full((10,), -1.0), torch.arange(10.0)
     fake.attempts = [(wrong, [(0, 3), (3, 9)]), (right, [(5, 10), (0, 5)])]
     mine = torch.zeros(10)
-    call = AllReduce(fake, Past(Chronicle(PeerId("1" * 32), CLUSTERS[0]), fake), Bundle(mine), "avg", 1.0)
+    call = AllReduce(fake, Past(Chronicle(PeerId("1" * 32), CLUSTERS[0]), fake), Addend(Bundle(mine), "avg"))
     heads: Any = Heads((Head(0, 0, call.fingerprint, 1.0, Flag.NONE),), 0)
     with patch.object(digest, "BLOCK", 16):
         answer = call.act(fake, heads, SimpleNamespace(check=lambda: None))  # type: ignore[arg-type]

@@ -327,7 +327,10 @@ MUTATIONS: Final = (
         "ictp2p/calls/messages.py",
         "            self._check_leaders(peer, cluster)\n            if box.waiting:\n",
         "            if box.waiting:\n",
-        ("calls/test_boxes.py::TestBoxes::runTest",),
+        (
+            "calls/test_boxes.py"
+            "::test_messages_go_in_order_to_whoever_leads_when_they_are_sent_and_nothing_of_a_tag_is_kept",
+        ),
     ),
     Mutation(
         "shared-memory-lent-twice",

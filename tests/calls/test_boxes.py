@@ -1,0 +1,176 @@
+"""What waits at a sender: who gets it, who is turned away, and that nothing is kept of tags that nobody uses."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from ictp2p.calls.messages import Messages, checked_tag
+from ictp2p.errors import ConfigError, PeerClosed, RoundAborted
+from ictp2p.gossip.election import LeaderChanged
+from ictp2p.machine import Notice
+from ictp2p.types import ClusterId, PeerId
+
+ME, OTHER = PeerId("a0"), ClusterId("b")
+LEADER, HEIR = PeerId("b0"), PeerId("b1")
+TAGS = st.integers(0, 1)
+FOR_EVER = 1e9
+
+
+@dataclass(eq=False)
+class Ask:
+    """A request for a message, as the leader of b sends it."""
+
+    peer: PeerId
+    tag: int
+    task: asyncio.Task[bytes]
+
+
+class Sender(RuleBasedStateMachine):
+    """The leader of a sends to b, whose leader changes; so may a's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.leader, self.other = LEADER, HEIR
+        self.core = SimpleNamespace(leading=True, directory=SimpleNamespace(leader_of=lambda _: self.leader))
+        self.notice: Callable[[Notice], None] = lambda _: None
+        self.handler: Any = None
+        peer: Any = SimpleNamespace(
+            cluster="a",
+            core=self.core,
+            bulk=SimpleNamespace(serve=lambda _, handler: setattr(self, "handler", handler)),
+            subscribe=lambda subscriber: setattr(self, "notice", subscriber),
+        )
+        self.messages = Messages(peer)
+        self.sends: dict[int, tuple[int, asyncio.Task[None]]] = {}
+        self.asks: list[Ask] = []
+        self.taken: defaultdict[int, list[int]] = defaultdict(list)
+        self.sent = 0
+
+    def teardown(self) -> None:
+        for task in [*(task for _, task in self.sends.values()), *(ask.task for ask in self.asks)]:
+            task.cancel()
+        self.settle()
+        self.loop.close()
+        assert not self.messages._boxes
+
+    def settle(self) -> None:
+        async def turns() -> None:
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(turns())
+        for number, (_, sending) in list(self.sends.items()):
+            if sending.done():
+                assert isinstance(sending.exception(), PeerClosed | None)
+                del self.sends[number]
+        for ask in [ask for ask in self.asks if ask.task.done()]:
+            self.asks.remove(ask)
+            if not ask.task.cancelled() and (error := ask.task.exception()) is None:
+                assert ask.peer == self.leader
+                self.taken[ask.tag].append(int(ask.task.result()))
+            elif not ask.task.cancelled():
+                assert isinstance(error, RoundAborted)
+                assert not self.core.leading or ask.peer != self.leader
+
+    @rule(tag=TAGS)
+    @precondition(lambda self: self.core.leading)
+    def send(self, tag: int) -> None:
+        self.sent += 1
+        body = torch.frombuffer(bytearray(b"%d" % self.sent), dtype=torch.uint8)
+        sending = self.messages.send(body, b"", OTHER, tag, FOR_EVER)
+        self.sends[self.sent] = tag, self.loop.create_task(sending)
+        self.settle()
+
+    @rule(tag=TAGS)
+    def the_leader_asks(self, tag: int) -> None:
+        self.ask(self.leader, tag)
+
+    @rule(tag=TAGS)
+    def another_asks(self, tag: int) -> None:
+        self.ask(self.other, tag)
+
+    def ask(self, peer: PeerId, tag: int) -> None:
+        parts: AsyncGenerator[memoryview, None] = self.handler(peer, msgspec.msgpack.encode((OTHER, tag, b"")))
+
+        async def reply() -> bytes:
+            return b"".join([bytes(part) async for part in parts])
+
+        asked = Ask(peer, tag, self.loop.create_task(reply()))
+        self.asks.append(asked)
+        self.settle()
+        assert asked.task.done() or (self.core.leading and peer == self.leader)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.asks)
+    def stop_asking(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from(self.asks)).task.cancel()
+        self.settle()
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.sends)
+    def withdraw(self, data: st.DataObject) -> None:
+        self.sends[data.draw(st.sampled_from(sorted(self.sends)))][1].cancel()
+        self.settle()
+
+    @rule()
+    def another_leads_there(self) -> None:
+        self.leader, self.other = self.other, self.leader
+
+    @rule()
+    def another_leads_here(self) -> None:
+        self.core.leading = not self.core.leading
+        self.notice(LeaderChanged(ME if self.core.leading else PeerId("a1"), 2))
+        self.settle()
+
+    @invariant()
+    def each_tag_is_received_in_order_and_nothing_twice(self) -> None:
+        for numbers in self.taken.values():
+            assert all(map(operator.lt, numbers, numbers[1:]))
+
+    @invariant()
+    def nothing_waits_in_vain(self) -> None:
+        """For a message nobody waits who may have it; and at who does not lead, nobody waits at all."""
+        assert self.core.leading or not self.asks
+        waiting = {tag for tag, _ in self.sends.values()}
+        assert not any(ask.peer == self.leader and ask.tag in waiting for ask in self.asks if self._first(ask))
+
+    def _first(self, ask: Ask) -> bool:
+        return ask is next(other for other in self.asks if other.tag == ask.tag)
+
+    @invariant()
+    def only_what_is_used_is_kept(self) -> None:
+        used = {tag for tag, _ in self.sends.values()} | {ask.tag for ask in self.asks}
+        assert set(self.messages._boxes) == {(OTHER, tag) for tag in used}
+
+
+def test_messages_go_in_order_to_whoever_leads_when_they_are_sent_and_nothing_of_a_tag_is_kept() -> None:
+    run_state_machine_as_test(Sender)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_any_integer_of_64_bits_is_a_tag(number: int) -> None:
+    assert checked_tag(number) == number
+    wide: Any = np.int64(number)
+    assert type(checked_tag(wide)) is int
+    assert checked_tag(wide) == number
+
+
+@given(st.integers(2**63) | st.integers(max_value=-(2**63) - 1) | st.text() | st.floats() | st.none())
+def test_what_is_none_is_said_at_the_call(tag: Any) -> None:
+    with pytest.raises(ConfigError, match="tag"):
+        checked_tag(tag)
