@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from ictp2p.config import Config
 from ictp2p.control import SelfConnection
+from ictp2p.core import views
+from ictp2p.core.cards import PeerCard
 from ictp2p.core.stack import Core
 from ictp2p.disk import Disk
 from ictp2p.errors import HandshakeFailed, IctError, Unreachable, VersionMismatch
@@ -30,7 +32,7 @@ from ictp2p.types import Address, PeerId
 
 _BOOK = "addresses"
 _REMEMBERED = 256
-"""Addresses that are kept: any one of them leads back to all."""
+"""Addresses that are kept, of those who are there before all others: any one of these leads back to all."""
 _AT_ONCE = 8
 """Addresses that are dialed at a time."""
 _PAUSE = 0.2
@@ -103,8 +105,9 @@ class Entrance:
 
     def remember(self) -> None:
         """Keep on disk where the others can be dialed: after a restart it is all that leads back to them."""
-        cards = (card for peer, card in sorted(self._core.directory.peers.items()) if peer != self._core.card.peer)
-        book = tuple(dict.fromkeys(card.address for card in cards if card.address))[:_REMEMBERED]
+        core = self._core
+        others = (card for peer, card in sorted(core.directory.peers.items()) if peer != core.card.peer)
+        book = address_book(others, views.present_peers(core.directory, core.m.mesh, core.m.members), self._book)
         if book and book != self._book:
             self._book = book
             self._disk.save(_BOOK, "\n".join(book).encode())
@@ -165,3 +168,18 @@ class Entrance:
         final = [a for a in answers if isinstance(a, HandshakeFailed | VersionMismatch)]
         if final and len(final) == len(answers) and not any(isinstance(a, SelfConnection) for a in final):
             raise final[0]
+
+
+def address_book(cards: Iterable[PeerCard], here: Collection[PeerId], former: Iterable[str]) -> tuple[str, ...]:
+    """The addresses to keep, at most 256: in the order given, and if they are too many of those who are `here` first.
+
+    Args:
+        cards: everybody who is known.
+        here: those of them who are there.
+        former: the book as it was. Whoever was forgotten is in no card any more, but the other half of a mesh that was
+            cut for hours is where it was: what there is room for is kept.
+    """
+    dialable = [card for card in cards if card.address]
+    if len(dialable) > _REMEMBERED:
+        dialable.sort(key=lambda card: card.peer not in here)
+    return tuple(dict.fromkeys([*(card.address for card in dialable), *former]))[:_REMEMBERED]

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from ictp2p.errors import RemoteProtocolError
+from ictp2p.gossip.election import Term
 from ictp2p.sync.devices import HOST, Device
 from ictp2p.types import Address, ClusterId, PeerId
 from ictp2p.wire import MALFORMED
@@ -75,7 +76,7 @@ class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
 
     cluster: ClusterId
     leader: PeerId
-    term: int
+    term: Term
     workers: tuple[PeerCard, ...]
     """The leader first, then the others by id."""
     training: bool = False

@@ -1,6 +1,7 @@
 """Whom a peer wants to be connected to: its cluster's other workers, and, while it leads, leaders that `overlay` picks.
 
-The dead are among them, for a partition heals by somebody's dialing across it. Who said goodbye is not.
+The dead are among them, for a partition heals by somebody's dialing across it. Who said goodbye is not, nor is a dead
+worker at whose address another lives: a worker without a disk that was started again is that other.
 """
 
 from __future__ import annotations
@@ -29,10 +30,8 @@ class Contacts:
 
     def wanted(self) -> dict[PeerId, Address]:
         """Whom to be connected to, and where they can be dialed."""
-        members, departed = self._context.m.members.members, self._meetings.departed
-        gone = {name for name, member in members.items() if member.status is Status.LEFT}
-        mates = [mate.peer for mate in self._context.directory.mates()]
-        wanted = [mate for mate in mates if mate not in gone and mate not in departed]
+        gone = self._gone()
+        wanted = [mate.peer for mate in self._context.directory.mates() if mate.peer not in gone]
         picked = self._picked()  # by a follower too: whether the mesh is sparse has hysteresis
         return views.dialable(self._context.directory, [*wanted, *(picked if self._context.leading else ())])
 
@@ -45,6 +44,15 @@ class Contacts:
         """Connections to other clusters, in a mesh that is not complete; an observer is none's business."""
         cluster = self._context.directory.cluster_of(peer)
         return self._overlay.sparse and cluster not in (None, self._context.cluster)
+
+    def _gone(self) -> set[str]:
+        """Former workers of this cluster who will not be back."""
+        context, members = self._context, self._context.m.members.members
+        workers = (context.card, *context.directory.mates())
+        taken = {card.address for card in workers if card.peer in members and members[card.peer].status.present}
+        gone = {name for name, member in members.items() if member.status is Status.LEFT}
+        dead = (card for card in workers if card.peer in members and members[card.peer].status is Status.DEAD)
+        return gone.union(self._meetings.departed, (card.peer for card in dead if card.address in taken))
 
     def _picked(self) -> list[PeerId]:
         leaders, members = self._leaders(), self._context.m.mesh.members

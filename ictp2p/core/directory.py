@@ -1,11 +1,15 @@
 """Who is who: every worker that any view of this peer has named, and who leads each cluster.
 
 Three sources feed it: greetings on connections (authenticated by TLS), the cluster's own gossip, and the mesh's.
-A worker's card is kept after its death, because a vote or a frame that was on its way still has to be understood.
+A worker's card is kept after its death, because a vote or a frame that was on its way still has to be understood, and
+a partition heals by dialing across it. But not for ever: a worker without a disk is somebody else after each start, and
+who is named by nobody for a day is forgotten (as after Serf's `reconnect_timeout`).
 Of claims to lead a cluster the highest (term, id) is kept until that cluster dies or leaves.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from ictp2p.core.cards import ClusterCard, PeerCard
 from ictp2p.types import ClusterId, PeerId
@@ -20,6 +24,8 @@ class Directory:
         self.clusters: dict[ClusterId, ClusterCard] = {}
         self._claims: dict[ClusterId, tuple[int, PeerId]] = {}
         self._lapsed: set[ClusterId] = set()
+        self._unnamed: dict[PeerId, float] = {}
+        """Since when those are named by nobody whose cards are kept all the same, seconds."""
         self.revision = 0
         """Grows with every change but of what clusters measure and which state they hold: those concern plans alone."""
 
@@ -58,6 +64,21 @@ class Directory:
         self._lapsed.discard(cluster)
         self.clusters.pop(cluster, None)
         self._claims.pop(cluster, None)
+
+    def forget(self, here: Collection[PeerId], now: float, after: float) -> None:
+        """Drop the cards of those whom nobody named for `after` seconds: no cluster's card, and they were not `here`.
+
+        Args:
+            here: who is known to be there.
+            now: seconds.
+            after: seconds.
+        """
+        listed = {worker.peer for card in self.clusters.values() for worker in card.workers}
+        named = listed.union(here, (leader for _, leader in self._claims.values()), (self.me.peer,))
+        self._unnamed = {peer: self._unnamed.get(peer, now) for peer in self.peers if peer not in named}
+        for peer in [peer for peer, since in self._unnamed.items() if now - since >= after]:
+            del self.peers[peer], self._unnamed[peer]
+            self.revision += 1
 
     def cluster_of(self, peer: PeerId) -> ClusterId | None:
         """The cluster that a peer belongs to, if anybody said so."""

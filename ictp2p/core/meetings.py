@@ -66,6 +66,12 @@ class Meetings:
         for peer in sorted(self.greeted):
             self._context.send(Channel.HELLO, peer, Goodbye())
 
+    def forget(self) -> None:
+        """Nothing is kept of those whom the directory does not know any more."""
+        known = self._context.directory.peers
+        self.departed.intersection_update(known)
+        self._claims = {peer: claim for peer, claim in self._claims.items() if peer in known}
+
     def join(self) -> None:
         """Be in the mesh from now on, and let in whoever greeted us before."""
         if self.joined:

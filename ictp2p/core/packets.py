@@ -16,6 +16,7 @@ import msgspec
 
 from ictp2p.core.cards import PeerCard
 from ictp2p.errors import RemoteProtocolError
+from ictp2p.gossip.election import Term
 from ictp2p.machine import Message
 from ictp2p.types import ClusterId, PeerId
 from ictp2p.wire import MALFORMED
@@ -63,7 +64,7 @@ class Greeting(Message, tag=1, frozen=True, array_like=True):
     card: PeerCard
     leader: PeerId
     """Empty while there is none."""
-    term: int
+    term: Term
 
 
 class Introduction(Message, tag=2, frozen=True, array_like=True):

@@ -77,6 +77,12 @@ from ictp2p.types import ClusterId, PeerId
 _PASSES = 32
 """Most passes of `_finish`: each carries a change one machine further, and the stack is not that tall."""
 
+_SWEEP = 60.0
+"""Seconds between two looks at who may be forgotten. No timer of its own: something is due every few seconds anyway."""
+
+_CARDS = 24
+"""Times as long as membership remembers the dead, a day: only who still has the other's card can heal a partition."""
+
 _QUIET = frozenset({Channel.LINKS, Channel.ROUTES})
 """Channels whose notices change nothing that the others are told, but for the measurements in this cluster's card."""
 
@@ -116,8 +122,10 @@ class Core:
         self.publication = Publication(self._context, self._neighbourhood, limits)
         self._machines = _by_channel(machines)
         self._timetable = Timetable(self._machines)
+        self._parts = (self._timetable, self.dialer, self._thrift, self._meetings, self.publication)
         self._told: dict[str, object] = {}
         self._based: dict[str, object] = {}
+        self._swept = 0.0
         self._show_way(0.0)
 
     # ------------------------------------------------------------ inputs from the driver
@@ -200,12 +208,23 @@ class Core:
         self._context.dirty |= self.publication.is_due()
         self._meetings.show_what_waits()
         self._context.dirty |= self._thrift.handle_timeout()
+        self._forget()
         return self._finish()
 
     def next_timeout(self) -> float | None:
         """When something becomes due."""
-        parts = (self._timetable, self.dialer, self._thrift, self._meetings, self.publication)
-        return earliest([part.next_timeout() for part in parts])
+        return earliest([part.next_timeout() for part in self._parts])
+
+    def _forget(self) -> None:
+        """Those who are there no more, for many times as long as membership remembers them, are not dialed for ever."""
+        now = self._context.now
+        if now < self._swept + _SWEEP:
+            return
+        self._swept = now
+        revision, here = self.directory.revision, self._post.open.union(self._context.mates())
+        self.directory.forget(here, now, _CARDS * self.m.members.profile.forget_after)
+        self._meetings.forget()
+        self._context.dirty |= self.directory.revision != revision
 
     # ------------------------------------------------------------ inputs from the training side
 

@@ -69,6 +69,13 @@ def suspected_peers(directory: Directory, mesh: Swim, members: Swim) -> frozense
     return frozenset(doubtful - {directory.me.peer})
 
 
+def present_peers(directory: Directory, mesh: Swim, members: Swim) -> frozenset[PeerId]:
+    """Peers that are there, for all that is known: living mates, and the workers of the living clusters."""
+    cards = (directory.clusters.get(ClusterId(name)) for name in mesh.alive())
+    listed = (worker.peer for card in cards if card is not None for worker in card.workers)
+    return frozenset((directory.me.peer, *map(PeerId, members.alive()), *listed))
+
+
 def link_of(measured: LinkMeasurement) -> Link:
     """A measurement as routing wants it: the round trip, which is known by then, and the slower direction."""
     known = [b for b in (measured.bandwidth_out, measured.bandwidth_in) if b]

@@ -37,13 +37,19 @@ from typing import Annotated
 import msgspec
 
 from ictp2p.errors import RemoteProtocolError, StateError
+from ictp2p.gossip.messages import MAX_INCARNATION
 from ictp2p.machine import Effects, Message, Notice, Persist, Send, earliest
 from ictp2p.types import PeerId
 
 TERM_KEY = "term"
 """The key under which the highest term is persisted, and whether this peer has claimed it."""
 
-_HIGHEST = 2**62
+_HIGHEST = MAX_INCARNATION >> 32
+"""Terms are below this: that of its leader is the upper half of a cluster's incarnation in the mesh, and a claim that
+no incarnation can hold would keep all later leaders out of it. One a second gets there in 34 years."""
+
+Term = Annotated[int, msgspec.Meta(ge=0, lt=_HIGHEST)]
+"""A term, as others may name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class ElectionProfile:
 class Claim(Message, tag=41, frozen=True, array_like=True):
     """The highest claim that the sender knows. An empty leader: it knows of nobody, but has seen the term."""
 
-    term: Annotated[int, msgspec.Meta(ge=0, lt=_HIGHEST)]
+    term: Term
     leader: Annotated[str, msgspec.Meta(max_length=64)]
 
 
@@ -113,7 +119,7 @@ class Past:
             return cls()
         term = int.from_bytes(stored[1:], "big")
         if len(stored) != 9 or stored[0] > 1 or term >= _HIGHEST:
-            raise StateError(f"stored term {stored!r} is not a flag and 8 bytes that hold a number below 2**62")
+            raise StateError(f"stored term {stored!r} is not a flag and 8 bytes that hold a number below {_HIGHEST}")
         return cls(term, bool(stored[0]))
 
 
@@ -199,7 +205,7 @@ class Election:
             RemoteProtocolError: the term is out of range.
         """
         if not 0 <= term < _HIGHEST:
-            raise RemoteProtocolError(f"the mesh says term {term} of leader {leader}: not in 0..2**62")
+            raise RemoteProtocolError(f"the mesh says term {term} of leader {leader}: not in 0..{_HIGHEST}")
         return self._learn(term, leader, now)
 
     def hand_over(self, heir: PeerId) -> Effects:

@@ -114,6 +114,11 @@ class Swim:
         return f"<Swim {self._me} {mode} present={len(self.alive())}/{len(self.members)} health={self.health}>"
 
     @property
+    def profile(self) -> SwimProfile:
+        """The numbers by which this machine works."""
+        return self._profile
+
+    @property
     def active(self) -> bool:
         """Whether this machine takes part, rather than keep a copy."""
         return self._ledger.own is not None
@@ -252,11 +257,17 @@ class Swim:
         return SwimState(tuple(Sight(m.record, m.status) for _, m in sorted(self.members.items())))
 
     def absorb(self, state: SwimState, now: float) -> Effects:
-        """Take another's whole view: as it is while passive, as evidence (a death is a suspicion) while active."""
+        """Take another's whole view: as it is while passive, as evidence (a death is a suspicion) while active.
+
+        Whom an active machine does not know it has forgotten, or never met, and it need not meet anybody only to bury
+        him: so it is with digests, too (`antientropy`). A dead man's record would bring him back for another funeral.
+        """
         effects: Effects = []
         for sight in state.sights:
             if not self.active:
                 effects += self._ledger.mirror(sight, now)
+                continue
+            if not sight.status.present and sight.record.member not in self.members:
                 continue
             effects += self._ledger.learn(sight.record, now)
             effects += self._ledger.merge([Entry(sight.record.member, *sight.record.version, sight.status)], None, now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ictp2p.core import commands, planning
 from ictp2p.core.cards import PeerCard
@@ -46,8 +46,12 @@ class Host:
 class World:
     """Hosts, links and time."""
 
-    def __init__(self, seed: int = 0, complete: int = 32) -> None:
+    def __init__(self, seed: int = 0, complete: int = 32, forget_after: float = 3600.0) -> None:
         self.complete = complete
+        settings = Settings.named("local", "local", restore_after=20.0)
+        self.settings = replace(settings, members=replace(settings.members, forget_after=forget_after))
+        self.dialed: list[tuple[PeerId, PeerId]] = []
+        """Who dialed whom."""
         self.rng = random.Random(seed)
         self.now = 0.0
         self.hosts: dict[PeerId, Host] = {}
@@ -64,7 +68,7 @@ class World:
         machines = Machines(
             identity,
             ClusterId(cluster),
-            Settings.named("local", "local", restore_after=20.0),
+            self.settings,
             disk,
             1,
             random.Random(self.rng.getrandbits(32)),
@@ -94,6 +98,7 @@ class World:
                     if peer in host.open:
                         self._post(DELAY, peer, "frame", me, frame)
                 case commands.Dial(peer=peer):
+                    self.dialed.append((me, peer))
                     self._post(DELAY, me, "dial", peer)
                 case commands.Hangup(peer=peer):
                     self._disconnect(me, peer)

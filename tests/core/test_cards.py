@@ -45,6 +45,8 @@ def test_cards_survive_the_trip() -> None:
         (card(worker("a"), links=(LinkCard(ClusterId("t"), math.nan, 0, 0, 0),)), "nan"),
         (card(worker("a"), links=(LinkCard(ClusterId("t"), -1.0, 0, 0, 0),)), "-1.0"),
         (card(worker("a"), links=(LinkCard(ClusterId("t"), 0, 0, 0, 0, math.inf),)), "inf"),
+        (structs.replace(card(worker("a")), term=2**30), "<= 1073741823"),
+        (structs.replace(card(worker("a")), term=-1), ">= 0"),
         (structs.replace(card(worker("a")), room=-1), "room of -1 bytes"),
         (structs.replace(card(worker("a")), room=2**41), "room of 2199023255552 bytes"),
     ],

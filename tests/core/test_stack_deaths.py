@@ -8,9 +8,10 @@ from ictp2p.gossip.messages import Status
 from ictp2p.sync import notices
 from ictp2p.sync.participant import Contribution
 from ictp2p.sync.values import Spec
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 from tests.core.control_planes import Host, World, leaders, mesh
 
+FORGET = 10.0
 BARRIER = Spec("barrier", "test", "float32", 0, "sum", "none")
 
 
@@ -170,3 +171,58 @@ def test_a_stack_that_has_left_stays_silent_whatever_still_happens() -> None:
     world.do(leaving, leaving.core.readdress("10.0.0.9:1", world.now))
     world.run(1.0)
     assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT
+
+
+def dials_of(world: World, host: Host, seconds: float) -> set[PeerId]:
+    """Whom one host dials within that time."""
+    world.dialed.clear()
+    world.run(seconds)
+    return {peer for me, peer in world.dialed if me == world.id(host)}
+
+
+def test_a_dead_mate_is_dialed_far_longer_than_membership_remembers_the_dead_but_not_for_ever() -> None:
+    world = World(forget_after=FORGET)
+    hosts = mesh(world, "a", "b", workers=3)
+    survivor, victim = hosts["b"][0], hosts["b"][-1]
+    world.kill(victim)
+    world.run(5.0)
+    assert world.id(victim) in dials_of(world, survivor, 60.0)
+    world.run(24 * FORGET + 120.0)
+    assert world.id(victim) not in dials_of(world, survivor, 60.0)
+    for host in (*hosts["a"], *hosts["b"][:-1]):
+        assert world.id(victim) not in host.core.directory.peers
+        assert {world.id(h) for h in (*hosts["a"], *hosts["b"][:-1])} == set(host.core.directory.peers)
+
+
+def test_a_mate_that_said_goodbye_long_ago_is_not_kept_in_mind() -> None:
+    world = World(forget_after=FORGET)
+    hosts = mesh(world, "a", "b", workers=3)
+    survivor, leaver = hosts["b"][0], hosts["b"][-1]
+    world.do(leaver, leaver.core.leave(world.now))
+    world.run(1.0)
+    assert world.id(leaver) in survivor.core._meetings.departed
+    world.kill(leaver)
+    world.run(24 * FORGET + 120.0)
+    assert not survivor.core._meetings.departed
+    assert world.id(leaver) not in survivor.core._meetings._claims
+    assert world.id(leaver) not in dials_of(world, survivor, 60.0)
+
+
+def test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address() -> None:
+    """A worker without a disk that was started again is somebody else: to dial the former one reaches the new one."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=3)
+    survivor, victim = hosts["b"][0], hosts["b"][-1]
+    address = victim.core.card.address
+    world.kill(victim)
+    world.run(5.0)
+    assert world.id(victim) in dials_of(world, survivor, 20.0)
+    again = world.add("b", seed=world.id(survivor))
+    world.do(again, again.core.readdress(address, world.now))
+    world.run(2.0)
+    assert again.core.card.peer in survivor.core.connected()
+    assert world.id(victim) not in dials_of(world, survivor, 60.0)
+    assert world.id(victim) not in dials_of(world, again, 60.0)
+    world.kill(again)
+    world.run(5.0)
+    assert {world.id(victim), world.id(again)} <= dials_of(world, survivor, 20.0)

@@ -19,9 +19,11 @@ from ictp2p.gossip.election import (
 )
 from ictp2p.machine import Message, Persist, Send
 from ictp2p.types import PeerId
+from tests.gossip.swim_group import machine, record
 from tests.scheduler import Scheduled
 
 PROFILE = ElectionProfile(settle=3.0, repeat=1.0)
+HIGHEST = 2**30
 A, B, C, D = (PeerId(letter * 32) for letter in "abcd")
 
 
@@ -178,10 +180,10 @@ class TestOnePeer:
         with pytest.raises(RemoteProtocolError, match="term -1"):
             election.seen(-1, A, 1.0)
         with pytest.raises(RemoteProtocolError, match="not in"):
-            election.seen(2**62, A, 1.0)
+            election.seen(HIGHEST, A, 1.0)
 
 
-@given(st.builds(Past, st.integers(0, 2**62 - 1), st.booleans()))
+@given(st.builds(Past, st.integers(0, HIGHEST - 1), st.booleans()))
 def test_the_past_survives_the_disk(past):
     assert Past.decode(past.encode()) == past
 
@@ -193,10 +195,25 @@ def test_a_first_start_has_no_term_and_garbage_is_named():
             Past.decode(garbage)
 
 
-@pytest.mark.parametrize("fields", [(-1, A), (2**62, A), (1, "x" * 65), (1.5, A), (1, None)])
+@pytest.mark.parametrize("fields", [(-1, A), (HIGHEST, A), (1, "x" * 65), (1.5, A), (1, None)])
 def test_the_decoder_refuses_what_cannot_be(fields):
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(msgspec.msgpack.encode([41, *fields]), type=Claim)
+
+
+@given(st.integers(0, HIGHEST))
+def test_a_term_that_the_wire_takes_has_an_incarnation_of_its_cluster_and_room_for_a_later_one(term):
+    """It is the upper half: a claim to a term that none could hold would keep all later leaders out of the mesh."""
+    frame = msgspec.msgpack.encode([41, term, A])
+    if term == HIGHEST:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.msgpack.decode(frame, type=Claim)
+        return
+    claim = msgspec.msgpack.decode(frame, type=Claim)
+    cluster = machine("cluster")
+    cluster.start(b"card", claim.term << 32, 0.0)
+    cluster.outbid(record("cluster", claim.term << 32), 1.0)
+    assert cluster.record.incarnation >> 32 == term
 
 
 def test_presets_keep_their_order():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ictp2p.gossip.messages import (
     Dead,
     Gossip,
@@ -83,3 +86,12 @@ def test_active_machine_takes_a_state_as_evidence() -> None:
     assert notices(effects) == [MemberSuspected("b"), MemberJoined("c", record("c"))]
     assert swim.record is not None
     assert swim.record.incarnation == 2
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.sampled_from((Status.DEAD, Status.LEFT)), min_size=1))
+def test_active_machine_meets_nobody_only_to_bury_him(told: dict[str, Status]) -> None:
+    """Whom it has forgotten, another may remember for a while: who died an hour ago does not come back to life."""
+    swim = started("a", "b")
+    swim.absorb(SwimState(tuple(Sight(record(name), status) for name, status in told.items())), 1.0)
+    assert swim.members.keys() == {"a", "b"}
+    assert swim.suspects() == {"b"} & {name for name, status in told.items() if status is Status.DEAD}

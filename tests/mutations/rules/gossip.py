@@ -184,4 +184,58 @@ MUTATIONS: Final = (
         "near = [name for name in others if name in self._near]",
         ("gossip/test_swim_cost.py::test_news_goes_to_those_that_are_near_and_to_all_if_none_of_them_is_there",),
     ),
+    Mutation(
+        "dialed-for-ever",
+        "Who is named by nobody for as long as membership remembers the dead is not dialed any more.",
+        "ictp2p/core/stack.py",
+        "        self._forget()\n",
+        "",
+        (
+            "core/test_stack_deaths.py"
+            "::test_a_dead_mate_is_dialed_far_longer_than_membership_remembers_the_dead_but_not_for_ever",
+        ),
+    ),
+    Mutation(
+        "forgotten-while-here",
+        "Nobody is forgotten who is there.",
+        "ictp2p/core/directory.py",
+        "listed.union(here, (",
+        "listed.union((",
+        ("core/test_directory.py::test_exactly_those_are_forgotten_whom_nobody_named_for_long_enough",),
+    ),
+    Mutation(
+        "former-life-dialed",
+        "A dead worker is not dialed where a living one has its address.",
+        "ictp2p/core/contacts.py",
+        "(card.peer for card in dead if card.address in taken)",
+        "(card.peer for card in dead if not taken)",
+        ("core/test_stack_deaths.py::test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address",),
+    ),
+    Mutation(
+        "former-life-keeps-the-living-out",
+        "An address book has room for the living before all others.",
+        "ictp2p/entrance.py",
+        "key=lambda card: card.peer not in here)",
+        "key=lambda card: card.peer)",
+        ("core/test_directory.py::test_an_address_book_has_room_for_the_living_before_all_others",),
+    ),
+    Mutation(
+        "met-to-be-buried",
+        "An active machine takes no dead man's record from another's view whom it does not know.",
+        "ictp2p/gossip/swim.py",
+        "if not sight.status.present and sight.record.member not in self.members:",
+        "if sight.record.left and sight.record.member not in self.members:",
+        ("gossip/test_swim_copies.py::test_active_machine_meets_nobody_only_to_bury_him",),
+    ),
+    Mutation(
+        "term-above-incarnations",
+        "A claim to a term that no incarnation of the cluster can hold is refused.",
+        "ictp2p/gossip/election.py",
+        "_HIGHEST = MAX_INCARNATION >> 32\n",
+        "_HIGHEST = MAX_INCARNATION\n",
+        (
+            "gossip/test_election.py"
+            "::test_a_term_that_the_wire_takes_has_an_incarnation_of_its_cluster_and_room_for_a_later_one",
+        ),
+    ),
 )

@@ -1,0 +1,71 @@
+"""Who is remembered, and for how long."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.core.cards import ClusterCard, PeerCard
+from ictp2p.core.directory import Directory
+from ictp2p.entrance import address_book
+from ictp2p.types import ClusterId, PeerId
+
+AFTER = 100.0
+
+
+def card(number: int, cluster: str = "a", address: str = "") -> PeerCard:
+    return PeerCard(PeerId(f"p{number:03d}"), ClusterId(cluster), address, bytes(32))
+
+
+@given(
+    st.lists(st.tuples(st.frozensets(st.integers(1, 5)), st.floats(0.0, 150.0)), min_size=1, max_size=12),
+    st.frozensets(st.integers(1, 5)),
+)
+def test_exactly_those_are_forgotten_whom_nobody_named_for_long_enough(
+    looks: list[tuple[frozenset[int], float]], listed: frozenset[int]
+) -> None:
+    """Whoever is listed by a cluster or leads one is named; a moment of being here starts the time anew."""
+    directory = Directory(card(0))
+    cards = {n: card(n, "b") for n in range(1, 6)}
+    for each in cards.values():
+        directory.learn_peer(each)
+    workers = tuple(cards[n] for n in sorted(listed))
+    if workers:
+        directory.learn_cluster(ClusterCard(ClusterId("b"), workers[0].peer, 1, workers))
+    now, kept = 0.0, set(cards)
+    unnamed: dict[int, float | None] = dict.fromkeys(cards)
+    for here, pause in looks:
+        now += pause
+        directory.forget({cards[n].peer for n in here}, now, AFTER)
+        for n in sorted(kept):
+            since = unnamed[n]
+            unnamed[n] = None if n in here | listed else now if since is None else since
+            if since is not None and unnamed[n] is not None and now - since >= AFTER:
+                kept.discard(n)
+        assert directory.peers.keys() == {cards[n].peer for n in kept} | {directory.me.peer}
+
+
+def test_forgetting_is_a_change_that_others_act_upon() -> None:
+    directory = Directory(card(0))
+    directory.learn_peer(card(1))
+    directory.forget((), 0.0, AFTER)
+    revision = directory.revision
+    directory.forget((), AFTER - 1.0, AFTER)
+    assert directory.revision == revision
+    directory.forget((), AFTER, AFTER)
+    assert directory.revision > revision
+    assert not directory.mates()
+
+
+@given(st.integers(1, 600), st.integers(0, 255), st.integers(0, 300))
+def test_an_address_book_has_room_for_the_living_before_all_others(dead: int, living: int, former: int) -> None:
+    """The dead have the lower ids here: where the first so many by id were kept, they kept the living out."""
+    cards = [card(n, address=f"dead:{n + 1}") for n in range(dead)]
+    cards += [card(n, address=f"living:{n + 1}") for n in range(dead, dead + living)]
+    here = {each.peer for each in cards[dead:]}
+    old = [f"former:{n + 1}" for n in range(former)]
+    book = address_book(cards, here, old)
+    assert {each.address for each in cards[dead:]} <= set(book)
+    assert len(book) == len(set(book)) == min(256, dead + living + former)
+    if dead + living <= 256:
+        assert book[: dead + living] == tuple(each.address for each in cards)
