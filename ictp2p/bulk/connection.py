@@ -114,6 +114,8 @@ class BulkConnection(Inbound):
 
     def pace(self, rate: float | None) -> None:
         """Send at most `rate` bytes/s from now on; None: as fast as it goes."""
+        if rate is None and not self._paced:
+            return
         self._paced = rate is not None
         self._bucket.set(rate, self._clock())
         if not self.closed and (rate is not None or self._packets_paced):
@@ -295,6 +297,7 @@ class BulkConnection(Inbound):
         if self._ticker is None and not self.closed:
             self._watch = Watch(self._stall)
             self._written_at_tick = self._outbound.written
+            tuning.refill(self.transport)
             self._ticker = asyncio.get_running_loop().call_later(self._watch.interval, self._tick)
 
     def _tick(self) -> None:
@@ -314,6 +317,7 @@ class BulkConnection(Inbound):
         if self._outbound.written == self._written_at_tick:
             self.send(Kind.ALIVE)
         self._written_at_tick = self._outbound.written
+        tuning.refill(self.transport)
         self._ticker = asyncio.get_running_loop().call_later(self._watch.interval, self._tick)
 
     def _close(self, error: IctError | None) -> None:

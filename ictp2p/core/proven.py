@@ -10,9 +10,9 @@ What a plan took, every leader sees: from the decision to open a round to the de
 included. The best plan known for a collective is kept with that figure, which follows every further round of it. What
 the planner finds for the links as they are now has to promise less, and is not taken at its word: promises count as
 many times what they say as was true of the last one that was put to the test, up to `WARY`. That factor goes back to 1
-while nothing new is tried, so that another plan is tried now and then, and sooner the more it promises. If the links have become
-slower, the kept plan's prediction shows it before the next round, and its figure after; where a round by it fails it is
-kept no longer.
+while nothing new is tried, so that another plan is tried now and then, and sooner the more it promises. If the links
+have become slower, the kept plan's prediction shows it before the next round, and its figure after; where a round by it
+fails it is kept no longer.
 
 Only the coordinator's choice depends on this, and only in speed. Rounds shorter than `LEAST` are mostly agreement.
 """

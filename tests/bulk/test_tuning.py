@@ -8,9 +8,12 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
@@ -164,6 +167,56 @@ def test_a_short_way_keeps_the_kernels_buffers(pair: tuple[socket.socket, socket
     before = [pair[0].getsockopt(socket.SOL_SOCKET, o) for o in (socket.SO_RCVBUF, socket.SO_SNDBUF)]
     tuning.suit(Ended(pair[0]))
     assert before == [pair[0].getsockopt(socket.SOL_SOCKET, o) for o in (socket.SO_RCVBUF, socket.SO_SNDBUF)]
+
+
+@given(st.floats(0, 1e12))
+def test_what_is_kept_bridges_a_pause_and_is_bounded(rate: float) -> None:
+    kept = tuning.unsent(rate)
+    assert tuning.UNSENT <= kept <= tuning.MOST_UNSENT
+    assert kept >= min(int(rate * tuning.PAUSE), tuning.MOST_UNSENT)
+    assert kept == tuning.UNSENT or kept <= rate * tuning.PAUSE
+
+
+def kept_unsent(endpoint: socket.socket) -> int:
+    return endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
+
+
+@pytest.mark.parametrize("rate", [0, 100_000_000, 1 << 40])
+def test_over_a_long_way_the_kernel_keeps_what_bridges_our_pauses_at_the_rate_that_it_has_seen(
+    rate: int, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept_unsent(pair[0])
+    tuning.refill(Ended(pair[0]))
+    assert kept_unsent(pair[0]) == before, "a short way keeps what the host says"
+    monkeypatch.setattr(tuning, "_least_round_trip", lambda info: 0.1)
+    monkeypatch.setattr(tuning, "_DELIVERY", SimpleNamespace(size=8, unpack_from=lambda info, at: (rate,)))
+    tuning.refill(Ended(pair[0]))
+    assert kept_unsent(pair[0]) == tuning.unsent(rate)
+
+
+def test_the_rate_is_the_one_that_the_kernel_has_seen(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    for _ in range(64):
+        near.sendall(bytes(65536))
+        for _ in range(64):
+            far.recv(1024, socket.MSG_WAITALL)
+    info = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    (rate,) = tuning._DELIVERY.unpack_from(info, tuning._DELIVERY_AT)
+    assert 1e4 < rate < 1e12
+
+
+def test_a_connection_that_is_used_again_is_kept_busy_by_what_it_showed_before(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def used() -> None:
+        names = PeerId("0" * 32), PeerId("1" * 32)
+        connection = BulkConnection(None, lambda: 0.0, 4.0, 1 << 20, Hello(Purpose.DIRECT, *names, bytes(32)))  # type: ignore[arg-type]
+        connection.connection_made(Ended(pair[0]))
+        monkeypatch.setattr(tuning, "_least_round_trip", lambda info: 0.1)
+        connection.heed(None)  # type: ignore[arg-type]
+
+    asyncio.run(used())
+    assert kept_unsent(pair[0]) == tuning.UNSENT
 
 
 def test_over_a_long_way_wake_ups_are_for_less_than_the_first_window(

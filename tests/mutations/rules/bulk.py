@@ -126,6 +126,14 @@ MUTATIONS: Final = (
         ("bulk/test_tuning.py::test_a_trickle_is_not_taken_for_silence",),
     ),
     Mutation(
+        "the-kernel-runs-dry",
+        "A fast connection over a long way keeps what bridges our pauses.",
+        "ictp2p/bulk/tuning.py",
+        "min(max(UNSENT, PAUSE * rate), MOST_UNSENT)",
+        "UNSENT",
+        ("bulk/test_tuning.py::test_what_is_kept_bridges_a_pause_and_is_bounded",),
+    ),
+    Mutation(
         "wide-buffers-taken-back",
         "A send buffer that is wider than the kernel would tune it to is not given back to its tuning.",
         "ictp2p/bulk/tuning.py",
