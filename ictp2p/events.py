@@ -26,6 +26,9 @@ def tell(telemetry: Telemetry, cluster: ClusterId, notice: Notice) -> None:
             telemetry.event("member", scope=scope, member=member, status=status)
         case commands.Violated(peer=peer, text=text):
             telemetry.event("warning", text=f"{peer} broke the protocol: {text}")
+        case commands.Crowded(workers=workers, listed=listed):
+            text = f"{cluster} has {workers} workers, of which the mesh knows {listed}: the others have no vote"
+            telemetry.event("warning", text=f"{text}; split the cluster")
         case RosterChanged(roster=roster):
             telemetry.event("roster", members=list(roster.members), generation=list(roster.generation))
         case RouteChanged(destination=destination, next_hop=hop, traffic_class=traffic_class):

@@ -26,6 +26,11 @@ TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
         {"scope": "mesh", "member": "there", "status": "dead"},
     ),
     (commands.Violated(ME, "lied"), "warning", {"text": f"{ME} broke the protocol: lied"}),
+    (
+        commands.Crowded(700, 550),
+        "warning",
+        {"text": "here has 700 workers, of which the mesh knows 550: the others have no vote; split the cluster"},
+    ),
     (RosterChanged(ROSTER), "roster", {"members": [ME], "generation": list(ROSTER.generation)}),
     (
         RouteChanged("there", 2, "between", 99),

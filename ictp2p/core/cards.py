@@ -101,6 +101,11 @@ _peer_decoder = msgspec.msgpack.Decoder(PeerCard)
 _cluster_decoder = msgspec.msgpack.Decoder(ClusterCard)
 _MAX_WORKERS = 4096
 _MAX_ROOM = 2**40
+_LONGEST_COUNT = 5
+"""Bytes of the longest head of a list."""
+KEPT = 16 * 1024
+"""Longest payload that is kept as read, bytes: of clusters of hundreds of workers, thousands of cards would be hundreds
+of megabytes."""
 _REMEMBERED = 2048
 """Cards and addresses that are kept as read: the same few are asked for again and again, and cards are immutable."""
 
@@ -110,6 +115,26 @@ _Card = TypeVar("_Card", PeerCard, ClusterCard)
 def encode_card(card: PeerCard | ClusterCard) -> bytes:
     """The payload bytes that gossip signs."""
     return msgspec.msgpack.encode(card)
+
+
+def fitted(card: ClusterCard, size: int) -> ClusterCard:
+    """A card with as many of its workers as fit into `size` bytes, encoded.
+
+    Its leader is always among them; then come those whose promises survive a crash, since they are to vote.
+    """
+    if len(encode_card(card)) <= size:
+        return card
+    leader = card.worker(card.leader)
+    ordered = sorted((w for w in card.workers if w is not leader), key=lambda worker: not worker.durable)
+    room = size - len(encode_card(msgspec.structs.replace(card, workers=()))) - _LONGEST_COUNT
+    listed = {card.leader}
+    room -= 0 if leader is None else len(encode_card(leader))
+    for worker in ordered:
+        room -= len(encode_card(worker))
+        if room < 0:
+            break
+        listed.add(worker.peer)
+    return msgspec.structs.replace(card, workers=tuple(w for w in card.workers if w.peer in listed))
 
 
 @functools.lru_cache(_REMEMBERED)
@@ -122,13 +147,17 @@ def decode_peer_card(payload: bytes) -> PeerCard:
     return _checked_peer(_decode(_peer_decoder, payload))
 
 
-@functools.lru_cache(_REMEMBERED)
 def decode_cluster_card(payload: bytes) -> ClusterCard:
     """Read a cluster's payload.
 
     Raises:
         RemoteProtocolError: it is not a card, its leader is none of its workers, or a figure is not finite.
     """
+    return _read_cluster(payload) if len(payload) <= KEPT else _read_cluster.__wrapped__(payload)
+
+
+@functools.lru_cache(_REMEMBERED)
+def _read_cluster(payload: bytes) -> ClusterCard:
     card = _decode(_cluster_decoder, payload)
     if len(card.workers) > _MAX_WORKERS or card.worker(card.leader) is None:
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} does not list its leader {card.leader!r}")

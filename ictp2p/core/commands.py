@@ -59,6 +59,14 @@ class ConfigDiffers(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class Crowded(Notice):
+    """This cluster has more workers than its card has room for: the mesh knows the first `listed` of `workers`."""
+
+    workers: int
+    listed: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatusAsked(Notice):
     """`observer` wants this peer's status; answer with `Core.tell_status`."""
 

@@ -18,13 +18,20 @@ from ictp2p.core.machines import CODECS
 from ictp2p.core.packets import Channel, Goodbye, Greeting, Introduction, MeshCopy, Need, Parting, StatusRequest
 from ictp2p.core.thrift import Thrift
 from ictp2p.errors import RemoteProtocolError
-from ictp2p.gossip.messages import Record, SwimState
+from ictp2p.gossip.messages import Record, Sight, SwimState
 from ictp2p.machine import Message
 from ictp2p.types import ClusterId, PeerId
 
 _SHOWING = 0.25
 """Seconds between two showings of the whole mesh view to one's mates. A single change is shown at once; while N
 clusters come up together, one showing for each would be N times N records."""
+_SHOWN = 64 << 20
+"""Bytes per second that a leader shows its mates at most: hundreds of them are shown the cards of hundreds of workers
+each more seldom."""
+_PART = 512 * 1024
+"""Bytes of records in one copy of the view: a frame takes twice as many, and the sender's card goes with the last."""
+_BESIDE = 256
+"""Bytes of a record beside its payload, and a few more."""
 
 
 class Meetings:
@@ -41,6 +48,8 @@ class Meetings:
         """What each of them said last of its cluster's leader: (term, leader)."""
         self._shown_at = -inf
         self._show_at: float | None = None
+        self._pause = _SHOWING
+        """Seconds from the last showing to the next."""
         self.joined = False
         """Whether this peer is in: it founded the mesh, or has been shown it."""
 
@@ -94,14 +103,18 @@ class Meetings:
         """Keep the followers' copies of the mesh view."""
         now = self._context.now
         self._show_at = None
-        if self._context.leading and now < self._shown_at + _SHOWING:
-            self._show_at = self._shown_at + _SHOWING
+        if self._context.leading and now < self._shown_at + self._pause:
+            self._show_at = self._shown_at + self._pause
         elif self._context.leading:
             self._shown_at = now
-            copy = self._copy_of_mesh()
-            for mate in self._context.mates():
-                if mate in self.greeted:
+            mates = [mate for mate in self._context.mates() if mate in self.greeted]
+            copies = self._copies_of_mesh()
+            for copy in copies:
+                for mate in mates:
                     self._context.send(Channel.HELLO, mate, copy)
+            self._pause = max(
+                _SHOWING, len(mates) * sum(len(copy.state) + len(copy.cluster) for copy in copies) / _SHOWN
+            )
 
     def receive(self, sender: PeerId, message: Message) -> None:
         """Take a message of the hello channel.
@@ -162,12 +175,16 @@ class Meetings:
 
     def _show_mesh(self, peer: PeerId) -> None:
         if self.joined:
-            self._context.send(Channel.HELLO, peer, self._copy_of_mesh())
+            for copy in self._copies_of_mesh():
+                self._context.send(Channel.HELLO, peer, copy)
 
-    def _copy_of_mesh(self) -> MeshCopy:
+    def _copies_of_mesh(self) -> list[MeshCopy]:
+        """The view, in parts if it is long; whose cluster is whose is in the last."""
         # A follower's too, as its leader last told it: whoever asks a follower the way in must learn who leads here.
         own = self._context.directory.clusters.get(self._context.cluster)
-        return MeshCopy(CODECS[Channel.MESH].encode(self._context.m.mesh.state()), _encoded(own))
+        states = [CODECS[Channel.MESH].encode(part) for part in parts(self._context.m.mesh.state(), _PART)]
+        *first, last = states
+        return [*(MeshCopy(state, b"", more=True) for state in first), MeshCopy(last, _encoded(own))]
 
     def _shown_mesh(self, sender: PeerId, copy: MeshCopy) -> None:
         """A follower believes its leader, a newcomer whoever let it in; to a leader it is evidence."""
@@ -180,7 +197,8 @@ class Meetings:
             self._learn_addresses(state)
         if copy.cluster:
             self._told_of_cluster(sender, decode_cluster_card(copy.cluster))
-        self.join()
+        if not copy.more:
+            self.join()
 
     def _learn_addresses(self, state: SwimState) -> None:
         """Know whom to dial where gossip has no news: our own cluster is in no copy, of the dead it is silent."""
@@ -231,3 +249,17 @@ def _is_later(one: ClusterCard | None, other: ClusterCard) -> bool:
 
 def _encoded(card: ClusterCard | None) -> bytes:
     return encode_card(card) if card is not None else b""
+
+
+def parts(state: SwimState, size: int) -> list[SwimState]:
+    """Split a view into such of at most `size` bytes of records each, or of one member; one of nobody is one part."""
+    found: list[list[Sight]] = [[]]
+    room = size
+    for sight in state.sights:
+        cost = len(sight.record.payload) + _BESIDE
+        if cost > room and found[-1]:
+            found.append([])
+            room = size
+        room -= cost
+        found[-1].append(sight)
+    return [SwimState(tuple(part)) for part in found]

@@ -80,6 +80,8 @@ class MeshCopy(Message, tag=3, frozen=True, array_like=True):
     """The gossip room's own `SwimState`, encoded."""
     cluster: bytes
     """The sender's `ClusterCard`, encoded, if it leads; a passive view does not hold its own cluster."""
+    more: bool = False
+    """Whether this is a part of the view, and another follows: a frame has a limit."""
 
 
 class Goodbye(Message, tag=4, frozen=True, array_like=True):

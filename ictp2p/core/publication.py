@@ -3,21 +3,28 @@
 What happens (who works here, who leads, whether they train) is told at once. What is merely measured changes all the
 time and is news to every cluster, so it spreads as a detail, as the version of the state does. And it waits: in a mesh
 of N clusters each may publish measurements N / rate seconds after its last publication, and all of them together no
-faster than the rate, however large the mesh.
+faster than the rate, however large the mesh; a cluster of hundreds of workers, whose card is long, more seldom still.
+
+A record has a longest payload. A cluster of more workers than fit is in the mesh all the same, by those who fit: the
+others train inside their cluster, but have no vote, and no other cluster can reach them. That is told (`Crowded`).
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from ictp2p.core.cards import ClusterCard, Limits, encode_card
+from ictp2p.core.cards import ClusterCard, Limits, encode_card, fitted
+from ictp2p.core.commands import Crowded
 from ictp2p.core.context import Context
 from ictp2p.core.neighbourhood import Neighbourhood
 from ictp2p.core.packets import Channel
+from ictp2p.gossip.messages import MAX_PAYLOAD
 
 _MEASUREMENTS_RATE = 4.0
 """Publications per second, in all of the mesh, of which only link measurements are new: each reaches every cluster
 several times, and there are as many publishers as clusters. The planner loses nothing: rounds are further apart."""
+_ORDINARY = 16 * 1024
+"""Bytes of a card up to which it is published at that rate; a longer one as much more seldom as it is longer."""
 
 
 class Publication:
@@ -41,6 +48,10 @@ class Publication:
         self._limits = limits
         self._told: ClusterCard | None = None
         self._told_at = 0.0
+        self._length = 0
+        """Bytes of what was told last."""
+        self._unlisted = 0
+        """Workers that did not fit into it."""
         self._due: float | None = None
 
     def card(self) -> ClusterCard:
@@ -63,8 +74,11 @@ class Publication:
 
     def begin(self, term: int) -> None:
         """Enter the mesh as the leader of this cluster, elected in `term`: what was told before was another's."""
-        record = encode_card(self._note(self.card()))
-        self._context.run(Channel.MESH, self._context.m.mesh.start(record, term << 32, self._context.now))
+        card = self.card()
+        record = self._record(card)
+        effects = self._context.m.mesh.start(record, term << 32, self._context.now)
+        self._note(card, record)
+        self._context.run(Channel.MESH, effects)
 
     def renew(self) -> None:
         """Tell the mesh what changed here, if this peer leads; what is merely measured, not too often."""
@@ -78,8 +92,10 @@ class Publication:
             self.put_off()
             return
         detail = told is not None and told == msgspec.structs.replace(card, links=told.links, version=told.version)
-        record = encode_card(self._note(card))
-        self._context.run(Channel.MESH, self._context.m.mesh.publish(record, self._context.now, detail=detail))
+        record = self._record(card)
+        effects = self._context.m.mesh.publish(record, self._context.now, detail=detail)
+        self._note(card, record)
+        self._context.run(Channel.MESH, effects)
 
     def put_off(self) -> None:
         """Only measurements are new: they wait until the last publication is old enough."""
@@ -94,14 +110,23 @@ class Publication:
         """When they will have."""
         return self._due
 
-    def _note(self, card: ClusterCard) -> ClusterCard:
-        self._told, self._told_at = card, self._context.now
+    def _record(self, card: ClusterCard) -> bytes:
+        """What the mesh is told: all of the card, or what fits."""
+        listed = fitted(card, MAX_PAYLOAD)
+        unlisted = len(card.workers) - len(listed.workers)
+        if unlisted and not self._unlisted:
+            self._context.out.append(Crowded(len(card.workers), len(listed.workers)))
+        self._unlisted = unlisted
+        return encode_card(listed)
+
+    def _note(self, card: ClusterCard, record: bytes) -> None:
+        """Remember what was told, once it is on its way."""
+        self._told, self._told_at, self._length = card, self._context.now, len(record)
         self._context.directory.learn_cluster(card)
-        return card
 
     def _too_early(self) -> bool:
         return self._context.now < self._told_at + self._pause()
 
     def _pause(self) -> float:
         """Seconds between two publications of measurements alone."""
-        return len(self._context.m.mesh.alive()) / _MEASUREMENTS_RATE
+        return len(self._context.m.mesh.alive()) / _MEASUREMENTS_RATE * max(1.0, self._length / _ORDINARY)

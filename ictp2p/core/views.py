@@ -16,6 +16,9 @@ from ictp2p.routing.algebra import Link
 from ictp2p.sync.sight import ClusterView
 from ictp2p.types import Address, ClusterId, PeerId
 
+_FEW = 128
+"""Workers of a cluster whose view is kept."""
+
 
 def cluster_views(directory: Directory, mesh: Swim, own: ClusterCard | None) -> dict[ClusterId, ClusterView]:
     """What rounds are told of each cluster; `own` is this peer's, which a passive mesh does not hold."""
@@ -23,10 +26,15 @@ def cluster_views(directory: Directory, mesh: Swim, own: ClusterCard | None) -> 
     for name, member in sorted(mesh.members.items()):
         card = directory.clusters.get(ClusterId(name))
         if card is not None and (own is None or name != own.cluster):
-            views[card.cluster] = _view(_Same(card), member.status)
+            views[card.cluster] = _view_of(card, member.status)
     if own is not None:
-        views[own.cluster] = _view(_Same(own), Status.ALIVE)
+        views[own.cluster] = _view_of(own, Status.ALIVE)
     return views
+
+
+def _view_of(card: ClusterCard, status: Status) -> ClusterView:
+    """The view of a card; those of many workers are not kept, as they would keep their cards."""
+    return (_view if len(card.workers) <= _FEW else _view.__wrapped__)(_Same(card), status)
 
 
 class _Same:

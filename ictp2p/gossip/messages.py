@@ -23,8 +23,8 @@ from msgspec import Meta
 
 from ictp2p.machine import Message, Notice
 
-MAX_PAYLOAD = 16 * 1024
-"""Longest payload of a record, bytes: a cluster of hundreds of workers with its link table fits."""
+MAX_PAYLOAD = 64 * 1024
+"""Longest payload of a record, bytes: a cluster of five hundred workers with its link table fits."""
 
 MAX_MEMBERS = 4096
 """Most members, or pieces of news, in one message: far above any mesh, far below what could hurt to hold."""

@@ -1,6 +1,7 @@
 """Cards: what gossip carries survives the trip, and what cannot be is refused."""
 
 import math
+import random
 
 import pytest
 from hypothesis import example, given
@@ -14,9 +15,11 @@ from ictp2p.core.cards import (
     decode_cluster_card,
     decode_peer_card,
     encode_card,
+    fitted,
 )
 from ictp2p.core.directory import Directory
 from ictp2p.errors import RemoteProtocolError
+from ictp2p.gossip.messages import MAX_PAYLOAD
 from ictp2p.types import Address, ClusterId, PeerId
 
 
@@ -80,3 +83,36 @@ def test_the_directory_names_leaders_mates_and_ignores_observers() -> None:
     directory.forget_cluster(ClusterId("tokyo"))
     assert directory.leader_of(ClusterId("tokyo")) is None
     assert directory.cluster_of(PeerId("t")) == "tokyo"
+
+
+@given(st.lists(st.booleans(), max_size=40), st.integers(0, 4000))
+def test_a_card_that_is_too_long_keeps_its_leader_and_as_many_as_fit_of_those_who_may_vote_first(
+    durable: list[bool], size: int
+) -> None:
+    others = [structs.replace(worker(f"w{n:02d}"), durable=each) for n, each in enumerate(durable)]
+    whole = card(worker("leader"), *others, links=(LinkCard(ClusterId("tokyo"), 1e6, 2e6, 0.1, 0.0),))
+    short = fitted(whole, size)
+    assert short.workers[0] == worker("leader")
+    listed = set(short.workers)
+    assert short == structs.replace(whole, workers=tuple(w for w in whole.workers if w in listed)), "nothing else goes"
+    left_out = [w for w in others if w not in listed]
+    if any(w.durable for w in left_out):
+        assert all(w.durable for w in short.workers)
+    if left_out:
+        least = min(len(encode_card(w)) for w in left_out)
+        assert len(encode_card(short)) <= size or listed == {worker("leader")}
+        assert len(encode_card(short)) + least + 5 > size, "one more would not have fitted"
+
+
+@given(st.integers(1, 40))
+def test_five_hundred_workers_with_their_links_fit_into_a_record(links: int) -> None:
+    keys = random.Random(0)
+    cluster = ClusterId("frankfurt-am-main")
+    workers = [
+        PeerCard(PeerId(keys.randbytes(16).hex()), cluster, f"10.101.{n // 250}.{n % 250}:17450", keys.randbytes(32))
+        for n in range(500)
+    ]
+    rows = tuple(LinkCard(ClusterId(f"cluster-{n:03d}"), 1.2e8, 1.1e8, 0.043, 0.01, 0.0, 0.0) for n in range(links))
+    whole = ClusterCard(cluster, workers[0].peer, 3, tuple(workers), True, False, 12345, keys.randbytes(32), rows)
+    assert fitted(whole, MAX_PAYLOAD) is whole
+    assert decode_cluster_card(encode_card(whole)) == whole

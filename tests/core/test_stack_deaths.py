@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from ictp2p.core import commands
+import pytest
+
+from ictp2p.core import commands, publication
 from ictp2p.core.packets import Channel
+from ictp2p.gossip import ledger
 from ictp2p.gossip.messages import Status
 from ictp2p.sync import notices
 from ictp2p.sync.participant import Contribution
@@ -226,3 +229,27 @@ def test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address() -> None:
     world.kill(again)
     world.run(5.0)
     assert {world.id(victim), world.id(again)} <= dials_of(world, survivor, 20.0)
+
+
+def test_a_cluster_whose_card_is_too_long_stays_in_the_mesh_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its card grew too long for a record: nobody but its own leader knew, and with the next leader it was gone."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=6)
+    observer, leader = hosts["a"][0], hosts["b"][0]
+    for module in (publication, ledger):
+        monkeypatch.setattr(module, "MAX_PAYLOAD", 500)
+    world.kill(leader)
+    world.run(10.0)
+    (heir,) = (host for host in hosts["b"] if host.alive and host.core.leading)
+    card = observer.core.directory.clusters[ClusterId("b")]
+    assert observer.core.m.mesh.members["b"].status is Status.ALIVE
+    assert (card.leader, card.term) == (world.id(heir), 2)
+    (told,) = (n for n in heir.seen if isinstance(n, commands.Crowded))
+    assert told.workers == 5
+    assert 0 < len(card.workers) <= told.listed < 5, "its links have been measured since, and take room too"
+    own = heir.core.own_view()
+    assert own is not None
+    assert len(own.workers) == 5, "inside the cluster all are known"
+    world.do(heir, heir.core.set_training(True, False, b"", world.now))
+    world.run(2.0)
+    assert observer.core.directory.clusters[ClusterId("b")].training, "what changes is told all the same"

@@ -238,4 +238,31 @@ MUTATIONS: Final = (
             "::test_a_term_that_the_wire_takes_has_an_incarnation_of_its_cluster_and_room_for_a_later_one",
         ),
     ),
+    Mutation(
+        "too-long-to-be-there",
+        "A cluster of more workers than fit into its record is in the mesh, by those who fit.",
+        "ictp2p/core/publication.py",
+        "listed = fitted(card, MAX_PAYLOAD)",
+        "listed = card",
+        ("core/test_stack_deaths.py::test_a_cluster_whose_card_is_too_long_stays_in_the_mesh_and_says_so",),
+    ),
+    Mutation(
+        "volatile-listed-first",
+        "Of workers that do not all fit into a card those stay whose promises survive a crash.",
+        "ictp2p/core/cards.py",
+        "key=lambda worker: not worker.durable)",
+        "key=lambda worker: worker.peer)",
+        (
+            "core/test_cards.py"
+            "::test_a_card_that_is_too_long_keeps_its_leader_and_as_many_as_fit_of_those_who_may_vote_first",
+        ),
+    ),
+    Mutation(
+        "in-before-all-is-shown",
+        "Who is shown a view in parts is in when it has all of them.",
+        "ictp2p/core/meetings.py",
+        "        if not copy.more:\n            self.join()\n",
+        "        self.join()\n",
+        ("core/test_meetings.py::test_who_is_shown_a_view_in_parts_is_in_when_it_has_all_of_them",),
+    ),
 )

@@ -1,0 +1,49 @@
+"""The view that a newcomer is shown, however long it is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.core import meetings
+from ictp2p.core.packets import MeshCopy
+from ictp2p.gossip.messages import Record, Sight, Status, SwimState
+from tests.core.control_planes import World, mesh
+
+
+@given(st.lists(st.integers(0, 1000), max_size=20), st.integers(1, 5000))
+def test_a_view_is_split_into_parts_that_fit_and_say_all_of_it_in_order(lengths: list[int], size: int) -> None:
+    seal = bytes(32), bytes(64)
+    records = [Record(f"m{n}" * 8, 1 << 40, 1 << 40, bytes(length), *seal) for n, length in enumerate(lengths)]
+    sights = tuple(Sight(record, Status.ALIVE) for record in records)
+    split = meetings.parts(SwimState(sights), size)
+    assert tuple(sight for part in split for sight in part.sights) == sights
+    assert all(part.sights for part in split) or not sights
+    for part in split:
+        assert len(part.sights) <= 1 or len(msgspec.msgpack.encode(part)) <= size
+
+
+def test_who_is_shown_a_view_in_parts_is_in_when_it_has_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame has a limit: the cards of many large clusters do not fit into one."""
+    monkeypatch.setattr(meetings, "_PART", 1)
+    world = World()
+    names = ("a", "b", "c", "d")
+    hosts = mesh(world, *names, workers=1)
+    shown: list[tuple[bool, bool]] = []
+    newcomer = world.add("e", seed=world.id(hosts["b"][0]))
+    meeting = newcomer.core._meetings
+    receive = meeting._shown_mesh
+
+    def noted(sender: object, copy: MeshCopy) -> None:
+        receive(sender, copy)  # type: ignore[arg-type]
+        shown.append((copy.more, meeting.joined))
+
+    monkeypatch.setattr(meeting, "_shown_mesh", noted)
+    world.run(5.0)
+    first = shown[: [more for more, _ in shown].index(False) + 1]
+    assert len(first) == len(names)
+    assert [joined for _, joined in first] == [False] * (len(names) - 1) + [True]
+    for group in hosts.values():
+        assert group[0].core.m.mesh.alive() == newcomer.core.m.mesh.alive() == (*names, "e")
