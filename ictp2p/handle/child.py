@@ -138,8 +138,8 @@ class Child:
             case to_peer.GiveUp():
                 return self.peer.participation.closed()
             case to_peer.Cancel():
-                if number in self._tasks:
-                    self._tasks[number].cancel()
+                if number in self._tasks:  # after its first step, else no line of it runs and nothing is answered
+                    self._loop.call_soon(self._tasks[number].cancel)
             case to_peer.Holds(version=version, digest=digest):
                 self._hold((version, digest))
             case to_peer.FetchState(ref=ref, own=own):

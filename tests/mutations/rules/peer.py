@@ -51,7 +51,7 @@ MUTATIONS: Final = (
         "every-newcomer-shown-alone",
         "Mates are shown many changes of the mesh together: one showing for each would be N times N records.",
         "ictp2p/core/meetings.py",
-        "if self._context.leading and now < self._shown_at + _SHOWING:",
+        "if self._context.leading and now < self._shown_at + self._pause:",
         "if self._context.leading and now < self._shown_at:",
         ("core/test_stack.py::test_many_who_come_at_once_are_shown_to_the_mates_together_and_nobody_is_left_out",),
     ),
@@ -331,6 +331,14 @@ MUTATIONS: Final = (
             "calls/test_boxes.py"
             "::test_messages_go_in_order_to_whoever_leads_when_they_are_sent_and_nothing_of_a_tag_is_kept",
         ),
+    ),
+    Mutation(
+        "cancelled-before-it-began",
+        "A request to a peer's process is answered, and lets go of its tensors, however early it is cancelled.",
+        "ictp2p/handle/child.py",
+        "self._loop.call_soon(self._tasks[number].cancel)",
+        "self._tasks[number].cancel()",
+        ("handle/test_child.py::test_every_request_is_answered_once_however_early_it_is_cancelled",),
     ),
     Mutation(
         "shared-memory-lent-twice",
