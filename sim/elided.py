@@ -70,8 +70,7 @@ class SizeOnly(GlobalState):
 
     def chunk(self, digest: bytes, index: int) -> bytes:
         """One chunk of the committed state; see `GlobalState.chunk`."""
-        with self._lock:
-            self._check(digest)
+        with self._served(digest):
             if not 0 <= index < self.chunks:
                 raise StateError(f"chunk {index} of {self.chunks} does not exist")
             start, stop = self._manifest.chunk_range(index)

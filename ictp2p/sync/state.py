@@ -6,7 +6,9 @@ as they were, without undo.
 
 Each of the two is one flat range of memory that the tensors are views of: a chunk of it is hashed, served, received and
 verified where it lies. Reading chunks for other peers is safe from any thread: it names the digest it wants, and is
-refused once that is no longer the committed one.
+refused once that is no longer the committed one. Whoever reads is the event loop, which must not wait while a thread
+commits; so nothing is locked. Commits are counted where they begin and where they end, and whatever was read is thrown
+away if there was one meanwhile (a seqlock: Lameter, "Effective synchronization on Linux/NUMA systems", 2005).
 
 A round that touches a fragment of the model costs what the fragment costs, in time and in memory. Only the chunks that
 it touches are copied when the next state begins, hashed when it is sealed, and exchanged when it is committed (all of
@@ -18,9 +20,9 @@ as it compares the two, and then gives back the other one (`release`).
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -55,7 +57,9 @@ class GlobalState:
         self.counters: dict[str, int] = {}
         self.brought = False
         """Whether version 0 of it, which nobody has agreed on, may stand in for a state that was lost."""
-        self._lock = threading.RLock()  # a signal handler may ask what is held while its thread commits
+        self._held = (0, b"")
+        self._moves = 0
+        """How many times a commit has begun or ended; odd while one is under way."""
         self._size = extent(self.entries)
         self._halves = [Pages(self._size) for _ in range(2)]
         self._tensors = [_views(self.entries, half.bytes) for half in self._halves]
@@ -127,18 +131,20 @@ class GlobalState:
         return self.sealed
 
     def commit(self, version: int) -> None:
-        """Make the sealed state the committed one."""
-        encoded = self._next.encode()
-        with self._lock:
-            self._exchange()
-            self._manifest, self._manifest_bytes = self._next, encoded
-            self.version, self.digest, self.counters = version, self._name(self._next), dict(self._next.counters)
-            self.sealed = b""
+        """Make the sealed state the committed one; until that is done, neither is served."""
+        encoded, digest = self._next.encode(), self._name(self._next)
+        self._moves |= 1  # though one that failed has left it odd
+        self._held = (version, digest)  # whoever asks for it now is refused, and asks again
+        self._exchange()
+        self._manifest, self._manifest_bytes = self._next, encoded
+        self.version, self.digest, self.counters = version, digest, dict(self._next.counters)
+        self.sealed = b""
+        self._moves += 1
 
     def confirm(self, version: int) -> None:
         """Take the mesh's word that the committed state is this version."""
-        with self._lock:
-            self.version = version
+        self.version = version
+        self._held = (version, self.digest)
 
     def rollback(self) -> None:
         """Forget the tentative state. The committed one was never touched."""
@@ -150,8 +156,8 @@ class GlobalState:
 
     def held(self) -> tuple[int, bytes]:
         """Version and digest of what other peers can have of it, from any thread; no digest if that is nothing."""
-        with self._lock:
-            return (self.version, self.digest) if self.version or self.brought else (0, b"")
+        held = self._held
+        return held if held[0] or self.brought else (0, b"")
 
     def memory(self, *, committed: bool) -> memoryview:
         """All bytes of one of the two states."""
@@ -163,20 +169,18 @@ class GlobalState:
         """The manifest of the committed state, encoded.
 
         Raises:
-            StateError: `digest` is not the committed one.
+            StateError: `digest` is not the committed one, or the next one is about to be.
         """
-        with self._lock:
-            self._check(digest)
+        with self._served(digest):
             return self._manifest_bytes
 
     def chunk(self, digest: bytes, index: int) -> bytes:
         """A copy of one chunk of the committed state.
 
         Raises:
-            StateError: `digest` is not the committed one, or there is no such chunk.
+            StateError: `digest` is not the committed one, the next one is about to be, or there is no such chunk.
         """
-        with self._lock:
-            self._check(digest)
+        with self._served(digest):
             if not 0 <= index < self._manifest.count:
                 raise StateError(f"chunk {index} of {self._manifest.count} does not exist")
             start, stop = self._manifest.chunk_range(index)
@@ -284,9 +288,17 @@ class GlobalState:
             one.copy_(other)
             other.copy_(before)
 
-    def _check(self, digest: bytes) -> None:
+    @contextmanager
+    def _served(self, digest: bytes) -> Iterator[None]:
+        """What is read in this context is of the state `digest`, or it ends with an error."""
+        moves = self._moves
+        if moves % 2:
+            raise StateError(f"version {self._held[0]} is about to take its place: ask again")
         if digest != self.digest:
             raise StateError(f"state {digest.hex()[:16]} is gone; version {self.version} is {self.digest.hex()[:16]}")
+        yield
+        if self._moves != moves:
+            raise StateError(f"version {self._held[0]} took the place of {digest.hex()[:16]} while that was read")
 
 
 def entry(name: str, tensor: Tensor) -> Entry:

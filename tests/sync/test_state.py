@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -14,6 +17,7 @@ ENTRIES = [Entry("w", "float32", (700, 500)), Entry("step", "float32", ()), Entr
 SETTINGS = [("policy", "diloco"), ("sync_every", "100")]
 WIDE = [Entry(name, "float32", (CHUNK // 4 + 3,)) for name in "abcd"]
 """Each a little over a chunk, so that neighbours share one."""
+PATIENCE = 30.0
 HUGE = 2 * 2 * 1024 * 1024
 """Bytes of the large pages that reach beyond a range at both ends."""
 
@@ -160,6 +164,58 @@ def test_a_seal_holds_until_somebody_writes() -> None:
     state.seal({"round": 1})
     state.commit(2)
     assert state.sealed == b"", "the other half is the state before"
+
+
+class Watched(GlobalState):
+    """A state at which others look before and after a commit moves its bytes, and that changes while they read."""
+
+    moving: Callable[[], None] = staticmethod(lambda: None)
+    reading: Callable[[], None] = staticmethod(lambda: None)
+
+    def _exchange(self) -> None:
+        self.moving()
+        super()._exchange()
+        self.moving()
+
+    def memory(self, *, committed: bool) -> memoryview:
+        held = super().memory(committed=committed)
+        if committed:
+            self.reading()
+        return held
+
+
+NAMES = st.sets(st.sampled_from([e.name for e in WIDE]), min_size=1)
+
+
+@settings(max_examples=20)
+@given(NAMES)
+def test_nobody_waits_for_a_commit_and_nobody_is_served_what_it_replaces(names: set[str]) -> None:
+    state, looks = Watched(WIDE), 0
+    state.begin()
+    state.seal({})
+    state.commit(1)
+    before = state.digest
+
+    def look() -> None:  # from another thread, which would wait for ever for one that is in the middle of a commit
+        nonlocal looks
+        looks += 1
+        assert pool.submit(state.held).result(PATIENCE) == (2, after)
+        for digest in (before, after):
+            for ask in (lambda digest: state.manifest(digest), lambda digest: state.chunk(digest, 0)):
+                assert "ask again" in str(pool.submit(ask, digest).exception(PATIENCE))
+
+    tentative = state.begin(names)
+    for name in names:
+        tentative[name].add_(1.0)
+    after = state.seal({})
+    state.moving = look
+    state.reading = lambda: state.commit(2) if not looks else None
+    with ThreadPoolExecutor(1) as pool, pytest.raises(StateError, match="version 2 took the place"):
+        state.chunk(before, 0)
+    assert looks == 2
+    assert state.held() == (2, after)
+    whole = b"".join(state.chunk(after, index) for index in range(state.incoming.count))
+    assert whole == bytes(state.memory(committed=True))
 
 
 @example([({"a"}, "commit"), ({"b"}, "break"), ({"a"}, "commit")])

@@ -193,6 +193,22 @@ MUTATIONS: Final = (
         ("sync/test_state.py::test_only_the_committed_state_is_served",),
     ),
     Mutation(
+        "served-while-replaced",
+        "Nothing is served that was read while another state took its place.",
+        "ictp2p/sync/state.py",
+        "        if self._moves != moves:\n",
+        "        if self._moves < moves:\n",
+        ("sync/test_state.py::test_nobody_waits_for_a_commit_and_nobody_is_served_what_it_replaces",),
+    ),
+    Mutation(
+        "served-half-replaced",
+        "While a fragment is committed nothing is served: the memory holds neither state.",
+        "ictp2p/sync/state.py",
+        "        if moves % 2:\n",
+        "        if moves < 0:\n",
+        ("sync/test_state.py::test_nobody_waits_for_a_commit_and_nobody_is_served_what_it_replaces",),
+    ),
+    Mutation(
         "tentative-is-committed",
         "The next state is computed beside the agreed one, which an abort leaves as it was to the bit.",
         "ictp2p/sync/state.py",
