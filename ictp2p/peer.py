@@ -7,6 +7,7 @@ program needs in `async_peer`; this joins them under the names that users see.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +25,8 @@ from ictp2p.handle.thread import beside
 from ictp2p.life import Life
 from ictp2p.training import TrainingMesh
 from ictp2p.types import Address, ClusterId, PeerId
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 EventCallback = Callable[[dict[str, Any]], None]
@@ -205,14 +208,18 @@ class Peer(CollectiveCalls):
     def on_event(self, callback: EventCallback) -> None:
         """Have `callback` called with a flat dict (`kind`, `time`, particulars) for everything that happens.
 
-        It runs on the peer's thread: it must be quick, and must not call this peer.
+        It runs on the peer's thread: it must be quick, and must not call this peer. What it raises is logged, and it is
+        told of the next event all the same.
         """
         self._callbacks.append(callback)
 
     def _tell(self, kind: str, fields: Mapping[str, Any]) -> None:
         told = {"kind": kind, "time": time.time(), **fields}
         for callback in self._callbacks:
-            callback(told)
+            try:
+                callback(told)
+            except Exception:
+                _log.exception("a callback of on_event failed on %s", kind)
 
     # ------------------------------------------------------------ for policies (`sync.mesh.Mesh`)
 

@@ -15,7 +15,7 @@ from ictp2p.errors import (
     MeshMismatch,
 )
 from ictp2p.sync.policy import Policy
-from tests.trainers import Together, Worker, config, finish, start
+from tests.trainers import Together, Worker, config, finish, same_bits, start
 
 
 def of_five(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -28,9 +28,7 @@ def test_two_clusters_hold_the_same_bits_at_every_version(pool: ThreadPoolExecut
         together = Together(2)
         workers = [Worker(peer, versions=8, rows=row, together=together) for row, peer in enumerate((a, b))]
         finish(start(pool, *workers))
-        common = workers[0].digests.keys() & workers[1].digests.keys()
-        assert len(common) >= 2
-        assert {v: workers[0].digests[v] for v in common} == {v: workers[1].digests[v] for v in common}
+        same_bits(*workers, beyond=0, least=2)
         assert a.state == "TRAINING"
         assert a.leader == a.id
         assert {c["cluster"] for c in a.clusters} == {"a", "b"}
@@ -59,10 +57,7 @@ def test_rounds_under_cover_of_training_hold_the_same_bits(
             for row, p in enumerate((a, *others))
         ]
         finish(start(pool, *workers))
-        for other in workers[1:]:
-            common = {v for v in workers[0].digests.keys() & other.digests.keys() if v > 1}
-            assert len(common) >= 2
-            assert {v: workers[0].digests[v] for v in common} == {v: other.digests[v] for v in common}
+        same_bits(*workers, least=2)
         assert a.stats()["illegal_transitions"] == 0
 
 
@@ -79,10 +74,7 @@ def test_pairs_agree_on_what_was_done_and_send_nothing_to_anybody_else(pool: Thr
             Worker(p, versions=6, rows=row, together=together, kind=ictp2p.NoLoCo) for row, p in enumerate((a, *others))
         ]
         finish(start(pool, *workers))
-        for other in workers[1:]:
-            common = {v for v in workers[0].digests.keys() & other.digests.keys() if v > 1}
-            assert len(common) >= 2
-            assert {v: workers[0].digests[v] for v in common} == {v: other.digests[v] for v in common}
+        same_bits(*workers, least=2)
         assert a.stats()["illegal_transitions"] == 0
         # A round of one pair: half of the vector there, the other half's sum back; an all-reduce of five would be more.
         assert {e["bytes_sent"] for e in of_five(events)} == {0, 2 * 26 * 4}
@@ -131,9 +123,8 @@ def test_two_workers_of_a_cluster_step_together(pool: ThreadPoolExecutor) -> Non
         together = Together(2)
         workers = [Worker(p, versions=5, rows=row, together=together) for row, p in enumerate((one, two))]
         finish(start(pool, *workers))
-        common = {v for v in workers[0].digests.keys() & workers[1].digests.keys() if v > 1}
-        assert {v: workers[0].digests[v] for v in common} == {v: workers[1].digests[v] for v in common}
-        between = sorted(common)[:-1]
+        same_bits(*workers)
+        between = sorted(v for v in workers[0].digests.keys() & workers[1].digests.keys() if v > 1)[:-1]
         assert [worker.steps[v] for worker in workers for v in between] == [2] * 2 * len(between)
 
 
@@ -150,8 +141,7 @@ def test_the_rest_of_a_cluster_goes_on_when_its_leader_ends_its_training(pool: T
         rest = [Worker(p, versions=3, rows=row, together=together) for row, p in enumerate(others)]
         finish([ended, *start(pool, *rest)])
         assert one.leader == others[0].id
-        common = rest[0].digests.keys() & rest[1].digests.keys()
-        assert {v: rest[0].digests[v] for v in common} == {v: rest[1].digests[v] for v in common}
+        same_bits(*rest, beyond=0)
 
 
 def test_rounds_do_not_wait_for_a_cluster_that_has_ended_its_training(pool: ThreadPoolExecutor) -> None:
@@ -171,9 +161,7 @@ def test_a_cluster_that_joins_later_starts_from_the_agreed_state(pool: ThreadPoo
         with ictp2p.Peer(config("b", str(a.address))) as b:
             late = Worker(b, versions=12, rows=2, together=together)
             finish([*running, *start(pool, late)])
-        common = {v for v in late.digests.keys() & first.digests.keys() if v > 1}
-        assert common
-        assert {v: late.digests[v] for v in common} == {v: first.digests[v] for v in common}
+        same_bits(first, late, least=1)
 
 
 @pytest.mark.parametrize(

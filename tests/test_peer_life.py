@@ -22,7 +22,7 @@ from ictp2p.errors import (
     PeerFailed,
     StateError,
 )
-from tests.trainers import Together, Worker, config, finish, model, start
+from tests.trainers import Together, Worker, config, finish, model, same_bits, start
 
 
 def test_draining_ends_the_loop_after_the_next_commit(pool: ThreadPoolExecutor) -> None:
@@ -82,9 +82,7 @@ def test_a_mesh_that_was_stopped_whole_goes_on_from_what_its_workers_bring(
         assert a.status()["slot"] > slot
     restored = [event for event in told if event["kind"] == "state_restored"]
     assert {event["source"] for event in restored} == {0}
-    common = workers[0].digests.keys() & workers[1].digests.keys()
-    assert common
-    assert {v: workers[0].digests[v] for v in common} == {v: workers[1].digests[v] for v in common}
+    same_bits(*workers, beyond=0, least=1)
 
 
 def test_a_disk_that_fails_ends_whatever_waits_on_the_peer_and_says_why(
@@ -120,6 +118,26 @@ def test_events_are_flat_and_timed(pool: ThreadPoolExecutor) -> None:
     for expected in ("leader", "life", "roster", "round_opened", "round_committed"):
         assert expected in kinds
     assert all(isinstance(event["time"], float) for event in told)
+
+
+def test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failed: list[dict[str, Any]] = []
+    told: list[dict[str, Any]] = []
+
+    def fails(event: dict[str, Any]) -> None:
+        failed.append(event)
+        raise KeyError("loss")
+
+    peer = ictp2p.Peer(config("a"))
+    peer.on_event(fails)
+    peer.on_event(told.append)
+    with peer:
+        assert peer.leader == peer.id
+    assert {"started", "leader"} <= {event["kind"] for event in told}
+    assert failed == told
+    assert "on_event failed on started" in caplog.text
 
 
 def test_a_peer_that_is_not_running_says_so() -> None:

@@ -110,3 +110,14 @@ def start(pool: ThreadPoolExecutor, *workers: Worker) -> list[Future[None]]:
 def finish(futures: list[Future[None]]) -> None:
     for future in futures:
         future.result(40)
+
+
+def same_bits(first: Worker, *others: Worker, beyond: int = 1, least: int = 0) -> None:
+    """Each of the others held the same bits as the first at every version after `beyond` that both held.
+
+    These are `least` at the least. Version 1 is what one of them brought, and others may have held something else then.
+    """
+    for other in others:
+        common = {v for v in first.digests.keys() & other.digests.keys() if v > beyond}
+        assert len(common) >= least
+        assert {v: first.digests[v] for v in common} == {v: other.digests[v] for v in common}
