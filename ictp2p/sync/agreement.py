@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Effects, Message, Notice, Send, earliest
 from ictp2p.sync.acceptor import Acceptor
-from ictp2p.sync.messages import Accept, Accepted, Decision, Greet, Prepare, Promise, Refused
+from ictp2p.sync.messages import HIGHEST, Accept, Accepted, Decision, Greet, Prepare, Promise, Refused
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.proposer import Proposer, owned
+from ictp2p.sync.proposer import Proposer, may_bid, misanswer, owned
 from ictp2p.sync.values import Value, fault, follows, quorum
 from ictp2p.types import PeerId
 
@@ -61,6 +61,17 @@ class ForeignChain(Notice):
     ours: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Lesson:
+    """What a peer that was behind has been sent and may not have read yet."""
+
+    until: float
+    """After that it is taken for lost."""
+    after: int
+    """What the peer knew then."""
+    upto: int
+
+
 class Agreement:
     """Acceptor, proposer and learner of the chain.
 
@@ -87,6 +98,7 @@ class Agreement:
         self._audience: tuple[PeerId, ...] = ()
         self._wards: tuple[PeerId, ...] = ()
         self._foreign: set[PeerId] = set()
+        self._lessons: dict[PeerId, _Lesson] = {}
         self._compare_at: float | None = None
         self._save_at: float | None = None
         self._stuck_since: float | None = None
@@ -180,12 +192,13 @@ class Agreement:
 
     def greet(self, peer: PeerId, now: float) -> Effects:
         """A connection to `peer` is up: whoever of the two is behind gets the decisions."""
+        self._lessons.pop(peer, None)  # what was under way on another connection is lost
         return [] if peer == self.me else [Send(peer, self._greeting())]
 
-    def behind(self, sender: PeerId, slot: int) -> Effects:
+    def behind(self, sender: PeerId, slot: int, now: float) -> Effects:
         """`sender` knows `slot`: teach it, or ask it."""
         if slot < self.slot:
-            return self._teach(sender, slot)
+            return self._teach(sender, slot, now)
         return [Send(sender, self._greeting())] if slot > self.slot else []
 
     def receive(self, sender: PeerId, message: Message, now: float) -> Effects:
@@ -198,13 +211,13 @@ class Agreement:
             self._arm(now)
         match message:
             case Greet():
-                return self._on_greet(sender, message)
+                return self._on_greet(sender, message, now)
             case Decision():
                 return self._on_decision(sender, message, now)
             case Prepare():
-                return self._on_prepare(sender, message)
+                return self._on_prepare(sender, message, now)
             case Accept():
-                return self._on_accept(sender, message)
+                return self._on_accept(sender, message, now)
             case _:
                 return self._harvest(self._on_answer(sender, message, now), now)
 
@@ -239,18 +252,29 @@ class Agreement:
     def _greeting(self) -> Greet:
         return Greet(self.slot, b"" if self._acceptor.tip is None else self._acceptor.tip.lineage)
 
-    def _on_greet(self, sender: PeerId, message: Greet) -> Effects:
+    def _on_greet(self, sender: PeerId, message: Greet, now: float) -> Effects:
         if self._acceptor.tip is None:
             return [Send(sender, self._greeting())] if message.slot >= 0 else []
         if message.slot >= 0 and message.lineage != self._acceptor.tip.lineage:
             return self._meet_foreign(sender, message.lineage)
-        effects = self.behind(sender, message.slot)
+        effects = self.behind(sender, message.slot, now)
         return effects + self._proposer.repeat(sender) if message.slot < self.slot else effects
 
-    def _teach(self, peer: PeerId, slot: int) -> Effects:
-        """Send what comes after `slot`, or only the newest to a peer that is new or must jump anyway."""
+    def _teach(self, peer: PeerId, slot: int, now: float) -> Effects:
+        """Send what comes after `slot`, or only the newest to a peer that is new or must jump anyway.
+
+        A peer that is behind shows it with every word, and plans are long: what it was sent a moment ago is sent again
+        only if it turns out to know less than it did then.
+        """
         oldest = min(self._log)
         first = slot + 1 if slot + 1 >= max(oldest, 1) else self.slot
+        self._lessons = {each: lesson for each, lesson in self._lessons.items() if now < lesson.until}
+        lesson = self._lessons.get(peer)
+        if lesson is None or slot < lesson.after:
+            self._lessons[peer] = _Lesson(now + self._profile.retry, slot, self.slot)
+        else:
+            first = max(first, lesson.upto + 1)
+            self._lessons[peer] = replace(lesson, upto=self.slot)
         return [Send(peer, Decision(s, self._log[s], oldest)) for s in range(first, self.slot + 1)]
 
     def _on_decision(self, sender: PeerId, message: Decision, now: float) -> Effects:
@@ -282,20 +306,21 @@ class Agreement:
         self._foreign.add(peer)
         return [ForeignChain(peer, lineage, self._acceptor.tip.lineage)]
 
-    def _misplaced(self, sender: PeerId, slot: int, lineage: bytes) -> Effects | None:
+    def _misplaced(self, sender: PeerId, slot: int, lineage: bytes, now: float) -> Effects | None:
         """What to answer a proposer that this peer cannot serve as an acceptor, or None if it can."""
         tip = self._acceptor.tip
         if tip is not None and lineage != tip.lineage:
             return self._meet_foreign(sender, lineage)
         if slot != self.slot + 1 or tip is None:
-            return self.behind(sender, slot - 1)
+            return self.behind(sender, slot - 1, now)
         return None if {sender, self.me} <= set(tip.voters) else []
 
-    def _on_prepare(self, sender: PeerId, message: Prepare) -> Effects:
-        effects = self._misplaced(sender, message.slot, message.lineage)
+    def _on_prepare(self, sender: PeerId, message: Prepare, now: float) -> Effects:
+        effects = self._misplaced(sender, message.slot, message.lineage, now)
         if effects is not None:
             return effects
-        if message.ballot.number < 2 or message.ballot.proposer != sender:
+        assert self._acceptor.tip is not None
+        if owned(message.ballot, self._acceptor.tip) or not may_bid(sender, message.ballot, self._acceptor.tip):
             raise RemoteProtocolError(f"{sender} may not prepare {message.ballot}")
         acceptor = self._acceptor
         answer = Promise(message.slot, message.ballot, acceptor.accepted, acceptor.value)
@@ -304,15 +329,15 @@ class Agreement:
             return [Send(sender, Refused(message.slot, message.ballot, acceptor.promised))]
         return [persist, Send(sender, answer)]
 
-    def _on_accept(self, sender: PeerId, message: Accept) -> Effects:
-        effects = self._misplaced(sender, message.slot, message.value.lineage)
+    def _on_accept(self, sender: PeerId, message: Accept, now: float) -> Effects:
+        effects = self._misplaced(sender, message.slot, message.value.lineage, now)
         if effects is not None:
             return effects
         tip, acceptor = self._acceptor.tip, self._acceptor
         assert tip is not None
         wrong = follows(tip, message.value)
-        if message.ballot.proposer != sender or (message.ballot.number < 2 and not owned(message.ballot, tip)):
-            wrong = f"ballot {message.ballot} is not its own"
+        if not may_bid(sender, message.ballot, tip):
+            wrong = f"ballot {message.ballot} is not its own, or above {HIGHEST}"
         if wrong:
             raise RemoteProtocolError(f"{sender} proposes for slot {message.slot} what cannot be: {wrong}")
         persist = acceptor.accept(message.ballot, message.value)
@@ -321,12 +346,18 @@ class Agreement:
         return [persist, Send(sender, Accepted(message.slot, message.ballot))]
 
     def _on_answer(self, sender: PeerId, message: Message, now: float) -> Effects:
+        if not isinstance(message, Promise | Accepted | Refused) or not self._expects(sender, message.slot):
+            return []
+        assert self._acceptor.tip is not None
+        wrong = misanswer(message, self._acceptor.tip)
+        if wrong:
+            raise RemoteProtocolError(f"{sender} answers for slot {message.slot} what cannot be: {wrong}")
         match message:
-            case Promise() if self._expects(sender, message.slot):
+            case Promise():
                 return self._proposer.promised(sender, message, now)
-            case Accepted() if self._expects(sender, message.slot):
+            case Accepted():
                 self._proposer.accepted(sender, message)
-            case Refused() if self._expects(sender, message.slot):
+            case Refused():
                 return self._proposer.refused(message, now)
         return []
 

@@ -1,8 +1,11 @@
 """What the coordinator would have decided next, and why it waits if it waits.
 
 Every peer keeps this book, whoever coordinates: READYs and votes go to whom their senders take for the coordinator,
-and a peer that becomes it has what reached it, and is soon told the rest. `next_value` is a pure question: given
-the newest decision and the time, which value should follow? So there is no state to hand over and none to roll back.
+and a peer that becomes it has what reached it, and is soon told the rest. `next_value` is what it is asked after every
+input: given the newest decision and the time, which value should follow? It notes while it answers (since when some
+are READY, whose READY it turned away, that there was no plan), as inputs and decisions have it note others: all of that
+is about when, and with whom, an attempt is made, and grows again at whoever coordinates next. Whether an attempt counts
+is in the chain alone. So there is no state to hand over and none to roll back.
 
 Between rounds: adopt the first state, open the next attempt once everybody worth waiting for is READY, or mend
 the voters. Worth waiting for is a cluster that is alive, not suspected, and means to train, until the straggler
@@ -33,22 +36,31 @@ from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.replanning import Replanning
 from ictp2p.sync.restore import Survey, restoring
 from ictp2p.sync.sight import Sight
-from ictp2p.sync.values import Close, Open, StateRef, Value, Voters, advanced, same, upcoming
+from ictp2p.sync.values import Close, Open, Spec, StateRef, Value, Voters, advanced, same, upcoming
 from ictp2p.sync.voters import desired_voters
 from ictp2p.types import ClusterId, PeerId
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The value to propose now, if any; why not, if none; when to look again; whom to turn away, and why."""
+    """The value to propose now, if any; why not, if none; when to look again; whom to turn away, and what for."""
 
     value: Value | None
     reason: str
     wake: float | None = None
-    rejected: tuple[tuple[PeerId, str], ...] = ()
+    rejected: tuple[tuple[PeerId, Spec, str], ...] = ()
     ask: tuple[PeerId, ...] = ()
     """Whom to ask what state it holds."""
     alarm: StateMissing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """An attempt that could not be opened: what it was to be made of, why not, and when to try that again."""
+
+    question: object
+    reason: str
+    until: float
 
 
 class Coordinator:
@@ -84,6 +96,7 @@ class Coordinator:
         self._retry_of: frozenset[ClusterId] | None = None
         self._failures: list[tuple[PeerId, PeerId]] = []
         self._barred: frozenset[ClusterId] = frozenset()
+        self._refusal: _Refusal | None = None
         self.leaving: set[PeerId] = set()
 
     def ready(self, sender: PeerId, message: Ready) -> None:
@@ -112,7 +125,8 @@ class Coordinator:
         self._offers[sender] = digest
 
     def viewed(self) -> None:
-        """The view changed: forget what the dead said, and leavers that have left."""
+        """The view changed: forget what the dead said, leavers that have left, and that there was no plan before."""
+        self._refusal = None
         clusters = self._sight.clusters
         dead = [name for name in self._readies if name in clusters and not clusters[name].alive]
         for name in dead:
@@ -357,14 +371,26 @@ class Coordinator:
         for name in [name for name, (_, ready) in standing.items() if ready.spec != spec]:
             del self._readies[name]
         chosen = {name: entry for name, entry in standing.items() if name in self._readies}
-        opened = self._opener.open(tip, self._voters(tip, now), chosen, tuple(self._failures))
-        if isinstance(opened, str):
-            return Step(None, opened, now + self._profile.retry, rejected)
+        opened = self._made(tip, chosen, now)
+        if isinstance(opened, _Refusal):
+            return Step(None, opened.reason, opened.until, rejected)
         if opened.attempt == 1:
             self._expected = (*standing, *absent)
         if opened.attempt == 1 and self._most_at is not None:
             self._usual = self._inner(self._most_at)
         return Step(opened, f"opening round {opened.round} attempt {opened.attempt}: {opened.reason}", None, rejected)
+
+    def _made(self, tip: Value, chosen: Standing, now: float) -> Open | _Refusal:
+        """The OPEN for `chosen`. Where there is none, planning is dear, and every message would ask for it again."""
+        question = (tip, self._voters(tip, now), chosen, tuple(self._failures))
+        refusal = self._refusal
+        if refusal is not None and now < refusal.until and refusal.question == question:
+            return refusal
+        opened = self._opener.open(*question)
+        if isinstance(opened, Open):
+            return opened
+        self._refusal = refusal = _Refusal(question, opened, now + self._profile.retry)
+        return refusal
 
 
 def _by_call(standing: Standing) -> bool:

@@ -30,6 +30,9 @@ class Ballot(NamedTuple):
 NO_BALLOT = Ballot(0, PeerId(""))
 """Below every ballot that a proposer can use."""
 
+HIGHEST = 2**62
+"""Greatest number of a ballot that is taken from others: what is bid above it can still be written and read."""
+
 
 class Prepare(Message, tag=1, frozen=True, array_like=True):
     """Phase 1: promise not to accept less than `ballot`, and say what you accepted."""
@@ -141,6 +144,8 @@ class Rejected(Message, tag=14, frozen=True, array_like=True):
     slot: Slot
     round: Count
     reason: Reason
+    spec: Spec
+    """Which one is refused: it means nothing to who stands READY for another by now."""
 
 
 class Leave(Message, tag=15, frozen=True, array_like=True):

@@ -64,11 +64,11 @@ def elect_spec(standing: Standing, mine: ClusterId | None) -> Spec:
     return max(groups, key=lambda spec: (len(groups[spec]), mine in groups[spec]))
 
 
-def rejections(standing: Standing, spec: Spec) -> tuple[tuple[PeerId, str], ...]:
-    """Who wants something else than `spec`, and what to tell it."""
+def rejections(standing: Standing, spec: Spec) -> tuple[tuple[PeerId, Spec, str], ...]:
+    """Who wants something else than `spec`, which, and what to tell it."""
     agreeing = ", ".join(name for name, (_, ready) in standing.items() if ready.spec == spec)
     return tuple(
-        (leader, f"{name} wants {ready.spec}; {agreeing} want {spec}"[:1024])
+        (leader, ready.spec, f"{name} wants {ready.spec}; {agreeing} want {spec}"[:1024])
         for name, (leader, ready) in standing.items()
         if ready.spec != spec
     )

@@ -104,8 +104,9 @@ class Part:
         return True
 
     def rejected(self, message: Rejected, tip: Value) -> list[Notice]:
-        """The others want something else: stand no longer. Late, for another round, it means nothing."""
-        if self.standing is None or message.round != upcoming(tip)[0]:
+        """The others want something else: stand no longer. Late, for another round or spec, it means nothing."""
+        c = self.standing
+        if c is None or (message.round, message.spec) != (upcoming(tip)[0], c.spec):
             return []
         self.standing = None
         return [SpecRejected(message.reason)]

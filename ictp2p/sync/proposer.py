@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 from ictp2p.machine import Effects, Message, Send
 from ictp2p.sync.acceptor import Acceptor
-from ictp2p.sync.messages import NO_BALLOT, Accept, Accepted, Ballot, Prepare, Promise, Refused
+from ictp2p.sync.messages import HIGHEST, NO_BALLOT, Accept, Accepted, Ballot, Prepare, Promise, Refused
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.values import Value, quorum
+from ictp2p.sync.values import Value, follows, quorum
 from ictp2p.types import PeerId
 
 _OWNED = 1
@@ -29,6 +29,28 @@ _OWNED = 1
 def owned(ballot: Ballot, tip: Value) -> bool:
     """Whether `ballot` may skip phase 1 in the slot after `tip`."""
     return ballot == (_OWNED, tip.author)
+
+
+def may_bid(peer: PeerId, ballot: Ballot, tip: Value) -> bool:
+    """Whether `peer` may ask for acceptance under `ballot` in the slot after `tip`."""
+    return ballot.proposer == peer and (owned(ballot, tip) or _OWNED < ballot.number <= HIGHEST)
+
+
+def misanswer(answer: Promise | Accepted | Refused, tip: Value) -> str | None:
+    """Say why no acceptor of the slot after `tip` can have answered this, or None if one may have.
+
+    A proposer takes over what others have accepted, and bids above what they have promised: both end on its disk.
+    """
+    match answer:
+        case Promise(accepted=accepted, value=None) if accepted != NO_BALLOT:
+            return f"no value, accepted under {accepted}"
+        case Promise(ballot=ballot, accepted=accepted, value=value) if value is not None:
+            if accepted.number < _OWNED or accepted > ballot:
+                return f"a value, accepted under {accepted} before {ballot} was promised"
+            return follows(tip, value)
+        case Refused(ballot=ballot, promised=promised) if promised <= ballot or promised.number > HIGHEST:
+            return f"{ballot} is refused in favour of {promised}"
+    return None
 
 
 @dataclass(slots=True)

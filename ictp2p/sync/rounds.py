@@ -193,7 +193,7 @@ class Rounds:
             return self._settle(self.agreement.receive(sender, message, now), now)
         if isinstance(message, Ready) and not _is_weight(message.weight):
             raise RemoteProtocolError(f"{sender} is READY with weight {message.weight}, not finite and positive")
-        effects: Effects = self.agreement.behind(sender, message.slot)
+        effects: Effects = self.agreement.behind(sender, message.slot, now)
         return self._settle([*effects, *self._hear(sender, message, now)], now)
 
     def handle_timeout(self, now: float) -> Effects:
@@ -322,8 +322,8 @@ class Rounds:
         self._ask_at = earliest([self._ask_at, step.wake])
         effects: Effects = [Send(peer, Inquire(self.agreement.slot)) for peer in step.ask]
         effects += [step.alarm] if step.alarm is not None else []
-        for leader, reason in step.rejected:
-            effects += self._turn_away(leader, Rejected(self.agreement.slot, upcoming(tip)[0], reason), now)
+        for leader, spec, reason in step.rejected:
+            effects += self._turn_away(leader, Rejected(self.agreement.slot, upcoming(tip)[0], reason, spec), now)
         return effects + ([] if step.value is None else self.agreement.propose(step.value, now))
 
     def _turn_away(self, leader: PeerId, message: Rejected, now: float) -> Effects:

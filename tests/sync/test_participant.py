@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ictp2p.sync.messages import Failed
-from ictp2p.sync.notices import RoundAborted, RoundCommitted, RoundOpened
+from ictp2p.sync.messages import Failed, Rejected
+from ictp2p.sync.notices import RoundAborted, RoundCommitted, RoundOpened, SpecRejected
 from ictp2p.sync.participant import Contribution, Part
-from ictp2p.sync.values import Open, Participant, StateRef
+from ictp2p.sync.values import Open, Participant, Spec, StateRef, genesis, upcoming
 from ictp2p.types import ClusterId
 from tests.sync.rounds_mesh import A0, B0, CALL, DELAY, LINEAGE, Mesh, mesh
 
@@ -65,3 +65,28 @@ def test_what_was_brought_anew_is_in_the_next_attempt_with_its_own_weight_and_no
     commit = m.told(B0, RoundCommitted)[-1]
     assert isinstance(commit, RoundCommitted)
     assert [(p.weight, p.note) for p in commit.open.participants] == [(1.0, b""), (5.0, b"0-49")]
+
+
+@given(brought=BROUGHT, spec=st.sampled_from(SPECS), round_=st.integers(0, 2))
+def test_a_refusal_ends_what_it_refuses_and_nothing_else(brought: Contribution, spec: Spec, round_: int) -> None:
+    part, tip = Part(A0, lambda plan, participants: None), genesis(LINEAGE, A0)
+    part.stand(brought, None)
+    told = part.rejected(Rejected(0, round_, "the others want another", spec), tip)
+    refused = round_ == upcoming(tip)[0] and spec == brought.spec
+    assert told == ([SpecRejected("the others want another")] if refused else [])
+    assert part.standing == (None if refused else brought)
+
+
+def test_a_late_refusal_does_not_hit_what_the_others_want() -> None:
+    """Regression: it named the round alone, and who had corrected itself in between was told of a mismatch."""
+    m = mesh(A=1, B=1)
+    m.ready("A", SPECS[0])
+    m.ready("B", SPECS[1])
+    while not (late := [(to, message) for _, to, message in m.sent if isinstance(message, Rejected)]):
+        m.run(DELAY / 4)
+    assert late[0][0] == B0
+    m.do(B0, m.rounds[B0].withdraw(m.now))
+    m.ready("B", SPECS[0])
+    m.silent = {A0}
+    m.run(0.5)
+    assert not m.told(B0, SpecRejected)

@@ -387,4 +387,42 @@ MUTATIONS: Final = (
         "            pass\n",
         ("test_participation.py::test_an_attempt_that_ends_says_its_last_word_whole_and_the_next_waits_for_it",),
     ),
+    Mutation(
+        "bids-what-cannot-be-read",
+        "Nobody is talked into a bid that its own disk cannot give back.",
+        "ictp2p/sync/proposer.py",
+        "if promised <= ballot or promised.number > HIGHEST:",
+        "if promised <= ballot:",
+        (
+            "sync/test_misanswers.py::test_whatever_voters_say_the_disk_can_be_read",
+            "sync/test_misanswers.py::test_what_no_voter_says_is_named",
+        ),
+    ),
+    Mutation(
+        "takes-over-what-cannot-follow",
+        "What others are said to have accepted is taken over only if it could be decided in that slot.",
+        "ictp2p/sync/proposer.py",
+        "            return follows(tip, value)\n",
+        "            return None\n",
+        ("sync/test_misanswers.py::test_whatever_voters_say_the_disk_can_be_read",),
+    ),
+    Mutation(
+        "present-verdicts-dropped",
+        "Only verdicts on attempts that are over are forgotten.",
+        "ictp2p/sync/ballot_box.py",
+        "if (v.round, v.attempt) >= number}",
+        "if (v.round, v.attempt) > number}",
+        (
+            "sync/test_ballot_box.py"
+            "::test_nothing_is_kept_of_attempts_before_the_present_one_and_nothing_that_counts_is_lost",
+        ),
+    ),
+    Mutation(
+        "present-homes-forgotten",
+        "Whose worker somebody is may be forgotten only of those who are in no view any more.",
+        "ictp2p/sync/sight.py",
+        "former = [peer for peer in self._homes if peer not in seen]",
+        "former = list(self._homes)",
+        ("sync/test_sight.py::test_of_workers_that_are_somebody_else_after_each_start_only_so_many_are_remembered",),
+    ),
 )
