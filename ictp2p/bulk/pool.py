@@ -91,7 +91,7 @@ class Pool:
         self._random_bytes = random_bytes
         self._closed = False
         self._ready: dict[PeerId, list[BulkConnection]] = {}
-        self._arrivals: dict[PeerId, asyncio.Event] = {}
+        self._arrivals: dict[PeerId, list[asyncio.Event]] = {}
         self._opening: dict[PeerId, asyncio.Task[BulkConnection]] = {}
         self._half_open: dict[BulkConnection, asyncio.TimerHandle] = {}
         self._greeting: dict[BulkConnection, asyncio.Future[None]] = {}
@@ -192,8 +192,8 @@ class Pool:
         waiting = self._greeting.pop(connection, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
-        if peer in self._arrivals:
-            self._arrivals.pop(peer).set()
+        for arrived in self._arrivals.get(peer, ()):
+            arrived.set()
 
     def user(self, connection: BulkConnection, header: Header) -> User | None:
         """Find who takes a frame."""
@@ -322,10 +322,16 @@ class Pool:
 
     async def _arrival(self, peer: PeerId, seconds: float) -> None:
         """Wait until a connection to `peer` is ready, whoever dialed it, or the time is over."""
-        event = self._arrivals.setdefault(peer, asyncio.Event())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await event.wait()
+        arrived, waiting = asyncio.Event(), self._arrivals.setdefault(peer, [])
+        waiting.append(arrived)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await arrived.wait()
+        finally:  # nothing is kept of a peer that never came
+            waiting.remove(arrived)
+            if not waiting:
+                del self._arrivals[peer]
 
     def _warm(self, peer: PeerId) -> BulkConnection | None:
         return next(self.among(peer), None)

@@ -27,6 +27,8 @@ class Contacts:
         self._context = context
         self._meetings = meetings
         self._overlay = Overlay(context.cluster, complete)
+        self._dead: set[PeerId] = set()
+        """Mates who were dead when membership last named them: it forgets the dead before their cards are."""
 
     def wanted(self) -> dict[PeerId, Address]:
         """Whom to be connected to, and where they can be dialed."""
@@ -51,8 +53,13 @@ class Contacts:
         workers = (context.card, *context.directory.mates())
         taken = {card.address for card in workers if card.peer in members and members[card.peer].status.present}
         gone = {name for name, member in members.items() if member.status is Status.LEFT}
-        dead = (card for card in workers if card.peer in members and members[card.peer].status is Status.DEAD)
+        self._dead = {card.peer for card in workers if self._is_dead(card.peer)}
+        dead = (card for card in workers if card.peer in self._dead)
         return gone.union(self._meetings.departed, (card.peer for card in dead if card.address in taken))
+
+    def _is_dead(self, mate: PeerId) -> bool:
+        known = self._context.m.members.members.get(mate)
+        return mate in self._dead if known is None else known.status is Status.DEAD
 
     def _picked(self) -> list[PeerId]:
         leaders, members = self._leaders(), self._context.m.mesh.members

@@ -71,6 +71,7 @@ class BallotBox:
             office: when this peer became coordinator; the verdicts told to its predecessor take a moment to come.
             now: seconds.
         """
+        self._drop_older(opened)
         verdicts = self.on(opened)
         votes = {peer: v.digest for peer, v in verdicts.items() if isinstance(v, Vote)}
         doubts = self._doubt(opened, sight, verdicts, now)
@@ -84,6 +85,11 @@ class BallotBox:
         if doubts:
             end = min(end, max(since, office, min(doubts.values())) + profile.suspect_grace)
         return _minority(opened, verdicts, doubts, end, now)
+
+    def _drop_older(self, opened: Open) -> None:
+        """Attempts before the present one are over, and who voted on them may never vote again."""
+        number = (opened.round, opened.attempt)
+        self.verdicts = {peer: v for peer, v in self.verdicts.items() if (v.round, v.attempt) >= number}
 
     def _soft(self, opened: Open, profile: RoundProfile, since: float, now: float) -> float:
         """Until when those are waited for who have not voted, now that most have."""

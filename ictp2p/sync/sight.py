@@ -30,6 +30,10 @@ class ClusterView:
     """All its living workers, where some of them may not vote."""
 
 
+_FORMER = 4096
+"""Peers of which it is remembered whose workers they were once: a worker without a disk is another after each start."""
+
+
 class Sight:
     """The newest view, and memory of whose worker each peer was."""
 
@@ -57,6 +61,7 @@ class Sight:
         for name, view in self.clusters.items():
             for peer in (view.leader, *view.candidates, *view.workers):
                 self._homes[peer] = name
+        self._forget()
         self._mourn(now)
 
     def suspect(self, peers: Collection[PeerId], now: float) -> None:
@@ -150,6 +155,15 @@ class Sight:
         views = (view for view in self.clusters.values() if view.alive)
         known = dict.fromkeys(peer for v in views for peer in (v.leader, *v.candidates, *v.workers))
         return tuple(peer for peer in known if peer != self._me)
+
+    def _forget(self) -> None:
+        """Of those that are in no view any more the ones seen first go, once they are too many."""
+        if len(self._homes) <= _FORMER:
+            return
+        seen = {self._me, *(p for v in self.clusters.values() for p in (v.leader, *v.candidates, *v.workers))}
+        former = [peer for peer in self._homes if peer not in seen]
+        for peer in former[: max(0, len(former) - _FORMER)]:
+            del self._homes[peer]
 
     def _mourn(self, now: float) -> None:
         """Note which clusters have just lost their leaders: not those that were never seen with one."""

@@ -205,3 +205,15 @@ async def test_a_ticket_whose_dial_ends_after_the_pool_was_closed_leaves_nothing
     with pytest.raises(PeerClosed):
         await answer
     assert world.ends(0)[0].is_closing()
+
+
+async def test_several_who_wait_for_one_peer_all_get_it_and_of_who_never_came_nothing_is_kept(mesh: Meshes) -> None:
+    world = mesh(3)
+    world.block((0, 1), (0, 2))
+    world.deaf.add(world.names[2])
+    bulk, there, silent = world.bulks[world.names[0]], world.names[1], world.names[2]
+    warm = await asyncio.gather(*(bulk.connection(there, 4) for _ in range(3)))
+    assert all(connection is warm[0] for connection in warm)
+    with pytest.raises(Unreachable):
+        await bulk.connection(silent, 1)
+    assert not bulk._pool._arrivals

@@ -213,7 +213,7 @@ def test_a_mate_that_said_goodbye_long_ago_is_not_kept_in_mind() -> None:
 
 def test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address() -> None:
     """A worker without a disk that was started again is somebody else: to dial the former one reaches the new one."""
-    world = World()
+    world = World(forget_after=4 * FORGET)
     hosts = mesh(world, "a", "b", workers=3)
     survivor, victim = hosts["b"][0], hosts["b"][-1]
     address = victim.core.card.address
@@ -226,6 +226,9 @@ def test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address() -> None:
     assert again.core.card.peer in survivor.core.connected()
     assert world.id(victim) not in dials_of(world, survivor, 60.0)
     assert world.id(victim) not in dials_of(world, again, 60.0)
+    world.run(60.0)
+    assert world.id(victim) not in survivor.core.m.members.members, "membership has forgotten it"
+    assert world.id(victim) not in dials_of(world, survivor, 60.0)
     world.kill(again)
     world.run(5.0)
     assert {world.id(victim), world.id(again)} <= dials_of(world, survivor, 20.0)

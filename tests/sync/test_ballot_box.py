@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
 from ictp2p.sync.ballot_box import BallotBox
 from ictp2p.sync.messages import Failed, Vote
 from ictp2p.sync.notices import (
@@ -12,7 +16,7 @@ from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds import ClusterView, Contribution
 from ictp2p.sync.sight import Sight
 from ictp2p.sync.values import Open, Participant, StateRef
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 from tests.sync.rounds_mesh import A0, B0, FIRST, LINEAGE, SYNC
 
 
@@ -55,3 +59,21 @@ def test_an_attempt_of_another_term_is_not_served() -> None:
     opened = box_and_sight(suspect=False)[2]
     assert not any(isinstance(notice, RoundOpened) for notice in part.decided(opened))
     assert part.progress.startswith("failed (ready as a in term 2")
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 4), st.integers(1, 4)), max_size=60))
+def test_nothing_is_kept_of_attempts_before_the_present_one_and_nothing_that_counts_is_lost(
+    said: list[tuple[int, int, int]],
+) -> None:
+    """A leader that never comes back voted once: its vote would be kept for as long as this peer lives."""
+    kept, whole = BallotBox(), BallotBox()
+    _, sight, opened = box_and_sight(suspect=False)
+    profile = RoundProfile.local()
+    for time, (number, round, attempt) in enumerate(said):
+        voter = (A0, B0, *(PeerId(f"gone{n}") for n in range(29)))[number]
+        for box in (kept, whole):
+            box.put(voter, Vote(0, round, attempt, b"this"))
+        present = replace(opened, round=max(r for _, r, _ in said[: time + 1]), attempt=1)
+        kept.count(present, sight, profile, 0.0, 0.0, 0.0)
+        assert all(verdict.round >= present.round for verdict in kept.verdicts.values())
+        assert kept.on(present) == whole.on(present)

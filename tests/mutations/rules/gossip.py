@@ -212,6 +212,14 @@ MUTATIONS: Final = (
         ("core/test_stack_deaths.py::test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address",),
     ),
     Mutation(
+        "former-life-dialed-again",
+        "Nor is it when membership has forgotten the dead worker, whose card is kept for longer.",
+        "ictp2p/core/contacts.py",
+        "return mate in self._dead if known is None else",
+        "return False if known is None else",
+        ("core/test_stack_deaths.py::test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address",),
+    ),
+    Mutation(
         "former-life-keeps-the-living-out",
         "An address book has room for the living before all others.",
         "ictp2p/entrance.py",
