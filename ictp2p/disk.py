@@ -10,7 +10,7 @@ A `FileDisk` is held by one process at a time. Two peers on one disk would share
 and together promise what neither may.
 
 Files are small (a promise is under 300 KiB) and writes are synchronous on purpose: the driver must not send
-before they are done, and a thread hop costs more than most syncs.
+before they are done. The price is that a disk that stalls silences its peer, heartbeats and all.
 """
 
 from __future__ import annotations

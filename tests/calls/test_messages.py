@@ -57,6 +57,10 @@ def test_what_is_wrong_is_said_and_the_message_stays(mesh: Mesh) -> None:
     assert right.tolist() == [0, 1, 2, 3]
     with pytest.raises(ConfigError, match="cannot send to itself"):
         a.send(torch.ones(1), "a")
+    wrong: Any = "grads"
+    for call in (a.send, a.recv):
+        with pytest.raises(ConfigError, match="a tag is an integer, not 'grads'"):
+            call(torch.ones(1), "b", wrong)
 
 
 def test_a_follower_leaves_messages_to_its_leader(mesh: Mesh) -> None:
