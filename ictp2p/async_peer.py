@@ -149,7 +149,7 @@ class AsyncPeer:
         self._assemble()
         self.telemetry.event("started", peer=self.id, cluster=self.cluster, address=str(self.address))
         self._execute(self.core.start(self._life << 32, self.clock()))
-        self._spawn(self.health.watch(self.clock))
+        self.health.watch(self.clock)
         await self._entrance.enter()
         self._check()
         self._spawn(self._entrance.keep_in_touch())
@@ -285,6 +285,7 @@ class AsyncPeer:
             self.participation.closed()
             await self.bulk.close()
             await self.driver.close()
+        self.health.rest()
         if self._store is not None:
             await self._store.close()
         if hasattr(self, "reception"):

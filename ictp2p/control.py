@@ -104,7 +104,8 @@ class ControlConnection(asyncio.Protocol):
         assert self._on_frame is None, "start() is called once"
         self._on_frame, self._on_closed = on_frame, on_closed
         early, self._early = self._early, []
-        self._guarded(self._deliver, early)
+        for body in early:
+            self._guarded(self._deliver, body)
         if self._lost.is_set():
             self._loop.call_soon(on_closed, self._reason)
         else:
@@ -235,7 +236,7 @@ class ControlConnection(asyncio.Protocol):
             elif not self._hello.done():
                 raise RemoteProtocolError("a message came before HELLO")
             else:
-                self._deliver([body])
+                self._deliver(body)
 
     def _take_hello(self, body: bytes) -> None:
         if self._hello.done() or len(body) != _HELLO.size:
@@ -243,16 +244,15 @@ class ControlConnection(asyncio.Protocol):
         peer, process = _HELLO.unpack(body)
         self._hello.set_result((PeerId(peer.hex()), process))
 
-    def _deliver(self, bodies: list[bytes]) -> None:
-        for body in bodies:
-            if self._closing or self._reason is not None:
-                return
-            if self._on_frame is not None:
-                self._on_frame(body)
-                continue
-            self._early.append(body)  # came with HELLO, or before reading could be paused
-            if sum(map(len, self._early)) > self._limits.buffered:
-                raise RemoteProtocolError("too much was sent before the handshake ended")
+    def _deliver(self, body: bytes) -> None:
+        if self._closing or self._reason is not None:
+            return
+        if self._on_frame is not None:
+            self._on_frame(body)
+            return
+        self._early.append(body)  # came with HELLO, or before reading could be paused
+        if sum(map(len, self._early)) > self._limits.buffered:
+            raise RemoteProtocolError("too much was sent before the handshake ended")
 
     def _guarded(self, step: Callable[..., None], argument: object) -> None:
         try:

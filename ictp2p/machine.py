@@ -75,5 +75,8 @@ class Machine(Protocol):
 
 def earliest(times: Sequence[float | None]) -> float | None:
     """The soonest of several `next_timeout()` answers, or None if none wants to be called."""
-    known = [t for t in times if t is not None]
-    return min(known) if known else None
+    soonest = None
+    for time in times:
+        if time is not None and (soonest is None or time < soonest):
+            soonest = time
+    return soonest

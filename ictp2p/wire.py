@@ -99,13 +99,13 @@ class FrameReader:
         frames: list[Frame] = []
         start = 0
         try:
-            while (header := self._header(source, start)) is not None:
-                kind, length = header
+            while len(source) - start >= HEADER_SIZE:
+                kind, length = self._header(source, start)
                 body_at = start + HEADER_SIZE
                 if len(source) - body_at < length:
                     break
                 start = body_at + length
-                frames.append(Frame(kind, bytes(memoryview(source)[body_at:start])))
+                frames.append(Frame(kind, bytes(source[body_at:start])))
         except ProtocolError as error:
             self._error = error
             self._buffer.clear()
@@ -116,9 +116,7 @@ class FrameReader:
             self._buffer += memoryview(data)[start:]
         return frames
 
-    def _header(self, source: bytes | bytearray, start: int) -> tuple[FrameKind, int] | None:
-        if len(source) - start < HEADER_SIZE:
-            return None
+    def _header(self, source: bytes | bytearray, start: int) -> tuple[FrameKind, int]:
         magic, version, kind, length = _HEADER.unpack_from(source, start)
         if magic != _MAGIC:
             raise RemoteProtocolError(f"expected a frame, got {bytes(source[start : start + HEADER_SIZE])!r}")

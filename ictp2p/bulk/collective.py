@@ -152,7 +152,8 @@ class Attached:
 
     async def flushed(self) -> None:
         """Wait until the kernel has taken all that the neighbours need from us."""
-        await asyncio.gather(*(hold.connection.drained() for hold in self._holds.values()))
+        connections = (hold.connection for hold in self._holds.values())
+        await asyncio.gather(*(c.drained() for c in connections if c.flushed < c.written))
 
     def detach(self) -> None:
         """Let go of all connections."""

@@ -137,7 +137,7 @@ class Exchange:
         neighbours = {n for lane in self._lanes for n in self._touching(lane)}
         self.neighbours: tuple[int, ...] = tuple(sorted(neighbours))
         """The participants that we exchange anything with."""
-        self._towards = {n: self._flows(n) for n in self.neighbours}
+        self._towards = self._flows()
         self._left = sum(self._owed(lane) for lane in self._lanes)
         self._shortest_lead = min((lane.lead for lane in self._lanes), default=1.0)
         self._behind = 0.0
@@ -340,7 +340,7 @@ class Exchange:
             reduce_parent=parents[self.me],
             broadcast_parent=share.broadcast_parents[self.me],
             children=children,
-            leaves=frozenset(children) - frozenset(share.reduce_parents),
+            leaves=frozenset(child for child in children if child not in share.reduce_parents),
             followers=followers,
             window=windows[parents[self.me]] if parents[self.me] != NO_PARENT else 0,
             room=windows[self.me],
@@ -360,10 +360,17 @@ class Exchange:
         """Count what this share still asks of us: a result to get or make, a partial and copies to pass on."""
         return lane.chunks * (1 + (lane.reduce_parent != NO_PARENT) + len(lane.followers)) - lane.done
 
-    def _flows(self, peer: int) -> tuple[tuple[bool, int], ...]:
-        partials = [(True, n) for n, lane in enumerate(self._lanes) if lane.reduce_parent == peer and lane.chunks]
-        results = [(False, n) for n, lane in enumerate(self._lanes) if peer in lane.passed and lane.chunks]
-        return (*partials, *results)
+    def _flows(self) -> dict[int, list[tuple[bool, int]]]:
+        """List for each neighbour (partial, share) of what goes to it: contributions first, in the order of shares."""
+        flows: dict[int, list[tuple[bool, int]]] = {neighbour: [] for neighbour in self.neighbours}
+        lanes = [(number, lane) for number, lane in enumerate(self._lanes) if lane.chunks]
+        for number, lane in lanes:
+            if lane.reduce_parent != NO_PARENT:
+                flows[lane.reduce_parent].append((True, number))
+        for number, lane in lanes:
+            for follower in lane.followers:
+                flows[follower].append((False, number))
+        return flows
 
     def _wanted(self, lane: _Lane, peer: int, *, partial: bool) -> int | None:
         if partial:

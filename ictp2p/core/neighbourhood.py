@@ -39,6 +39,8 @@ class Neighbourhood:
         self._held: set[ClusterId] = set()
         """Those that are measured, and over which no route may lead yet."""
         self._cards: dict[ClusterId, LinkCard] = {}
+        self._shown: tuple[LinkCard, ...] | None = ()
+        """`link_cards` as they are, if they were asked for since anything changed: they are, after most inputs."""
         self._settled_on: tuple[object, ...] = ()
 
     def leader(self, cluster: ClusterId) -> PeerId | None:
@@ -55,7 +57,9 @@ class Neighbourhood:
 
     def link_cards(self) -> tuple[LinkCard, ...]:
         """What the links measure, as of their last notices; sorted."""
-        return tuple(self._cards.get(c) or _unmeasured(c) for c in self.clusters())
+        if self._shown is None:
+            self._shown = tuple(self._cards.get(c) or _unmeasured(c) for c in self.clusters())
+        return self._shown
 
     def settle(self, greeted: Iterable[PeerId]) -> None:
         """Compare with who is connected and in office now, and tell links, routes and gossip of the difference."""
@@ -84,6 +88,7 @@ class Neighbourhood:
         if measured.srtt is None or cluster not in self._leaders:
             return
         self._cards[cluster] = views.link_card(cluster, measured)
+        self._shown = None
         machines.mesh.measured(cluster, measured.srtt, measured.rttvar or 0.0)
         if cluster in self._silent and not self._serves(self._leaders[cluster]):
             self._held.add(cluster)
@@ -116,6 +121,7 @@ class Neighbourhood:
     def _begin(self, cluster: ClusterId, leader: PeerId) -> None:
         machines, now = self._context.m, self._context.now
         self._leaders[cluster] = leader
+        self._shown = None
         self._silent.add(cluster)  # until its first round trip is known: a guess would be told to everybody too
         self._run(Channel.LINKS, machines.links.connected(cluster, now))
         self._run(Channel.MESH, machines.mesh.meet(cluster, now))
@@ -125,6 +131,7 @@ class Neighbourhood:
         del self._leaders[cluster]
         self._held.discard(cluster)
         self._cards.pop(cluster, None)
+        self._shown = None
         self._run(Channel.LINKS, machines.links.disconnected(cluster, now))
         self._run(Channel.ROUTES, machines.routes.link_down(cluster, now))
 

@@ -39,8 +39,12 @@ def detail_limit(limit: int) -> int:
 @dataclass(slots=True)
 class _Waiting:
     news: News
-    transmits: int
+    which: tuple[str, bool]
+    """Under which it waits: the member, and whether it is a record."""
+    cost: int
+    """Bytes on a message, about."""
     serial: int
+    transmits: int = 0
 
 
 class BroadcastQueue:
@@ -63,7 +67,7 @@ class BroadcastQueue:
         """Queue `news` instead of any earlier news of its kind about its member; it presses if that did."""
         which = news.member, isinstance(news, Record)
         self._serial += 1
-        self._waiting[which] = _Waiting(news, 0, self._serial)
+        self._waiting[which] = _Waiting(news, which, _cost(news), self._serial)
         if isinstance(news, Record):
             self._drop_refuted(news)
         if not isinstance(news, Record) or not news.detail:
@@ -74,25 +78,21 @@ class BroadcastQueue:
         if not self._waiting:
             return ()
         taken: list[News] = []
+        details = detail_limit(limit)
         for waiting in sorted(self._waiting.values(), key=lambda w: (w.transmits, -w.serial)):
-            cost = _cost(waiting.news)
-            if taken and cost > size:
+            if taken and waiting.cost > size:
                 continue
-            size -= cost
+            size -= waiting.cost
             taken.append(waiting.news)
-            self._count(waiting, limit)
+            waiting.transmits += 1
+            if waiting.transmits >= (limit if waiting.which in self._pressing else details):
+                self._drop(waiting.which)
         return tuple(taken)
 
     def clear(self) -> None:
         """Forget everything."""
         self._waiting.clear()
         self._pressing.clear()
-
-    def _count(self, waiting: _Waiting, limit: int) -> None:
-        waiting.transmits += 1
-        which = waiting.news.member, isinstance(waiting.news, Record)
-        if waiting.transmits >= (limit if which in self._pressing else detail_limit(limit)):
-            self._drop(which)
 
     def _drop_refuted(self, record: News) -> None:
         verdict = self._waiting.get((record.member, False))
