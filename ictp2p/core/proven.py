@@ -33,12 +33,12 @@ LEAST = 1.0
 """Seconds of a round from which on it shows what its plan is worth."""
 GAIN = 0.95
 """Part of what the kept plan takes that another has to promise: rounds of one plan differ by as much."""
-WARY = 1.5
+WARY = 2.0
 """The most that a promise is doubted. One that is better than this by far is put to the test, though the last was not
 kept at all: among links that are hardly known yet most plans promise too much, and each that is tried measures some."""
 _NEWEST = 0.5
 """Weight of a plan's last round in its figure."""
-_FORGIVEN = 0.1
+_FORGIVEN = 0.03
 """Part of the distrust that goes with each round in which nothing new is tried."""
 _COLLECTIVES = 8
 """Collectives of which a plan is kept: a program calls the same ones over and over, in turn."""
