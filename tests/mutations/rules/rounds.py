@@ -404,7 +404,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/proposer.py",
         "            return follows(tip, value)\n",
         "            return None\n",
-        ("sync/test_misanswers.py::test_whatever_voters_say_the_disk_can_be_read",),
+        ("sync/test_misanswers.py::test_what_no_voter_says_is_named",),
     ),
     Mutation(
         "present-verdicts-dropped",
