@@ -66,7 +66,7 @@ class Ledger:
         self.queue = BroadcastQueue()
         self.own: Record | None = None
         self.news_since = 0.0
-        """When the queue last stopped being empty, seconds."""
+        """When the queue last stopped being empty, or began to press: what is sent earlier than planned is not late."""
         self._me = me
         self._profile = profile
         self._health = health
@@ -244,9 +244,10 @@ class Ledger:
         return kind(known.record.member, known.record.incarnation, self._me)
 
     def _spread(self, news: News, now: float) -> None:
-        if not self.queue:
-            self.news_since = now
+        empty, pressed = not self.queue, self.queue.presses
         self.queue.put(news)
+        if empty or (self.queue.presses and not pressed):
+            self.news_since = now
 
 
 def _outranks(record: Record, own: Record) -> bool:

@@ -1,8 +1,8 @@
 """Whom to probe next, and how one probe stands.
 
 Targets come from a shuffled list that is walked to its end before it is shuffled again, not from independent draws:
-the first probe of a crashed member then comes within 2n - 1 intervals, always, instead of only on average (Das, Gupta,
-Motivala: SWIM, DSN 2002, section 4.3). Newcomers enter at a random place.
+each prober's first probe of a crashed member then comes within 2n - 1 of its turns with the list, always, instead of
+only on average (Das, Gupta, Motivala: SWIM, DSN 2002, section 4.3). Newcomers enter at a random place.
 
 A probe has two chances. Directly, for `patience` seconds; then through helpers, until the interval ends, or for as
 long as answers have taken of late. Helpers that get no answer say so (Lifeguard's nack), early enough to be counted.

@@ -1,5 +1,8 @@
 """Asking one member after another whether it is there, and asking on behalf of others.
 
+Every second turn belongs to the shuffled list, so that everybody is asked by everybody; those between to whom this
+member guards (`guards`): a suspect that nobody else may have asked yet, or the charge that is asked again and again.
+
 One probe is outstanding at a time. It ends well by an ack, direct or through a helper, or by any byte heard from its
 target; it ends badly by its deadline, and then the target is suspected, in the incarnation in which it was asked.
 Where answers have taken long of late the deadline is later, by a bounded while: a slow answer is no missing one.
@@ -11,6 +14,7 @@ from __future__ import annotations
 import random
 
 from ictp2p.gossip.answers import Answers
+from ictp2p.gossip.guards import Guards
 from ictp2p.gossip.health import LocalHealth, missed_probe
 from ictp2p.gossip.ledger import Ledger
 from ictp2p.gossip.messages import Ack, Delta, Nack, Ping, PingRequest, Status
@@ -38,6 +42,9 @@ class Prober:
         self._ledger = ledger
         self._members = ledger.table.members
         self._rota = Rota(rng)
+        self._guards = Guards(me, ledger.table)
+        self._guarding = False
+        """Whether the last turn belonged to those whom this member guards."""
         self._relays = Relays()
         self._answers = Answers(2 * _GRACE_LIMIT * profile.probe_timeout)
         self._patience: dict[str, float] = {}
@@ -149,7 +156,7 @@ class Prober:
         interval = self._profile.probe_interval * self._health.factor
         self._next_at = now + interval
         self._probe = None
-        target = self._rota.next(self._ledger.others, self._is_present)
+        target = self._next_target()
         if target is None:
             self._next_at = now + _ALONE * interval
             return []
@@ -160,6 +167,11 @@ class Prober:
         self._probe = Probe(target, incarnation, number, now + patience, verdict_at)
         self._answers.asked(number, now)
         return [Send(target, Ping(number, self._ledger.news(to=target)))]
+
+    def _next_target(self) -> str | None:
+        self._guarding = not self._guarding
+        guarded = (self._guards.doubted() or self._guards.charge()) if self._guarding else None
+        return guarded or self._rota.next(self._ledger.others, self._is_present)
 
     def _answered(self, probe: Probe, now: float) -> None:
         probe.answered = True

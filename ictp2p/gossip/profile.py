@@ -63,12 +63,12 @@ class SwimProfile:
 
     @classmethod
     def lan(cls, **overrides: Any) -> SwimProfile:
-        """Machines of one data centre: known within 6 to 13 s, of 4 to 64 members."""
+        """Machines of one data centre: known within 6 to 12 s, of 4 to 64 members."""
         return cls(**{**_LAN, **overrides})
 
     @classmethod
     def wan(cls, **overrides: Any) -> SwimProfile:
-        """Clusters across the world, whose up-links our own transfers saturate: known within 12 to 27 s."""
+        """Clusters across the world, whose up-links our own transfers saturate: known within 11 to 23 s."""
         return cls(**{**_WAN, **overrides})
 
 

@@ -53,9 +53,13 @@ class Suspicion:
         self._minimum, self._maximum = limits(members, profile)
         self.deadline = self._due()
 
+    def wants(self, origin: str) -> bool:
+        """Whether the voice of this member would count: more are needed, and it is not among those that were heard."""
+        return self._confirmed < self._wanted and origin not in self._origins
+
     def confirm(self, origin: str, now: float) -> bool:
         """Count one more accuser; True if it was new and wanted, and so is worth telling others."""
-        if self._confirmed >= self._wanted or origin in self._origins:
+        if not self.wants(origin):
             return False
         self._origins.add(origin)
         self._confirmed += 1

@@ -10,6 +10,8 @@ What differs from the papers, and why:
 - Messages go over TCP connections, direct or forwarded by others. There is no datagram to lose and so no second ping
   over TCP; a probe fails by being late. Any byte heard from the target answers a probe (`heard`): a link that bulk data
   saturates delays its ack, not its life.
+- Every second probe goes to one fixed member, or to a suspect that wants confirmation (`guards`): everybody is asked
+  every second interval, and a verdict has its confirmations in time, always and not only on average.
 - A connection that breaks is evidence (`broken`), worth a suspicion at once and never a death: a middlebox may have
   reset it. If the host then refuses a new one, its kernel says that nobody listens, which counts as all confirmations.
 - Records are signed by their owner, so only the owner raises an incarnation. An accusation in an incarnation that we do

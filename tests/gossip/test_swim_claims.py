@@ -190,7 +190,7 @@ def test_newcomer_is_probed_in_the_current_round() -> None:
         old = [f"m{i}" for i in range(8)]
         swim.receive("m0", Gossip(tuple(record(name) for name in old)), 0.0)
         pinged: list[str] = []
-        while len(pinged) < len(old) + 1:
+        while len(pinged) < 2 * (len(old) + 1):  # every second turn belongs to the charge
             if len(pinged) == 1:
                 swim.receive("m0", Gossip((record("new"),)), swim.next_timeout() or 0.0)
             now = swim.next_timeout() or 0.0

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ictp2p.gossip.messages import (
     Ack,
+    Gossip,
     MemberFailed,
     Nack,
     Ping,
     PingRequest,
+    Suspect,
 )
 from ictp2p.gossip.suspicion import limits
 from ictp2p.machine import Send
-from tests.gossip.swim_group import LAN, notices, sends, started
+from tests.gossip.swim_group import LAN, keep_answering, notices, record, sends, started
 
 # --- our own lag
 
@@ -51,6 +56,26 @@ def test_small_lag_is_nothing() -> None:
     swim = started("a", "b")
     swim.lagged(LAN.probe_timeout / 2, 10.0)
     swim.lagged(math.nan, 10.0)
+    assert swim.health == 0
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.sampled_from(["detail", "news", "accusation", "turn"])), max_size=60))
+def test_whatever_comes_a_machine_that_is_called_in_time_is_not_late(inputs: list[tuple[float, str]]) -> None:
+    """News that presses goes out earlier than the details it joins were to: that is nobody's delay."""
+    swim, now = started("a", "b", "c", "d", "e"), 0.0
+    for number, (pause, what) in enumerate(inputs):
+        now += pause
+        keep_answering(swim, now, except_for="nobody")
+        match what:
+            case "detail" | "news":
+                swim.publish(str(number).encode(), now, detail=what == "detail")
+            case "accusation":
+                swim.receive("b", Gossip((Suspect("c", 1, "b"),)), now)
+            case _:
+                swim.receive("c", Gossip((record("c", number + 2),)), now)
+        due = swim.next_timeout()
+        assert due is not None
+        assert due >= now
     assert swim.health == 0
 
 
