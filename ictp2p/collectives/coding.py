@@ -1,14 +1,16 @@
 """The arithmetic of a collective whose chunks are encoded: what `tensors.Adder` is where they travel as they are.
 
-Sums are made in float32, in the same fixed order. The root encodes its result, decodes that, and keeps what it decoded:
-everybody holds the same bits. A result is passed on in the bytes in which it was made; those of the last ones are at
-hand, older ones are encoded anew from the outputs, since encoding what was decoded changes nothing. So what waits for
-a slow link costs no memory.
+Sums are made in float32, in the same fixed order. The root encodes its result, decodes that, and keeps what it decoded.
+A result is passed on in the very bytes in which it was made: everybody decodes the same ones and holds the same bits.
+They are never made anew from the outputs. Those may be halves, and what was rounded once more has other bytes.
+
+The bytes of a result are kept until the last follower has been sent them. No participant is further behind the root of
+a share than its window (`exchange`), so what waits for a slow link is no more than the room that partials have.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,11 +18,9 @@ import torch
 
 from ictp2p.collectives.codecs.codec import Codec
 from ictp2p.collectives.codecs.schemes import Scheme
-from ictp2p.collectives.tensors import Array, Flat, Weights
+from ictp2p.collectives.tensors import Flat, Weights, normed
 from ictp2p.errors import ConfigError
 
-KEPT_BYTES = 8 * 1024 * 1024
-"""Results at hand in encoded form."""
 _ENCODED = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
 
@@ -46,13 +46,15 @@ class Coder:
             raise ConfigError("only sums and averages can be encoded: reduce others with codec 'none'")
         self._scheme = scheme
         self._inputs, self._outputs = inputs, outputs
-        self._weights, self._me = weights, me
+        self._factors = normed(weights.factors)  # partials may be float16, whose range is short
+        self._divisor = math.fsum(self._factors) if weights.divisor != 1 else 1.0
+        self._me = me
         self._total, self._plain = torch.empty(chunk), torch.empty(chunk)
         self.chunk_bytes = max(scheme.contribution.size(chunk), scheme.partial.size(chunk))
         """The most bytes of a contribution or a partial."""
         self._wire = torch.empty(self.chunk_bytes, dtype=torch.uint8)
-        self._results: OrderedDict[int, Array] = OrderedDict()
-        self._kept = max(2, KEPT_BYTES // scheme.result.size(chunk))
+        self._results: dict[int, tuple[memoryview, int]] = {}
+        """By first element: the bytes of results that are still to be sent, and to how many."""
 
     def partial_size(self, elements: int, *, own: bool) -> int:
         """Count the bytes of a chunk that climbs: a contribution alone (`own`), or a sum of several."""
@@ -79,41 +81,37 @@ class Coder:
         """Add our elements and the staged ones (participant -> bytes, its own alone or not), and encode the sum."""
         return self._encoded(self._scheme.partial, self._sum(start, stop, staged))
 
-    def finish(self, start: int, stop: int, staged: Mapping[int, tuple[memoryview, bool]]) -> None:
-        """Add up as `partial` does, divide once, and leave in the outputs what others will decode."""
+    def finish(self, start: int, stop: int, staged: Mapping[int, tuple[memoryview, bool]], copies: int) -> None:
+        """Add up as `partial` does, divide once, and leave in the outputs what others will decode.
+
+        Args:
+            start: the first element.
+            stop: the one after the last.
+            staged: what others have sent.
+            copies: how often `result` will be asked for.
+        """
         total = self._sum(start, stop, staged)
-        if self._weights.divisor != 1:
-            total.div_(self._weights.divisor)
+        if self._divisor != 1:
+            total.div_(self._divisor)
         wire = torch.empty(self._scheme.result.size(len(total)), dtype=torch.uint8)
         self._scheme.result.encode(total, wire)
         self._decode(start, stop, wire)
-        self._keep(start, wire.numpy())
+        self._keep(start, wire.numpy().data, copies)
 
-    def land(self, start: int, stop: int, body: memoryview, *, passed_on: bool) -> None:
-        """Decode a result that has arrived; keep its bytes if it is to be passed on."""
-        wire = np.frombuffer(body, np.uint8)
-        if passed_on:
-            wire = wire.copy()
-            self._keep(start, wire)
-        self._decode(start, stop, torch.from_numpy(wire) if passed_on else torch.frombuffer(body, dtype=torch.uint8))
+    def land(self, start: int, stop: int, body: memoryview, copies: int) -> None:
+        """Decode a result that has arrived; keep its bytes for as many `copies` as are to be passed on."""
+        self._decode(start, stop, torch.frombuffer(body, dtype=torch.uint8))
+        self._keep(start, memoryview(bytes(body)) if copies else body, copies)
 
-    def result(self, start: int, stop: int) -> memoryview:
-        """Give the bytes of a result that is in the outputs; they stand as long as the caller holds them."""
-        if start not in self._results:
-            result, flat = self._plain[: stop - start], self._outputs.ranges(start, stop)
-            offset = 0
-            for tensor in flat:
-                result[offset : offset + len(tensor)] = tensor
-                offset += len(tensor)
-            wire = torch.empty(self._scheme.result.size(stop - start), dtype=torch.uint8)
-            self._scheme.result.encode(result, wire)
-            self._keep(start, wire.numpy())
-        return self._results[start].data
+    def result(self, start: int) -> memoryview:
+        """Give the bytes of a result, for one of its copies; they stand as long as the caller holds them."""
+        wire, copies = self._results.pop(start)
+        self._keep(start, wire, copies - 1)
+        return wire
 
-    def _keep(self, start: int, wire: Array) -> None:
-        self._results[start] = wire
-        while len(self._results) > self._kept:
-            self._results.popitem(last=False)
+    def _keep(self, start: int, wire: memoryview, copies: int) -> None:
+        if copies:
+            self._results[start] = wire, copies
 
     def _own(self, start: int, stop: int) -> torch.Tensor:
         ranges = self._inputs.ranges(start, stop)
@@ -133,7 +131,7 @@ class Coder:
     def _sum(self, start: int, stop: int, staged: Mapping[int, tuple[memoryview, bool]]) -> torch.Tensor:
         total = self._total[: stop - start].zero_()
         for node in sorted([*staged, self._me]):
-            factor = self._weights.factors[node]
+            factor = self._factors[node]
             if node == self._me:
                 total.add_(self._own(start, stop), alpha=factor)
                 continue

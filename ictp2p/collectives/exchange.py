@@ -277,6 +277,10 @@ class Exchange:
         """List whose partials are added at this participant for `share`, without our own, ascending."""
         return self._lanes[share].children
 
+    def copies(self, share: int) -> int:
+        """Count the participants that we send each result of `share` to."""
+        return len(self._lanes[share].followers)
+
     def is_leaf(self, share: int, node: int) -> bool:
         """Say whether `node` contributes to `share` only what is its own: then it sends it as it is."""
         lane = self._lanes[share]

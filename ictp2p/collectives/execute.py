@@ -11,7 +11,8 @@ What a caller may rely on:
 - When the call ends, in either way, nothing refers to the caller's tensors any more. When it returns, the kernel has
   all that others need from us: they can finish even if this process does nothing but compute from then on.
 - Memory beside the tensors: partials of at most the room that the plan asks of us, which is no more than
-  `Links.slots.limit`, or of `exchange.STAGING_BYTES` where it asks for none; and per connection two chunks.
+  `Links.slots.limit`, or of `exchange.STAGING_BYTES` where it asks for none; per connection two chunks; and where
+  chunks are encoded, results that wait for whoever is behind, which are no more than partials can be (`coding`).
 
 Deadlock freedom is argued in `exchange`. Its only assumption on connections is that a reader always reads: `Session`
 therefore takes every chunk that `Exchange.expect` allows, and calls everything else a fault of the sender.

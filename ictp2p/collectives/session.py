@@ -203,16 +203,21 @@ class Session:
         node = self._indices[peer]
         piece = self.exchange.next_send(node)
         if piece is not None:
-            for waiting in self.exchange.released():
-                asyncio.get_running_loop().call_soon(self._kick, self._names[waiting])
+            self._release()
             return self._outgoing(piece)
         piece = self.exchange.next_early(node, EAGER_BYTES // _WIDEST)
         if piece is None:
             self._check_end()
             return None
+        self._release()
         early = self._outgoing(piece)
         self._early[peer] = early if early.stable else structs.replace(early, views=[b"".join(early.views)])
         return early
+
+    def _release(self) -> None:
+        """Wake whom we send to again since others have caught up: nobody else will."""
+        for waiting in self.exchange.released():
+            asyncio.get_running_loop().call_soon(self._kick, self._names[waiting])
 
     def _outgoing(self, piece: Piece) -> Outgoing:
         start, stop = self._span(piece)
@@ -256,20 +261,22 @@ class Session:
         return views
 
     def _result(self, start: int, stop: int) -> list[memoryview]:
-        return [self._coder.result(start, stop)] if self._coder else self._target.views(start, stop)
+        return [self._coder.result(start)] if self._coder else self._target.views(start, stop)
 
     def _land(self, piece: Piece, body: memoryview) -> None:
         start, stop = self._span(piece)
         if self._coder is not None:
-            me = self.exchange.me
-            self._coder.land(start, stop, body, passed_on=me in self.plan.shares[piece.share].broadcast_parents)
+            self._coder.land(start, stop, body, self.exchange.copies(piece.share))
         elif not self._target.together(start, stop):
             self._target.write(start, stop, body)
 
     def _finish(self, piece: Piece) -> None:
         assert self._adder is not None
         taken = self._take(piece.share)
-        (self._coder or self._adder).finish(*self._span(piece), taken)
+        if self._coder is not None:
+            self._coder.finish(*self._span(piece), taken, self.exchange.copies(piece.share))
+        else:
+            self._adder.finish(*self._span(piece), taken)
         self._return(taken)
         if self._progress is not None:
             self._progress(*self._span(piece))

@@ -47,6 +47,8 @@ _COMBINE: dict[str, tuple[np.ufunc, float]] = {
     "bxor": (np.bitwise_xor, 0.0),
 }
 """How two terms become one, and what changes no term (where terms are widened; bits have no floats to be widened)."""
+_WHOLE = 2**24
+"""The whole numbers up to this are all float32."""
 _BITWISE = frozenset({"band", "bor", "bxor"})
 _TORCH: dict[Any, Any] = {np.multiply: torch.mul, np.minimum: torch.minimum, np.maximum: torch.maximum}
 
@@ -154,7 +156,9 @@ class Flat:
 class Weights:
     """What each contribution is multiplied by, and what the root divides by.
 
-    Common factors of whole weights are dropped first, so equal weights cost no multiplication at all.
+    Common factors of whole weights are dropped first, so equal weights cost no multiplication at all. Whatever the
+    unit of the weights, no factor is beyond what float32 holds: all but small whole ones are divided by a power of two,
+    which rounds nothing (`normed`).
 
     Raises:
         ConfigError: a weight is not positive and finite, or the operation does not suit the type.
@@ -320,8 +324,17 @@ def _flattened(tensor: torch.Tensor | Array, name: str) -> torch.Tensor:
     return tensor.view(-1)
 
 
+def normed(factors: Sequence[float]) -> list[float]:
+    """Divide by the power of two after which the largest is in (1/2, 1]: no sum of n terms exceeds n of them."""
+    fraction, exponent = math.frexp(max(factors))
+    return [math.ldexp(factor, (fraction == 0.5) - exponent) for factor in factors]
+
+
 def _reduced(weights: Sequence[float]) -> list[float]:
+    if len(set(weights)) == 1:
+        return [1.0] * len(weights)
     if not all(float(w).is_integer() for w in weights):
-        return [w / weights[0] for w in weights] if len(set(weights)) == 1 else [float(w) for w in weights]
+        return normed(weights)
     divisor = math.gcd(*(int(w) for w in weights))
-    return [float(int(w) // divisor) for w in weights]
+    whole = [int(w) // divisor for w in weights]
+    return [float(w) for w in whole] if sum(whole) <= _WHOLE else normed(weights)

@@ -12,7 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ictp2p.collectives import coding
 from ictp2p.collectives.channel import ParticipantLost, Receiver, RoundTag, Slots
 from ictp2p.collectives.codecs.feedback import Feedback
 from ictp2p.collectives.codecs.schemes import SCHEMES
@@ -35,10 +34,14 @@ SCHEDULES = {
 
 
 class Switch:
-    """Connects participants in memory, and delivers their chunks in an order drawn at random."""
+    """Connects participants in memory, and delivers their chunks in an order drawn at random.
 
-    def __init__(self, names: Sequence[PeerId], seed: int) -> None:
+    To whoever is `behind` nothing goes as long as there is anything for others.
+    """
+
+    def __init__(self, names: Sequence[PeerId], seed: int, behind: str = "") -> None:
         self.names = names
+        self.behind = behind
         self.receivers: dict[PeerId, Receiver] = {}
         self.chance = random.Random(seed)
 
@@ -52,22 +55,25 @@ class Switch:
         while not all(task.done() for task in tasks):
             pairs = [(a, b) for a in self.names for b in self.names if a != b and b in self.reaching(a)]
             self.chance.shuffle(pairs)
-            for a, b in pairs:
-                self.pass_on(a, b)
+            moved = [self.pass_on(a, b) for a, b in pairs if b != self.behind]
+            if not any(moved):
+                for a, b in pairs:
+                    self.pass_on(a, b)
             await asyncio.sleep(0)
 
     def reaching(self, name: PeerId) -> list[PeerId]:
         return self.receivers[name].peers  # type: ignore[attr-defined, no-any-return]
 
-    def pass_on(self, a: PeerId, b: PeerId) -> None:
+    def pass_on(self, a: PeerId, b: PeerId) -> bool:
         out = self.receivers[a].next_frame(b)
         if out is None:
-            return
+            return False
         body = memoryview(bytearray(b"".join(out.views)))
         place = self.receivers[b].destination(a, out.partial, out.share, out.chunk, len(body))
         if place is not None:
             place[:] = body
         self.receivers[b].arrived(a, out.partial, out.share, out.chunk, body if place is None else place)
+        return True
 
 
 class Port:
@@ -107,13 +113,15 @@ def make_plan(trees: Sequence[Tree], size: int, elements: int, codec: str, chunk
     return plan
 
 
-def run(plan: Plan, inputs: list[list[torch.Tensor]], seed: int = 0, **options: object) -> list[list[torch.Tensor]]:
+def run(
+    plan: Plan, inputs: list[list[torch.Tensor]], seed: int = 0, *, behind: str = "", **options: object
+) -> list[list[torch.Tensor]]:
     """Reduce, and give everybody's outputs."""
     outputs = [[torch.full_like(tensor, torch.nan) for tensor in mine] for mine in inputs]
 
     async def everybody() -> None:
         names = [PeerId(name) for name in plan.participants]
-        switch, tag = Switch(names, seed), RoundTag(b"lineage", 1, 1, plan.digest())
+        switch, tag = Switch(names, seed, behind), RoundTag(b"lineage", 1, 1, plan.digest())
         tasks = [
             asyncio.ensure_future(
                 all_reduce(plan, n, inputs[n], outputs[n], Port(switch, name), tag, **options)  # type: ignore[arg-type]
@@ -149,7 +157,8 @@ def test_everybody_holds_the_same_bits_within_the_codecs_error(
 ) -> None:
     seed = data.draw(st.integers(0, 2**32), label="seed")
     at = data.draw(st.lists(st.integers(0, elements), max_size=3), label="cut the vector at")
-    weights = data.draw(st.lists(st.integers(1, 5), min_size=size, max_size=size), label="weights")
+    weight = data.draw(st.sampled_from([st.integers(1, 5), st.integers(1, 10**9), st.floats(1e-9, 1e9)]))
+    weights = data.draw(st.lists(weight, min_size=size, max_size=size), label="weights")
     rng = np.random.default_rng(seed)
     vectors = [torch.from_numpy(rng.standard_normal(elements).astype(np.float32)) for _ in range(size)]
     if codec.startswith("topk"):
@@ -168,6 +177,18 @@ def test_everybody_holds_the_same_bits_within_the_codecs_error(
     assert (torch.cat(outputs[0]).double() - exact).abs().max() <= bound
 
 
+@pytest.mark.parametrize("weights", [[1_000_003.0, 999_983.0, 1_048_576.0], [1e-9, 2e-9, 3.1e-9]])
+def test_sums_of_float16_keep_to_its_range_whatever_the_unit_of_the_weights(weights: list[float]) -> None:
+    vectors = [torch.randn(3 * BLOCK) for _ in weights]
+    outputs = run(
+        make_plan(SCHEDULES["ring"](3), 3, 3 * BLOCK, "float16", BLOCK),
+        [[vector] for vector in vectors],
+        weights=weights,
+    )
+    exact = sum(w * vector.double() for w, vector in zip(weights, vectors, strict=True)) / sum(weights)
+    assert (outputs[0][0].double() - exact).abs().max() < 0.01
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_halves_are_encoded_as_well(dtype: torch.dtype) -> None:
     vectors = [torch.randn(9000).to(dtype) for _ in range(3)]
@@ -178,13 +199,36 @@ def test_halves_are_encoded_as_well(dtype: torch.dtype) -> None:
     assert (torch.cat(outputs[0]).double() - exact).abs().max() < 0.2
 
 
-def test_results_that_are_no_longer_at_hand_are_encoded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coding, "KEPT_BYTES", 1)
-    vectors = [torch.randn(30 * BLOCK) for _ in range(4)]
-    for codec in ("int8", "e3m0", "bfloat16"):
-        for schedule in ("ring", "parameter_server"):
-            plan = make_plan(SCHEDULES[schedule](4), 4, 30 * BLOCK, codec, BLOCK)
-            assert len({bits(mine) for mine in run(plan, [[vector] for vector in vectors], 7)}) == 1
+@pytest.mark.parametrize("codec", SCHEMES)
+@given(
+    dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.float16]),
+    schedule=st.sampled_from(list(SCHEDULES)),
+    behind=st.integers(0, 3),
+    size=st.sampled_from([1e-7, 1e-5, 1e-3, 1.0, 3e4]),
+    seed=st.integers(0, 2**32),
+)
+@settings(max_examples=12, deadline=None)
+def test_who_is_behind_gets_the_bits_that_all_others_have(
+    codec: str, dtype: torch.dtype, schedule: str, behind: int, size: float, seed: int
+) -> None:
+    """Outputs of 16 bits round what was decoded, so encoding them again would give other bytes."""
+    rng = np.random.default_rng(seed)
+    vectors = [torch.from_numpy(rng.standard_normal(20 * BLOCK) * size).to(dtype) for _ in range(4)]
+    outputs = run(
+        make_plan(SCHEDULES[schedule](4), 4, 20 * BLOCK, codec, BLOCK),
+        [cut(vector, [10, 5 * BLOCK + 7]) for vector in vectors],
+        seed,
+        behind=f"{behind:032x}",
+    )
+    assert len({bits(mine) for mine in outputs}) == 1
+
+
+def test_who_is_many_megabytes_behind_gets_the_bits_that_all_others_have() -> None:
+    chunk, chance = 1 << 20, torch.Generator().manual_seed(1)
+    vectors = [torch.randn(12 * chunk, generator=chance).to(torch.bfloat16) for _ in range(2)]
+    plan = make_plan([star.star(2, 0)], 2, 12 * chunk, "int8", chunk)
+    outputs = run(plan, [[vector] for vector in vectors], behind=plan.participants[1])
+    assert torch.equal(outputs[0][0], outputs[1][0])
 
 
 def test_what_diverged_is_seen_by_everybody() -> None:

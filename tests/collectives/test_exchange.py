@@ -106,6 +106,10 @@ class World:
         for number, _ in enumerate(self.plan.shares):
             for child in machine.contributors(number):
                 assert len(self.staged[node].get((number, child), ())) <= machine._lanes[number].room
+            lane = machine._lanes[number]
+            if self.reduce and lane.passed:  # what a coder keeps in encoded form
+                furthest = max(each._lanes[number].window for each in self.machines)
+                assert lane.done - min(lane.passed.values()) <= furthest
 
 
 @given(plans(), st.data(), st.integers(1, 3), st.booleans())

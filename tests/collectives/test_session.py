@@ -311,3 +311,21 @@ async def test_a_chunk_of_the_wrong_kind_is_named_whole() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         session.destination(NAMES[1], False, 0, 0, 16)
     assert str(Piece(False, 0, 0)) in str(caught.value)
+
+
+async def test_who_waited_for_a_chunk_that_went_ahead_is_told_once_it_has() -> None:
+    """Nobody asks a session for chunks again that it did not say it has: see `BulkConnection.kick`."""
+    nothing = (NO_PARENT,) * 3
+    shares = (Share(0, 1, 0, nothing, (NO_PARENT, 0, NO_PARENT)), Share(1, 100, 0, nothing, (NO_PARENT, NO_PARENT, 0)))
+    plan = Plan(BROADCAST, NAMES[:3], shares, 1, 60.0, 0.0)
+    cords = Cords()
+    session = opened(plan, 0, [torch.zeros(100, dtype=torch.uint8)], ())
+    session.attached(cords)
+    session.begun(NAMES[2])
+    while session.next_frame(NAMES[2]) is not None:
+        pass
+    cords.kicked.clear()
+    assert session.next_frame(NAMES[1]) is not None, "ahead of its beginning"
+    await asyncio.sleep(0)
+    assert NAMES[2] in cords.kicked
+    assert session.next_frame(NAMES[2]) is not None

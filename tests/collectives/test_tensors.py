@@ -67,7 +67,7 @@ def test_weights_that_cannot_be_are_refused(weights: list[float], op: str, dtype
 
 @pytest.mark.parametrize(
     ("weights", "factors", "divisor"),
-    [([6, 4, 2], [3, 2, 1], 6), ([7, 7], [1, 1], 2), ([0.5, 0.5], [1, 1], 2), ([0.5, 1.5], [0.5, 1.5], 2)],
+    [([6, 4, 2], [3, 2, 1], 6), ([7, 7], [1, 1], 2), ([0.5, 0.5], [1, 1], 2), ([0.5, 1.5], [0.25, 0.75], 1)],
 )
 def test_common_factors_of_weights_are_dropped(weights: list[float], factors: list[float], divisor: float) -> None:
     scale = Weights(weights, "avg", Flat([torch.zeros(1)]))
@@ -105,6 +105,16 @@ def test_sixteen_bit_sums_are_made_in_float32() -> None:
     one = bytearray(torch.ones(4, dtype=torch.bfloat16).view(torch.uint8).numpy().tobytes())
     (body,) = adder.partial(0, 4, {1: (memoryview(one), True)})
     assert np.frombuffer(body, np.float32).tolist() == [257.0] * 4
+
+
+@given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=5), st.sampled_from([1e-290, 1e-6, 1.0, 1e6, 1e290]))
+def test_an_average_does_not_depend_on_the_unit_of_the_weights(parts: list[float], unit: float) -> None:
+    weights = [part * unit for part in parts]
+    flat, outputs = Flat([torch.full((4,), 1e6)]), Flat([torch.zeros(4)])
+    others = {n: (memoryview(np.full(4, 1e6 + n, np.float32)).cast("B"), True) for n in range(1, len(weights))}
+    Adder(flat, outputs, Weights(weights, "avg", flat), 0, 4).finish(0, 4, others)
+    exact = sum(w / max(weights) * (1e6 + n) for n, w in enumerate(weights)) / sum(w / max(weights) for w in weights)
+    assert torch.allclose(outputs.tensors[0].double(), torch.tensor(exact, dtype=torch.float64), rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -56,6 +56,24 @@ MUTATIONS: Final = (
         ("collectives/test_fitting.py::test_no_chunk_is_longer_than_a_connection_holds_be_it_a_sum",),
     ),
     Mutation(
+        "results-encoded-twice",
+        "Everybody decodes the bytes of a result that its root decoded: outputs of 16 bits would be encoded to others.",
+        "ictp2p/collectives/coding.py",
+        "        self._keep(start, wire.numpy().data, copies)\n",
+        "        again = torch.cat([tensor.float() for tensor in self._outputs.ranges(start, stop)])\n"
+        "        self._scheme.result.encode(again, wire)\n"
+        "        self._keep(start, wire.numpy().data, copies)\n",
+        ("collectives/test_coding.py::test_who_is_many_megabytes_behind_gets_the_bits_that_all_others_have",),
+    ),
+    Mutation(
+        "sums-in-the-unit-of-the-weights",
+        "Encoded sums keep to the range of their terms, whatever the unit of the weights: float16's range is short.",
+        "ictp2p/collectives/coding.py",
+        "self._factors = normed(weights.factors)",
+        "self._factors = list(weights.factors)",
+        ("collectives/test_coding.py::test_sums_of_float16_keep_to_its_range_whatever_the_unit_of_the_weights",),
+    ),
+    Mutation(
         "gone-before-it-was-kept",
         "Who sent a chunk ahead stays until it hears that it was kept, or has sent it again.",
         "ictp2p/collectives/session.py",
@@ -235,10 +253,10 @@ MUTATIONS: Final = (
         "own-sum-not-decoded",
         "With a codec the root keeps what others decode, not the sum that it encoded.",
         "ictp2p/collectives/coding.py",
-        "        self._decode(start, stop, wire)\n        self._keep(start, wire.numpy())",
+        "        self._decode(start, stop, wire)\n        self._keep(start, wire.numpy().data, copies)",
         "        self._outputs.ranges(start, stop)[0].copy_(total[: len(self._outputs.ranges(start, stop)[0])])\n"
-        "        self._keep(start, wire.numpy())",
-        ("collectives/test_coding.py::test_results_that_are_no_longer_at_hand_are_encoded_anew",),
+        "        self._keep(start, wire.numpy().data, copies)",
+        ("collectives/test_coding.py::test_everybody_holds_the_same_bits_within_the_codecs_error",),
     ),
     Mutation(
         "codec-not-as-asked",
