@@ -29,7 +29,8 @@ class Messages:
         self._own: defaultdict[int, asyncio.Queue[Tensor]] = defaultdict(asyncio.Queue)
         self._gone: set[int] = set()
         self._death: ParticipantLost | None = None
-        self._broken: asyncio.Future[None] | None = None
+        self._waiting: set[asyncio.Future[None]] = set()
+        """One for each receive from anybody that has not found its sender; several, under different tags."""
 
     async def send(self, data: Tensor, target: int, tag: int, timeout: float) -> None:
         """Send bytes; ends when the receiver takes them, however few they are, as with Gloo."""
@@ -56,8 +57,10 @@ class Messages:
         self._gone.add(rank)
         if not polite and self._death is None:
             self._death = ParticipantLost(str(error), [self._engine.names[rank]])
-        if self._broken is not None and not self._broken.done() and (self._death or not self._left()):
-            self._broken.set_result(None)
+        if self._death or not self._left():
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(None)
 
     def _left(self) -> list[int]:
         return [n for n in range(self._engine.size) if n != self._engine.rank and n not in self._gone]
@@ -71,18 +74,19 @@ class Messages:
     async def _first(self, tag: int, timeout: float) -> int:
         self._check()
         steps = {n: _step(tag, self._received[n, tag] + 1, timeout) for n in self._left()}
-        self._broken = asyncio.get_running_loop().create_future()
+        broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(broken)
         choosing = asyncio.ensure_future(self._engine.first_sender(steps))
         reaching = [asyncio.ensure_future(self._reach(n, timeout)) for n in steps]
         try:
-            both: set[asyncio.Future[Any]] = {choosing, self._broken}
+            both: set[asyncio.Future[Any]] = {choosing, broken}
             await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if choosing.done():
                 return choosing.result()
             self._check()
             raise TimeoutError
         finally:
-            self._broken = None
+            self._waiting.discard(broken)
             for task in (choosing, *reaching):
                 task.cancel()
 

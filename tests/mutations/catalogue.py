@@ -12,13 +12,14 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutations.mutation import Mutation
-from tests.mutations.rules import bulk, collectives, gossip, peer, rounds, routing, simulator, training
+from tests.mutations.rules import bulk, collectives, gossip, peer, rounds, routing, simulator, torch_backend, training
 
 CATALOGUE: Final[tuple[Mutation, ...]] = (
     *routing.MUTATIONS,
     *gossip.MUTATIONS,
     *bulk.MUTATIONS,
     *collectives.MUTATIONS,
+    *torch_backend.MUTATIONS,
     *rounds.MUTATIONS,
     *training.MUTATIONS,
     *peer.MUTATIONS,

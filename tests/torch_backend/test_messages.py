@@ -1,0 +1,80 @@
+"""Messages between two ranks over a fake engine: who receives from anybody, and what it hears of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ictp2p.collectives.channel import ParticipantLost
+from ictp2p.errors import ConnectionLost
+from ictp2p.torch_backend.engine import Engine, Step
+from ictp2p.torch_backend.messages import Messages
+from ictp2p.types import PeerId
+
+TIMEOUT = 3600.0
+"""Seconds; far more than a test may take: who waits for it is never told."""
+
+
+class Ranks:
+    """An engine whose other ranks are there, and send nothing but what a test lets them begin."""
+
+    def __init__(self, size: int) -> None:
+        self.rank = 0
+        self.size = size
+        self.names = tuple(PeerId(f"{n:032x}") for n in range(size))
+        self.begun: asyncio.Queue[int] = asyncio.Queue()
+
+    async def first_sender(self, steps: Mapping[int, Step]) -> int:
+        return await self.begun.get()
+
+    async def reach(self, rank: int, timeout: float) -> None:
+        pass
+
+    async def receive(self, step: Step, data: Tensor, source: int) -> None:
+        data.fill_(source)
+
+
+async def settled() -> None:
+    """Let whatever can go on go on."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@given(tags=st.sets(st.integers(0, 9), min_size=1), polite=st.booleans(), size=st.integers(2, 4))
+def test_everyone_who_receives_from_anybody_hears_that_nobody_will_send(
+    tags: set[int], polite: bool, size: int
+) -> None:
+    async def run() -> None:
+        engine = Ranks(size)
+        messages = Messages(cast("Engine", engine))
+        receives = [asyncio.ensure_future(messages.receive(torch.zeros(1), None, tag, TIMEOUT)) for tag in tags]
+        await settled()
+        for rank in range(1, size) if polite else [1]:
+            messages.lost(rank, ConnectionLost("reset"), polite)
+        await settled()
+        assert [receive.done() for receive in receives] == [True] * len(tags)
+        for receive in receives:
+            with pytest.raises(ParticipantLost):
+                await receive
+
+    asyncio.run(run())
+
+
+async def test_a_rank_that_left_politely_ends_nobody_while_another_may_send() -> None:
+    engine = Ranks(3)
+    messages = Messages(cast("Engine", engine))
+    receives = [asyncio.ensure_future(messages.receive(torch.zeros(1), None, tag, TIMEOUT)) for tag in (1, 2)]
+    await settled()
+    messages.lost(1, ConnectionLost("shut down"), polite=True)
+    await settled()
+    assert not any(receive.done() for receive in receives)
+    engine.begun.put_nowait(2)
+    engine.begun.put_nowait(2)
+    assert await asyncio.gather(*receives) == [2, 2]
