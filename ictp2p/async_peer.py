@@ -435,7 +435,7 @@ class AsyncPeer:
             case commands.MeshLearned():
                 self._entrance.open()
             case Decided(value=value):
-                self._plans.decided(value, self.clock())
+                self._plans.decided(self.core.directory, value, self.clock())
             case LeaderChanged(leader=leader):
                 self._leader_changed(leader)
             case commands.MemberChanged(scope=scope, member=member, status=status):

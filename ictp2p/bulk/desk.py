@@ -11,14 +11,14 @@ from ictp2p.bulk.collective import Aborted, read_aborted
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind, read_measured
-from ictp2p.bulk.pacing import Meter
+from ictp2p.bulk.pacing import Blast
 from ictp2p.bulk.streams import Handler, Serving, read_request
 from ictp2p.errors import IctError
 
 if TYPE_CHECKING:
     from ictp2p.bulk.hub import Bulk
 
-KINDS = frozenset({Kind.BEGIN, Kind.ABORT, Kind.REQUEST, Kind.CANCEL, Kind.PROBE, Kind.MEASURED})
+KINDS = frozenset({Kind.BEGIN, Kind.ABORT, Kind.REQUEST, Kind.CANCEL, Kind.PROBE, Kind.MEASURED, Kind.ASK})
 _REMEMBERED = 4096
 """How far a peer may be ahead of us in collectives that it has begun and we have not: 16 bytes each, no more."""
 _FAILED = 1
@@ -38,7 +38,7 @@ class Desk:
         self._begun: OrderedDict[bytes, None] = OrderedDict()
         self.early = EarlyChunks(_REMEMBERED)
         self._aborted: OrderedDict[bytes, Aborted] = OrderedDict()
-        self._probes: dict[bytes, Meter] = {}
+        self._probes: dict[bytes, Blast] = {}
         self._serving: dict[bytes, asyncio.Task[None]] = {}
 
     def begun(self, tag: bytes) -> bool:
@@ -65,6 +65,7 @@ class Desk:
         """Stop serving."""
         for task in tuple(self._serving.values()):
             task.cancel()
+        self._bulk.turns.end(self._connection)
 
     def take(self, header: Header, body: memoryview) -> None:
         """Act on a frame."""
@@ -83,6 +84,10 @@ class Desk:
                 self._serve(header.tag, body)
             case Kind.CANCEL if header.tag in self._serving:
                 self._serving[header.tag].cancel()
+            case Kind.CANCEL:
+                self._bulk.turns.end(self._connection, header.tag)
+            case Kind.ASK:
+                self._bulk.turns.ask(self._connection, header.tag)
             case Kind.PROBE:
                 self._probed(header)
             case Kind.MEASURED:
@@ -114,13 +119,13 @@ class Desk:
         """Measure a probe, and tell the sender at its end."""
         if len(self._probes) >= _REMEMBERED:
             self._probes.clear()
-        meter = self._probes.setdefault(header.tag, Meter(last=self._clock()))
-        before = meter.last
-        meter.add(header.length, False, self._clock())
+        blast = self._probes.setdefault(header.tag, Blast(self._clock()))
+        blast.add(header.length, self._clock())
         if header.second > header.length:
             return
+        self._bulk.turns.end(self._connection, header.tag)
         del self._probes[header.tag]
-        size, seconds, limited = meter.sample() or (header.length, max(1e-6, meter.last - before), True)
+        size, seconds, limited = blast.sample()
         self._bulk.measured(self._connection, header.tag, size, seconds, limited or bool(header.first))
 
 

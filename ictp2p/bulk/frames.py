@@ -49,6 +49,10 @@ class Kind(enum.IntEnum):
     CANCEL = 11
     PROBE = 12
     """Bytes without meaning; `second` counts those still to come, this body included; `first` is 1 after a stop."""
+    ASK = 13
+    """The sender wants to probe the receiver of this; see `turns`."""
+    GRANT = 14
+    """It may."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

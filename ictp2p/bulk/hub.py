@@ -22,6 +22,7 @@ from ictp2p.bulk.inbound import CHUNKS
 from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.streams import MAX_PROBE, MAX_REQUEST, PROBE_CHUNK, Fetch, Handler, Probe, ProbeResult, Request
+from ictp2p.bulk.turns import Turn, Turns
 from ictp2p.bulk.users import User
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, ParticipantLost, Receiver, Slots
 from ictp2p.collectives.exchange import STAGING_BYTES
@@ -69,7 +70,8 @@ class Bulk:
         self._desks: dict[BulkConnection, Desk] = {}
         self._awaited: dict[tuple[PeerId, bytes], asyncio.Future[PeerId]] = {}
         self._handlers: dict[str, Handler] = {}
-        self._probes: dict[Probe, None] = {}
+        self._probes: dict[Probe | Turn, None] = {}
+        self.turns = Turns(2 * self.profile.probe)
         self._counter = 0
         self._session = random_bytes(8)
         ways: Relays = relays or (lambda _: ())
@@ -204,20 +206,28 @@ class Bulk:
         if not 0 < size <= MAX_PROBE:
             raise ConfigError(f"probe of {size} bytes is not within 1..{MAX_PROBE}")
         tag = self._new_tag()
-        probe = Probe(tag, size, self.profile.probe, self._clock)
-        self._probes[probe] = None
+        probe, turn = Probe(tag, size, self.profile.probe, self._clock), Turn()
+        self._probes[turn] = None
         connection: BulkConnection | None = None
         try:
             async with asyncio.timeout(timeout):
                 connection = await self._pool.connection(peer, timeout)
+                self.join(peer, tag, turn, connection)
+                connection.send(Kind.ASK, tag)
+                if not await turn.granted:
+                    connection.send(Kind.CANCEL, tag)
+                    return ProbeResult(0, 0.0, True)
+                self.part(peer, tag, turn)
+                self._probes[probe] = None
                 connection.hold(PROBE_CHUNK)
                 self.join(peer, tag, probe, connection)
                 result = await probe.result
         except TimeoutError:
             raise ConnectionLost(f"{peer} did not measure {size} bytes within {timeout:g} s") from None
         finally:
-            del self._probes[probe]
-            self.part(peer, tag, probe)
+            for user in (turn, probe):
+                self._probes.pop(user, None)
+                self.part(peer, tag, user)
             if connection is not None:
                 connection.hold(None)
         self._report(peer, "out", result.size, result.seconds, result.limited)
@@ -225,7 +235,7 @@ class Bulk:
 
     def stop_probes(self) -> None:
         """End all probes that are under way from here: the links are needed."""
-        for probe in self._probes:
+        for probe in tuple(self._probes):
             probe.stop()
 
     # What the pool asks (`pool.Tenant`).

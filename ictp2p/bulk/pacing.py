@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_OPEN, _LATE = 0.25, 0.625
+"""Parts of a probe's time between which its measurement begins."""
 _BUSY_FRAMES = 2
 """Fewest gaps that make a sample."""
 
@@ -88,6 +90,36 @@ class Meter:
             return self.busy_size, self.busy_seconds, False
         seconds = self.last - self.first
         return (self.size, seconds, True) if self.frames > _BUSY_FRAMES and seconds > 0 else None
+
+
+class Blast:
+    """Measures a probe at its receiver: what the line carried once the sender's window had opened.
+
+    The whole of a probe is too little, since slow start (RFC 5681) is a part of it. From a moment in its middle on it
+    may be too much: where a packet was lost all that came behind it waits, and arrives at once when that is sent again.
+    So of the rates from the moments between a quarter and five eighths of its time, each to the end, the lowest counts:
+    the window is open by then, and right after such a heap arrived the rate is that of the line.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._began = now
+        self._arrived: list[tuple[float, int]] = []
+        """When how many bytes had come in all."""
+
+    def add(self, size: int, now: float) -> None:
+        """Note a frame of `size` bytes, whole."""
+        before = self._arrived[-1][1] if self._arrived else 0
+        self._arrived.append((now, before + size))
+
+    def sample(self) -> tuple[int, float, bool]:
+        """Give (bytes, seconds, whether the link can do more than this shows) of the whole; there was a frame."""
+        (first, opening), (last, total) = self._arrived[0], self._arrived[-1]
+        if len(self._arrived) <= _BUSY_FRAMES or last <= first:
+            return total, max(1e-6, last - self._began), True
+        size, seconds = total - opening, last - first
+        middle = [(at, so_far) for at, so_far in self._arrived if _OPEN * seconds <= at - first <= _LATE * seconds]
+        rate = min(((total - so_far) / (last - at) for at, so_far in middle), default=0.0)
+        return size, size / rate if rate else seconds, False
 
 
 class Watch:

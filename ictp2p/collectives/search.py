@@ -55,7 +55,7 @@ class Search:
             ("halving_doubling", halving_doubling.trees(size), True),
         ):
             for candidate in self._named(kind, trees, single=single):
-                best = min(best, candidate.fluid)
+                best = min(best, candidate.fluid + max(0.0, candidate.crowded - candidate.seconds))
                 yield candidate
         if self._only in (None, "tree") and not best <= MARGIN * self.bound:
             yield from self._trees()

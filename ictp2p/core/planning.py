@@ -82,7 +82,12 @@ def make_plan(directory: Directory, request: PlanRequest, complete: int = COMPLE
 def asked_of(directory: Directory, request: PlanRequest, complete: int = COMPLETE) -> planner.PlanRequest:
     """Put what is to be planned beside what gossip knows of the links, those that failed included."""
     leaders = {p.cluster: p.leader for p in request.participants}
-    return _asked(request, _edges(directory, leaders, complete), _limits(directory, leaders))
+    return _asked(request, links_between(directory, request.participants, complete), _limits(directory, leaders))
+
+
+def links_between(directory: Directory, participants: Iterable[Participant], complete: int = COMPLETE) -> Edges:
+    """Give what gossip knows of the links between participants, by their leaders."""
+    return _edges(directory, {p.cluster: p.leader for p in participants}, complete)
 
 
 def check_plan(data: bytes, participants: tuple[Participant, ...]) -> str | None:

@@ -1,18 +1,22 @@
 """A plan that has been carried out stays, until another promises to beat what it took.
 
 A prediction is as good as what is known of the links, and the fastest of many predictions is the one that errs the
-most in its own favour (the "optimizer's curse"; Smith and Winkler, Management Science 52 (2006), 311). Links that a
-plan uses are seen at work; those it leaves alone keep the figures of a short probe. So a plan made anew for each round
-left good ones behind for worse: on simulated lines that nobody is told of, plans at 1.02 and 1.07 of what is possible
-were followed by some at 1.18 and 1.20, whose predictions had been lower.
+most in its own favour (the "optimizer's curse"; Smith and Winkler, Management Science 52 (2006), 311). So a plan made
+anew for each round left good ones behind for worse: on simulated lines that nobody is told of, plans at 1.02 and 1.07
+of what is possible were followed by some at 1.18 and 1.20, whose predictions had been lower.
 
 What a plan took, every leader sees: from the decision to open a round to the decision that it committed, agreement
-included. The best plan known for a collective is kept with that figure, which follows every further round of it. What
-the planner finds for the links as they are now has to promise less, and is not taken at its word: promises count as
-many times what they say as was true of the last one that was put to the test, up to `WARY`. That factor goes back to 1
-while nothing new is tried, so that another plan is tried now and then, and sooner the more it promises. If the links
-have become slower, the kept plan's prediction shows it before the next round, and its figure after; where a round by it
-fails it is kept no longer.
+included. The best plan known for a collective is kept with that figure, which follows every further round of it.
+
+Two others compete with it: the one for the links as they are measured now, and the one for links and lines as wide as
+they ever were (`lines`), which comes first where nothing was carried out yet. Each has to promise less than the best
+one takes, and is not taken at its word: promises count as many times what they say as was true of the last one of
+their kind that was put to the test. That factor goes back to 1 while nothing new is tried, so that another plan is
+tried now and then, and sooner the more it promises.
+
+If links become slower, the kept plan's prediction grows before the next round, and what it takes with that round: it is
+then worth `SLOWER` times less, and so all that was known, of links and of promises, counts for nothing. Where a round
+by it fails it is kept no longer.
 
 Only the coordinator's choice depends on this, and only in speed. Rounds shorter than `LEAST` are mostly agreement.
 """
@@ -20,11 +24,17 @@ Only the coordinator's choice depends on this, and only in speed. Rounds shorter
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Literal, TypeAlias
 
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives import planner
+from ictp2p.collectives.schedules.trees import Tree
+from ictp2p.collectives.topology import Pair
+from ictp2p.core.lines import Lines
+from ictp2p.errors import NoRoute
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
 from ictp2p.sync.values import Close, Open, Participant, Spec, Value
 from ictp2p.types import PeerId
@@ -33,17 +43,23 @@ LEAST = 1.0
 """Seconds of a round from which on it shows what its plan is worth."""
 GAIN = 0.95
 """Part of what the kept plan takes that another has to promise: rounds of one plan differ by as much."""
-WARY = 2.0
-"""The most that a promise is doubted. One that is better than this by far is put to the test, though the last was not
-kept at all: among links that are hardly known yet most plans promise too much, and each that is tried measures some."""
+WARY = 8.0
+"""The most that a promise is doubted."""
+SLOWER = 1.5
+"""Times what a plan took, or a plan for known lines promised, from which on the links are not what they were."""
+_SHORT = 0.1
+"""Seconds promised for links as they are up to which no second plan is made: the round is mostly agreement."""
 _NEWEST = 0.5
 """Weight of a plan's last round in its figure."""
-_FORGIVEN = 0.03
+_FORGIVEN = 0.01
 """Part of the distrust that goes with each round in which nothing new is tried."""
 _COLLECTIVES = 8
 """Collectives of which a plan is kept: a program calls the same ones over and over, in turn."""
 
 _Key: TypeAlias = tuple[Spec, tuple[PeerId, ...]]
+_By: TypeAlias = Literal["links", "lines", "ring"]
+"""What a plan was made for: links as they are measured; links and lines as wide as they ever were; and the best ring
+on these, in which a line carries one connection each way, so that none takes from another."""
 
 
 @dataclass(slots=True)
@@ -51,20 +67,47 @@ class _Proven:
     """The best plan known for one collective."""
 
     plan: bytes
+    """Empty: the last round by it failed, and nothing is kept."""
     round: int
     """The last that it was carried out in."""
     seconds: float
     """What it takes."""
-    distrust: float
-    """What the last new plan took over what it had promised, from 1 to `WARY`."""
+    predicted: float = 0.0
+    """What was predicted for it when it was last chosen; 0: that is not known."""
+    doubts: dict[_By, float] = field(default_factory=dict)
+    """What the last new plan of a kind took over what it had promised, from 1 to `WARY`."""
+
+    def worth(self, predicted: float) -> float:
+        """Give the seconds that it should take now, if this is predicted; 0 if it does not fit the links any more."""
+        return self.seconds * max(1.0, predicted / (self.predicted or predicted)) if predicted else 0.0
+
+    def doubt(self, by: _By) -> float:
+        return self.doubts.get(by, 1.0)
+
+    def forgive(self) -> None:
+        self.doubts = {by: doubt + _FORGIVEN * (1 - doubt) for by, doubt in self.doubts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """The last new plan that was given."""
+
+    by: _By = "links"
+    plan: bytes = b""
+    predicted: float = 0.0
+    """By the same figures as a kept plan would be."""
 
 
 class ProvenPlans:
     """Remembers what plans took."""
 
     def __init__(self) -> None:
+        self.lines = Lines()
         self._proven: OrderedDict[_Key, _Proven] = OrderedDict()
         self._opened: tuple[Open, float] | None = None
+        self._offered = _Offer()
+        self._questioned = b""
+        """The last plan that another was weighed against while it was carried out."""
 
     def decided(self, value: Value, now: float) -> None:
         """Note what was decided: rounds begin and end."""
@@ -75,46 +118,102 @@ class ProvenPlans:
             self._ended(opened[0], now - opened[1], committed=value.committed)
 
     def better(self, asked: planner.PlanRequest, request: PlanRequest, made: PlanAnswer) -> PlanAnswer:
-        """Give the plan that is kept for such a request; or the one that was `made` now, if that should be faster.
+        """Give the plan that is kept for such a request; or another one, if that should be faster.
 
         Args:
             asked: the request, with the links as they are now.
             request: what is to be planned.
-            made: the planner's choice.
+            made: the planner's choice for `asked`.
         """
-        proven = self._proven.get(_key(request.spec, request.participants))
-        if proven is None or proven.plan == made.plan:
-            return made
-        predicted = planner.predict(asked, plans.decode(proven.plan))
-        seconds = max(proven.seconds, predicted)
-        if not predicted or made.seconds * proven.distrust < GAIN * seconds:
-            return made
-        reason = f"took {proven.seconds:.3g} s in round {proven.round}; not proven: {made.reason}"
-        return replace(made, plan=proven.plan, reason=reason[:1024], seconds=seconds)
+        lines = self.lines.request(asked) if made.seconds >= _SHORT else None
+        offers: list[tuple[_By, PlanAnswer]] = [("links", made)]
+        if lines is not None:
+            offers += [("ring", ring) for ring in _ring(lines, made)]
+            offers.append(("lines", _planned(lines, made)))
+        proven = self._proven.get(_key(request.spec, request.participants)) or _Proven(b"", 0, inf)
+        links = lines or asked
+        predicted = planner.predict(links, plans.decode(proven.plan)) if proven.plan else 0.0
+        kept = proven.worth(predicted)
+        if not kept:
+            offers = [offer for offer in offers if offer[0] != "links" and offer[1].seconds >= LEAST] or offers
+        new = [(by, answer) for by, answer in offers if answer.plan != proven.plan]
+        by, best = min(new, key=lambda offer: offer[1].seconds * proven.doubt(offer[0]), default=("links", made))
+        if not kept or (new and best.seconds * proven.doubt(by) < GAIN * kept):
+            self._offered = _Offer(by, best.plan, planner.predict(links, plans.decode(best.plan)))
+            return best
+        proven.predicted = predicted
+        reason = f"took {proven.seconds:.3g} s in round {proven.round}; not proven: {best.reason}"
+        return replace(made, plan=proven.plan, reason=reason[:1024], seconds=kept)
+
+    def rival(self, asked: planner.PlanRequest, request: PlanRequest, made: PlanAnswer) -> PlanAnswer:
+        """Give what is `made` for an attempt under way, with a promise no better than known lines allow."""
+        self._questioned = request.running
+        lines = self.lines.request(asked)
+        least = 0.0 if lines is None else planner.predict(lines, plans.decode(made.plan))
+        return replace(made, seconds=max(made.seconds, least))
 
     def _ended(self, opened: Open, took: float, *, committed: bool) -> None:
         key = _key(opened.spec, opened.participants)
         proven = self._proven.get(key)
         if not committed:
-            if proven is not None and proven.plan == opened.plan:
-                del self._proven[key]
+            self._failed(proven, opened)
         elif proven is not None and proven.plan == opened.plan:
-            proven.round, proven.seconds = opened.round, proven.seconds + _NEWEST * (took - proven.seconds)
-            proven.distrust += _FORGIVEN * (1 - proven.distrust)
+            self._again(proven, opened, took)
         elif took >= LEAST:
             self._tried(key, opened, took)
 
+    def _failed(self, proven: _Proven | None, opened: Open) -> None:
+        if proven is not None and proven.plan == opened.plan:
+            proven.plan, proven.seconds = b"", inf
+        if self._questioned == opened.plan:  # it was slow enough to think of another: perhaps it was given up for that
+            self.lines.slowed(frozenset(_used(opened)), opened.round)
+
+    def _again(self, proven: _Proven, opened: Open, took: float) -> None:
+        proven.round = opened.round
+        if took >= SLOWER * proven.seconds:
+            proven.seconds, proven.doubts = took, {}
+            self.lines.slowed(frozenset(_used(opened)), opened.round)
+        else:
+            proven.seconds += _NEWEST * (took - proven.seconds)
+            proven.forgive()
+
     def _tried(self, key: _Key, opened: Open, took: float) -> None:
         promised = plans.decode(opened.plan).seconds
-        distrust = min(max(1.0, took / promised), WARY) if promised > 0 else 1.0
+        ratio = min(max(1.0, took / promised), WARY) if promised > 0 else 1.0
+        offered = self._offered if opened.plan == self._offered.plan else _Offer()
+        by = offered.by
         proven = self._proven.get(key)
+        doubts = {} if proven is None else proven.doubts
+        cold = by not in doubts and ratio < SLOWER  # what it takes to make new connections may be a part of it
+        doubts[by] = 1.0 + (ratio - 1.0) / 2 if cold else ratio
+        if by != "links" and ratio >= SLOWER:
+            self.lines.slowed(frozenset(_used(opened)), opened.round)
         if proven is None or took < proven.seconds:
-            self._proven[key] = _Proven(opened.plan, opened.round, took, distrust)
-        else:
-            proven.distrust = distrust
+            self._proven[key] = _Proven(opened.plan, opened.round, took, offered.predicted, doubts)
         self._proven.move_to_end(key)
         if len(self._proven) > _COLLECTIVES:
             self._proven.popitem(last=False)
+
+
+def _planned(lines: planner.PlanRequest, made: PlanAnswer) -> PlanAnswer:
+    decision = planner.plan(lines)
+    reason = f"for lines as wide as was seen: {decision.reason}"
+    return replace(made, plan=decision.plan.encode(), reason=reason[:1024], seconds=decision.plan.seconds)
+
+
+def _ring(lines: planner.PlanRequest, made: PlanAnswer) -> list[PlanAnswer]:
+    try:
+        return [_planned(replace(lines, only="ring"), made)]
+    except NoRoute:
+        return []
+
+
+def _used(opened: Open) -> Iterator[Pair]:
+    """The links that a plan's trees go over."""
+    plan = plans.decode(opened.plan)
+    for share in plan.shares:
+        for a, b in Tree(share.root, share.reduce_parents, share.broadcast_parents).edges():
+            yield PeerId(plan.participants[a]), PeerId(plan.participants[b])
 
 
 def _key(spec: Spec, participants: tuple[Participant, ...]) -> _Key:

@@ -23,11 +23,12 @@ from ictp2p.collectives import planner
 from ictp2p.collectives.bounds import lower_bound
 from ictp2p.collectives.topology import build
 from ictp2p.core.directory import Directory
+from ictp2p.core.lines import FEW
 from ictp2p.core.overlay import COMPLETE
-from ictp2p.core.planning import asked_of, make_plan
+from ictp2p.core.planning import asked_of, links_between, make_plan
 from ictp2p.core.proven import ProvenPlans
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
-from ictp2p.sync.values import Spec, Value
+from ictp2p.sync.values import Open, Spec, Value
 
 MANY = 16
 """Up to this many participants planning takes some tens of milliseconds."""
@@ -63,8 +64,11 @@ class StandingPlan:
         self._standing: OrderedDict[Spec, _Standing] = OrderedDict()
         self._proven = ProvenPlans()
 
-    def decided(self, value: Value, now: float) -> None:
-        """Note what was decided, whoever coordinates: what rounds take is seen by all."""
+    def decided(self, directory: Directory, value: Value, now: float) -> None:
+        """Note what was decided, whoever coordinates: what links carry and what rounds take is seen by all."""
+        if isinstance(value, Open) and len(value.participants) <= FEW:
+            links = links_between(directory, value.participants, self._complete)
+            self._proven.lines.saw(links, value.round)
         self._proven.decided(value, now)
 
     def answer(self, directory: Directory, request: PlanRequest) -> PlanAnswer:
@@ -73,12 +77,15 @@ class StandingPlan:
         Raises:
             NoRoute: some participant cannot be reached from the others.
         """
-        if not _may_stand(request):
-            return make_plan(directory, request, self._complete)
         asked = asked_of(directory, request, self._complete)
+        if not _may_stand(request):
+            made = make_plan(directory, request, self._complete)
+            return self._proven.rival(asked, request, made) if request.running else made
         kept = self._kept(request, asked)
         if kept is not None:
             return kept
+        if len(request.participants) <= FEW:
+            self._proven.lines.saw(asked.links, request.round)
         answer = self._proven.better(asked, request, make_plan(directory, request, self._complete))
         distance = _distance(asked, answer) if len(request.participants) > MANY else 0.0
         self._standing[request.spec] = _Standing(request, answer, distance)

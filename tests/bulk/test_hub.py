@@ -160,6 +160,41 @@ async def test_a_probe_that_is_cut_short_is_a_lower_bound_for_both_ends(mesh: Me
     assert (a, b, "out", result.size, result.seconds, True) in world.samples
 
 
+async def test_who_is_probed_by_two_at_once_lets_one_after_the_other(mesh: Meshes) -> None:
+    world = mesh(3)
+    a, b, target = world.names
+    connections = [await world.bulks[name].connection(target, 1) for name in (a, b)]
+    probing = [asyncio.ensure_future(world.bulks[name].probe(target, 4_000_000, timeout=5)) for name in (a, b)]
+    sending = 0
+    while not all(each.done() for each in probing):
+        busy = [c.written > PROBE_CHUNK and not p.done() for c, p in zip(connections, probing, strict=True)]
+        assert sum(busy) <= 1
+        sending += any(busy)
+        await asyncio.sleep(0)
+    assert sending
+    assert {each.result().size for each in probing} == {4_000_000 - PROBE_CHUNK}
+
+
+async def test_a_probe_that_is_not_wanted_any_more_has_sent_nothing_and_takes_no_turn(mesh: Meshes) -> None:
+    world = mesh(3)
+    a, b, target = world.names
+    connections = [await world.bulks[name].connection(target, 1) for name in (a, b)]
+    first = asyncio.ensure_future(world.bulks[a].probe(target, 64_000_000, timeout=5))
+    while connections[0].written < 2 * PROBE_CHUNK:
+        await asyncio.sleep(0)
+    before = len(world.samples)
+    second = asyncio.ensure_future(world.bulks[b].probe(target, 1_000_000, timeout=5))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    world.bulks[b].stop_probes()
+    assert (await second).size == 0
+    assert connections[1].written < PROBE_CHUNK
+    assert all(size > 0 for *_, size, _, _ in world.samples[before:])
+    world.bulks[a].stop_probes()
+    await first
+    assert (await world.bulks[b].probe(target, 1_000_000, timeout=1)).size == 1_000_000 - PROBE_CHUNK
+
+
 async def test_a_probe_holds_little_back_and_leaves_the_connection_as_it_was(mesh: Meshes) -> None:
     world = mesh(2, profile=replace(BulkProfile(), high_water=4_000_000))
     a, b = world.names

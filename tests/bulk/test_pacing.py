@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk.pacing import Bucket, Meter, Watch
+from ictp2p.bulk.pacing import Blast, Bucket, Meter, Watch
 
 
 @given(st.floats(1e3, 1e9), st.lists(st.integers(1, 4_000_000), min_size=2, max_size=30))
@@ -109,3 +109,35 @@ def test_a_peer_that_takes_nothing_is_a_fault_even_if_it_sends() -> None:
 
 def test_checks_are_as_many_to_a_stall_as_they_are_counted() -> None:
     assert Watch(2.0).interval * Watch.CHECKS == 2.0
+
+
+@given(
+    rate=st.floats(1e5, 1e9),
+    frames=st.integers(40, 300),
+    opening=st.floats(0.0, 0.2),
+    hole=st.floats(0.0, 0.55),
+    length=st.floats(0.0, 0.3),
+)
+def test_a_blast_shows_the_line_though_it_began_slowly_and_a_lost_packet_held_up_what_came_behind(
+    rate: float, frames: int, opening: float, hole: float, length: float
+) -> None:
+    """For a part of its time the sender is half as fast; what arrives within a hole is read at once at its end."""
+    size = 65536
+    whole, blast = frames * size / rate, Blast(0.0)
+    arrival = 0.0
+    for _ in range(frames):
+        arrival += size / rate * (2 if arrival < opening * whole else 1)
+        held = hole * whole <= arrival <= (hole + length) * whole
+        blast.add(size, (hole + length) * whole if held else arrival)
+    counted, seconds, limited = blast.sample()
+    assert not limited
+    assert counted == (frames - 1) * size
+    assert 0.85 * rate <= counted / seconds <= 1.1 * rate
+
+
+def test_a_blast_of_a_frame_or_two_is_a_lower_bound() -> None:
+    blast = Blast(1.0)
+    blast.add(1000, 3.0)
+    assert blast.sample() == (1000, 2.0, True)
+    blast.add(1000, 4.0)
+    assert blast.sample() == (2000, 3.0, True)

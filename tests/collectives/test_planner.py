@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ictp2p.collectives import bounds, planner, topology
+from ictp2p.collectives import bounds, crowding, planner, topology
 from ictp2p.collectives.plan import validate
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, Trunk, plan, plan_broadcast, predict
 from ictp2p.collectives.schedules.trees import Tree
@@ -50,6 +50,21 @@ def test_where_access_links_limit_the_star_is_optimal(speeds: list[float]) -> No
     assert made.bound == pytest.approx(optimum)
     assert optimum <= made.seconds <= 1.02 * optimum + len(speeds) * 2**20 / min(speeds)
     assert plan(replace(asked, only=None)).plan.seconds <= MARGIN * made.seconds, "less crowded, and hardly slower"
+
+
+def test_where_lines_would_be_crowded_trees_are_looked_for_as_well() -> None:
+    """On these lines a star is at the bound if no line holds up another; a tree is in any case."""
+    up = np.array([181, 177, 23, 24, 137, 109, 93, 41]) * 1e6 / 8
+    down = np.array([81, 29, 23, 24, 198, 70, 93, 41]) * 1e6 / 8
+    asked = request(np.minimum(up[:, None], down) * (1 - np.eye(8)), 5_000_000, 0.01)
+    lines = [dict(zip(asked.participants, rates, strict=True)) for rates in (up, down)]
+    asked = replace(asked, up=lines[0], down=lines[1])
+    chosen = plan(asked).plan
+    assert chosen.seconds <= MARGIN * chosen.bound
+    assert crowding.crowded(loads(chosen).astype(float), up, down) <= MARGIN * chosen.bound
+    star = plan(replace(asked, only="star")).plan
+    assert star.seconds <= MARGIN * star.bound
+    assert crowding.crowded(loads(star).astype(float), up, down) > 1.2 * star.bound
 
 
 def test_of_plans_that_are_as_fast_the_one_that_crowds_no_line_is_taken() -> None:

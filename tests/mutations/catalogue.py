@@ -12,13 +12,25 @@ from __future__ import annotations
 from typing import Final
 
 from tests.mutations.mutation import Mutation
-from tests.mutations.rules import bulk, collectives, gossip, peer, rounds, routing, simulator, torch_backend, training
+from tests.mutations.rules import (
+    bulk,
+    collectives,
+    gossip,
+    peer,
+    planning,
+    rounds,
+    routing,
+    simulator,
+    torch_backend,
+    training,
+)
 
 CATALOGUE: Final[tuple[Mutation, ...]] = (
     *routing.MUTATIONS,
     *gossip.MUTATIONS,
     *bulk.MUTATIONS,
     *collectives.MUTATIONS,
+    *planning.MUTATIONS,
     *torch_backend.MUTATIONS,
     *rounds.MUTATIONS,
     *training.MUTATIONS,

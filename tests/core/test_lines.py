@@ -1,0 +1,116 @@
+"""How wide links and lines are, from what links carried: beside each other, alone, and after one has become slower."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.collectives.planner import LinkEstimate, PlanRequest
+from ictp2p.collectives.topology import UNMEASURED, Pair
+from ictp2p.core.lines import FEW, FOLLOWED, NEAR, UNKNOWN, Lines
+from ictp2p.types import PeerId
+
+NAMES = tuple(map(PeerId, "abcd"))
+PAIRS = [(a, b) for a in NAMES for b in NAMES if a != b]
+rates = st.floats(1e5, 1e8)
+several = st.dictionaries(st.sampled_from(PAIRS), rates, min_size=1)
+
+
+def asked(links: dict[Pair, LinkEstimate] | None = None, names: tuple[PeerId, ...] = NAMES) -> PlanRequest:
+    return PlanRequest(names, 1000, 4, {pair: LinkEstimate(1e5, 0.01) for pair in PAIRS} | (links or {}))
+
+
+def seen(*rounds: dict[Pair, float]) -> Lines:
+    lines = Lines()
+    for number, each in enumerate(rounds):
+        lines.saw({pair: LinkEstimate(rate) for pair, rate in each.items()}, number)
+    return lines
+
+
+def known(lines: Lines, request: PlanRequest | None = None) -> PlanRequest:
+    found = lines.request(asked() if request is None else request)
+    assert found is not None
+    return found
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.tuples(rates, rates), min_size=4), st.lists(st.floats(0.01, 1.0)))
+def test_links_that_had_their_lines_for_themselves_show_lines_whatever_they_share_later(
+    truth: dict[PeerId, tuple[float, float]], shares: list[float]
+) -> None:
+    alone = {(a, b): min(truth[a][0], truth[b][1]) for a, b in PAIRS}
+    lines = seen(alone, *({pair: share * rate for pair, rate in alone.items()} for share in shares))
+    found = known(lines)
+    assert {pair: link.bandwidth for pair, link in found.links.items()} == alone
+    for a in NAMES:
+        assert found.up[a] == max(rate for pair, rate in alone.items() if pair[0] == a) <= truth[a][0]
+        assert found.down[a] == max(rate for pair, rate in alone.items() if pair[1] == a) <= truth[a][1]
+
+
+@given(several)
+def test_no_link_is_wider_than_its_lines_and_one_much_narrower_stays_what_it_is(once: dict[Pair, float]) -> None:
+    found = known(seen(once))
+    for (a, b), link in found.links.items():
+        ends = [ends[end] for ends, end in ((found.up, a), (found.down, b)) if end in ends]
+        if not ends:
+            assert link == asked().links[a, b]
+            continue
+        line, rate = min(ends), once.get((a, b), 0.0)
+        wide = line if rate >= NEAR * line else rate or UNKNOWN * line
+        assert link == LinkEstimate(wide, 0.01)
+
+
+def test_what_a_relayed_link_carries_says_nothing_of_its_ends() -> None:
+    relayed = LinkEstimate(9e8, 0.01, PeerId("c"))
+    lines = Lines()
+    lines.saw({("a", "b"): relayed, ("b", "a"): LinkEstimate(1e6)}, 1)  # type: ignore[dict-item]
+    found = known(lines, asked({(PeerId("a"), PeerId("b")): relayed}))
+    assert found.links[PeerId("a"), PeerId("b")] == relayed
+    assert dict(found.up) == {"b": 1e6}
+
+
+def test_a_lower_bound_counts_and_what_a_peer_says_of_itself_counts_for_more() -> None:
+    lines = Lines()
+    lines.saw({(PeerId("a"), PeerId("b")): LinkEstimate(None, at_least=3e6)}, 1)
+    found = lines.request(PlanRequest(NAMES, 1000, 4, asked().links, up={PeerId("a"): 2e6}))
+    assert found is not None
+    assert (found.up[PeerId("a")], found.down[PeerId("b")]) == (2e6, 3e6)
+    assert found.links[PeerId("a"), PeerId("b")].bandwidth == 2e6
+
+
+def test_links_inside_one_machine_are_no_line() -> None:
+    found = known(seen({PAIRS[0]: UNMEASURED, PAIRS[1]: 1e6}))
+    assert found.up == {PAIRS[1][0]: 1e6}
+
+
+@given(several, st.sets(st.sampled_from(PAIRS), min_size=1))
+def test_links_that_were_slow_count_as_measured_for_some_rounds_and_then_anew(
+    before: dict[Pair, float], slow: set[Pair]
+) -> None:
+    lines = seen(before)
+    lines.slowed(slow, 0)
+    for number in range(1, FOLLOWED + 3):
+        lines.saw({pair: LinkEstimate(rate / 10) for pair, rate in before.items()}, number)
+        now = {pair: rate / 10 if pair in slow else rate for pair, rate in before.items()}
+        assert known(lines).up == {
+            a: max(rate for pair, rate in now.items() if pair[0] == a) for a in {pair[0] for pair in before}
+        }
+    lines.saw({pair: LinkEstimate(rate / 5) for pair, rate in before.items()}, FOLLOWED + 4)
+    best = {pair: rate / 5 if pair in slow else rate for pair, rate in before.items()}
+    assert known(lines).up == {
+        a: max(rate for pair, rate in best.items() if pair[0] == a) for a in {pair[0] for pair in before}
+    }
+
+
+def test_nothing_is_told_of_two_of_many_or_where_nothing_was_seen() -> None:
+    lines = seen(dict.fromkeys(PAIRS, 1000000.0))
+    assert lines.request(asked(names=NAMES[:2])) is None
+    many = tuple(PeerId(f"{n}") for n in range(FEW + 1))
+    assert lines.request(asked(names=many)) is None
+    assert Lines().request(asked()) is None
+
+
+def test_links_of_those_who_have_left_are_forgotten_in_time() -> None:
+    lines = Lines()
+    for number in range(3000):
+        lines.saw({(PeerId(f"{number}"), PeerId("b")): LinkEstimate(1e6)}, number)
+    assert len(lines._widest) <= 4 * FEW**2

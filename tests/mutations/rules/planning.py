@@ -1,0 +1,145 @@
+"""Rules of planning: when a plan stays, how wide lines are taken to be, and who probes when."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "promises-taken-at-their-word",
+        "A plan that has been carried out stays until another promises less, by as much as promises were off.",
+        "ictp2p/core/proven.py",
+        "best.seconds * proven.doubt(by) < GAIN * kept",
+        "best.seconds < GAIN * kept",
+        (
+            "core/test_proven.py::"
+            "test_another_plan_has_to_promise_less_than_the_best_took_by_as_much_as_promises_were_off",
+        ),
+    ),
+    Mutation(
+        "distrust-for-ever",
+        "Another plan is put to the test now and then.",
+        "ictp2p/core/proven.py",
+        "_FORGIVEN * (1 - doubt)",
+        "0 * (1 - doubt)",
+        ("core/test_proven.py::test_an_empty_promise_is_tried_again_but_ever_more_rarely_than_the_best_is_used",),
+    ),
+    Mutation(
+        "a-failed-plan-is-kept",
+        "A plan by which a round failed is not kept.",
+        "ictp2p/core/proven.py",
+        "            proven.plan, proven.seconds = b\"\", inf\n",
+        "            pass\n",
+        ("core/test_proven.py::test_a_plan_by_which_a_round_failed_is_kept_no_longer",),
+    ),
+    Mutation(
+        "a-kept-plan-is-not-predicted",
+        "A kept plan's links are looked at before each round.",
+        "ictp2p/core/proven.py",
+        "self.seconds * max(1.0, predicted / (self.predicted or predicted))",
+        "self.seconds",
+        ("core/test_proven.py::test_a_link_that_breaks_down_is_planned_around_before_the_next_round",),
+    ),
+    Mutation(
+        "another-rounds-opening",
+        "What a round took is reckoned from its own opening.",
+        "ictp2p/core/proven.py",
+        " and _number(value) == _number(opened[0]):",
+        ":",
+        ("core/test_proven.py::test_a_round_whose_opening_was_not_seen_counts_for_nothing",),
+    ),
+    Mutation(
+        "one-doubt-for-all",
+        "Promises for links as they are and for known lines are doubted apart.",
+        "ictp2p/core/proven.py",
+        "        by = offered.by\n",
+        '        by: _By = "links"\n',
+        ("core/test_proven.py::test_promises_of_links_and_of_lines_are_doubted_apart",),
+    ),
+    Mutation(
+        "given-up-for-an-empty-promise",
+        "No attempt is given up for another plan that known lines do not allow.",
+        "ictp2p/core/proven.py",
+        "seconds=max(made.seconds, least)",
+        "seconds=made.seconds",
+        ("core/test_proven.py::test_an_attempt_under_way_is_not_given_up_for_what_known_lines_do_not_allow",),
+    ),
+    Mutation(
+        "slow-links-stay-wide",
+        "Links of a round that was slow count as they are measured.",
+        "ictp2p/core/lines.py",
+        "before = 0.0 if pair in self._followed else self._widest.get(pair, 0.0)",
+        "before = self._widest.get(pair, 0.0)",
+        (
+            "core/test_proven.py::test_links_of_a_round_that_was_slow_count_as_they_are_measured",
+            "core/test_lines.py::test_links_that_were_slow_count_as_measured_for_some_rounds_and_then_anew",
+        ),
+    ),
+    Mutation(
+        "the-last-figure-of-a-link",
+        "A link is as wide as it ever was, whatever it shares its lines with later.",
+        "ictp2p/core/lines.py",
+        "self._widest[pair] = max(rate, before)",
+        "self._widest[pair] = rate",
+        ("core/test_lines.py::test_links_that_had_their_lines_for_themselves_show_lines_whatever_they_share_later",),
+    ),
+    Mutation(
+        "relays-taken-for-lines",
+        "What a relayed link carries says nothing of the lines at its ends.",
+        "ictp2p/core/lines.py",
+        "for pair, link in links.items() if link.via is None}",
+        "for pair, link in links.items()}",
+        ("core/test_lines.py::test_what_a_relayed_link_carries_says_nothing_of_its_ends",),
+    ),
+    Mutation(
+        "all-probe-at-once",
+        "Whoever is probed lets one after the other.",
+        "ictp2p/bulk/turns.py",
+        "if self._probing is None and self._waiting:",
+        "if self._waiting:",
+        (
+            "bulk/test_turns.py::test_one_has_the_turn_and_the_next_gets_it_when_it_ends",
+            "bulk/test_hub.py::test_who_is_probed_by_two_at_once_lets_one_after_the_other",
+        ),
+    ),
+    Mutation(
+        "a-turn-for-ever",
+        "A turn is over after some seconds, whatever has become of who has it.",
+        "ictp2p/bulk/turns.py",
+        "call_later(self._seconds, self._free)",
+        "call_later(1e9, self._free)",
+        ("bulk/test_turns.py::test_one_has_the_turn_and_the_next_gets_it_when_it_ends",),
+    ),
+    Mutation(
+        "a-heap-taken-for-the-line",
+        "What arrives at once, because a lost packet had held it up, is not the rate of the line.",
+        "ictp2p/bulk/pacing.py",
+        "rate = min(((total - so_far)",
+        "rate = max(((total - so_far)",
+        (
+            "bulk/test_pacing.py::"
+            "test_a_blast_shows_the_line_though_it_began_slowly_and_a_lost_packet_held_up_what_came_behind",
+        ),
+    ),
+    Mutation(
+        "slow-start-taken-for-the-line",
+        "A probe's beginning, in which the sender's window opens, is left out.",
+        "ictp2p/bulk/pacing.py",
+        "return size, size / rate if rate else seconds, False",
+        "return size, seconds, False",
+        (
+            "bulk/test_pacing.py::"
+            "test_a_blast_shows_the_line_though_it_began_slowly_and_a_lost_packet_held_up_what_came_behind",
+        ),
+    ),
+    Mutation(
+        "content-with-a-crowded-plan",
+        "A plan at the bound that crowds its lines does not end the search for another.",
+        "ictp2p/collectives/search.py",
+        "best = min(best, candidate.fluid + max(0.0, candidate.crowded - candidate.seconds))",
+        "best = min(best, candidate.fluid)",
+        ("collectives/test_planner.py::test_where_lines_would_be_crowded_trees_are_looked_for_as_well",),
+    ),
+)
