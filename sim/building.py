@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sim.host import Cluster, Host
-from sim.topology import Site
+from sim.limits import RATE, check
+from sim.topology import Link, Site
 from sim.training import Program
 from sim.view import View
 from sim.workload import Workload
@@ -96,19 +98,16 @@ class Building(View):
         given = {"bandwidth": bandwidth, "delay": delay, "jitter": jitter, "loss": loss, "corrupt": corrupt}
         changes = {name: value for name, value in given.items() if value is not None}
         for one, other in self._pairs(a, b, one_way=one_way):
-            link = self.topology.link(one, other)
-            for name, value in changes.items():
-                setattr(link, name, float(value))
-            link.__post_init__()
+            _change(self.topology.link(one, other), changes)
         self.loop.perform(self.internet.changed)
 
     def links(self, **values: float) -> None:
         """Set the link between every two clusters that have none of their own yet; call it before the others."""
-        for name, value in values.items():
-            setattr(self.topology.default, name, float(value))
+        _change(self.topology.default, values)
 
     def trunk(self, name: str, pairs: Iterable[tuple[str, str]], bandwidth: float) -> None:
         """Have directed pairs of clusters share one more resource."""
+        check(f"trunk {name}: bandwidth", bandwidth, RATE)
         self.topology.trunk_bandwidth[name] = float(bandwidth)
         for pair in pairs:
             self.topology.trunks.setdefault(pair, []).append(name)
@@ -116,8 +115,8 @@ class Building(View):
 
     def access(self, cluster: str, *, up: float | None = None, down: float | None = None) -> None:
         """Change a cluster's access link."""
-        site = self.topology.sites[cluster]
-        site.up, site.down = up or site.up, down or site.down
+        given = {"up": up, "down": down}
+        _change(self.topology.sites[cluster], {name: value for name, value in given.items() if value is not None})
         self.loop.perform(self.internet.changed)
 
     def _pairs(self, a: str, b: str, *, one_way: bool) -> list[tuple[str, str]]:
@@ -127,3 +126,10 @@ class Building(View):
         if not one_way:
             pairs += [(y, x) for x, y in pairs]
         return list(dict.fromkeys(pairs))
+
+
+def _change(what: Link | Site, changes: Mapping[str, float]) -> None:
+    """Change all of it, or nothing if a value cannot be."""
+    new = dataclasses.replace(what, **changes)  # type: ignore[arg-type]
+    for name in changes:
+        setattr(what, name, float(getattr(new, name)))

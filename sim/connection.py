@@ -11,7 +11,7 @@ import errno
 import ssl
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ictp2p.preamble import Kind
 from ictp2p.types import Address
@@ -53,6 +53,10 @@ class Endpoint(asyncio.Transport):
         self._net = internet
         self._loop = internet.loop
         self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
+        self._buffered = False
+        """Whether the protocol says where bytes go."""
+        self._cut = internet.blocked(self.local, remote)
+        """Whether what is sent vanishes, as of the last change of any path."""
         self._closing = False
         self._ended = False
         """`connection_lost` was, or is about to be, called."""
@@ -73,6 +77,7 @@ class Endpoint(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Give what arrives to `protocol`."""
         self._protocol = protocol
+        self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """Who gets what arrives."""
@@ -101,13 +106,14 @@ class Endpoint(asyncio.Transport):
         """Send."""
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"data argument must be a bytes-like object, not {type(data).__name__!r}")
-        size = len(data) if not isinstance(data, memoryview) else data.nbytes
+        size = data.nbytes if isinstance(data, memoryview) else len(data)
         if self._fin_sent or not size or self._closing or not self.process.alive:
             return
         if not self.kind:
             self._sniff(bytes(data[:8]))
-        self._net.bytes_sent[self.local] = self._net.bytes_sent.get(self.local, 0) + size
-        if self._net.elide and size > BULK and is_empty(data):
+        net = self._net
+        net.bytes_sent[self.local] += size
+        if size > BULK and net.elide and is_empty(data):
             self.dispatch(DATA, (bytes(data[:KEPT]), size), size)
         else:
             self.dispatch(DATA, bytes(data), size)
@@ -165,9 +171,10 @@ class Endpoint(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         """Bytes that the kernel has not taken."""
-        there, held = self.peer, self._way.backlog + self._patience.size
+        there, way = self.peer, self._way
+        held = int(way.backlog) + self._patience.size
         if there.process.paused:
-            held += there._unread + self._way.flying
+            held += there._unread + way.flying
         elif not there._reading:
             held += there._unread
         return held - KERNEL if held > KERNEL else 0
@@ -181,13 +188,15 @@ class Endpoint(asyncio.Transport):
         """Send one item, behind everything sent before (a reset overtakes what has not left)."""
         if self.gone:
             return
-        if not self.peer.process.alive and not self._patience.dark():
+        patience = self._patience
+        if not self.peer.process.alive and not patience.dark:
             self.reset_in(self._net.round_trip(self.local, self.remote))
-        elif self._patience.withholds or self._net.blocked(self.local, self.remote):
-            self._patience.withhold(what, data, size)
+        elif self._cut or patience.withholds:
+            patience.withhold(what, data, size)
         else:
             self._way.carry(what, data, size)
-        self._patience.sent()
+        if patience.dark:
+            patience.sent()
 
     def passed(self) -> None:
         """Some of what was sent has left: there may be room again."""
@@ -239,10 +248,14 @@ class Endpoint(asyncio.Transport):
             self._garbled()
         elif self._ended:
             self._refuse()  # a closed socket answers data with a reset
-        else:
+        elif self._inbox or not self._reading or self._closing:
             self._unread += size
             self._inbox.append(data)
             self._feed()
+        else:
+            self._deliver(data, size)
+            if self._inbox or self._eof:
+                self._feed()
 
     def _accept(self) -> None:
         """The connection is established on the accepting side."""
@@ -251,7 +264,7 @@ class Endpoint(asyncio.Transport):
             self._refuse()
             return
         self.connected = True
-        self._protocol = listener.factory()
+        self.set_protocol(listener.factory())
         self._protocol.connection_made(self)
 
     def _refuse(self) -> None:
@@ -268,7 +281,10 @@ class Endpoint(asyncio.Transport):
     def _feed(self) -> None:
         """Deliver what has arrived, as long as the protocol wants it."""
         while self._inbox and self._reading and not self._closing:
-            self._deliver(self._inbox.popleft())
+            item = self._inbox.popleft()
+            size = item[1] if isinstance(item, tuple) else len(item)
+            self._unread -= size
+            self._deliver(item, size)
         if self._inbox or not self._reading:
             return
         if self._eof and not self._closing:
@@ -277,19 +293,17 @@ class Endpoint(asyncio.Transport):
             if not keep:
                 self.close()
 
-    def _deliver(self, item: bytes | tuple[bytes, int]) -> None:
-        data, size = item if isinstance(item, tuple) else (item, len(item))
-        self._unread -= size
+    def _deliver(self, item: bytes | tuple[bytes, int], size: int) -> None:
+        data = item[0] if isinstance(item, tuple) else item
         if self._net.delivered is not None:
             self._net.delivered(self.remote, self.local, size)
         if self.peer._writing_paused:
             self.peer.passed()
-        protocol = self._protocol
-        if isinstance(protocol, asyncio.BufferedProtocol):
-            self._fill(protocol, data, size)
+        if self._buffered:
+            self._fill(cast("asyncio.BufferedProtocol", self._protocol), data, size)
         else:
-            assert isinstance(protocol, asyncio.Protocol)
-            protocol.data_received(data if len(data) == size else data + bytes(size - len(data)))
+            whole = data if len(data) == size else data + bytes(size - len(data))
+            cast("asyncio.Protocol", self._protocol).data_received(whole)
 
     def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes, size: int) -> None:
         done = 0
@@ -301,13 +315,13 @@ class Endpoint(asyncio.Transport):
                 if self._reading:
                     self._loop.call_soon(self._feed, context=self.process.context)
                 return
-            buffer = protocol.get_buffer(-1)
-            view = memoryview(buffer)
+            view = memoryview(protocol.get_buffer(-1))
             count = min(view.nbytes, size - done)
             real = data[done : done + count]
-            view[: len(real)] = real
-            if len(real) < count:
-                view[len(real) : count] = nothing(count - len(real))
+            known = len(real)
+            view[:known] = real
+            if known < count:
+                view[known:count] = nothing(count - known)
             protocol.buffer_updated(count)
             done += count
 
@@ -328,7 +342,7 @@ class Endpoint(asyncio.Transport):
 
     def _lost(self, error: Exception | None) -> None:
         self._protocol.connection_lost(error)
-        self._protocol = asyncio.Protocol()
+        self.set_protocol(asyncio.Protocol())
         self._inbox.clear()
         if self.gone or not self._leaving():
             self._forget()
@@ -343,7 +357,8 @@ class Endpoint(asyncio.Transport):
 
     def path_changed(self) -> None:
         """Something was cut or mended somewhere."""
-        self._way.open(not self._net.blocked(self.local, self.remote))
+        self._cut = self._net.blocked(self.local, self.remote)
+        self._way.open(not self._cut)
         self._patience.path_changed(busy=self._way.busy)
 
     def _leaving(self) -> bool:

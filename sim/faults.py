@@ -7,10 +7,14 @@ named "cluster/number" ("a/0"), clusters by their name; "*" in a barrier is ever
 from __future__ import annotations
 
 import abc
+import functools
+import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
 
+from ictp2p.errors import ConfigError
+from sim.limits import CLOCK_RATE, DURATION, LASTING, NTH, OFFSET, RATE, SHARE, TIMES, WORKERS, Limits, as_float
 from sim.topology import How
 
 if TYPE_CHECKING:
@@ -19,9 +23,27 @@ if TYPE_CHECKING:
 DiskFate = Literal["kept", "lost"]
 
 
+def within(limits: Limits, **default: Any) -> Any:
+    """Declare a number of a fault, with what it may be."""
+    return field(metadata={"limits": limits}, **default)
+
+
 @dataclass(frozen=True, slots=True)
 class Fault(abc.ABC):
-    """Base: something that happens to a world."""
+    """Base: something that happens to a world.
+
+    Raises:
+        ConfigError: a field has a value that cannot be, whoever made it; the message names both.
+    """
+
+    def __post_init__(self) -> None:
+        hints = _hints(type(self))
+        for item in fields(self):
+            value = getattr(self, item.name)
+            cleaned, why = _cleaned(value, hints[item.name], item.metadata.get("limits"))
+            if why:
+                raise ConfigError(f"{type(self).__name__}.{item.name} = {value!r} {why}")
+            object.__setattr__(self, item.name, cleaned)
 
     @abc.abstractmethod
     def apply(self, world: World) -> None:
@@ -45,7 +67,7 @@ class CrashOnSave(Fault):
     """A process is killed at its n-th next write to disk, before or after the value is durable."""
 
     host: str
-    nth: int = 1
+    nth: int = within(NTH, default=1)
     written: bool = False
     power: bool = False
 
@@ -58,7 +80,7 @@ class DiskFull(Fault):
     """A host's disk refuses its n-th next write and all after it, until its process starts again."""
 
     host: str
-    nth: int = 1
+    nth: int = within(NTH, default=1)
 
     def apply(self, world: World) -> None:
         world.fill_disk(self.host, self.nth)
@@ -136,7 +158,7 @@ class SetBandwidth(Fault):
 
     a: str
     b: str
-    bandwidth: float
+    bandwidth: float = within(RATE)
     one_way: bool = False
 
     def apply(self, world: World) -> None:
@@ -152,8 +174,8 @@ class SetDelay(Fault):
 
     a: str
     b: str
-    delay: float
-    jitter: float = 0.0
+    delay: float = within(DURATION)
+    jitter: float = within(DURATION, default=0.0)
     one_way: bool = False
 
     def apply(self, world: World) -> None:
@@ -166,7 +188,7 @@ class Loss(Fault):
 
     a: str
     b: str
-    probability: float
+    probability: float = within(SHARE)
     one_way: bool = False
 
     def apply(self, world: World) -> None:
@@ -179,7 +201,7 @@ class Corrupt(Fault):
 
     a: str
     b: str
-    probability: float
+    probability: float = within(SHARE)
     one_way: bool = False
 
     def apply(self, world: World) -> None:
@@ -202,8 +224,8 @@ class ClockSkew(Fault):
     """A host's clock jumps ahead by `offset` seconds and runs at `rate` from now on."""
 
     host: str
-    offset: float = 0.0
-    rate: float = 1.0
+    offset: float = within(OFFSET, default=0.0)
+    rate: float = within(CLOCK_RATE, default=1.0)
 
     def apply(self, world: World) -> None:
         world.skew(self.host, offset=self.offset, rate=self.rate)
@@ -214,8 +236,8 @@ class SlowNode(Fault):
     """Everything that a host does takes `cost` seconds, and its inner phases `factor` times as long."""
 
     host: str
-    cost: float = 0.0
-    factor: float = 1.0
+    cost: float = within(DURATION, default=0.0)
+    factor: float = within(LASTING, default=1.0)
 
     def apply(self, world: World) -> None:
         world.slow(self.host, cost=self.cost, factor=self.factor)
@@ -226,7 +248,7 @@ class Join(Fault):
     """A cluster that was declared, or one more worker of one that runs, joins."""
 
     cluster: str
-    workers: int = 1
+    workers: int = within(WORKERS, default=1)
 
     def apply(self, world: World) -> None:
         world.join(self.cluster, workers=self.workers)
@@ -262,9 +284,9 @@ class LinkFlap(Fault):
 
     a: str
     b: str
-    times: int = 3
-    down: float = 1.0
-    up: float = 1.0
+    times: int = within(TIMES, default=3)
+    down: float = within(DURATION, default=1.0)
+    up: float = within(DURATION, default=1.0)
     how: How = "blackhole"
 
     def apply(self, world: World) -> None:
@@ -279,8 +301,8 @@ class SwizzleClog(Fault):
     """Hosts are cut off one by one, and let back in another order (after FoundationDB's simulator)."""
 
     hosts: tuple[str, ...]
-    step: float = 0.5
-    hold: float = 2.0
+    step: float = within(DURATION, default=0.5)
+    hold: float = within(DURATION, default=2.0)
 
     def apply(self, world: World) -> None:
         back = sorted(self.hosts, key=lambda host: world.chance.uniform("swizzle", host))
@@ -298,6 +320,29 @@ class Calm(Fault):
     def apply(self, world: World) -> None:
         world.calm()
 
+
+@functools.cache
+def _hints(kind: type[Fault]) -> Mapping[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _cleaned(value: Any, hint: Any, limits: Limits | None) -> tuple[Any, str]:
+    """The value in its declared type, or why it cannot be: an int may stand for a float, a list for a tuple."""
+    if typing.get_origin(hint) is Literal:
+        names = typing.get_args(hint)
+        return value, "" if value in names else f"must be one of {', '.join(names)}"
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, (list, tuple)) or not value or not all(isinstance(name, str) for name in value):
+            return value, "must be a list of names, one at least"
+        return tuple(value), ""
+    if hint is float and type(value) in (int, float):
+        value = as_float(value)
+    if type(value) is not hint:
+        return value, f"must be {_WORDS[hint]}"
+    return value, limits.objection(value) if limits is not None else ""
+
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 FAULTS: Mapping[str, type[Fault]] = {
     kind.__name__: kind

@@ -1,19 +1,20 @@
 """Plain data (from TOML or JSON) read field by field, with errors that say where and what.
 
 table = Fields("cluster[1]", data)
-table.number("delay", 0.02, least=0)
+table.number("delay", 0.02, Limits(least=0))
 table.done()                            # whatever was not asked for is not known
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ictp2p.errors import ConfigError
+from sim.limits import COUNT, SHARE, Limits, as_float
 
 _MISSING = object()
+_ANY = Limits()
 
 
 class Fields:
@@ -31,33 +32,24 @@ class Fields:
         self._data = data
         self._asked: dict[str, None] = {}
 
-    def number(
-        self, key: str, default: float | None = None, *, least: float = -math.inf, above: float = -math.inf
-    ) -> float:
-        """A finite number, or infinity where it is written so."""
+    def number(self, key: str, default: float | None = None, limits: Limits = _ANY) -> float:
+        """A number within limits."""
         value = self._take(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-            raise self.wrong(key, "must be a number")
-        if value < least:
-            raise self.wrong(key, f"must be at least {least:g}")
-        if value <= above:
-            raise self.wrong(key, f"must be above {above:g}")
-        return float(value)
+        if why := limits.objection(value):
+            raise self.wrong(key, why)
+        return as_float(value)
 
     def share(self, key: str, default: float) -> float:
         """A probability below 1."""
-        value = self.number(key, default, least=0)
-        if value >= 1:
-            raise self.wrong(key, "must be below 1")
-        return value
+        return self.number(key, default, SHARE)
 
-    def count(self, key: str, default: int | None = None, *, least: int = 0) -> int:
-        """A whole number."""
+    def count(self, key: str, default: int | None = None, limits: Limits = COUNT) -> int:
+        """A whole number within limits."""
         value = self._take(key, default)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.wrong(key, "must be a whole number")
-        if value < least:
-            raise self.wrong(key, f"must be at least {least}")
+        if why := limits.objection(value):
+            raise self.wrong(key, why)
         return value
 
     def text(self, key: str, default: str | None = None, *, of: Sequence[str] = ()) -> str:

@@ -40,6 +40,8 @@ _FASTEST = 1e12
 """Bytes per second of a flow that nothing limits."""
 _USES = 8
 """Resources that one flow passes, at most: its access lines, the link, and trunks."""
+_NONE = 0
+"""What a flow passes that passes fewer."""
 _STEPS = 8
 """Windows grow at multiples of this part of the round trip, so that those of many flows grow at the same time."""
 
@@ -60,8 +62,6 @@ def shares(
         resource: of each use of a resource, the resource.
         capacity: of each resource.
     """
-    if (np.bincount(resource, weights=caps[flow], minlength=len(capacity)) <= capacity).all():
-        return caps  # a world at ease: every flow is held by its own window
     count, resources = len(caps), len(capacity)
     rates, left = np.zeros(count), capacity.astype(float)
     endless, active = np.isinf(left), np.ones(count, dtype=bool)
@@ -136,16 +136,18 @@ class _Rows:
         """Bytes per second by its losses, or none if nothing passes."""
         self.window = np.zeros(0)
         """Bytes that may be under way."""
+        self.cap = np.zeros(0)
+        """Bytes per second by its losses and its window."""
         self.grown = np.zeros(0)
         """When the window last grew."""
         self.rate = np.zeros(0)
         self.armed = np.zeros(0, dtype=bool)
         """Whether its next arrival is arranged."""
         self.uses = np.zeros((0, _USES), dtype=np.intp)
-        """The resources that it shares, by number; -1 for none."""
-        self.capacity = np.zeros(0)
-        """Of each resource."""
-        self._numbers: dict[Hashable, int] = {}
+        """The resources that it shares, by number; `_NONE` for none."""
+        self.capacity = np.full(1, math.inf)
+        """Of each resource; of `_NONE` there is enough for all."""
+        self._numbers: dict[Hashable, int] = {None: _NONE}
         self._free: list[int] = []
 
     def take(self) -> int:
@@ -155,6 +157,13 @@ class _Rows:
         row = self._free.pop()
         self.window[row], self.rate[row], self.armed[row] = INITIAL_WINDOW, 0.0, False
         return row
+
+    def begin(self, row: int, now: float, *, slowly: bool) -> None:
+        """Let a flow send from now on, `slowly` with the window of a fresh connection."""
+        self.grown[row] = now
+        if slowly:
+            self.window[row] = INITIAL_WINDOW
+            self._limit(row)
 
     def free(self, row: int) -> None:
         """Take a row back."""
@@ -166,20 +175,21 @@ class _Rows:
         self.far[row] = far
         most = 1.22 * SEGMENT / (max(far, 1e-4) * math.sqrt(loss)) if loss > 0 else math.inf
         self.most[row] = most if flow.open else 0.0
+        self._limit(row)
         uses = [self._number(name, size) for name, size in flow.resources()]
-        self.uses[row] = uses + [-1] * (_USES - len(uses))
+        self.uses[row] = uses + [_NONE] * (_USES - len(uses))
 
     def shares(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """The fair rates of the flows in these rows."""
-        far = self.far[rows]
-        slow = np.divide(self.window[rows], far, out=np.full(len(rows), math.inf), where=far > NEAR)
-        uses = self.uses[rows]
-        flow, place = np.nonzero(uses >= 0)
-        resource, capacity = uses[flow, place], self.capacity
+        caps, uses, capacity = self.cap[rows], self.uses[rows], self.capacity
+        if (np.bincount(uses.ravel(), np.repeat(caps, _USES), len(capacity)) <= capacity).all():
+            return np.minimum(caps, _FASTEST)  # a world at ease: every flow is held by its own window
+        flow, place = np.nonzero(uses != _NONE)
+        resource = uses[flow, place]
         if len(capacity) > 2 * len(resource):  # few flows in a large world
             names, resource = np.unique(resource, return_inverse=True)
             capacity = capacity[names]
-        return np.minimum(shares(np.minimum(self.most[rows], slow), flow, resource, capacity), _FASTEST)
+        return np.minimum(shares(caps, flow, resource, capacity), _FASTEST)
 
     def grow(self, rows: npt.NDArray[np.intp], now: float) -> float:
         """Open the windows of the flows that fill them; give when to look again."""
@@ -189,11 +199,20 @@ class _Rows:
         filled = self.rate[rows] >= 0.999 * self.window[rows] / far
         rows, far = rows[filled], far[filled]
         due = now - self.grown[rows] >= far - 1e-9
-        self.window[rows[due]] *= 2
-        self.grown[rows[due]] = now
-        step = far[~due] / _STEPS
-        later = np.ceil((self.grown[rows[~due]] + far[~due]) / step) * step
-        return now if due.any() else float(later.min(initial=math.inf))
+        if due.any():
+            rows = rows[due]
+            self.window[rows] *= 2
+            self.grown[rows] = now
+            self.cap[rows] = np.minimum(self.most[rows], self.window[rows] / self.far[rows])
+            return now
+        step = far / _STEPS
+        later = np.ceil((self.grown[rows] + far) / step) * step
+        return float(later.min(initial=math.inf))
+
+    def _limit(self, row: int) -> None:
+        """Reckon what a flow may have by itself."""
+        far, most = float(self.far[row]), float(self.most[row])
+        self.cap[row] = min(most, float(self.window[row]) / far) if far > NEAR else most
 
     def _number(self, name: Hashable, size: float) -> int:
         number = self._numbers.setdefault(name, len(self._numbers))
@@ -205,7 +224,7 @@ class _Rows:
     def _extend(self) -> None:
         old = len(self.far)
         size = max(64, 2 * old)
-        for name in ("far", "most", "window", "grown", "rate", "armed", "uses"):
+        for name in ("far", "most", "window", "cap", "grown", "rate", "armed", "uses"):
             column = getattr(self, name)
             larger = np.zeros((size, *column.shape[1:]), dtype=column.dtype)
             larger[:old] = column
@@ -236,10 +255,8 @@ class Fluid:
             return
         if flow.row < 0:
             flow.row, flow.seen = self._rows.take(), -1
-        now = self._loop.now
-        if now - flow.stopped > IDLE:
-            self._rows.window[flow.row] = INITIAL_WINDOW
-        flow.since = self._rows.grown[flow.row] = now
+        flow.since = now = self._loop.now
+        self._rows.begin(flow.row, now, slowly=now - flow.stopped > IDLE)
         self._look(flow)
         self._flows[flow] = flow.row
         self._stir()
@@ -319,7 +336,8 @@ class Fluid:
             flow.passed(size)
 
     def _arm(self, flow: Flow) -> None:
-        self._disarm(flow)
+        if flow.timer is not None:
+            self._disarm(flow)
         left = flow.head()
         if flow.rate > 0 and left > 0:
             due = self._loop.now + min(TICK, max(RESOLUTION, left / flow.rate))

@@ -46,7 +46,8 @@ class Ground:
         self.chance = Chance(seed)
         self.topology = Topology()
         self.trace = Trace(lambda: self.loop.now)
-        self.internet = Internet(self.loop, self.chance, self.topology, self._delivering, elide=elide)
+        delivering = self._delivering if audit else self.trace.delivery
+        self.internet = Internet(self.loop, self.chance, self.topology, delivering, elide=elide)
         self.ledger = Ledger(lambda rule, text: self.auditor.complain(rule, text), checked=not elide)
         self.hosts: dict[str, Host] = {}
         """Every host there ever was, by name, in the order in which they came."""
@@ -66,7 +67,7 @@ class Ground:
         self.loop.at(self.now + seconds, act, context=self._context)
 
     def _delivering(self, source: str, target: str, size: int) -> None:
-        """A process is about to handle a message."""
+        """A process is about to handle a message, in a world that is audited."""
         self.trace.delivery(source, target, size)
         if self.audit:
             self.auditor.delivering(self.hosts[target])

@@ -1,6 +1,7 @@
 """What can be done to a world: processes die and stop, paths break and heal, clusters come and go.
 
-These are the verbs; `sim.faults` has the same as values, which can be written down and told again.
+These are the verbs; `sim.faults` has the same as values, which can be written down and told again. A number that cannot
+be is a `ConfigError` at once, whichever way it comes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from sim.building import Building
+from sim.limits import CLOCK_RATE, DURATION, LASTING, NTH, OFFSET, WORKERS, check
 from sim.loop import Process
 from sim.topology import Barrier, How
 
@@ -21,6 +23,7 @@ class Harm(Building):
 
     def crash_on_save(self, host: str, nth: int = 1, *, written: bool = False, power: bool = False) -> None:
         """Kill a host's process at its n-th save from now, before the value is durable, or right after."""
+        check("nth", nth, NTH)
         target = self.hosts[host]
         due = target.disk.saves + nth
 
@@ -36,6 +39,7 @@ class Harm(Building):
 
     def fill_disk(self, host: str, nth: int = 1) -> None:
         """Have a host's disk refuse its n-th save from now and all after it, until its process starts again."""
+        check("nth", nth, NTH)
         disk = self.hosts[host].disk
         disk.full_at = disk.saves + nth
 
@@ -109,12 +113,16 @@ class Harm(Building):
 
     def skew(self, host: str, *, offset: float = 0.0, rate: float = 1.0) -> None:
         """Move a host's clock and change how fast it runs, now and in its next lives."""
+        check("offset", offset, OFFSET)
+        check("rate", rate, CLOCK_RATE)
         target = self.hosts[host]
         target.skew = (target.skew[0] + offset, rate)
         self.loop.perform(lambda: self._with_process(host, lambda process: process.set_clock(self.now, offset, rate)))
 
     def slow(self, host: str, *, cost: float = 0.0, factor: float = 1.0) -> None:
         """Make everything that a host does take `cost` seconds, and its inner phases `factor` times as long."""
+        check("cost", cost, DURATION)
+        check("factor", factor, LASTING)
         target = self.hosts[host]
         target.slowness = factor
         if target.process is not None:
@@ -122,6 +130,7 @@ class Harm(Building):
 
     def join(self, cluster: str, workers: int = 1) -> None:
         """Let a declared cluster join; if it runs already, one or more new workers of it."""
+        check("workers", workers, WORKERS)
 
         def act() -> None:
             waiting = [h for h in self.of(cluster) if h.lives == 0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextvars
 import itertools
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ class Internet:
         self.fluid = Fluid(loop)
         self.delivered = delivered
         self.elide = elide
-        self.bytes_sent: dict[str, int] = {}
+        self.bytes_sent: defaultdict[str, int] = defaultdict(int)
         """Bytes written by each host."""
         self.hosts: dict[str, str] = {}
         """Host by IP address."""

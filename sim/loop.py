@@ -168,10 +168,11 @@ class SimLoop(asyncio.BaseEventLoop):
         self._moment += 1
         if self._moment > _MOMENT_LIMIT:
             raise Livelock(f"virtual time has stood still at {self.now} for {_MOMENT_LIMIT} rounds")
-        for _ in range(len(self._ready)):
-            handle = self._ready.popleft()
+        ready, dispatch = self._ready, self._dispatch
+        for _ in range(len(ready)):
+            handle = ready.popleft()
             if not handle._cancelled:
-                self._dispatch(handle)
+                dispatch(handle)
 
     def _advance(self) -> None:
         """Jump to the next timer, and make everything ready that is due at that instant."""
@@ -189,8 +190,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _fall_due(self) -> None:
         """Make everything ready that is due by now."""
-        timers = self._timers
-        while timers and timers[0][0] <= self.now:
+        timers, now = self._timers, self.now
+        while timers and timers[0][0] <= now:
             handle = heapq.heappop(timers)[2]
             if handle._cancelled:
                 self._cancelled -= 1
@@ -199,19 +200,33 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._ready.append(handle)
 
     def _dispatch(self, handle: asyncio.Handle) -> None:
-        process: Process | None = handle._context.get(HOST)  # type: ignore[attr-defined]
-        if process is not None:
-            if not process.alive and process not in self._dying:
-                return
-            if handle.cancelled():
-                return  # while it was held back
-            if process.paused or process.busy:
-                process.held.append(handle)
-                return
-            if process.cost and process.alive:
-                self._occupy(process)
+        context: contextvars.Context = handle._context  # type: ignore[attr-defined]
+        process = context.get(HOST)
+        if (
+            process is not None
+            and (process.paused or process.busy or process.cost or not process.alive)
+            and not self._may_run(process, handle)
+        ):
+            return
         self.steps += 1
-        handle._run()
+        try:
+            context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            text = f"Exception in callback {handle._callback!r}"  # type: ignore[attr-defined]
+            self.call_exception_handler({"message": text, "exception": error, "handle": handle})
+
+    def _may_run(self, process: Process, handle: asyncio.Handle) -> bool:
+        """Whether a process that is dead, stopped or slow runs this now; what it is to run later is held back."""
+        if handle.cancelled() or not (process.alive or process in self._dying):
+            return False  # perhaps cancelled while it was held back
+        if process.paused or process.busy:
+            process.held.append(handle)
+            return False
+        if process.cost and process.alive:
+            self._occupy(process)
+        return True
 
     # ------------------------------------------------------------ what an operating system does
 
@@ -272,9 +287,10 @@ class SimLoop(asyncio.BaseEventLoop):
         """Schedule by the clock of the running process; what is due at one instant runs in the order of the calls."""
         process = HOST.get()
         if process is not None:
-            when = process.true(when)
-            if when > self.now:  # never early by a rounding error: who waits again for the rest would wait forever
-                when += _TICK
+            due = process.true(when)
+            if due > self.now or when > process.local(self.now):
+                due = max(due, self.now) + _TICK  # never early by a rounding error: who then waits again waits forever
+            when = due
         return self.at(when, callback, *args, context=context)
 
     def at(

@@ -42,16 +42,13 @@ class Patience:
         self._dark_since: float | None = None
         self._unacknowledged_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.dark = self._is_dark()
+        """Whether what is sent, or its acknowledgment, vanishes, as of the last change of any path."""
 
     @property
     def withholds(self) -> bool:
         """Whether something was sent into the dark."""
         return bool(self._withheld)
-
-    def dark(self) -> bool:
-        """Whether what is sent, or its acknowledgment, vanishes."""
-        here, there = self._end.local, self._end.remote
-        return self._net.blocked(here, there) or self._net.blocked(there, here)
 
     def withhold(self, what: str, data: Any, size: int) -> None:
         """Keep what was sent into the dark."""
@@ -59,20 +56,20 @@ class Patience:
         self.size += size
 
     def sent(self) -> None:
-        """Something was sent: an acknowledgment is waited for."""
-        if self._unacknowledged_since is None and self.dark():
+        """Something was sent into the dark: an acknowledgment is waited for."""
+        if self._unacknowledged_since is None:
             self._unacknowledged_since = self._loop.now
             self._wait()
 
     def path_changed(self, *, busy: bool) -> None:
         """Something was cut or mended somewhere; `busy`: something is under way."""
-        dark = self.dark()
-        if dark and self._dark_since is None:
+        self.dark = self._is_dark()
+        if self.dark and self._dark_since is None:
             self._dark_since = self._loop.now
             if busy or self._withheld:
                 self._unacknowledged_since = self._loop.now
             self._wait()
-        elif not dark and self._dark_since is not None:
+        elif not self.dark and self._dark_since is not None:
             self._relieved(self._dark_since)
 
     def drop(self) -> None:
@@ -85,6 +82,10 @@ class Patience:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _is_dark(self) -> bool:
+        here, there = self._end.local, self._end.remote
+        return self._net.blocked(here, there) or self._net.blocked(there, here)
 
     def _relieved(self, since: float) -> None:
         """The path is back: what was withheld leaves when TCP next tries."""

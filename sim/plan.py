@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from ictp2p.errors import ConfigError
 from sim.faults import FAULTS, Fault
+from sim.limits import DURATION, check
 
 
 def to_dict(fault: Fault) -> dict[str, Any]:
@@ -26,38 +27,31 @@ def from_dict(data: Mapping[str, Any]) -> Fault:
     """Read what `to_dict` wrote.
 
     Raises:
-        ValueError: there is no such fault, or a field is unknown, missing, or of the wrong type.
+        ConfigError: there is no such fault, or a field is unknown, missing, or has a value that cannot be.
     """
     values = dict(data)
     name = values.pop("fault", None)
     kind = FAULTS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise ValueError(f"fault {name!r} is not known: use one of {', '.join(FAULTS)}")
-    hints = typing.get_type_hints(kind)
-    for field_name, value in values.items():
-        if field_name not in hints:
-            raise ValueError(f"fault {name} has no field {field_name!r}")
-        values[field_name] = _converted(f"{name}.{field_name}", hints[field_name], value)
+        raise ConfigError(f"fault {name!r} is not known: use one of {', '.join(FAULTS)}")
+    known = [item.name for item in dataclasses.fields(kind)]
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"fault {name} has no field {key!r}: it has {', '.join(known) or 'none'}")
     try:
         return kind(**values)
     except TypeError as error:
-        raise ValueError(f"fault {name}: {error}") from error
+        raise ConfigError(f"fault {name}: {error}") from error
 
 
-def _converted(where: str, hint: Any, value: Any) -> Any:
-    origin = typing.get_origin(hint)
-    if origin is Literal:
-        if value in typing.get_args(hint):
-            return value
-    elif origin is tuple:
-        if isinstance(value, (list, tuple)) and all(isinstance(x, str) for x in value):
-            return tuple(value)
-    elif hint is float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-    elif isinstance(hint, type) and type(value) is hint:
-        return value
-    raise ValueError(f"{where} cannot be {value!r}")
+def moment(at: float, fault: Fault) -> float:
+    """When a fault happens, in seconds.
+
+    Raises:
+        ConfigError: that is no time from now on.
+    """
+    check(f"fault {type(fault).__name__}: at", at, DURATION)
+    return float(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +62,12 @@ class FaultPlan:
 
     @classmethod
     def of(cls, steps: Iterable[tuple[float, Fault]]) -> FaultPlan:
-        """Sort steps into a plan; what stands at one time stays in the given order."""
-        return cls(tuple(sorted(((float(at), fault) for at, fault in steps), key=lambda step: step[0])))
+        """Sort steps into a plan; what stands at one time stays in the given order.
+
+        Raises:
+            ConfigError: a time cannot be.
+        """
+        return cls(tuple(sorted(((moment(at, fault), fault) for at, fault in steps), key=lambda step: step[0])))
 
     def __iter__(self) -> Iterator[tuple[float, Fault]]:
         return iter(self.steps)
@@ -86,15 +84,17 @@ class FaultPlan:
         """Read what `to_list` wrote.
 
         Raises:
-            ValueError: a step is no fault, or has no time.
+            ConfigError: a step is no fault, or has no time.
         """
         steps = []
         for item in data:
+            if not isinstance(item, Mapping):
+                raise ConfigError(f"{item!r} is no fault")
             values = dict(item)
-            at = values.pop("at", None)
-            if not isinstance(at, (int, float)) or isinstance(at, bool) or at < 0:
-                raise ValueError(f"fault {dict(item)!r} needs `at`, seconds from the start")
-            steps.append((float(at), from_dict(values)))
+            if "at" not in values:
+                raise ConfigError(f"fault {values!r} needs `at`, seconds from the start")
+            at = values.pop("at")
+            steps.append((at, from_dict(values)))
         return cls.of(steps)
 
     def to_json(self) -> str:
@@ -103,5 +103,15 @@ class FaultPlan:
 
     @classmethod
     def from_json(cls, text: str) -> FaultPlan:
-        """Read what `to_json` wrote."""
-        return cls.from_list(json.loads(text))
+        """Read what `to_json` wrote.
+
+        Raises:
+            ConfigError: the text is no JSON, or no plan.
+        """
+        try:
+            steps = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"a fault plan must be JSON: {error}") from error
+        if not isinstance(steps, list):
+            raise ConfigError(f"a fault plan must be a list, not {steps!r}")
+        return cls.from_list(steps)

@@ -20,6 +20,7 @@ from sim import mesh
 from sim.faults import Corrupt, Join, SetBandwidth
 from sim.fields import Fields
 from sim.invariants.recovery import Recovery
+from sim.limits import DURATION, LASTING, RATE, WORKERS, Limits
 from sim.plan import FaultPlan, to_dict
 from sim.scenario import Scenario
 from sim.settings import setting
@@ -122,7 +123,7 @@ def _read(top: Fields) -> _File:
     if not about:
         raise top.wrong("about", "must say something")
     run = top.table("run")
-    default_compute = run.number("compute", 10.0, above=0)
+    default_compute = run.number("compute", 10.0, LASTING)
     clusters = tuple(_read_cluster(table, default_compute) for table in top.tables("cluster"))
     names = [cluster.name for cluster in clusters]
     if not names:
@@ -134,9 +135,9 @@ def _read(top: Fields) -> _File:
         raise ConfigError("cluster[0] founds the mesh: it must be there from the start")
     file = _File(
         about=about,
-        seconds=run.number("seconds", 120.0, above=0),
+        seconds=run.number("seconds", 120.0, LASTING),
         profile=run.text("profile", "wan", of=("local", "lan", "wan")),
-        elements=run.count("elements", 64, least=1),
+        elements=run.count("elements", 64, Limits(least=1, most=2**40)),
         elide=run.flag("elide", False),
         spare=run.flag("spare", False),
         everywhere=_read_link_values(top.table("links"), finish=True),
@@ -161,14 +162,14 @@ def _read_cluster(table: Fields, compute: float) -> _Cluster:
     if joins_later and table.has("at"):
         raise table.wrong("at", "and waits cannot both be: a cluster that waits comes by a Join fault")
     options = {
-        "workers": table.count("workers", 2, least=1),
-        "up": table.number("up", math.inf, above=0),
-        "down": table.number("down", math.inf, above=0),
+        "workers": table.count("workers", 2, WORKERS),
+        "up": table.number("up", math.inf, RATE),
+        "down": table.number("down", math.inf, RATE),
         "nat": table.flag("nat", False),
         "train": table.flag("train", True),
-        "at": table.number("at", 0.0, least=0),
+        "at": table.number("at", 0.0, DURATION),
     }
-    own_compute = table.number("compute", compute, above=0)
+    own_compute = table.number("compute", compute, LASTING)
     table.done()
     return _Cluster(name, {**options, **({"at": None} if joins_later else {})}, own_compute)
 
@@ -181,9 +182,9 @@ def _read_link(table: Fields, names: list[str]) -> _Link:
 
 def _read_link_values(table: Fields, *, finish: bool) -> dict[str, float]:
     read: dict[str, Callable[[], float]] = {
-        "delay": lambda: table.number("delay", least=0),
-        "jitter": lambda: table.number("jitter", least=0),
-        "bandwidth": lambda: table.number("bandwidth", above=0),
+        "delay": lambda: table.number("delay", limits=DURATION),
+        "jitter": lambda: table.number("jitter", limits=DURATION),
+        "bandwidth": lambda: table.number("bandwidth", limits=RATE),
         "loss": lambda: table.share("loss", 0.0),
         "corrupt": lambda: table.share("corrupt", 0.0),
     }
@@ -194,7 +195,7 @@ def _read_link_values(table: Fields, *, finish: bool) -> dict[str, float]:
 
 
 def _read_trunk(table: Fields, names: list[str]) -> _Trunk:
-    name, bandwidth = table.text("name"), table.number("bandwidth", above=0)
+    name, bandwidth = table.text("name"), table.number("bandwidth", limits=RATE)
     pairs: list[tuple[str, str]] = []
     for pair in table.items("pairs"):
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(end, str) for end in pair):
@@ -210,7 +211,7 @@ def _read_expected(table: Fields, names: list[str]) -> _Expected:
     expected = _Expected(
         version=table.count("version", 2),
         after_faults=table.count("after_faults", 1),
-        within=table.number("within", 120.0, above=0),
+        within=table.number("within", 120.0, LASTING),
         participants=tuple(_cluster_of(table, "participants", x, names) for x in table.texts("participants")),
         recovery=table.flag("recovery", False),
     )
@@ -229,7 +230,7 @@ def _read_faults(tables: list[Fields], clusters: tuple[_Cluster, ...]) -> FaultP
     for n, table in enumerate(tables):
         try:
             plan = FaultPlan.from_list([table.raw()])
-        except ValueError as error:
+        except ConfigError as error:
             raise ConfigError(f"fault[{n}]: {error}") from error
         steps += list(plan)
     plan = FaultPlan.of(steps)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from ictp2p.errors import ConfigError
+from sim.limits import Limits
 
 S = TypeVar("S")
 
@@ -37,8 +38,8 @@ def setting(
         most: largest number allowed.
         of: texts allowed, if not all.
     """
-    limits = {"least": least, "above": above, "most": most, "of": of}
-    return dataclasses.field(default=default, metadata={"meaning": meaning, **limits})
+    limits = Limits(least=least, above=above, most=most)
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "limits": limits, "of": of})
 
 
 def made(kind: type[S], given: Mapping[str, object], whose: str) -> S:
@@ -76,21 +77,16 @@ def _read(field: dataclasses.Field[Any], value: object, whose: str) -> object:
         if kind is int:
             return int(str(value))
         return kind(value)
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, OverflowError):
         raise ConfigError(f"{whose}: {field.name}={value} is not {_KINDS[kind]}") from None
 
 
 def _checked(field: dataclasses.Field[Any], value: Any, whose: str) -> object:
-    limits = field.metadata
-    if limits["of"] and value not in limits["of"]:
-        raise ConfigError(f"{whose}: {field.name}={value} is not one of {', '.join(limits['of'])}")
-    if isinstance(value, (int, float)):
-        if not math.isfinite(value) or value < limits["least"]:
-            raise ConfigError(f"{whose}: {field.name}={value} must be at least {limits['least']:g}")
-        if value <= limits["above"]:
-            raise ConfigError(f"{whose}: {field.name}={value} must be above {limits['above']:g}")
-        if value > limits["most"]:
-            raise ConfigError(f"{whose}: {field.name}={value} must be at most {limits['most']:g}")
+    of = field.metadata["of"]
+    if of and value not in of:
+        raise ConfigError(f"{whose}: {field.name}={value} is not one of {', '.join(of)}")
+    if isinstance(value, (int, float)) and (why := field.metadata["limits"].objection(value)):
+        raise ConfigError(f"{whose}: {field.name}={value} {why}")
     return value
 
 

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sim.limits import DURATION, RATE, SHARE, check
+
 How = Literal["blackhole", "reset"]
 
 
@@ -30,8 +32,12 @@ class Link:
     """Probability that a message arrives with a flipped bit."""
 
     def __post_init__(self) -> None:
-        if not (self.delay >= 0 and self.jitter >= 0 and self.bandwidth > 0 and 0 <= self.loss < 1):
-            raise ValueError(f"impossible link {self!r}")
+        """Raises ConfigError, which names a value that cannot be."""
+        for name in ("delay", "jitter"):
+            check(f"link.{name}", getattr(self, name), DURATION)
+        for name in ("loss", "corrupt"):
+            check(f"link.{name}", getattr(self, name), SHARE)
+        check("link.bandwidth", self.bandwidth, RATE)
 
 
 @dataclass(slots=True)
@@ -46,6 +52,11 @@ class Site:
     nat: bool = False
     """Whether hosts outside cannot dial in."""
     lan: Link = field(default_factory=lambda: Link(delay=0.0001, bandwidth=1.25e9))
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError, which names a value that cannot be."""
+        check(f"{self.name}.up", self.up, RATE)
+        check(f"{self.name}.down", self.down, RATE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _DELIVERY = struct.Struct("!dI")
+_AT_ONCE = 64 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,10 @@ class Trace:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._hash = hashlib.blake2b(digest_size=16)
+        self._unhashed = bytearray()
+        """Deliveries that the hash has not taken in yet: it takes many at once in a fraction of the time."""
+        self._ways: dict[tuple[str, str], bytes] = {}
+        """Every pair of hosts as it is hashed."""
         self.entries: list[Entry] = []
         self.deliveries = 0
         self.bytes = 0
@@ -51,7 +56,7 @@ class Trace:
         """Note an event; fields must print the same in every run."""
         entry = Entry(self._clock(), host, kind, fields)
         self.entries.append(entry)
-        self._hash.update(str(entry).encode())
+        self._unhashed += str(entry).encode()
         for subscriber in self.subscribers:
             subscriber(entry)
 
@@ -59,11 +64,22 @@ class Trace:
         """Note a message that a process got."""
         self.deliveries += 1
         self.bytes += size
-        self._hash.update(_DELIVERY.pack(self._clock(), size) + f"{source}>{target}".encode())
+        way = self._ways.get((source, target))
+        if way is None:
+            way = self._ways[source, target] = f"{source}>{target}".encode()
+        self._unhashed += _DELIVERY.pack(self._clock(), size)
+        self._unhashed += way
+        if len(self._unhashed) > _AT_ONCE:
+            self._take_in()
 
     def digest(self) -> str:
         """The hash so far."""
+        self._take_in()
         return self._hash.copy().hexdigest()
+
+    def _take_in(self) -> None:
+        self._hash.update(self._unhashed)
+        self._unhashed.clear()
 
     def of(self, *kinds: str, host: str | None = None, since: float = 0.0) -> Iterator[Entry]:
         """The events of some kinds, oldest first."""

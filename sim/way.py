@@ -48,7 +48,8 @@ class Way:
         self._pair = end.local, end.remote
         self._link = internet.topology.between(*self._pair)
         self._queue: deque[list[Any]] = deque()  # [what, data, size, left] of bulk that has not passed
-        self._backlog = 0.0
+        self.backlog = 0.0
+        """Bytes that have not left yet."""
         self._arrives = 0.0
         self._left = 0.0
         """When the last message that passed in one window has left."""
@@ -66,11 +67,6 @@ class Way:
         """Whether something has not left yet."""
         return bool(self._queue)
 
-    @property
-    def backlog(self) -> int:
-        """Bytes that have not left yet."""
-        return int(self._backlog) if self._queue else 0
-
     def open(self, passes: bool) -> None:
         """Say whether packets pass at all."""
         self._flow.open = passes
@@ -83,7 +79,7 @@ class Way:
             if not self._queue:
                 self._trickled = self._net.loop.now  # what passes soon is handed over whole
             self._queue.append([what, data, size, float(size)])
-            self._backlog += size
+            self.backlog += size
             self._net.fluid.start(self._flow)
         else:
             self._depart(what, data, size)
@@ -91,14 +87,15 @@ class Way:
     def drop(self) -> None:
         """Forget what has not left."""
         self._queue.clear()
-        self._backlog = 0.0
+        self.backlog = 0.0
         self._net.fluid.drop(self._flow)
 
     # ------------------------------------------------------------ control: per message
 
     def _depart(self, what: str, data: Any, size: int) -> None:
         """All of it has left: it takes what a message of its size takes."""
-        seconds = self._net.delay(*self._pair, self._link) + size / self._link.bandwidth
+        link = self._link
+        seconds = self._net.delay(*self._pair, link) + size / link.bandwidth
         self._leave(what, data, size, seconds)
 
     def _burst(self, what: str, data: Any, size: int) -> None:
@@ -110,12 +107,14 @@ class Way:
 
     def _leave(self, what: str, data: Any, size: int, seconds: float) -> None:
         """Arrive in so many seconds, after whatever left before."""
-        corrupt, net, peer = self._link.corrupt, self._net, self._end.peer
-        if corrupt and size and net.chance.happens(corrupt, "corrupt", *self._pair):
+        corrupt, loop, peer = self._link.corrupt, self._net.loop, self._end.peer
+        if corrupt and size and self._net.chance.happens(corrupt, "corrupt", *self._pair):
             data = self._damaged(data)
         self.flying += size
-        self._arrives = max(self._arrives, net.loop.now + seconds)
-        net.loop.at(self._arrives, peer.arrive, what, data, size, context=peer.process.context)
+        due = loop.now + seconds
+        if due > self._arrives:
+            self._arrives = due
+        loop.at(self._arrives, peer.arrive, what, data, size, context=peer.process.context)
 
     def _damaged(self, data: Any) -> Any:
         if self._end.kind != Kind.BULK or isinstance(data, tuple):
@@ -131,28 +130,31 @@ class Way:
 
     def _passed(self, size: float) -> None:
         """The fluid has moved on."""
-        while self._queue:
-            item = self._queue[0]
-            taken = min(size, item[3])
-            item[3] -= taken
+        queue = self._queue
+        while queue:
+            item = queue[0]
+            left = item[3]
+            taken = min(left, size)
+            item[3] = left = left - taken
             size -= taken
-            self._backlog -= taken
-            if item[3] > 1e-6:
+            self.backlog -= taken
+            if left > 1e-6:
+                self._deliver_part(item)
                 break
-            self._backlog -= item[3]
-            self._queue.popleft()
+            self.backlog -= left
+            queue.popleft()
             self._depart(*item[:3]) if item[2] <= BULK else self._arrive_last(*item[:3])
         else:
-            self._backlog = 0.0
-        if self._queue:
-            self._deliver_part(self._queue[0])
+            self.backlog = 0.0
         self._end.passed()
 
     def _deliver_part(self, item: list[Any]) -> None:
         """Hand over what has passed of a large message, so that the other side sees it trickle in."""
+        if self._net.loop.now < self._trickled + _TRICKLE:
+            return
         what, data, size, left = item
         through = size - int(left + 0.999999)
-        if what != DATA or through < BULK or self._net.loop.now < self._trickled + _TRICKLE:
+        if what != DATA or through < BULK:
             return
         self._trickled = self._net.loop.now
         if isinstance(data, tuple):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sim.faults import Fault
 from sim.harm import Harm
 from sim.invariants import Auditor, Breach, Finding
-from sim.plan import FaultPlan
+from sim.plan import FaultPlan, moment
 from sim.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -137,8 +137,12 @@ class World(Harm):
     # ------------------------------------------------------------ faults
 
     def after(self, seconds: float, fault: Fault) -> None:
-        """Let a fault happen in so many seconds from now."""
-        self.at(seconds, lambda: self.inject(fault))
+        """Let a fault happen in so many seconds from now.
+
+        Raises:
+            ConfigError: that is no time from now on.
+        """
+        self.at(moment(seconds, fault), lambda: self.inject(fault))
 
     def schedule(self, plan: FaultPlan) -> None:
         """Let a plan's faults happen, counted from now."""

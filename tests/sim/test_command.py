@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,7 +86,10 @@ def test_a_failed_run_says_how_to_see_it_again(tmp_path: Path, monkeypatch: pyte
         (("run", "leader_dies", "--set", "compute"), "--set compute: give it as NAME=VALUE"),
         (("run", "leader_dies", "--set", "=3"), "--set =3: give it as NAME=VALUE"),
         (("run", "leader_dies", "--set", "compute=soon"), "leader_dies: compute=soon is not a number"),
-        (("run", "leader_dies", "--set", "compute=nan"), "leader_dies: compute=nan must be at least"),
+        (("run", "leader_dies", "--set", "compute=nan"), "leader_dies: compute=nan must be a number"),
+        (("run", "leader_dies", "--set", "compute=inf"), "leader_dies: compute=inf must be finite"),
+        (("run", "leader_dies", "--set", f"clusters={10**400}"), "must be finite"),
+        (("run", "large_mesh", "--set", "loss=2"), "link.loss = 2.0 must be below 1"),
         (("run", "leader_dies", "--set", "compute=0"), "leader_dies: compute=0.0 must be above 0"),
         (("run", "leader_dies", "--set", "power=maybe"), "leader_dies: power=maybe is not true or false"),
         (("run", "leader_dies", "--set", "profile=moon"), "profile=moon is not one of local, lan, wan"),
@@ -118,6 +122,20 @@ def test_replay_takes_reports_only(tmp_path: Path, document: object) -> None:
     path.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match=r"report\.json"):
         run("replay", str(path))
+
+
+def test_what_a_report_says_that_cannot_be_is_named_before_anything_runs(tmp_path: Path) -> None:
+    """Regression: a number that no float can hold was an OverflowError."""
+    path = tmp_path / "report.json"
+    told = {"format": 1, "scenario": "leader_dies", "seed": 1, "settings": {"compute": 10**400}}
+    fault = {"at": 1, "fault": "SlowNode", "host": "a/0", "factor": -1}
+    for document, message in (
+        (told, "compute=1"),
+        ({**told, "document": {"cluster": [{"name": "a"}], "fault": [fault]}}, "factor = -1 must be above 0"),
+    ):
+        path.write_text(json.dumps(document))
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            run("replay", str(path))
 
 
 def test_the_command_line_turns_errors_into_a_line_and_a_status(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ small, names = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 plays = [(shipped(name), 1) for name in names] + [(read(drawn(seed), str(seed)), seed) for seed in (1,)]
 for scenario, seed in plays:
     fields = [field for field in dataclasses.fields(scenario.settings) if field.name in small]
-    given = {field.name: max(small[field.name], field.metadata["least"]) for field in fields}
+    given = {field.name: max(small[field.name], field.metadata["limits"].least) for field in fields}
     with play(scenario, seed, given) as stage:
         print(scenario.name, stage.world.trace.digest(), stage.world.trace.deliveries)
 """

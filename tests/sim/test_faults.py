@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
+from dataclasses import MISSING, fields
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ictp2p.errors import PeerFailed
-from sim import FaultPlan, World
+from ictp2p.errors import ConfigError, PeerFailed
+from sim import FaultPlan, World, scenario_file
 from sim.chance import Chance
 from sim.chaos import chaos
 from sim.faults import (
@@ -52,6 +58,123 @@ def test_a_plan_survives_json(seed: int) -> None:
 def test_what_is_no_fault_is_refused_by_name(data: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"Nonsense|Crash|Loss"):
         from_dict(data)
+
+
+HUGE = 10**400
+"""A whole number that no float can hold."""
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"fault": "SetBandwidth", "a": "a", "b": "up", "bandwidth": -1},
+            "SetBandwidth.bandwidth = -1 must be above 0",
+        ),
+        ({"fault": "SetBandwidth", "a": "a", "b": "b", "bandwidth": math.nan}, "bandwidth = nan must be a number"),
+        ({"fault": "SetDelay", "a": "a", "b": "b", "delay": math.inf}, "SetDelay.delay = inf must be finite"),
+        ({"fault": "SetDelay", "a": "a", "b": "b", "delay": HUGE}, "must be finite"),
+        ({"fault": "SetDelay", "a": "a", "b": "b", "delay": True}, "SetDelay.delay = True must be a number"),
+        ({"fault": "SetDelay", "a": "a", "b": "b", "delay": 0, "jitter": -3.0}, "SetDelay.jitter = -3.0 must be at"),
+        ({"fault": "Loss", "a": "a", "b": "b", "probability": 1.0}, "Loss.probability = 1.0 must be below 1"),
+        ({"fault": "Corrupt", "a": "a", "b": "b", "probability": 2}, "Corrupt.probability = 2 must be below 1"),
+        ({"fault": "ClockSkew", "host": "a/0", "rate": 0}, "ClockSkew.rate = 0 must be at least 0.01"),
+        ({"fault": "ClockSkew", "host": "a/0", "rate": math.nan}, "ClockSkew.rate = nan must be a number"),
+        ({"fault": "ClockSkew", "host": "a/0", "offset": 1e7}, "ClockSkew.offset = 10000000.0 must be at most"),
+        ({"fault": "SlowNode", "host": "a/0", "cost": -1}, "SlowNode.cost = -1 must be at least 0"),
+        ({"fault": "SlowNode", "host": "a/0", "factor": 0}, "SlowNode.factor = 0 must be above 0"),
+        ({"fault": "CrashOnSave", "host": "a/0", "nth": 0}, "CrashOnSave.nth = 0 must be at least 1"),
+        ({"fault": "DiskFull", "host": "a/0", "nth": -4}, "DiskFull.nth = -4 must be at least 1"),
+        ({"fault": "LinkFlap", "a": "a", "b": "b", "times": -3}, "LinkFlap.times = -3 must be at least 1"),
+        ({"fault": "LinkFlap", "a": "a", "b": "b", "times": HUGE}, "must be at most 100000"),
+        ({"fault": "LinkFlap", "a": "a", "b": "b", "down": -3.0}, "LinkFlap.down = -3.0 must be at least 0"),
+        ({"fault": "SwizzleClog", "hosts": ["a/0"], "hold": -1}, "SwizzleClog.hold = -1 must be at least 0"),
+        ({"fault": "SwizzleClog", "hosts": []}, "SwizzleClog.hosts = [] must be a list of names, one at least"),
+        ({"fault": "Partition", "side": []}, "Partition.side = [] must be a list of names, one at least"),
+        ({"fault": "Join", "cluster": "a", "workers": 0}, "Join.workers = 0 must be at least 1"),
+        ({"fault": "Cut", "a": "a", "b": "b", "how": "frob"}, "Cut.how = 'frob' must be one of blackhole, reset"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_whichever_way_it_comes(data: dict[str, Any], message: str) -> None:
+    """Regression: it was an error in the middle of the run, or no error at all."""
+    steps = [{"at": 1, **data}]
+    for read in (
+        lambda: from_dict(data),
+        lambda: FAULTS[data["fault"]](**{key: value for key, value in data.items() if key != "fault"}),
+        lambda: FaultPlan.from_list(steps),
+        lambda: FaultPlan.from_json(json.dumps(steps)),
+        lambda: scenario_file.read({"cluster": [{"name": "a"}, {"name": "b"}], "fault": steps}, "wrong"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            read()
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf, -1, HUGE, True, "soon", None])
+def test_a_time_that_cannot_be_is_named(at: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Calm: at = "):
+        FaultPlan.from_list([{"fault": "Calm", "at": at}])
+    with World(1) as world, pytest.raises(ConfigError, match=r"Calm: at = "):
+        world.after(at, Calm())
+
+
+@pytest.mark.parametrize("text", ["{", "3", "{}", "[3]", '[{"fault": "Calm"}]'])
+def test_what_is_no_plan_is_a_typed_error(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"plan|fault"):
+        FaultPlan.from_json(text)
+
+
+def _numbers() -> list[tuple[str, str]]:
+    """Every number of every fault."""
+    return [(name, item.name) for name, kind in FAULTS.items() for item in fields(kind) if "limits" in item.metadata]
+
+
+@given(st.sampled_from(_numbers()), st.one_of(st.floats(), st.integers(), st.just(HUGE), st.just(-HUGE)))
+def test_every_number_of_a_fault_has_limits_and_keeps_within_them(place: tuple[str, str], value: float) -> None:
+    name, key = place
+    kind = FAULTS[name]
+    given = {item.name: ("a",) if "tuple" in str(item.type) else "a" for item in fields(kind) if item.type != "float"}
+    needed = {item.name for item in fields(kind) if item.default is MISSING}
+    numbers = {item.name: 0.5 for item in fields(kind) if item.type == "float"}
+    values = {key_: one for key_, one in {**given, **numbers}.items() if key_ in needed} | {key: value}
+    try:
+        fault = kind(**values)
+    except ConfigError as error:
+        assert str(error).startswith(f"{name}.{key} = {value!r} must be ")  # noqa: PT017 -- it may also be right
+    else:
+        assert FaultPlan.from_json(FaultPlan.of([(1.0, fault)]).to_json()).steps == ((1.0, fault),)
+        assert getattr(fault, key) >= 0
+
+
+def test_every_number_of_a_fault_says_what_it_may_be() -> None:
+    numbers = [(name, item.name) for name, kind in FAULTS.items() for item in fields(kind) if item.type in _NUMBERS]
+    assert numbers == _numbers()
+
+
+_NUMBERS = ("int", "float")
+
+
+def test_a_verb_refuses_what_its_fault_refuses_and_changes_nothing() -> None:
+    with World(1) as world:
+        world.cluster("a", workers=1, up=1e6)
+        world.cluster("b", workers=1)
+        for verb in (
+            lambda: world.link("a", "b", delay=0.5, corrupt=1.0),
+            lambda: world.links(bandwidth=-1.0),
+            lambda: world.access("a", down=0.0, up=5.0),
+            lambda: world.trunk("t", [("a", "b")], math.nan),
+            lambda: world.skew("a/0", offset=1.0, rate=0.0),
+            lambda: world.slow("a/0", cost=1.0, factor=-1.0),
+            lambda: world.crash_on_save("a/0", 0),
+            lambda: world.fill_disk("a/0", 0),
+            lambda: world.join("a", workers=0),
+            lambda: world.cluster("c", up=-1.0),
+        ):
+            with pytest.raises(ConfigError, match="must be"):
+                verb()
+        assert world.topology.link("a", "b").delay == world.topology.default.delay
+        assert world.topology.sites["a"].up == 1e6
+        assert world.topology.trunk_bandwidth == {}
+        assert world.hosts["a/0"].skew == (0.0, 1.0)
 
 
 def test_every_fault_is_listed_under_its_name() -> None:

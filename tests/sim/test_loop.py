@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from sim.limits import CLOCK_RATE, OFFSET
 from sim.loop import HOST, Deadlock, Livelock, Process, SimLoop
 
 
@@ -119,3 +123,31 @@ def test_a_skewed_clock_shows_and_waits_in_its_own_time_and_is_never_early(offse
     assert 2.0 <= shown < 2.0 + 1e-6
     assert true == pytest.approx(2.0 / rate)
     assert HOST.get() is None
+
+
+@given(
+    st.floats(0.0, OFFSET.most),
+    st.floats(CLOCK_RATE.least, CLOCK_RATE.most),
+    st.floats(0.0, 1000.0),
+    st.integers(1, 20),
+)
+@example(0.0, 100.0, 4.926, 1)
+def test_a_timer_is_never_early_by_a_rounding_error(offset: float, rate: float, now: float, steps: int) -> None:
+    """Regression: on a fast clock a timer ran before its time, and who waited again for the rest did so for ever."""
+    loop, process, early = SimLoop(), Process("x"), []
+    loop.run_to(now)
+    process.set_clock(now, offset, rate)
+
+    def due(when: float) -> None:
+        early.append(when - loop.time())
+
+    def ask() -> None:
+        when = loop.time()
+        for _ in range(steps):
+            when = math.nextafter(when, math.inf)
+        loop.call_at(when, due, when, context=process.context)
+
+    loop.call_soon(ask, context=process.context)
+    loop.run_to(now + 1.0)
+    assert early
+    assert max(early) <= 0.0

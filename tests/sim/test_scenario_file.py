@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -91,7 +92,13 @@ def test_without_training_everybody_must_know_everybody() -> None:
         (("fault", 0, "fault"), "Meteor", "fault[0]: fault 'Meteor' is not known"),
         (("fault", 0, "side"), ["atlantis"], "fault Partition at 20 s: side = 'atlantis' is not there"),
         (("fault", 0, "side"), ["boston/2"], "fault Partition at 20 s: side = 'boston/2' is not there"),
-        (("fault", 0, "at"), -1, "needs `at`"),
+        (("fault", 0, "at"), -1, "fault[0]: fault Partition: at = -1 must be at least 0"),
+        (("fault", 0, "side"), [], "fault[0]: Partition.side = [] must be a list of names"),
+        (("run", "seconds"), math.inf, "run.seconds = inf must be finite"),
+        (("run", "compute"), 10**400, "must be finite"),
+        (("run", "elements"), 10**400, "must be at most"),
+        (("cluster", 1, "workers"), 10**9, "cluster[1].workers = 1000000000 must be at most 1000"),
+        (("expect", "within"), math.inf, "expect.within = inf must be finite"),
         (("fault", 2, "cluster"), "*", "fault Join at 55 s: cluster = '*' is not there"),
         (("expect", "participants"), ["atlantis"], "expect.participants = ['atlantis'] names 'atlantis'"),
         (("expect", "participants"), "boston", "expect.participants = 'boston' must be a list of texts"),

@@ -39,4 +39,20 @@ MUTATIONS: Final = (
         "done = active & (limit < math.inf)",
         ("sim/test_fluid.py::test_shares_fit_and_every_flow_is_held_back_by_something_full",),
     ),
+    Mutation(
+        "a-fault-may-be-anything",
+        "A fault whose numbers cannot be is refused when it is made, not in the middle of a run.",
+        "sim/faults.py",
+        'limits.objection(value) if limits is not None else ""',
+        '""',
+        ("sim/test_faults.py::test_a_value_that_cannot_be_is_named_whichever_way_it_comes",),
+    ),
+    Mutation(
+        "a-timer-may-be-early",
+        "A timer of a simulated process runs when its clock shows that time, never before.",
+        "sim/loop.py",
+        "if due > self.now or when > process.local(self.now):",
+        "if due > self.now:",
+        ("sim/test_loop.py::test_a_timer_is_never_early_by_a_rounding_error",),
+    ),
 )
