@@ -1,8 +1,7 @@
 """The training program's end of the connection to its peer's process, and the life of that process.
 
 One thread starts the process and reads what it says; it is a daemon, and the process dies with it (`child`). Writing is
-done by whoever has something to say. A signal handler may have something to say in the middle of another message, so
-who finds somebody writing leaves its frame to them.
+done by whoever has something to say (`outbox`).
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import framing, messages, to_training
+from ictp2p.handle.outbox import Outbox
 
 _log = logging.getLogger(__name__)
 
@@ -44,9 +43,9 @@ class Line:
     ) -> None:
         self._heard, self._ended = heard, ended
         self._ours, self._theirs = socket.socketpair()
-        self._outbox: deque[tuple[bytes, int | None]] = deque()
-        self._writing = threading.Lock()
+        self._outbox = Outbox(self._ours)
         self._closing = False
+        self._killed = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -70,12 +69,27 @@ class Line:
         """
         if self.left_behind:
             raise PeerClosed(f"the peer belongs to process {self._owner}, from which this one was forked")
-        self._outbox.append((messages.encode(number, message), descriptor))
-        while self._outbox and self._writing.acquire(blocking=False):
-            try:
-                self._write()
-            finally:
-                self._writing.release()
+        self._outbox.put(messages.encode(number, message), descriptor)
+
+    @contextlib.contextmanager
+    def limited(self, seconds: float, what: str) -> Iterator[None]:
+        """Kill the process if what is done meanwhile takes longer, so that it ends, with a `PeerClosed` that says so.
+
+        Not even a write has a deadline of its own: a process that is stopped reads nothing.
+        """
+
+        def kill() -> None:
+            self._killed = f"did not {what} within {seconds:g} s, and "
+            if self._process is not None:
+                self._process.kill()
+
+        timer = threading.Timer(seconds, kill)
+        timer.daemon = True
+        try:
+            timer.start()
+            yield
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """Hang up, and wait for the end of the process."""
@@ -86,23 +100,6 @@ class Line:
             self._ours.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._thread:
             self._thread.join(2 * _END)
-
-    # ------------------------------------------------------------ writing
-
-    def _write(self) -> None:
-        """Send all that waits. What cannot be sent any more is dropped: whoever reads will say why."""
-        while self._outbox:
-            frame, descriptor = self._outbox.popleft()
-            try:
-                if descriptor is not None:
-                    sent = socket.send_fds(self._ours, [frame], [descriptor])
-                    frame = frame[sent:]
-                self._ours.sendall(frame)
-            except OSError:
-                continue
-            finally:
-                if descriptor is not None:
-                    os.close(descriptor)
 
     # ------------------------------------------------------------ reading, in the thread of the line
 
@@ -154,4 +151,4 @@ class Line:
             status = process.wait()
         if status >= 0:
             return f"ended with status {status}"
-        return f"was ended by {signal.Signals(-status).name} (status {status})"
+        return f"{self._killed}was ended by {signal.Signals(-status).name} (status {status})"

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+_CLOSING = 30.0
+"""Seconds that a process has to leave, beyond those that it waits for others; it takes moments."""
 
 
 class ProcessHandle:
@@ -116,9 +120,14 @@ class ProcessHandle:
         self._ask(to_peer.Start(), None)
 
     def leave(self) -> None:
-        """Leave the mesh politely; a process that is gone has left."""
+        """Leave the mesh politely; a process that is gone has left.
+
+        Raises:
+            PeerClosed: the process ended meanwhile, or had to be killed, for it did not answer.
+        """
         if self._requests.error is None:
-            self._ask(to_peer.Leave(), None)
+            with self._closing("leave"):
+                self._ask(to_peer.Leave(), None)
 
     def close(self) -> None:
         """End the process."""
@@ -213,8 +222,8 @@ class ProcessHandle:
         return self._requests.ask(message, Outcome, number)
 
     def give_up(self) -> None:
-        """Fail the contribution that stands; with the process gone, none does."""
-        with contextlib.suppress(PeerClosed):
+        """Fail the contribution that stands, before leaving; with the process gone, none does."""
+        with contextlib.suppress(PeerClosed), self._closing("give up its calls"):
             self._ask(to_peer.GiveUp(), None)
 
     def waiting(self) -> tuple[bool, str]:
@@ -272,6 +281,10 @@ class ProcessHandle:
 
     # ------------------------------------------------------------ asking
 
+    def _closing(self, what: str) -> AbstractContextManager[None]:
+        """Ask something before the end; whoever wants to end does not wait for a process that is stopped."""
+        return self.line.limited(self.config.global_timeouts.connect + _CLOSING, what)
+
     def _ask(self, message: to_peer.ToPeer, kind: Any) -> Any:
         """Ask, and wait for the answer; an interrupt of the waiting thread cancels the question."""
         future = self._requests.ask(message, kind)
@@ -292,8 +305,8 @@ class ProcessHandle:
 
     def _first(self, message: to_peer.ToPeer) -> None:
         if self._said.get(type(message)) != message:
-            self._said[type(message)] = message
             self.line.send(0, message)
+            self._said[type(message)] = message  # now, for an interrupt may come before: twice is as good as once
 
     # ------------------------------------------------------------ hearing, in the thread of the line
 

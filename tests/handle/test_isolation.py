@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import torch
 
 import ictp2p
 from ictp2p.errors import AddressInUse, ConfigError, MeshMismatch, PeerClosed, RoundTimeout
+from ictp2p.handle import process
 from ictp2p.handle.process import ProcessHandle
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -226,6 +228,23 @@ def test_what_keeps_a_peer_from_starting_is_told_as_what_it_is() -> None:
         with pytest.raises(AddressInUse):
             taken.start()
         assert "not started" in repr(taken)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("asked", ["leave", "give up its calls"])
+def test_who_leaves_does_not_wait_for_a_process_that_is_stopped(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    """Regression: nothing that was said to it had a deadline, neither the answer nor the room in its socket."""
+    monkeypatch.setattr(process, "_CLOSING", 0.0)
+    quick = replace(config("a").global_timeouts, connect=0.1)
+    handle = ProcessHandle(config("a", "process", global_timeouts=quick), lambda kind, fields: None)
+    assert handle.line.process is not None
+    os.kill(handle.line.process, signal.SIGSTOP)
+    if asked != "leave":
+        handle.give_up()
+    with pytest.raises(PeerClosed, match=rf"did not {asked} within 0\.1 s, and was ended by SIGKILL"):
+        handle.leave() if asked == "leave" else handle.waiting()
+    handle.leave()  # who is gone has left
+    handle.close()
 
 
 PROGRAM = """

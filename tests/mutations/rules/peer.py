@@ -422,4 +422,28 @@ MUTATIONS: Final = (
         "",
         ("handle/test_isolation.py::test_a_policy_trains_to_equal_bits_beside_a_peer_in_a_thread_and_drains",),
     ),
+    Mutation(
+        "torn-frame",
+        "A frame to a peer's process is sent whole, once, whatever interrupts who sends it.",
+        "ictp2p/handle/outbox.py",
+        "self._sent.extend(map(to.send, (rest,)))",
+        "self._sent.append(to.send(rest))",
+        ("handle/test_outbox.py::test_an_interrupt_tears_no_frame_wherever_it_comes",),
+    ),
+    Mutation(
+        "handler-waits-for-itself",
+        "A signal handler that has something to say to a peer's process does not wait for the writer under it.",
+        "ictp2p/handle/outbox.py",
+        "if self._turn.locked() and thread in self._writers:",
+        "if False:",
+        ("handle/test_outbox.py::test_a_handler_that_says_something_waits_for_nobody_and_is_heard",),
+    ),
+    Mutation(
+        "leaving-without-end",
+        "A peer's process that does not leave in time is killed: nobody waits for one that is stopped.",
+        "ictp2p/handle/line.py",
+        "                self._process.kill()\n\n        timer",
+        "                pass\n\n        timer",
+        ("handle/test_isolation.py::test_who_leaves_does_not_wait_for_a_process_that_is_stopped",),
+    ),
 )
