@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -62,7 +61,7 @@ class SelfConnection(HandshakeFailed):
 class ControlConnection(asyncio.Protocol):
     """An established connection to one peer. Made by `open_control` and `reception.serve`; then `start` it."""
 
-    def __init__(self, security: Security, limits: Limits, clock: Callable[[], float], *, dialed: bool) -> None:
+    def __init__(self, security: Security, limits: Limits, *, dialed: bool) -> None:
         self.dialed = dialed
         """Whether this side dialed."""
         self.peer_id: PeerId
@@ -73,13 +72,10 @@ class ControlConnection(asyncio.Protocol):
         """The other end, as the connection shows it (its listening port is another one if it dialed us)."""
         self.local: Address
         """This end, as the connection shows it: what the other side can see of our host, NAT apart."""
-        self.last_received = clock()
-        """When a byte last came in, by the given clock."""
         self.dropped = 0
         """Frames not sent because the peer did not read."""
         self._security = security
         self._limits = limits
-        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
@@ -105,7 +101,10 @@ class ControlConnection(asyncio.Protocol):
         self._on_frame, self._on_closed = on_frame, on_closed
         early, self._early = self._early, []
         for body in early:
-            self._guarded(self._deliver, body)
+            try:
+                self._deliver(body)
+            except ProtocolError as error:
+                self._fail(error)
         if self._lost.is_set():
             self._loop.call_soon(on_closed, self._reason)
         else:
@@ -201,8 +200,10 @@ class ControlConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Cut frames, and pass them on."""
-        self.last_received = self._clock()
-        self._guarded(self._take, data)
+        try:
+            self._take(data)
+        except ProtocolError as error:
+            self._fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever waits, once."""
@@ -254,12 +255,6 @@ class ControlConnection(asyncio.Protocol):
         if sum(map(len, self._early)) > self._limits.buffered:
             raise RemoteProtocolError("too much was sent before the handshake ended")
 
-    def _guarded(self, step: Callable[..., None], argument: object) -> None:
-        try:
-            step(argument)
-        except ProtocolError as error:
-            self._fail(error)
-
     def _not_drained(self) -> None:
         self._fail(ConnectionLost(f"the peer did not read for {self._limits.drain:g} s"))
 
@@ -295,7 +290,6 @@ async def open_control(
     expected: PeerId | None = None,
     timeout: float = 5.0,
     limits: Limits | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> ControlConnection:
     """Dial a peer and return the established connection, or fail within `timeout` seconds.
 
@@ -306,7 +300,6 @@ async def open_control(
         expected: refuse anybody but this peer.
         timeout: seconds for all of it, from the look-up of the host name to the peer's HELLO.
         limits: bounds on the connection.
-        clock: what `last_received` is read from.
 
     Raises:
         Refused: the host says that nobody listens there.
@@ -320,7 +313,7 @@ async def open_control(
     deadline = loop.time() + timeout
     mine = Preamble(security.fingerprint, Kind.CONTROL)
     transport, _ = await open_transport(network, address, mine, timeout)
-    connection = ControlConnection(security, limits or Limits(), clock, dialed=True)
+    connection = ControlConnection(security, limits or Limits(), dialed=True)
     with attempt(address, timeout):
         try:
             async with asyncio.timeout_at(deadline):

@@ -115,15 +115,8 @@ class Driver:
         self._pending.extend(commands)
         if self._executing:
             return
-        self._executing = True
-        try:
-            while self._pending:
-                self._carry_out(self._pending.popleft())
-        except StateError as error:
-            self.stop()
-            self._on_failure(error)
-        finally:
-            self._executing = False
+        if self._pending:
+            self._carry_out_all()
         self._arm()
 
     def call(self, channel: Channel, act: Callable[[float], Effects]) -> None:
@@ -155,6 +148,17 @@ class Driver:
 
     # ------------------------------------------------------------ commands
 
+    def _carry_out_all(self) -> None:
+        self._executing = True
+        try:
+            while self._pending:
+                self._carry_out(self._pending.popleft())
+        except StateError as error:
+            self.stop()
+            self._on_failure(error)
+        finally:
+            self._executing = False
+
     def _carry_out(self, command: Command) -> None:
         match command:
             case Transmit(peer=peer, frame=frame):
@@ -183,7 +187,6 @@ class Driver:
                 self._security,
                 expected=peer,
                 timeout=self._dial_timeout,
-                clock=self.clock,
             )
         except IctError as error:
             refused = isinstance(error, Refused)

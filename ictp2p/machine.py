@@ -32,8 +32,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Deliver `message` to a peer (or, in a mesh-wide machine, to the leader of a cluster), best effort."""
 
     to: str

@@ -11,7 +11,6 @@ wants to read on *both* machines.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -37,7 +36,6 @@ async def serve(
     on_bulk: OnBulk | None = None,
     on_refused: OnRefused | None = None,
     limits: Limits | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Reception:
     """Listen at `address` until the returned reception is closed.
 
@@ -50,12 +48,11 @@ async def serve(
             before it returns, and is then read for. Without it bulk connections are refused.
         on_refused: told of everyone who was not let in, and why.
         limits: bounds on the handshake and on connections.
-        clock: passed to the connections.
 
     Raises:
         AddressInUse: the port is taken, or the address is not ours.
     """
-    reception = Reception(security, on_control, on_bulk, on_refused, limits or Limits(), clock)
+    reception = Reception(security, on_control, on_bulk, on_refused, limits or Limits())
     reception.listener = await network.serve(reception.knock, address)
     return reception
 
@@ -72,14 +69,12 @@ class Reception:
         on_bulk: OnBulk | None,
         on_refused: OnRefused | None,
         limits: Limits,
-        clock: Callable[[], float],
     ) -> None:
         self._security = security
         self._on_control = on_control
         self._on_bulk = on_bulk
         self._on_refused = on_refused
         self._limits = limits
-        self._clock = clock
         self._half_open: dict[asyncio.Task[None], Opening] = {}
         self._mine = Preamble(security.fingerprint)
         self._closed = False
@@ -174,7 +169,7 @@ class Reception:
             transport.resume_reading()
 
     async def _establish(self, transport: asyncio.Transport) -> None:
-        connection = ControlConnection(self._security, self._limits, self._clock, dialed=False)
+        connection = ControlConnection(self._security, self._limits, dialed=False)
         try:
             await connection.establish(transport, None, self._limits.handshake)
         except IctError:

@@ -38,18 +38,14 @@ class Party:
 class Couple:
     """Alice dials Bob; use as an async context manager."""
 
-    def __init__(self, alice: Security = ALICE, bob: Security = BOB, limits: Limits | None = None, **more) -> None:
-        self._securities, self._limits, self._more = (alice, bob), limits, more
+    def __init__(self, alice: Security = ALICE, bob: Security = BOB, limits: Limits | None = None) -> None:
+        self._securities, self._limits = (alice, bob), limits
 
     async def __aenter__(self) -> tuple[Party, Party]:
         accepted: asyncio.Queue[ControlConnection] = asyncio.Queue()
         alice, bob = self._securities
-        self._reception = await serve(
-            NETWORK, LOOPBACK, bob, on_control=accepted.put_nowait, limits=self._limits, **self._more
-        )
-        dialed = await open_control(
-            NETWORK, self._reception.address, alice, limits=self._limits, expected=bob.peer_id, **self._more
-        )
+        self._reception = await serve(NETWORK, LOOPBACK, bob, on_control=accepted.put_nowait, limits=self._limits)
+        dialed = await open_control(NETWORK, self._reception.address, alice, limits=self._limits, expected=bob.peer_id)
         self._parties = Party(dialed), Party(await accepted.get())
         return self._parties
 

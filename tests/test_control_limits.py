@@ -1,7 +1,6 @@
 """Control connections whose other end is slow, silent or too quick: what is held for it is bounded."""
 
 import asyncio
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -77,19 +76,6 @@ def test_closing_does_not_wait_for_a_peer_that_does_not_read(run):
             alice.connection.close()
             await alice.connection.wait_closed()
             assert alice.closed.result() is None
-
-    run(story())
-
-
-def test_when_a_byte_last_came_is_read_from_the_given_clock(run):
-    async def story() -> None:
-        ticks = itertools.count()
-        async with Couple(clock=lambda: float(next(ticks))) as (alice, bob):
-            alice.start(), bob.start()
-            before = bob.connection.last_received
-            alice.connection.send(b"tick")
-            await bob.frames.get()
-            assert bob.connection.last_received > before
 
     run(story())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -19,6 +20,16 @@ PROFILES = ("local", "lan", "wan")
 """Names of the presets of every machine, from the fastest network to the slowest."""
 ISOLATIONS = ("thread", "process")
 """Where a peer can live, seen from its training program."""
+
+_MANY = 2**31
+_TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def truth(text: str) -> bool:
+    """Read what the environment says of something that is or is not."""
+    if text.lower() not in _TRUTHS:
+        raise ConfigError(f"{text!r} is not valid: use one of {', '.join(_TRUTHS)}")
+    return _TRUTHS[text.lower()]
 
 
 def parameter(unit: str, meaning: str, check: Callable[[Any], object] | None = None, **options: Any) -> Any:
@@ -57,8 +68,14 @@ def room(value: int) -> None:
 
 def at_least_two(value: int) -> None:
     """Check a number of things that only matter together."""
-    if value < 2:
-        raise ConfigError(f"{value!r} is not valid: it must be at least 2")
+    if not 2 <= value < _MANY:
+        raise ConfigError(f"{value!r} is not valid: it must be at least 2, and less than {_MANY}")
+
+
+def order(value: int) -> None:
+    """Check a place in an order of preference; it travels as a whole number of the wire, which has an end."""
+    if not -_MANY <= value < _MANY:
+        raise ConfigError(f"{value!r} is not valid: it must be between {-_MANY} and {_MANY - 1}")
 
 
 def patience(value: float) -> None:
@@ -89,7 +106,10 @@ def profile(value: str) -> None:
 
 def type_of(owner: type, name: str) -> Any:
     """The declared type of a field."""
-    return get_type_hints(owner)[name]
+    return _types_of(owner)[name]
+
+
+_types_of = functools.cache(get_type_hints)  # it compiles every annotation, and is asked for each field of each value
 
 
 def validate(value: DataclassInstance) -> None:

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ictp2p.config.checks import type_of
-from ictp2p.config.table import ENVIRONMENT_PREFIX, leaves, variable
+from ictp2p.config.checks import truth, type_of
+from ictp2p.config.table import ELSEWHERE, ENVIRONMENT_PREFIX, leaves, variable
 from ictp2p.config.values import PRESETS, Config
 from ictp2p.errors import ConfigError
-
-_TRUTH = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 def load(
@@ -52,7 +50,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 def _read_environment(env: Mapping[str, str]) -> dict[str, Any]:
     known = {variable(name): name for name, _ in leaves()}
     values: dict[str, Any] = {}
-    for key in sorted(key for key in env if key.startswith(ENVIRONMENT_PREFIX)):
+    for key in sorted(key for key in env if key.startswith(ENVIRONMENT_PREFIX) and key not in ELSEWHERE):
         if key not in known:
             raise ConfigError(f"environment variable {key} is not known: see `ictp2p config`")
         outer, _, inner = known[key].partition(".")
@@ -66,12 +64,12 @@ def _read_environment(env: Mapping[str, str]) -> dict[str, Any]:
 def _parse(key: str, text: str, kind: Any) -> Any:
     try:
         if kind is bool:
-            return _TRUTH[text.lower()]
+            return truth(text)
         if kind is int:
             return int(text)
         if kind in (float, float | None):
             return float(text)
-    except (ValueError, KeyError):
+    except ValueError:
         raise ConfigError(f"{key}={text!r} is not valid: it must be of type {kind}") from None
     if kind == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -14,6 +14,11 @@ ENVIRONMENT_PREFIX = "ICTP2P_"
 """Before the upper-case name of a parameter, as in `ICTP2P_BULK_RATE`."""
 
 
+ELSEWHERE = frozenset({"ICTP2P_HOST", "ICTP2P_SEALED"})
+"""Variables of the same prefix that are no parameters of a peer: process groups read them (`torch_backend.options`),
+and one job may have both."""
+
+
 class Parameter(NamedTuple):
     """One row of the table of parameters."""
 

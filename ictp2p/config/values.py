@@ -17,6 +17,7 @@ from ictp2p.config.checks import (
     at_least_two,
     isolated,
     not_empty,
+    order,
     parameter,
     patience,
     positive,
@@ -89,7 +90,7 @@ class Config:
         "start",
         default=None,
     )
-    rank: int = parameter("", "preference for leadership of the cluster; the lowest leads", default=0)
+    rank: int = parameter("", "preference for leadership of the cluster; the lowest leads", order, default=0)
     bulk_rate: float | None = parameter(
         "bytes/s", "limit on tensor bytes sent; not limited if not given", positive, default=None
     )

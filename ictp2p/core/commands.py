@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from ictp2p.core.cards import ClusterCard
 from ictp2p.errors import PeerFailed
 from ictp2p.machine import Notice, Persist
 from ictp2p.types import Address, PeerId
 
 
-@dataclass(frozen=True, slots=True)
-class Transmit:
+class Transmit(msgspec.Struct, frozen=True):
     """Write `frame` to the open connection to `peer`; drop it if there is none."""
 
     peer: PeerId

@@ -75,6 +75,7 @@ class Contacts:
             leader, known = directory.leader_of(name), members.get(name)
             if leader is None or name == self._context.cluster or leader in self._meetings.departed:
                 continue
-            if (known is None or known.status is not Status.LEFT) and views.dialable(directory, [leader]):
+            card = directory.peers.get(leader)
+            if (known is None or known.status is not Status.LEFT) and card is not None and card.endpoint() is not None:
                 found[name] = leader
         return found

@@ -18,6 +18,7 @@ on a half-told story.
 from __future__ import annotations
 
 import random
+from math import inf
 from typing import Any
 
 import msgspec
@@ -69,7 +70,7 @@ from ictp2p.gossip.messages import (
     MemberUpdated,
     Record,
 )
-from ictp2p.machine import Effects, Message, Notice, Persist, Send, earliest
+from ictp2p.machine import Effects, Message, Notice, Persist, Send
 from ictp2p.sync.devices import Device
 from ictp2p.sync.roster import HeirFound
 from ictp2p.types import ClusterId, PeerId
@@ -122,7 +123,7 @@ class Core:
         self.publication = Publication(self._context, self._neighbourhood, limits)
         self._machines = _by_channel(machines)
         self._timetable = Timetable(self._machines)
-        self._parts = (self._timetable, self.dialer, self._thrift, self._meetings, self.publication)
+        self._parts = (self.dialer, self._thrift, self._meetings, self.publication)
         self._told: dict[str, object] = {}
         self._based: dict[str, object] = {}
         self._swept = 0.0
@@ -213,7 +214,12 @@ class Core:
 
     def next_timeout(self) -> float | None:
         """When something becomes due."""
-        return earliest([part.next_timeout() for part in self._parts])
+        soonest = self._timetable.next_timeout()
+        for part in self._parts:
+            due = part.next_timeout()
+            if due is not None and due < soonest:
+                soonest = due
+        return None if soonest == inf else soonest
 
     def _forget(self) -> None:
         """Those who are there no more, for many times as long as membership remembers them, are not dialed for ever."""
@@ -393,13 +399,17 @@ class Core:
                     self._post.send(channel, to, message)
                 case Persist():
                     self._context.out.append(effect)
+                case MemberUpdated(record=record):  # mostly of measurements and versions: those concern plans alone
+                    before = self.directory.revision
+                    self._member_seen(channel, record)
+                    self._context.dirty |= self.directory.revision != before
                 case Notice():
                     self._context.dirty |= channel not in _QUIET
                     self._notice(channel, effect)
 
     def _notice(self, channel: Channel, notice: Notice) -> None:
         match notice:
-            case MemberJoined(record=record) | MemberUpdated(record=record):
+            case MemberJoined(record=record):
                 self._member_seen(channel, record)
             case MemberFailed(member=member) if channel is Channel.MESH:
                 self.directory.lapse(ClusterId(member))
@@ -483,8 +493,9 @@ class Core:
                 break
             self._context.dirty = False
             self._settle()
-        self._context.out += [Dial(peer, address) for peer, address in self.dialer.dial(self._context.now)]
         commands, self._context.out = self._context.out, []
+        for peer, address in self.dialer.dial(self._context.now):
+            commands.append(Dial(peer, address))
         return commands
 
     def _settle(self) -> None:

@@ -23,7 +23,6 @@ from collections.abc import Callable, Collection
 from ictp2p.core.commands import Hangup
 from ictp2p.core.context import Context
 from ictp2p.core.packets import Channel, Need, Parting
-from ictp2p.machine import earliest
 from ictp2p.types import PeerId
 
 _PAUSE = 5.0
@@ -65,7 +64,10 @@ class Thrift:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` has something to do."""
-        return earliest([self._review_at, self._calm_at])
+        review_at, calm_at = self._review_at, self._calm_at
+        if review_at is None or (calm_at is not None and calm_at < review_at):
+            return calm_at
+        return review_at
 
     def forget(self, peer: PeerId) -> None:
         """The connection ended, or began anew: nothing was said on it."""

@@ -34,20 +34,21 @@ class Timetable:
 
     def due(self, now: float) -> list[Channel]:
         """The channels whose machines are due, in order."""
-        self._refresh()
+        if self._stale:
+            self._refresh()
         return [channel for channel, due in self._due.items() if due <= now]
 
-    def next_timeout(self) -> float | None:
-        """When the next machine is due, if any ever is."""
-        self._refresh()
-        return None if self._soonest == inf else self._soonest
+    def next_timeout(self) -> float:
+        """When the next machine is due; infinite if none ever is."""
+        if self._stale:
+            self._refresh()
+        return self._soonest
 
     def _refresh(self) -> None:
-        if not self._stale:
-            return
         for channel in self._stale:
-            if channel in self._due:
-                due = self._machines[channel].next_timeout()
+            machine = self._machines.get(channel)
+            if machine is not None:
+                due = machine.next_timeout()
                 self._due[channel] = inf if due is None else due
         self._stale.clear()
         self._soonest = min(self._due.values())

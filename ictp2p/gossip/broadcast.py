@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 
 from ictp2p.gossip.messages import News, Record
 
@@ -43,8 +44,10 @@ class _Waiting:
     """Under which it waits: the member, and whether it is a record."""
     cost: int
     """Bytes on a message, about."""
-    serial: int
     transmits: int = 0
+
+
+_transmits = attrgetter("transmits")
 
 
 class BroadcastQueue:
@@ -52,8 +55,8 @@ class BroadcastQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, bool], _Waiting] = {}
+        """The oldest first."""
         self._pressing: set[tuple[str, bool]] = set()
-        self._serial = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -66,8 +69,8 @@ class BroadcastQueue:
     def put(self, news: News) -> None:
         """Queue `news` instead of any earlier news of its kind about its member; it presses if that did."""
         which = news.member, isinstance(news, Record)
-        self._serial += 1
-        self._waiting[which] = _Waiting(news, which, _cost(news), self._serial)
+        self._waiting.pop(which, None)  # what is new goes behind all others
+        self._waiting[which] = _Waiting(news, which, _cost(news))
         if isinstance(news, Record):
             self._drop_refuted(news)
         if not isinstance(news, Record) or not news.detail:
@@ -79,7 +82,9 @@ class BroadcastQueue:
             return ()
         taken: list[News] = []
         details = detail_limit(limit)
-        for waiting in sorted(self._waiting.values(), key=lambda w: (w.transmits, -w.serial)):
+        newest_first = list(reversed(self._waiting.values()))
+        newest_first.sort(key=_transmits)
+        for waiting in newest_first:
             if taken and waiting.cost > size:
                 continue
             size -= waiting.cost

@@ -283,8 +283,8 @@ class _Link:
         """Whether what was told has changed so much that a plan or a route would: asked for after each Hello."""
         talk, change = self.talk, self._profile.change
         return (
-            _moved(told.bandwidth_out, quantile(self.windows["out"].ascending(now), 0.5), change, 0.0)
-            or _moved(told.bandwidth_in, quantile(self.windows["in"].ascending(now), 0.5), change, 0.0)
+            _moved(told.bandwidth_out, self.windows["out"].median(now), change, 0.0)
+            or _moved(told.bandwidth_in, self.windows["in"].median(now), change, 0.0)
             or _grew(told.at_least_out, self.windows["out"].at_least(now), change)
             or _grew(told.at_least_in, self.windows["in"].at_least(now), change)
             or _moved(told.srtt, talk.srtt if talk else None, change, self._profile.delay_floor)
@@ -295,9 +295,9 @@ class _Link:
         out, into = self.windows["out"], self.windows["in"]
         newest = max((window.newest for window in (out, into) if window.ascending(now)), default=None)
         return LinkMeasurement(
-            bandwidth_out=quantile(out.ascending(now), 0.5),
+            bandwidth_out=out.median(now),
             bandwidth_out_low=quantile(out.ascending(now), 0.1),
-            bandwidth_in=quantile(into.ascending(now), 0.5),
+            bandwidth_in=into.median(now),
             bandwidth_in_low=quantile(into.ascending(now), 0.1),
             at_least_out=out.at_least(now),
             at_least_in=into.at_least(now),

@@ -73,7 +73,12 @@ class Table:
     def is_newer(self, record: Record) -> bool:
         """Whether `record` is news: its member is unknown, or known by an older record."""
         known = self.members.get(record.member)
-        return known is None or record.version > known.record.version
+        if known is None:
+            return True
+        held = known.record  # not by `version`: most of what gossip brings is known already, and is asked for here
+        if record.incarnation == held.incarnation:
+            return record.sequence > held.sequence
+        return record.incarnation > held.incarnation
 
     def accept(self, record: Record, now: float) -> Effects:
         """Take a newer record, whose signature was checked."""

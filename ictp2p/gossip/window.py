@@ -36,18 +36,20 @@ class Window:
         """When a sample last came from a sender that waited for nothing but the link."""
         self.newest = float("-inf")
         self._least: Sample | None = None
-        self._sorted: tuple[float, list[float]] = (float("-inf"), [])
-        """Until when they hold, and the rates."""
+        self._sorted: tuple[float, list[float], float | None] = (float("-inf"), [], None)
+        """Until when they hold, the rates, and their median."""
 
     def ascending(self, now: float) -> list[float]:
         """The rates that count now, sorted."""
-        until, rates = self._sorted
-        if now >= until:
-            counting = [sample for sample in self._samples if self._counts(sample, now)]
-            until = min((sample.at for sample in counting), default=inf) + self._profile.horizon
-            rates = sorted(sample.rate for sample in counting)
-            self._sorted = (until, rates)
-        return rates
+        if now >= self._sorted[0]:
+            self._sort(now)
+        return self._sorted[1]
+
+    def median(self, now: float) -> float | None:
+        """Their median, if there is any: asked for after each Hello."""
+        if now >= self._sorted[0]:
+            self._sort(now)
+        return self._sorted[2]
 
     def fresh(self, now: float) -> bool:
         """Whether what is known is more than a lower bound, and recent."""
@@ -60,8 +62,8 @@ class Window:
     def add(self, rate: float, seconds: float, app_limited: bool, now: float) -> None:
         """Take a sample, bytes/s over so many seconds, if it says anything new."""
         self._samples = [sample for sample in self._samples if self._counts(sample, now)]
-        self._sorted = (float("-inf"), [])
-        known = quantile(self.ascending(now), 0.5)
+        self._sort(now)
+        known = self.median(now)
         if app_limited and known is None:
             if rate > self.at_least(now):
                 self._least = Sample(rate, now)
@@ -72,13 +74,19 @@ class Window:
             # The lowest makes room for a lower bound: dropping a higher one could lower the estimate.
             self._samples.remove(min(self._samples, key=lambda s: s.rate) if app_limited else self._samples[0])
         self._samples.append(Sample(rate, now))
-        self._sorted = (float("-inf"), [])
+        self._sorted = (float("-inf"), [], None)
         self.newest = now
         self._full_at = self._full_at if app_limited else now
         if known is not None and not app_limited and seconds >= self._profile.long and self._far(rate, known):
             del self._samples[:-1]
         elif self._shifted():
             del self._samples[:-2]
+
+    def _sort(self, now: float) -> None:
+        counting = [sample for sample in self._samples if self._counts(sample, now)]
+        until = min((sample.at for sample in counting), default=inf) + self._profile.horizon
+        rates = sorted(sample.rate for sample in counting)
+        self._sorted = (until, rates, quantile(rates, 0.5))
 
     def _counts(self, sample: Sample, now: float) -> bool:
         return sample.at > now - self._profile.horizon

@@ -41,12 +41,11 @@ def desired_voters(
 
 def _by_cluster(kept: Sequence[PeerId], sight: Sight, leaving: Collection[PeerId], now: float) -> list[list[PeerId]]:
     """Per cluster, whom to choose first: its present voters, its leader, its other workers."""
-    homeless = list(kept)
-    columns = []
+    voting, homeless, columns = frozenset(kept), list(kept), []
     for name, view in sight.clusters.items():
         members = {view.leader, *view.candidates}
-        present = [v for v in kept if v in members]
-        homeless = [v for v in homeless if v not in members]
+        present = [] if members.isdisjoint(voting) else [v for v in kept if v in members]
+        homeless = [v for v in homeless if v not in present] if present else homeless
         fresh = sorted(view.candidates, key=lambda peer: (peer != view.leader, peer)) if sight.steady(name) else []
         allowed = [v for v in fresh if v not in present and v not in leaving and not sight.doubted(v, now)]
         columns.append(present + allowed)

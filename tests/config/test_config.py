@@ -4,7 +4,9 @@ from typing import Any
 import pytest
 
 from ictp2p.config import PROFILES, Config, Timeouts, load, parameters
+from ictp2p.config.table import ELSEWHERE
 from ictp2p.errors import ConfigError
+from ictp2p.torch_backend.options import Options
 from ictp2p.types import Address
 
 BASE = {"cluster": "zurich", "token": "0123456789abcdef"}
@@ -64,6 +66,10 @@ def test_later_sources_win(tmp_path: Path):
         ({"join": [7]}, "join: .* must be of type"),
         ({"rank": 1.5}, "rank: 1.5 is not valid"),
         ({"rank": True}, "rank: True is not valid"),
+        ({"rank": 10**30}, "rank: 1000000000000000000000000000000 is not valid: it must be between -2147483648 and"),
+        ({"rank": -(2**31) - 1}, "rank: -2147483649 is not valid"),
+        ({"full_mesh": 1}, "full_mesh: 1 is not valid: it must be at least 2"),
+        ({"full_mesh": 10**30}, "full_mesh: 1000000000000000000000000000000 is not valid"),
         ({"encrypt": 1}, "encrypt: 1 is not valid"),
         ({"bulk_rate": 0}, "bulk_rate: 0.0 is not valid"),
         ({"room": 2**25 - 1}, "room: 33554431 is not valid: it must be between 33554432"),
@@ -122,6 +128,14 @@ def test_the_environment_is_checked_too(env: dict[str, str], words: str):
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("TRUE", True), ("no", False), ("0", False)])
 def test_truth_in_the_environment(text: str, value: bool):
     assert load(env={"ICTP2P_ENCRYPT": text}, overrides=BASE).encrypt is value
+
+
+def test_a_job_may_have_process_groups_too():
+    """Regression: what one half of the product reads from the environment was an error for the other."""
+    env = {"ICTP2P_HOST": "127.0.0.1", "ICTP2P_SEALED": "no", "ICTP2P_TOKEN": BASE["token"]}
+    assert set(env) - {"ICTP2P_TOKEN"} == ELSEWHERE
+    assert load(env=env, overrides={"cluster": "zurich"}).token == BASE["token"]
+    assert Options.of(None, env) == Options("127.0.0.1", False, 30.0, BASE["token"])
 
 
 def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from math import inf
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +36,7 @@ def test_it_knows_what_the_machines_want_as_long_as_it_is_told_who_was_touched(
         machines[channel].due = due
         table.touch(channel)
         wanted = [machine.due for machine in machines.values() if machine.due is not None]
-        assert table.next_timeout() == min(wanted, default=None)
+        assert table.next_timeout() == min(wanted, default=inf)
         assert table.due(now) == [c for c in CHANNELS if (d := machines[c].due) is not None and d <= now]
 
 
