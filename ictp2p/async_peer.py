@@ -144,7 +144,6 @@ class AsyncPeer:
             on_control=self._adopt,
             on_bulk=lambda transport, preamble: self.bulk.accept(transport),
             on_refused=self._refused,
-            clock=self.clock,
         )
         self._assemble()
         self.telemetry.event("started", peer=self.id, cluster=self.cluster, address=str(self.address))
@@ -188,7 +187,7 @@ class AsyncPeer:
             self._identity,
             self.driver,
             self._network,
-            self.security.fingerprint,
+            self.security,
             self.telemetry,
             self._random_bytes,
         )
@@ -203,9 +202,7 @@ class AsyncPeer:
         )
         waits = config.global_timeouts
         profile = ExecuteProfile(connect=waits.connect, start=waits.stall, total=waits.complete)
-        self.participation = Participation(
-            self.id, self.cluster, self.driver, self._data.links, self.telemetry, profile
-        )
+        self.participation = Participation(self.id, self.cluster, self.driver, self._data.bulk, self.telemetry, profile)
 
     def _make_core(self) -> Core:
         """The control plane: the machines, and how this worker shows itself."""
@@ -242,7 +239,7 @@ class AsyncPeer:
         timeout = self.config.global_timeouts.connect
         knocks = self.reception.knocks
         try:
-            connection = await open_control(self._network, address, self.security, timeout=timeout, clock=self.clock)
+            connection = await open_control(self._network, address, self.security, timeout=timeout)
         except SelfConnection as error:
             if self.reception.knocks != knocks:  # whatever ways it took, it came in at our own door
                 raise

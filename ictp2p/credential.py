@@ -63,6 +63,9 @@ class Mesh:
         public = authority.public_key().public_bytes_raw()
         self.fingerprint = hashlib.blake2b(public, digest_size=8, person=b"ictp2p mesh").digest()
         """8 bytes that name the mesh on the wire without telling the token."""
+        secret = authority.private_bytes_raw()
+        self.membership = hashlib.blake2b(secret, digest_size=32, person=b"ictp2p member").digest()
+        """32 bytes that every holder of the token knows and nobody else; they never travel."""
 
     @classmethod
     def from_token(cls, token: str) -> Mesh:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ictp2p.bulk import Bulk, BulkProfile
-from ictp2p.bulk.limit import RateLimit
-from ictp2p.collectives.channel import Links
 from ictp2p.config import Config
 from ictp2p.core.packets import Channel
 from ictp2p.driver import Driver
@@ -25,6 +23,7 @@ from ictp2p.gossip.links import ProbeWanted
 from ictp2p.identity import Identity
 from ictp2p.network import Network
 from ictp2p.opening import open_bulk
+from ictp2p.security import Security
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
 
@@ -40,7 +39,7 @@ class DataPlane:
         identity: agrees on keys.
         driver: runs the stack.
         network: where to dial.
-        fingerprint: of the mesh, for the preamble of each connection.
+        security: names the mesh in the preamble of each connection, and knows what relays ask for.
         telemetry: counts bytes, and is told what failed.
         random_bytes: gives nonces and tickets.
     """
@@ -51,7 +50,7 @@ class DataPlane:
         identity: Identity,
         driver: Driver,
         network: Network,
-        fingerprint: bytes,
+        security: Security,
         telemetry: Telemetry,
         random_bytes: Callable[[int], bytes],
     ) -> None:
@@ -61,21 +60,26 @@ class DataPlane:
         self._identity = identity
         self._driver = driver
         self._network = network
-        self._fingerprint = fingerprint
+        self._fingerprint = security.fingerprint
         self._telemetry = telemetry
         self.bulk = Bulk(
             identity.peer_id,
             self._keys,
             self._dial,
-            profile=BulkProfile(stall=waits.stall, handshake=waits.connect, sealed=config.encrypt, room=config.room),
+            profile=BulkProfile(
+                stall=waits.stall,
+                handshake=waits.connect,
+                sealed=config.encrypt,
+                room=config.room,
+                ceiling=config.bulk_rate,
+            ),
             ask_dial=self._ask_dial,
             relays=self._relays,
             on_transfer=self._transferred,
             clock=driver.clock,
             random_bytes=random_bytes,
+            membership=security.membership,
         )
-        self.links: Links = RateLimit(self.bulk, config.bulk_rate) if config.bulk_rate else self.bulk
-        """What collectives run over: the connections, under the ceiling if there is one."""
 
     # ------------------------------------------------------------ what the stack wants of the connections
 

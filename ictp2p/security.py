@@ -44,6 +44,11 @@ class Security(Protocol):
         """The mesh's name on the wire, 8 bytes."""
         ...
 
+    @property
+    def membership(self) -> bytes:
+        """What all of the mesh know and nobody else, 32 bytes: the key under which relays are asked."""
+        ...
+
     async def secure(
         self, transport: asyncio.Transport, protocol: asyncio.Protocol, *, server_side: bool, timeout: float
     ) -> asyncio.Transport:
@@ -67,6 +72,7 @@ class TlsSecurity:
     def __init__(self, identity: Identity, mesh: Mesh) -> None:
         self.peer_id, self.process = identity.peer_id, identity.bulk_public
         self.fingerprint = mesh.fingerprint
+        self.membership = mesh.membership
         credential = mesh.issue(identity)
         self._server = _context(ssl.PROTOCOL_TLS_SERVER, identity, credential)
         self._client = _context(ssl.PROTOCOL_TLS_CLIENT, identity, credential)
@@ -108,7 +114,7 @@ class PlainSecurity:
 
     def __init__(self, identity: Identity, fingerprint: bytes) -> None:
         self.peer_id, self.process = identity.peer_id, identity.bulk_public
-        self.fingerprint = fingerprint
+        self.fingerprint = self.membership = fingerprint
 
     async def secure(
         self, transport: asyncio.Transport, protocol: asyncio.Protocol, *, server_side: bool, timeout: float

@@ -33,8 +33,8 @@ _LOOK = 1.0
 """Seconds between two looks at whether the state that is fetched is still the one to have."""
 WITNESSES = 16
 """Most peers that are asked for a state although the decision does not name them."""
-MAX_MANIFEST = 8 << 20
-"""Bytes of the longest manifest: chunk digests for half a terabyte."""
+MAX_MANIFEST = 16 << 20
+"""Bytes of the longest manifest: chunk digests for half a tebibyte."""
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):
@@ -88,7 +88,10 @@ def serve_state(bulk: Bulk, state: Provider) -> None:
         except MALFORMED as error:
             raise RemoteProtocolError(f"a question for state does not decode: {error}") from error
         if not question.chunks:
-            yield await state.manifest(question.digest)
+            manifest = await state.manifest(question.digest)
+            if len(manifest) > MAX_MANIFEST:
+                raise StateError(f"the state is too large: a manifest of {len(manifest)} bytes exceeds {MAX_MANIFEST}")
+            yield manifest
         for index in question.chunks:
             yield await state.chunk(question.digest, index)
 

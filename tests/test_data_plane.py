@@ -17,6 +17,7 @@ from ictp2p.disk import MemoryDisk
 from ictp2p.errors import HandshakeFailed, Unreachable
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.identity import Identity
+from ictp2p.security import PlainSecurity
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
 
@@ -79,7 +80,9 @@ def plane(stack: Stack, **values: Any) -> DataPlane:
     identity = Identity.load(MemoryDisk())
     driver: Any = stack
     network: Any = None
-    return DataPlane(config, identity, driver, network, b"f" * 8, Telemetry(stack.clock), bytes)
+    return DataPlane(
+        config, identity, driver, network, PlainSecurity(identity, b"f" * 8), Telemetry(stack.clock), bytes
+    )
 
 
 async def test_whose_card_is_not_known_gets_no_key_and_whose_address_is_not_known_is_not_dialed() -> None:
@@ -156,6 +159,5 @@ async def test_who_asked_to_be_dialed_in_vain_is_named() -> None:
 
 def test_collectives_run_under_the_ceiling_if_there_is_one() -> None:
     free, limited = plane(Stack()), plane(Stack(), bulk_rate=1e6)
-    assert free.links is free.bulk
-    assert limited.links is not limited.bulk
-    assert limited.links.slots is limited.bulk.slots
+    assert free.bulk.profile.ceiling is None
+    assert limited.bulk.profile.ceiling == 1e6

@@ -12,8 +12,8 @@ import torch
 
 from ictp2p import state_exchange
 from ictp2p.errors import ConnectionLost, MeshMismatch, StateError
-from ictp2p.state_exchange import fetch_state
-from ictp2p.sync.manifest import CHUNK
+from ictp2p.state_exchange import Here, fetch_state, serve_state
+from ictp2p.sync.manifest import CHUNK, DIGEST
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.transfer import TransferProfile
 from ictp2p.sync.values import StateRef
@@ -125,3 +125,25 @@ async def test_a_provider_has_the_next_question_before_it_has_answered_the_one_b
     assert torch.equal(state.committed["weight"], tensor)
     assert len(provider.waiting) > 5
     assert min(provider.waiting[:-1]) > 1, f"its line lay idle for a round trip: {provider.waiting}"
+
+
+async def test_a_manifest_that_nobody_could_take_is_refused_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_exchange, "MAX_MANIFEST", 10)
+    held = GlobalState([entry("weight", torch.zeros(3))])
+    held.seal({})
+    held.commit(7)
+    handlers: dict[str, Any] = {}
+
+    class Serving:
+        def serve(self, kind: str, handler: Any) -> None:
+            handlers[kind] = handler
+
+    bulk: Any = Serving()
+    serve_state(bulk, Here(held))
+    question = msgspec.msgpack.encode(state_exchange.Question(held.digest, ()))
+    with pytest.raises(StateError, match=r"a manifest of \d+ bytes exceeds 10"):
+        await anext(handlers[state_exchange.KIND](PeerId("a"), question))
+
+
+def test_the_longest_manifest_has_a_digest_for_each_chunk_of_half_a_tebibyte() -> None:
+    assert state_exchange.MAX_MANIFEST == 2**39 // CHUNK * DIGEST

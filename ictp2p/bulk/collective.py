@@ -51,7 +51,11 @@ Measured: TypeAlias = Callable[[BulkConnection, bytes, int, float, bool], None]
 
 
 class Hold:
-    """A collective's use of one connection (`connection.User`)."""
+    """A collective's use of one connection (`connection.User`).
+
+    A chunk that does not fit fails this collective and no other: both ends may have been called with different sizes,
+    and what else runs over the connection has nothing to do with that.
+    """
 
     def __init__(
         self,
@@ -72,6 +76,8 @@ class Hold:
         self._receiver = receiver
         self._clock = clock
         self._measured = measured
+        self._refused = False
+        """A chunk did not fit: what still comes is for nobody."""
 
     def begun(self, connection: BulkConnection, *, again: bool = False) -> None:
         """The peer takes part, and sends on `connection`; it wants what we sent early `again` if it had to drop it."""
@@ -101,20 +107,28 @@ class Hold:
 
     def place(self, header: Header) -> memoryview | list[memoryview] | None:
         """Ask the collective where a chunk goes."""
-        if header.kind not in (Kind.PARTIAL, Kind.RESULT):
+        if header.kind not in (Kind.PARTIAL, Kind.RESULT) or self._refused:
             return None
-        return self._receiver.destination(
-            self.peer, header.kind is Kind.PARTIAL, header.first, header.second, header.length
-        )
+        partial = header.kind is Kind.PARTIAL
+        try:
+            return self._receiver.destination(self.peer, partial, header.first, header.second, header.length)
+        except RemoteProtocolError as error:
+            self._refuse(error)
+            return None
 
     def take(self, header: Header, body: memoryview) -> None:
         """Hand a chunk to the collective."""
         if header.kind not in (Kind.PARTIAL, Kind.RESULT) or not header.length:
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes under a collective's tag")
+        if self._refused:
+            return
         self.meter.add(header.length, header.starved, self._clock())
         if self.meter.busy_seconds >= INTERIM:
             self.report()
-        self._receiver.arrived(self.peer, header.kind is Kind.PARTIAL, header.first, header.second, body)
+        try:
+            self._receiver.arrived(self.peer, header.kind is Kind.PARTIAL, header.first, header.second, body)
+        except RemoteProtocolError as error:
+            self._refuse(error)
 
     def report(self) -> None:
         """Tell what was measured since the last time, and measure anew."""
@@ -130,6 +144,10 @@ class Hold:
         """The connection has gone."""
         self._receiver.lost(self.peer, str(error), ())
 
+    def _refuse(self, error: RemoteProtocolError) -> None:
+        self._refused = True
+        self._receiver.lost(self.peer, str(error).removeprefix(f"{self.peer} "), ())
+
     def aborted(self, why: Aborted) -> None:
         """The peer gave up."""
         self._receiver.lost(self.peer, f"gave up: {why.reason}"[:512], tuple(PeerId(s) for s in why.suspects))
@@ -144,7 +162,8 @@ class Attached:
 
     def kick(self, peer: PeerId) -> None:
         """Let the connection to `peer` pull."""
-        self._holds[peer].connection.pump()
+        hold = self._holds[peer]
+        hold.connection.kick(hold)
 
     def ahead(self, peer: PeerId) -> int | None:
         """Say how much on the way to `peer` keeps the link busy."""

@@ -1,7 +1,8 @@
 """One bulk connection: its users, its handshake, its end, and the watch over it. `inbound` reads, `outbound` writes.
 
 Frames are *pulled*. While the transport takes more, the connection asks its users in turn for their next frame; nothing
-is queued that is not ready, and at most one frame lies beyond the transport's high-water mark.
+is queued that is not ready, and at most one frame lies beyond the transport's high-water mark. Who had none is asked
+again once it says that it may have one (`kick`): thousands may share a connection, and most of them wait.
 
 Liveness: while anybody uses the connection both ends say `ALIVE` in pauses, and a `Watch` ends the connection when no
 byte moved for the stall deadline although one was due, in either direction. A peer that is slow, or itself waits for a
@@ -11,13 +12,14 @@ third one, keeps talking and is never blamed.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from ictp2p.bulk import resting, tuning
 from ictp2p.bulk.frames import NO_TAG, Header, Hello, Kind, Purpose
 from ictp2p.bulk.inbound import Inbound
+from ictp2p.bulk.limit import TENSORS, Ceiling
 from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.pacing import Bucket, Watch
 from ictp2p.bulk.seal import Seal
@@ -63,14 +65,17 @@ class BulkConnection(Inbound):
         self._clock = clock
         self._stall = stall
         self._high_water = high_water
-        self._users: list[User] = []
-        self._heeding: list[User] = []
+        self._users: dict[User, None] = {}
+        self._heeding: dict[User, None] = {}
         """Who is sent to on this connection, and sends on another one."""
+        self._willing: OrderedDict[User, None] = OrderedDict()
+        """Who may have something to send, in turn."""
         self._control: deque[Frame] = deque()
         self._paused = False
         self._pumping = False
         self._bucket = Bucket()
         self._paced = self._packets_paced = False
+        self._ceiling: Ceiling | None = None
         self._wakeup: asyncio.TimerHandle | None = None
         self._watch: Watch | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -82,24 +87,28 @@ class BulkConnection(Inbound):
 
     def join(self, user: User) -> None:
         """Let `user` send, and watch over what it expects."""
-        self._users.append(user)
+        self._users[user] = None
         self._look_after()
-        self.pump()
+        self.kick(user)
+
+    def kick(self, user: User) -> None:
+        """Ask `user`, which had nothing to send, for a frame again; nothing happens if it has left."""
+        if user in self._users:
+            self._willing[user] = None
+            self.pump()
 
     def heed(self, user: User) -> None:
         """Watch over what `user` expects here, though it sends on another connection: both ends had dialed at once.
 
         Each end then hears from the other on both connections, and takes it for dead on neither.
         """
-        if user not in self._heeding:
-            self._heeding.append(user)
-            self._look_after()
+        self._heeding[user] = None
+        self._look_after()
 
     def leave(self, user: User, tag: bytes) -> None:
         """Forget `user`; whatever arrives under `tag` touches its memory no more, not even a body half read."""
-        for users in (self._users, self._heeding):
-            if user in users:
-                users.remove(user)
+        for users in (self._users, self._heeding, self._willing):
+            users.pop(user, None)
         self._forget(user, tag)
 
     def send(self, kind: Kind, tag: bytes = NO_TAG, first: int = 0, second: int = 0, body: bytes = b"") -> None:
@@ -121,6 +130,10 @@ class BulkConnection(Inbound):
         if not self.closed and (rate is not None or self._packets_paced):
             self._packets_paced = tuning.pace(self.transport, None if rate is None else PACKETS * rate)
         self.pump()
+
+    def keep_under(self, ceiling: Ceiling) -> None:
+        """Send tensors only as `ceiling` admits them from now on."""
+        self._ceiling = ceiling
 
     def hold(self, size: int | None) -> None:
         """Let the transport hold at most `size` bytes beyond the kernel's own buffer; None: as the profile says.
@@ -160,12 +173,14 @@ class BulkConnection(Inbound):
             return
         self._pumping = True
         try:
-            while not (self._paused or self.closed or (self._paced and self._held_back())):
+            while not (self._paused or self.closed or self._held_back()):
                 frame = self._next_frame()
                 if frame is None:
                     self._outbound.starve()
                     break
-                self._bucket.spend(self._outbound.write(frame))
+                self._bucket.spend(size := self._outbound.write(frame))
+                if self._ceiling is not None and frame.kind in TENSORS:
+                    self._ceiling.spend(size)
         except IctError as error:
             self.fail(error)
         finally:
@@ -269,21 +284,24 @@ class BulkConnection(Inbound):
             return None
         if self._control:
             return self._control.popleft()
-        for _ in range(len(self._users)):
-            user = self._users.pop(0)
-            self._users.append(user)
+        while self._willing:
+            user, _ = self._willing.popitem(last=False)
             frame = user.next_frame()
             if frame is not None:
+                if user in self._users:
+                    self._willing[user] = None
                 return frame
         return None
 
     def _held_back(self) -> bool:
-        """Wait for the pacing bucket, if it is in debt."""
-        delay = self._bucket.delay(self._clock())
-        if not delay:
+        """Wait for the pacing bucket, if it is in debt, or for our turn under the ceiling. What is small does not."""
+        if self._control or not (self._paced or self._ceiling):
             return False
-        if self._wakeup is None:
+        delay = self._bucket.delay(self._clock()) if self._paced else 0.0
+        if delay and self._wakeup is None:
             self._wakeup = asyncio.get_running_loop().call_later(delay, self._wake)
+        if not delay and (self._ceiling is None or self._ceiling.admits(self)):
+            return False
         self._outbound.starve()
         return True
 
@@ -326,7 +344,9 @@ class BulkConnection(Inbound):
             if timer is not None:
                 timer.cancel()
         self._wakeup = self._ticker = None
-        self._users.clear()
-        self._heeding.clear()
+        if self._ceiling is not None:
+            self._ceiling.forget(self)
+        for users in (self._users, self._heeding, self._willing):
+            users.clear()
         self._outbound.release()
         self._owner.closed(self, error)

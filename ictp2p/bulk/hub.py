@@ -19,6 +19,8 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.desk import KINDS, Desk
 from ictp2p.bulk.frames import Header, Kind, pack_measured
 from ictp2p.bulk.inbound import CHUNKS
+from ictp2p.bulk.limit import Ceiling
+from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.streams import MAX_PROBE, MAX_REQUEST, PROBE_CHUNK, Fetch, Handler, Probe, ProbeResult, Request
@@ -46,6 +48,8 @@ class Bulk:
         on_transfer: told every measurement.
         clock: monotonic seconds.
         random_bytes: gives nonces and tickets.
+        membership: what all members of the mesh know and nobody else, at most 64 bytes: relays serve whoever proves to
+            know it. Empty: nobody.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Bulk:
         on_transfer: OnTransfer | None = None,
         clock: Callable[[], float] = time.monotonic,
         random_bytes: Callable[[int], bytes] = os.urandom,
+        membership: bytes = b"",
     ) -> None:
         self.me = me
         self.profile = profile or BulkProfile()
@@ -68,6 +73,9 @@ class Bulk:
         self._clock = clock
         self._users: dict[tuple[PeerId, bytes], tuple[User, BulkConnection]] = {}
         self._desks: dict[BulkConnection, Desk] = {}
+        self._ceiling = Ceiling(self.profile.ceiling, clock) if self.profile.ceiling else None
+        self._rates: dict[BulkConnection, dict[Hold, float]] = {}
+        """Of each connection, the rates of those on it that have one."""
         self._awaited: dict[tuple[PeerId, bytes], asyncio.Future[PeerId]] = {}
         self._handlers: dict[str, Handler] = {}
         self._probes: dict[Probe | Turn, None] = {}
@@ -75,7 +83,8 @@ class Bulk:
         self._counter = 0
         self._session = random_bytes(8)
         ways: Relays = relays or (lambda _: ())
-        self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes)
+        members = Membership(membership)
+        self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes, members)
 
     def __repr__(self) -> str:
         return f"<Bulk {self.me[:8]} connections={len(self._pool)} users={len(self._users)}>"
@@ -116,7 +125,7 @@ class Bulk:
         """Connect a collective to its neighbours (see `channel.Links`)."""
         if any((peer, tag) in self._users for peer in peers):
             raise ConfigError("a collective with this tag is already running here")
-        results: Sequence[BulkConnection | BaseException | None] = [next(self._pool.among(p), None) for p in peers]
+        results: Sequence[BulkConnection | BaseException | None] = [self._pool.warm(peer) for peer in peers]
         if not all(results):
             results = await asyncio.gather(
                 *(self._pool.connection(peer, timeout, patient=True) for peer in peers), return_exceptions=True
@@ -124,8 +133,9 @@ class Bulk:
         ready = {p: c for p, c in zip(peers, results, strict=True) if isinstance(c, BulkConnection) and not c.closed}
         holds = [Hold(receiver, p, tag, connection, self._clock, self.measured) for p, connection in ready.items()]
         attached = Attached(holds, self._release)
+        paces = dict(zip(peers, rates, strict=True)) if rates else {}
         for hold in holds:
-            self._hold(hold, rates[list(peers).index(hold.peer)] if rates else None)
+            self._hold(hold, paces.get(hold.peer))
         missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
         if missing:
             reasons = {p: "lost at once" if isinstance(c, BulkConnection) else c for p, c in missing.items()}
@@ -254,11 +264,15 @@ class Bulk:
     def opened(self, connection: BulkConnection) -> None:
         """Put up a desk for a new connection."""
         self._desks[connection] = Desk(self, connection, self._handlers, self._clock)
+        self._rates[connection] = {}
+        if self._ceiling is not None:
+            connection.keep_under(self._ceiling)
 
     def lost(self, connection: BulkConnection, reason: IctError) -> None:
         """Tell everyone who used a connection that it has gone."""
         peer = connection.peer
         self._desks.pop(connection).lost(reason)
+        del self._rates[connection]
         error = ConnectionLost(f"connection to {peer} lost: {reason}")
         for user, used in [found for key, found in self._users.items() if key[0] == peer]:
             if used is connection or (isinstance(user, Hold) and user.inbound is connection):
@@ -322,26 +336,36 @@ class Bulk:
 
     def _hold(self, hold: Hold, rate: float | None) -> None:
         """Attach one neighbour, and catch up with what it has already said, on whichever connection."""
-        slowest = min((r for r in (rate, self.profile.rate) if r is not None), default=None)
-        hold.connection.pace(slowest)
-        desks = {connection: self._desks[connection] for connection in self._pool.among(hold.peer)}
-        again = sum(desk.early.dropped(hold.tag) for desk in desks.values())
-        rested = bytes(hold.connection.wake())
-        hold.connection.send(Kind.BEGIN, hold.tag, first=again, body=rested)  # before any chunk: see `EarlyChunks`
-        self.join(hold.peer, hold.tag, hold, hold.connection)
-        for connection, desk in desks.items():
-            why = desk.aborted(hold.tag)
-            if desk.begun(hold.tag):
-                hold.begun(connection)
-            if early := desk.early.take(hold.tag):
+        peer, tag, connection, most = hold.peer, hold.tag, hold.connection, self.profile.ceiling
+        self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
+        desks = [(each, self._desks[each]) for each in self._pool.among(peer)]
+        again = sum([desk.early.dropped(tag) for _, desk in desks])
+        rested = bytes(connection.wake())
+        connection.send(Kind.BEGIN, tag, first=again, body=rested)  # before any chunk: see `EarlyChunks`
+        self.join(peer, tag, hold, connection)
+        for each, desk in desks:
+            why = desk.aborted(tag)
+            if desk.begun(tag):
+                hold.begun(each)
+            if early := desk.early.take(tag):
                 hold.catch_up(*early)
             if why is not None:
                 hold.aborted(why)
 
     def _release(self, hold: Hold) -> None:
-        hold.connection.pace(self.profile.rate)
+        self._pace(hold, None)
         self.part(hold.peer, hold.tag, hold)
         hold.report()
+
+    def _pace(self, hold: Hold, rate: float | None) -> None:
+        """Let a connection send what those on it may together: `hold` at `rate`, or, with None, any rate or no more."""
+        rates = self._rates.get(hold.connection)  # None: it has gone
+        if rates is None or (rates.pop(hold, None) is None and rate is None):
+            return
+        if rate is not None:
+            rates[hold] = rate
+        limits = (sum(rates.values()) or None, self.profile.rate, self.profile.ceiling if rates else None)
+        hold.connection.pace(min((limit for limit in limits if limit is not None), default=None))
 
     def _report(self, peer: PeerId, direction: str, size: int, seconds: float, starved: bool) -> None:
         if self._on_transfer is not None:

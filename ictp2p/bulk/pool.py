@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import MAX_HOPS, Header, Hello, Purpose, transcript
+from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.relay import Relay
 from ictp2p.bulk.users import User
@@ -79,6 +80,7 @@ class Pool:
         relays: Relays,
         clock: Callable[[], float],
         random_bytes: Callable[[int], bytes],
+        membership: Membership,
     ) -> None:
         self.me = me
         self._tenant = tenant
@@ -89,13 +91,14 @@ class Pool:
         self._relays = relays
         self._clock = clock
         self._random_bytes = random_bytes
+        self._membership = membership
         self._closed = False
         self._ready: dict[PeerId, list[BulkConnection]] = {}
         self._arrivals: dict[PeerId, list[asyncio.Event]] = {}
         self._opening: dict[PeerId, asyncio.Task[BulkConnection]] = {}
         self._half_open: dict[BulkConnection, asyncio.TimerHandle] = {}
         self._greeting: dict[BulkConnection, asyncio.Future[None]] = {}
-        self._relay = Relay(dial, ask_dial, relays, profile, random_bytes)
+        self._relay = Relay(dial, ask_dial, relays, profile, random_bytes, membership)
 
     def __len__(self) -> int:
         return sum(len(kept) for kept in self._ready.values())
@@ -107,9 +110,14 @@ class Pool:
             return
         self._take_over(transport, None)
 
-    def among(self, peer: PeerId) -> Iterator[BulkConnection]:
+    def among(self, peer: PeerId) -> tuple[BulkConnection, ...]:
         """Give the connections to `peer` that are ready, the preferred one first."""
-        yield from tuple(self._ready.get(peer, ()))
+        return tuple(self._ready.get(peer, ()))
+
+    def warm(self, peer: PeerId) -> BulkConnection | None:
+        """Give the preferred one of them, if there is any."""
+        ready = self._ready.get(peer)
+        return ready[0] if ready else None
 
     async def connection(self, peer: PeerId, timeout: float, *, patient: bool = False) -> BulkConnection:
         """Give a warm connection to `peer`, or make one within `timeout` seconds.
@@ -127,9 +135,9 @@ class Pool:
             raise ConfigError(f"{peer} cannot have a bulk connection to itself")
         try:
             async with asyncio.timeout(timeout):
-                if patient and self.me > peer and not self._warm(peer):
+                if patient and self.me > peer and not self.warm(peer):
                     await self._arrival(peer, min(self._profile.patience, timeout / 2))
-                return self._warm(peer) or await self._opened(peer)
+                return self.warm(peer) or await self._opened(peer)
         except TimeoutError:
             raise Unreachable(f"no bulk connection to {peer} within {timeout:g} s") from None
 
@@ -238,7 +246,7 @@ class Pool:
         try:
             return await first_way(ways, self._profile.patience, lambda spare: None)
         except Unreachable as error:
-            if warm := self._warm(peer):
+            if warm := self.warm(peer):
                 return warm
             raise Unreachable(f"no bulk connection to {peer}: {error}") from error
 
@@ -249,14 +257,14 @@ class Pool:
         assert self._ask_dial is not None
         self._ask_dial(peer, self._random_bytes(16))
         await self._arrival(peer, self._profile.handshake)
-        warm = self._warm(peer)
+        warm = self.warm(peer)
         if warm is None:
             raise Unreachable(f"{peer} did not dial us within {self._profile.handshake:g} s")
         return warm
 
     async def _open_through(self, relay: PeerId, peer: PeerId) -> BulkConnection:
         transport = await self._dial(relay, self._profile.handshake)
-        return await self._greet(transport, self._hello(Purpose.RELAY, peer))
+        return await self._greet(transport, self._membership.proven(self._hello(Purpose.RELAY, peer)))
 
     # Handshakes.
 
@@ -332,6 +340,3 @@ class Pool:
             waiting.remove(arrived)
             if not waiting:
                 del self._arrivals[peer]
-
-    def _warm(self, peer: PeerId) -> BulkConnection | None:
-        return next(self.among(peer), None)

@@ -21,6 +21,9 @@ class BulkProfile:
     peer has before the next one is tried beside it. Lower than some round trips makes connections that are not used."""
     rate: float | None = None
     """Bytes per second that each connection may send; None: as much as it takes."""
+    ceiling: float | None = None
+    """Bytes per second of tensors that all connections together may send; None: as much as they take. Lower leaves more
+    of a line to others."""
     probe: float = 2.0
     """Seconds after which a probe ends, whatever is left of it. It outgrows slow start by then; more only keeps a slow
     link busy for longer."""

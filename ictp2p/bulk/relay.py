@@ -1,7 +1,8 @@
 """Relaying for peers that cannot dial each other.
 
 A relay reads one hello, finds a way to whom it is for, passes it on, and joins the two connections. What follows is
-sealed between the two ends, so it need not be trusted, and it stores nothing. It knows two ways onward: dial the target
+sealed between the two ends, so it need not be trusted, and it stores nothing. It serves members only, as a place costs
+it a connection of its own and a while of seeking (`membership`). It knows two ways onward: dial the target
 (or a next relay), or ask the target to dial. In the latter case the target finds somebody else's hello where it
 expected an answer, and answers that one.
 """
@@ -15,6 +16,7 @@ from functools import partial
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello
+from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.splice import Splice, splice
 from ictp2p.bulk.ways import first_way
@@ -32,12 +34,14 @@ class Relay:
         relays: Callable[[PeerId], Sequence[PeerId]],
         profile: BulkProfile,
         random_bytes: Callable[[int], bytes],
+        membership: Membership,
     ) -> None:
         self._dial = dial
         self._ask_dial = ask_dial
         self._relays = relays
         self._profile = profile
         self._random_bytes = random_bytes
+        self._membership = membership
         self._tickets: dict[bytes, asyncio.Future[asyncio.Transport]] = {}
         self._tasks: dict[asyncio.Task[None], asyncio.Transport] = {}
         self._joined: list[tuple[Splice, Splice]] = []
@@ -46,6 +50,12 @@ class Relay:
         """Join a connection that began with `hello` to one that leads to the hello's target."""
         connection.transport.pause_reading()
         incoming = connection.release()
+        if not self._membership.admits(hello):
+            _refuse(incoming, hello, "not proven to be a member, once")
+            return
+        if self._occupied() >= self._profile.relayed:
+            _refuse(incoming, hello, "relay is full")
+            return
         task = asyncio.get_running_loop().create_task(self._join(incoming, hello))
         self._tasks[task] = incoming
         task.add_done_callback(self._tasks.pop)
@@ -72,16 +82,17 @@ class Relay:
             one.transport.abort()
             two.transport.abort()
 
+    def _occupied(self) -> int:
+        """Count whom we relay for, or seek a way for: from its hello on, so that only a surplus is refused."""
+        return len(self._joined) + sum(not task.done() for task in self._tasks)
+
     async def _join(self, incoming: asyncio.Transport, hello: Hello) -> None:
         try:
-            if len(self._joined) + len(self._tasks) > self._profile.relayed:
-                raise Unreachable("relay is full")
             if not hello.hops:
                 raise Unreachable("too many relays")
             onward = await self._onward(hello)
         except (NetworkError, ProtocolError) as error:
-            incoming.write(Hello.refusal(hello, str(error)).pack())
-            incoming.close()
+            _refuse(incoming, hello, str(error))
             return
         except asyncio.CancelledError:
             incoming.abort()
@@ -125,3 +136,8 @@ class Relay:
             raise
         finally:
             del self._tickets[ticket]
+
+
+def _refuse(incoming: asyncio.Transport, hello: Hello, reason: str) -> None:
+    incoming.write(Hello.refusal(hello, reason).pack())
+    incoming.close()

@@ -101,32 +101,41 @@ class Fetch:
         return None
 
     def place(self, header: Header) -> memoryview | None:
-        """Aim at the next free bytes of the destination; an `END` carries a reason, which has no place there."""
-        if header.kind is not Kind.REPLY:
+        """Aim at the next free bytes of the destination; an `END` carries a reason, which has no place there.
+
+        A reply that does not fit ends this request alone, and what still comes of it is read past: others have the
+        connection too.
+        """
+        if header.kind is not Kind.REPLY or self.result.done():
             return None
         end = self._filled + header.length
         if header.second != self._filled or end > len(self._destination):
-            raise RemoteProtocolError(
-                f"reply bytes [{header.second}, {header.second + header.length}) at {self._filled} "
-                f"of {len(self._destination)}"
-            )
+            piece = f"[{header.second}, {header.second + header.length})"
+            self._fail(f"reply bytes {piece} at {self._filled} of {len(self._destination)}")
+            return None
         return self._destination[self._filled : end]
 
     def take(self, header: Header, body: memoryview) -> None:
         """Count a chunk, or end."""
+        if header.kind is Kind.END:
+            self.ended = True
+        if self.result.done():
+            return
         if header.kind is Kind.REPLY:
             self._filled += header.length
             self.meter.add(header.length, header.starved, self._clock())
             if self._progress is not None:
                 self._progress(self._filled)
-        elif header.kind is Kind.END and not self.result.done():
-            self.ended = True
+        elif header.kind is Kind.END:
             if header.first == _FAILED:
-                self.result.set_exception(StateError(str(body, "utf-8", "replace")))
+                self._fail(str(body, "utf-8", "replace"))
             elif header.second != self._filled:
-                self.result.set_exception(RemoteProtocolError(f"reply of {header.second} bytes, got {self._filled}"))
+                self._fail(f"reply of {header.second} bytes, got {self._filled}")
             else:
                 self.result.set_result(self._filled)
+
+    def _fail(self, why: str) -> None:
+        self.result.set_exception(StateError(why))
 
     def expecting(self) -> bool:
         """The reply is due."""
@@ -158,7 +167,7 @@ class Serving:
                     for start in range(0, len(view), REPLY_CHUNK):
                         await self._offer(view[start : start + REPLY_CHUNK])
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}".encode()[:1024]
+            reason = f"{type(error).__name__}: {error}".encode(errors="replace")[:1024]  # a path may be no text
             self._connection.send(Kind.END, self._tag, _FAILED, 0, reason)
             if not isinstance(error, IctError):
                 raise
@@ -169,7 +178,7 @@ class Serving:
         self._pending = Frame(Kind.REPLY, self._tag, 0, self._sent, (view,))
         self._sent += len(view)
         self._taken.clear()
-        self._connection.pump()
+        self._connection.kick(self)
         await self._taken.wait()
 
     def next_frame(self) -> Frame | None:

@@ -30,7 +30,7 @@ class User(Protocol):
     """What sends and receives under one tag."""
 
     def next_frame(self) -> Frame | None:
-        """Give the next frame to send, or None until `BulkConnection.pump`."""
+        """Give the next frame to send, or None until `BulkConnection.kick`."""
         ...
 
     def place(self, header: Header) -> memoryview | list[memoryview] | None:

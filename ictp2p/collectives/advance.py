@@ -27,12 +27,15 @@ class Advance:
         self._starts = [share.start for share in shares]
         self._sizes = [share.stop - share.start for share in shares]
         self._done = [0] * len(shares)
+        self._all, self._here = max(1, sum(self._sizes)), 0
         self._told = (-1, -1)
+        self._last = 0
+        """How many shares have made no more steps than was told of the one that is furthest behind."""
 
     @property
     def whole(self) -> float:
         """Part of all elements, from 0 to 1."""
-        return sum(self._done) / max(1, sum(self._sizes))
+        return self._here / self._all
 
     @property
     def least(self) -> float:
@@ -41,6 +44,17 @@ class Advance:
 
     def add(self, start: int, stop: int) -> tuple[bool, bool]:
         """Count the results of `[start, stop)`, all of one share; say whether the whole, and the least, made a step."""
-        self._done[bisect_right(self._starts, start) - 1] += stop - start
-        told, self._told = self._told, (int(self.whole * STEPS), int(self.least * STEPS))
+        share, told, least = bisect_right(self._starts, start) - 1, self._told, self._told[1]
+        self._last -= self._steps(share) <= least
+        self._done[share] += stop - start
+        self._here += stop - start
+        self._last += self._steps(share) <= least
+        if not self._last:
+            steps = [self._steps(each) for each in range(len(self._done))]
+            least = min(steps)
+            self._last = steps.count(least)
+        self._told = (int(self.whole * STEPS), least)
         return self._told[0] > told[0], self._told[1] > told[1]
+
+    def _steps(self, share: int) -> int:
+        return int(self._done[share] / self._sizes[share] * STEPS)

@@ -68,7 +68,10 @@ class CollectiveTimeout(RoundTimeout):
 
 
 class Receiver(Protocol):
-    """A collective, as its connections see it. Called on the event loop; must not block or raise."""
+    """A collective, as its connections see it. Called on the event loop; must not block.
+
+    Nothing raises but `destination` and `arrived`: `RemoteProtocolError`, where a chunk does not fit; `lost` follows.
+    """
 
     def begun(self, peer: PeerId, again: bool = False) -> None:
         """`peer` has attached under the same tag. `again`: it has dropped the chunk that it was sent before."""

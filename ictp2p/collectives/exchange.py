@@ -294,12 +294,14 @@ class Exchange:
         """Name whom a chunk that has just arrived may let us send to.
 
         A result goes on to our followers and opens the window to our parent. A partial is added up for our parent; at
-        the root it is a result for our followers if it was the last one missing.
+        the root it is a result for our followers if it was the last one missing. A parent that has all of our partials
+        waits for nothing.
         """
         lane = self._lanes[piece.share]
         if lane.reduce_parent == NO_PARENT:
             return lane.followers if not piece.partial or lane.done > piece.chunk else ()
-        return (lane.reduce_parent,) if piece.partial else (lane.reduce_parent, *lane.followers)
+        upwards = (lane.reduce_parent,) if lane.sent < lane.chunks else ()
+        return upwards if piece.partial else (*upwards, *lane.followers)
 
     def waiting_on(self) -> frozenset[int]:
         """Name the participants from which something is still to come."""
@@ -334,8 +336,7 @@ class Exchange:
 
     def _lane(self, share: Share, windows: list[int]) -> _Lane:
         parents = share.reduce_parents if self._reduce else (NO_PARENT,) * len(share.reduce_parents)
-        children = tuple(n for n, parent in enumerate(parents) if parent == self.me)
-        followers = tuple(n for n, parent in enumerate(share.broadcast_parents) if parent == self.me)
+        children, followers = _below(parents, self.me), _below(share.broadcast_parents, self.me)
         chunks = share.chunks(self._plan.chunk)
         return _Lane(
             lead=max(LEAD, LEAD_SECONDS / max(self._plan.seconds, LEAD_SECONDS), MIN_WINDOW / max(1, chunks)),
@@ -386,6 +387,11 @@ class Exchange:
         first, lane.done = lane.done, lane.ready
         self._left -= lane.done - first
         return [Piece(False, number, chunk) for chunk in range(first, lane.done)]
+
+
+def _below(parents: tuple[int, ...], node: int) -> tuple[int, ...]:
+    """List the children of a node: most nodes of most trees have none, which is quickly seen."""
+    return tuple(n for n, parent in enumerate(parents) if parent == node) if node in parents else ()
 
 
 def _even_windows(plan: Plan, partial_bytes: int) -> list[int]:

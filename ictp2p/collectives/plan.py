@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import zlib
 from collections.abc import Sequence
 
 import msgspec
@@ -26,6 +27,12 @@ from ictp2p.errors import RemoteProtocolError
 from ictp2p.wire import MALFORMED
 
 MAX_PLAN_BYTES = 256 * 1024
+"""Of a plan as it is agreed on; the first byte of one that is packed differs from that of one that is not."""
+PACKED_ABOVE = 64 * 1024
+"""Bytes from which a plan is packed: among hundreds of participants a star is hundreds of tables that are nearly alike,
+of which a thirtieth is left."""
+MAX_UNPACKED_BYTES = 8 * 1024 * 1024
+"""What a packed plan may come to: a star among a thousand participants."""
 MAX_SHARES = 4096
 MAX_CHUNK_ELEMENTS = 1 << 22
 NO_PARENT = -1
@@ -35,6 +42,7 @@ BROADCAST = "broadcast"
 REDUCE = "reduce"
 """The kind of a plan whose results stay at their roots. A receipt of each takes the result's way down, which is the
 reduce tree again: so contributions keep their windows, and nobody needs room for what it did not ask for."""
+_PACKED = zlib.compress(b"")[:1]
 GROUPS = "groups"
 """The kind of a plan that is made of others, each for some participants and a vector of their own."""
 
@@ -109,13 +117,18 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
     def encode(self) -> bytes:
         """Write the plan as the bytes that are agreed on."""
-        return msgspec.msgpack.encode(self)
+        data = self._unpacked()
+        return data if len(data) <= PACKED_ABOVE else zlib.compress(data)
 
     def digest(self) -> bytes:
-        """Hash the plan's bytes to 16, for the fence around its frames."""
-        return hashlib.blake2b(self.encode(), digest_size=16).digest()
+        """Hash the plan to 16 bytes, the same however it was packed, for the fence around its frames."""
+        return hashlib.blake2b(self._unpacked(), digest_size=16).digest()
+
+    def _unpacked(self) -> bytes:
+        return msgspec.msgpack.encode(self)
 
 
+@functools.lru_cache(4)  # a plan is read when it is judged, when it is run, and when it is asked whether it stands
 def decode(data: bytes) -> Plan:
     """Read a plan.
 
@@ -125,9 +138,23 @@ def decode(data: bytes) -> Plan:
     if len(data) > MAX_PLAN_BYTES:
         raise RemoteProtocolError(f"plan of {len(data)} bytes exceeds {MAX_PLAN_BYTES}")
     try:
-        return msgspec.msgpack.decode(data, type=Plan)
+        return msgspec.msgpack.decode(_unpack(data), type=Plan)
     except MALFORMED as error:
         raise RemoteProtocolError(f"plan does not decode: {error}") from error
+
+
+def _unpack(data: bytes) -> bytes:
+    """Give a plan's bytes as they were before they were packed, if they were, and no more than may be."""
+    if data[:1] != _PACKED:
+        return data
+    unpacking = zlib.decompressobj()
+    try:
+        unpacked = unpacking.decompress(data, MAX_UNPACKED_BYTES)
+    except zlib.error as error:
+        raise RemoteProtocolError(f"plan does not unpack: {error}") from error
+    if not unpacking.eof:
+        raise RemoteProtocolError(f"plan is cut off, or exceeds {MAX_UNPACKED_BYTES} bytes")
+    return unpacked
 
 
 def validate(data: bytes, participants: Sequence[str], elements: int) -> str | None:

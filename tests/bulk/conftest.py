@@ -214,6 +214,7 @@ class Mesh:
             on_transfer=lambda *sample: self.samples.append((me, *sample)),
             clock=lambda: asyncio.get_running_loop().time(),
             random_bytes=self.rng.randbytes,
+            membership=b"of this mesh",
         )
 
     def keys(self, me: PeerId) -> Keys:

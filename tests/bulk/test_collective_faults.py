@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from ictp2p.bulk import BulkProfile
 from ictp2p.bulk.collective import Hold
 from ictp2p.bulk.frames import Kind
-from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
+from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, RoundTag
 from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan
 from ictp2p.errors import IctError
@@ -309,3 +310,41 @@ async def test_silence_is_noticed_on_the_connection_that_a_peer_sends_on(mesh: M
     async with asyncio.timeout(20):
         await here._gone.wait()
     assert not there.closed
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize(("low", "high"), [(100, 200), (200, 100), (30_000, 40_000), (40_000, 30_000)])
+async def test_sizes_that_differ_fail_their_collective_and_nothing_beside_it(
+    mesh: Meshes, sealed: bool, low: int, high: int
+) -> None:
+    world = mesh(2, profile=replace(BulkProfile(), sealed=sealed))
+    names, sizes = world.names, (low, high)
+    await world.bulks[names[0]].connection(names[1], 1)
+    beside = plan_of(names, "ring", 300_000, 10_000)
+    inputs = [contribution(n, [(300_000,)], torch.float32) for n in range(2)]
+    outputs = [[torch.zeros(300_000)] for _ in range(2)]
+    other = asyncio.ensure_future(reduce_all(world, beside, inputs, outputs, op="sum"))
+    while not all(bulk._users for bulk in world.bulks.values()):
+        await asyncio.sleep(0.001)
+    wrong = await asyncio.gather(
+        *(
+            all_reduce(
+                plan_of(names, "ring", size, 50_000),
+                n,
+                [torch.ones(size)],
+                [torch.zeros(size)],
+                world.bulks[names[n]],
+                RoundTag(b"of other sizes", 1, 0, b""),
+                profile=PROFILE,
+            )
+            for n, size in enumerate(sizes)
+        ),
+        return_exceptions=True,
+    )
+    for error in wrong:
+        assert isinstance(error, ParticipantLost), repr(error)
+        assert re.search(rf"sent ({2 * low}|{2 * high}) bytes for .*, expected ({2 * low}|{2 * high})", str(error))
+    assert all(isinstance(result, Stats) for result in await other), "the other one goes on"
+    assert all(torch.equal(each[0], inputs[0][0] + inputs[1][0]) for each in outputs)
+    assert len(world.links) == 1, "over the same connection"
+    assert not any(bulk._users for bulk in world.bulks.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,14 +13,21 @@ import pytest
 from ictp2p.bulk import BulkProfile
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello, Purpose
+from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.relay import Relay
 from ictp2p.errors import Unreachable, VersionMismatch
 from ictp2p.types import PeerId
 
 Links = Callable[[], Any]
 SOURCE, TARGET = PeerId("1" * 32), PeerId("2" * 32)
-HELLO = Hello(Purpose.RELAY, SOURCE, TARGET, bytes(32), hops=2)
+KEY = b"of this mesh"
 PROFILE = BulkProfile(stall=60, handshake=60)
+
+
+def asked(number: int = 0, key: bytes = KEY) -> Hello:
+    """The hello of a member that asks to be relayed."""
+    hello = Hello(Purpose.RELAY, SOURCE, TARGET, number.to_bytes(32, "big"), hops=2)
+    return Membership(key).proven(hello)
 
 
 def connection(transport: Any) -> BulkConnection:
@@ -38,7 +46,14 @@ async def test_a_target_that_dials_in_the_moment_in_which_the_relay_gives_up_is_
         raise Unreachable(peer)
 
     asked: list[bytes] = []
-    relay = Relay(unreachable, lambda peer, ticket: asked.append(ticket), lambda _: (), PROFILE, lambda n: bytes(n))
+    relay = Relay(
+        unreachable,
+        lambda peer, ticket: asked.append(ticket),
+        lambda _: (),
+        PROFILE,
+        lambda n: bytes(n),
+        Membership(KEY),
+    )
     waiting = asyncio.ensure_future(relay._asked(TARGET))
     await turns()
     arriving = link()
@@ -53,9 +68,9 @@ async def test_a_relay_whose_way_onward_speaks_another_version_says_so_to_who_as
     async def foreign(peer: PeerId, timeout: float) -> asyncio.Transport:
         raise VersionMismatch("speaks 7")
 
-    relay = Relay(foreign, None, lambda _: (PeerId("3" * 32),), PROFILE, lambda n: bytes(n))
+    relay = Relay(foreign, None, lambda _: (PeerId("3" * 32),), PROFILE, lambda n: bytes(n), Membership(KEY))
     incoming = link()
-    relay.join(connection(incoming), HELLO)
+    relay.join(connection(incoming), asked())
     await turns()
     assert incoming.is_closing()
     assert b"speaks 7" in incoming.sent
@@ -67,9 +82,9 @@ async def test_an_end_that_still_has_bytes_to_send_when_the_relay_closes_is_ende
     async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
         return onward
 
-    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n))
+    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(KEY))
     incoming = link()
-    relay.join(connection(incoming), HELLO)
+    relay.join(connection(incoming), asked())
     await turns()
     onward.frozen = True
     incoming.other.write(b"never read")
@@ -80,3 +95,64 @@ async def test_an_end_that_still_has_bytes_to_send_when_the_relay_closes_is_ende
     await relay.close()
     assert not onward.get_write_buffer_size()
     assert onward.is_closing()
+
+
+@pytest.mark.parametrize(("asking", "places"), [(40, 32), (33, 32), (32, 32), (5, 3), (1, 0)])
+async def test_of_those_who_ask_at_once_only_the_surplus_is_refused(link: Links, asking: int, places: int) -> None:
+    async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
+        made: asyncio.Transport = link()
+        return made
+
+    relay = Relay(dial, None, lambda _: (), replace(PROFILE, relayed=places), lambda n: bytes(n), Membership(KEY))
+    incoming = [link() for _ in range(asking)]
+    for number, each in enumerate(incoming):
+        relay.join(connection(each), asked(number))
+    await turns()
+    refused = [each for each in incoming if each.is_closing()]
+    assert len(refused) == max(0, asking - places)
+    assert all(b"relay is full" in each.sent for each in refused)
+    again = link()
+    relay.join(connection(again), asked(asking))
+    await turns()
+    assert again.is_closing() == (asking >= places), "a place that is taken counts once"
+    await relay.close()
+
+
+async def test_strangers_occupy_no_place_and_nobody_is_dialed_for_them(link: Links) -> None:
+    dialed: list[PeerId] = []
+
+    async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
+        dialed.append(peer)
+        made: asyncio.Transport = link()
+        return made
+
+    relay = Relay(dial, None, lambda _: (), replace(PROFILE, relayed=2), lambda n: bytes(n), Membership(KEY))
+    seen = asked(7)
+    member = link()
+    relay.join(connection(member), seen)
+    await turns()
+    assert len(dialed) == 1
+    forged = [asked(1, b"another key"), replace(asked(2), ticket=bytes(16)), replace(asked(3), nonce=bytes(32)), seen]
+    for hello in forged:
+        incoming = link()
+        relay.join(connection(incoming), hello)
+        await turns()
+        assert incoming.is_closing()
+        assert b"not proven to be a member, once" in incoming.sent
+    assert len(dialed) == 1
+    other = link()
+    relay.join(connection(other), asked(8))
+    await turns()
+    assert len(dialed) == 2
+    await relay.close()
+
+
+async def test_without_a_key_nobody_is_relayed_for(link: Links) -> None:
+    async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
+        raise AssertionError
+
+    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(b""))
+    incoming = link()
+    relay.join(connection(incoming), asked(key=b""))
+    await turns()
+    assert incoming.is_closing()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives.plan import Plan, Share
+from ictp2p.collectives.schedules import star
 from ictp2p.errors import RemoteProtocolError
 
 NAMES = ("a", "b", "c")
@@ -74,6 +76,43 @@ def test_too_many_shares_and_bytes_are_refused() -> None:
     assert "exceed" in (plans.validate(crowd.encode(), ("a",), 0) or "")
     with pytest.raises(RemoteProtocolError, match="exceeds"):
         plans.decode(bytes(plans.MAX_PLAN_BYTES + 1))
+
+
+@given(st.integers(1, 6), st.integers(0, 40), st.integers(0, 200))
+def test_a_plan_is_the_same_whether_it_was_packed_or_not(size: int, shares: int, above: int) -> None:
+    names = tuple(f"{n:032x}" for n in range(size))
+    trees = [star.star(size, n % size) for n in range(shares)]
+    plan = Plan("star", names, tuple(Share(n, n + 1, *tree) for n, tree in enumerate(trees)), 4, 2.0, 1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "PACKED_ABOVE", above)
+        data = plan.encode()
+        assert (data[:1] == plans._PACKED) == (len(msgspec.msgpack.encode(plan)) > above)
+        assert plans.decode(data) == plan
+        digest = plan.digest()
+    assert digest == plans.decode(plan.encode()).digest()
+
+
+def test_a_star_among_four_hundred_clusters_may_be_agreed_on() -> None:
+    names = tuple(f"{n:032x}" for n in range(400))
+    trees = star.trees(len(names))
+    plan = Plan("star", names, tuple(Share(n, n + 1, *tree) for n, tree in enumerate(trees)), 4, 2.0, 1.0)
+    assert len(plan.encode()) < plans.MAX_PLAN_BYTES / 8
+    assert plans.validate(plan.encode(), names, 400) is None
+
+
+def test_what_a_packed_plan_comes_to_is_bounded() -> None:
+    bomb = zlib.compress(bytes(plans.MAX_UNPACKED_BYTES + 1))
+    assert len(bomb) < plans.MAX_PLAN_BYTES
+    with pytest.raises(RemoteProtocolError, match=f"exceeds {plans.MAX_UNPACKED_BYTES}"):
+        plans.decode(bomb)
+    with pytest.raises(RemoteProtocolError, match="cut off"):
+        plans.decode(zlib.compress(GOOD.encode())[:-5])
+
+
+@given(st.binary(max_size=200))
+def test_packed_garbage_never_raises_out_of_validate(data: bytes) -> None:
+    assert plans.validate(zlib.compress(data), NAMES, 25)
+    assert plans.validate(plans._PACKED + data, NAMES, 25)
 
 
 @given(st.binary(max_size=200))

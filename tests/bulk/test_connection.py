@@ -1,0 +1,98 @@
+"""Who of a connection's users sends when: each in turn, and nobody is asked who has said that there is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.frames import Header, Kind
+from ictp2p.bulk.users import Frame
+from ictp2p.errors import IctError
+from tests.bulk.conftest import Mesh, run_turns
+
+Meshes = Callable[..., Any]
+
+
+class Talker:
+    """Sends as many frames as it has been given, and counts how often it is asked (`connection.User`)."""
+
+    def __init__(self, number: int, said: list[int]) -> None:
+        self.left = self.asked = 0
+        self._number = number
+        self._said = said
+
+    def next_frame(self) -> Frame | None:
+        self.asked += 1
+        if not self.left:
+            return None
+        self.left -= 1
+        self._said.append(self._number)
+        return Frame(Kind.PARTIAL, bytes([self._number]) * 16, 0, 0, (b"x",))
+
+    def place(self, header: Header) -> memoryview | None:
+        return None
+
+    def take(self, header: Header, body: memoryview) -> None:
+        """Nothing comes back."""
+
+    def expecting(self) -> bool:
+        return False
+
+    def lost(self, error: IctError) -> None:
+        """Nothing is lost."""
+
+
+async def connected(world: Mesh) -> BulkConnection:
+    a, b = world.names[:2]
+    return await world.bulks[a].connection(b, 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=20))
+def test_whoever_says_so_sends_all_it_has_and_is_asked_no_oftener_than_that_takes(
+    events: list[tuple[int, int]],
+) -> None:
+    async def story() -> None:
+        world, said = Mesh(2), list[int]()
+        connection = await connected(world)
+        talkers = [Talker(n, said) for n in range(5)]
+        for talker in talkers:
+            connection.join(talker)
+        for who, frames in events:
+            talkers[who].left += frames
+            connection.kick(talkers[who])
+            await asyncio.sleep(0.01)
+        for who, talker in enumerate(talkers):
+            kicks = [frames for each, frames in events if each == who]
+            assert talker.left == 0
+            assert talker.asked <= 1 + len(kicks) + sum(kicks)
+        assert len(said) == sum(frames for _, frames in events)
+        await world.close()
+
+    run_turns(story())
+
+
+async def test_those_who_have_something_to_send_take_turns(mesh: Meshes) -> None:
+    connection, said = await connected(mesh(2)), list[int]()
+    talkers = [Talker(n, said) for n in range(3)]
+    connection.pause_writing()
+    for talker, talker.left in zip(talkers, (3, 1, 2), strict=True):
+        connection.join(talker)
+    connection.resume_writing()
+    assert said == [0, 1, 2, 0, 2, 0]
+
+
+async def test_who_has_left_is_not_asked(mesh: Meshes) -> None:
+    connection, said = await connected(mesh(2)), list[int]()
+    talker = Talker(1, said)
+    connection.pause_writing()
+    connection.join(talker)
+    talker.left = 1
+    connection.leave(talker, bytes(16))
+    connection.kick(talker)
+    connection.resume_writing()
+    assert not talker.asked
