@@ -54,17 +54,28 @@ class LoopThread:
         """Whether this process was forked from the one that the loop runs in. Threads are not forked along."""
         return os.getpid() != self._process
 
+    def check_process(self) -> None:
+        """See that the loop runs in this process.
+
+        Raises:
+            PeerClosed: it stayed behind in the process that this one was forked from.
+        """
+        if self.left_behind:
+            raise PeerClosed(
+                f"the peer lives in process {self._process}, from which this one, {os.getpid()}, was forked"
+            )
+
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine on the loop.
 
         Raises:
             PeerClosed: the loop has been closed, or stayed behind in the process that this one was forked from.
         """
-        if self.left_behind:
+        try:
+            self.check_process()
+        except PeerClosed:
             work.close()
-            raise PeerClosed(
-                f"the peer lives in process {self._process}, from which this one, {os.getpid()}, was forked"
-            )
+            raise
         with self._lock:  # what came in before the loop is told to stop is cancelled by it; nothing comes in after
             if not self._closing:
                 return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -100,11 +111,14 @@ class LoopThread:
 
         return self.run(work())
 
-    def post(self, act: Callable[[], object]) -> None:
-        """Call a function on the loop, soon; without effect once it is closed."""
+    def post(self, act: Callable[[], object]) -> bool:
+        """Call a function on the loop, soon; gives whether it will be: not if the loop is closed, or stayed behind."""
+        if self.left_behind:
+            return False
         with self._lock:
-            if not self._closing and not self.left_behind:
+            if not self._closing:
                 self._loop.call_soon_threadsafe(act)
+            return not self._closing
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread."""

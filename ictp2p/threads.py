@@ -122,6 +122,6 @@ class Beside(Protocol):
         """Call a function on the loop and wait for its result."""
         ...
 
-    def post(self, act: Callable[[], object]) -> None:
+    def post(self, act: Callable[[], object]) -> object:
         """Call a function on the loop, soon."""
         ...

@@ -38,9 +38,10 @@ def test_who_waits_when_the_loop_is_closed_gets_a_typed_error() -> None:
 
 def test_a_closed_loop_takes_nothing_more() -> None:
     loop = LoopThread("test")
+    assert loop.post(lambda: None)
     loop.close()
     loop.close()
-    loop.post(lambda: None)
+    assert not loop.post(lambda: None)
     with pytest.raises(PeerClosed):
         loop.call(lambda: None)
 

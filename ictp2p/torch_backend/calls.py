@@ -21,6 +21,10 @@ from ictp2p.torch_backend.memory import Memory
 from ictp2p.torch_backend.work import GroupWork
 from ictp2p.types import PeerId
 
+ABREAST = 64
+"""Collectives of a group that run at a time; torch's Gloo runs two. All ranks begin them in the same order, so that no
+turn waits for a later one. A rank that is late has to remember no more beginnings of others than these."""
+
 Start: TypeAlias = Callable[[], Awaitable[int | None]]
 """Runs a call; gives the rank that a message came from, if it is one."""
 
@@ -34,15 +38,30 @@ class Calls:
         self._numbers: dict[str, int] = {}
         self._lock = threading.Lock()
         self._pending: dict[asyncio.Task[None], None] = {}
+        self._abreast = asyncio.Semaphore(ABREAST)
         self._closed = False
 
     def number(self, kind: str) -> int:
-        """Count one more call of a kind."""
+        """Count one more call of a kind.
+
+        Raises:
+            PeerClosed: this process is another one's fork.
+        """
+        self._loop.check_process()  # before the lock, which a thread may have held that was not forked along
         with self._lock:
             self._numbers[kind] = number = self._numbers.get(kind, 0) + 1
         return number
 
-    def begin(self, name: str, group: str, start: Start, memory: Memory, results: Sequence[Tensor]) -> GroupWork:
+    def begin(
+        self,
+        name: str,
+        group: str,
+        start: Start,
+        memory: Memory,
+        results: Sequence[Tensor],
+        *,
+        patience: float | None = None,
+    ) -> GroupWork:
         """Start a call; returns at once.
 
         Args:
@@ -51,12 +70,19 @@ class Calls:
             start: runs it, on the loop.
             memory: what is copied back when it has succeeded.
             results: what its work gives then.
+            patience: seconds that it waits at most while `ABREAST` others run, in turn; None: it need not wait.
+
+        Raises:
+            PeerClosed: this process is another one's fork.
         """
+        self._loop.check_process()
         work = GroupWork(f"{name} of group {group or 'without a name'}", results)
         with self._lock:
-            if not self._closed:
-                self._loop.post(lambda: self._launch(work, name, start, memory))
-                return work
+            taken = not self._closed and self._loop.post(
+                lambda: self._launch(work, name, self._in_turn(start, patience), memory)
+            )
+        if taken:
+            return work
         work.finish(_shut_down(name))
         return work
 
@@ -74,6 +100,20 @@ class Calls:
         """End what is under way. On the loop."""
         for task in tuple(self._pending):
             task.cancel()
+
+    def _in_turn(self, start: Start, patience: float | None) -> Start:
+        if patience is None:
+            return start
+
+        async def run() -> int | None:
+            async with asyncio.timeout(patience):
+                await self._abreast.acquire()
+            try:
+                return await start()
+            finally:
+                self._abreast.release()
+
+        return run
 
     def _launch(self, work: GroupWork, name: str, start: Start, memory: Memory) -> None:
         task = asyncio.get_running_loop().create_task(self._run(work, name, start, memory))

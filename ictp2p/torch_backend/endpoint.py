@@ -65,7 +65,10 @@ class Presence:
 
 
 OnLost: TypeAlias = Callable[[PeerId, IctError, bool], None]
-"""Told of each connection that ends: to whom, why, and whether its other end had said goodbye."""
+"""Told when no connection is left: to whom, why, and whether its other end had said goodbye."""
+
+OnMet: TypeAlias = Callable[[PeerId], None]
+"""Told of each connection that stands: to whom."""
 
 
 class _Connections(Bulk):
@@ -73,17 +76,20 @@ class _Connections(Bulk):
 
     waiting: Callable[[], bool]
     on_lost: OnLost
+    on_met: OnMet
 
     def opened(self, connection: BulkConnection) -> None:
         super().opened(connection)
         assert connection.peer is not None
         self.join(connection.peer, _PRESENCE, Presence(self.waiting), connection)
+        self.on_met(connection.peer)
 
     def lost(self, connection: BulkConnection, reason: IctError) -> None:
         assert connection.peer is not None
         polite = self._desks[connection].aborted(_PRESENCE) is not None
         super().lost(connection, reason)
-        self.on_lost(connection.peer, reason, polite)
+        if not any(each.peer == connection.peer for each in self._desks):
+            self.on_lost(connection.peer, reason, polite)
 
     def say_goodbye(self) -> None:
         """Tell every rank that what follows is no death."""
@@ -109,7 +115,8 @@ class Endpoint:
         mesh: of the token, if there is one.
         stall: seconds of silence that make a rank lost.
         waiting: says whether this rank waits for others.
-        on_lost: told of each connection that ends.
+        on_lost: told when no connection to a rank is left.
+        on_met: told of each connection that stands.
     """
 
     def __init__(
@@ -119,6 +126,7 @@ class Endpoint:
         stall: float,
         waiting: Callable[[], bool],
         on_lost: OnLost,
+        on_met: OnMet,
     ) -> None:
         self._identity = Identity.generate()
         self._fingerprint = mesh.fingerprint if mesh else _FINGERPRINT
@@ -129,7 +137,7 @@ class Endpoint:
         profile = BulkProfile(stall=stall, handshake=max(2.0, stall / 2), sealed=options.sealed)
         self.me = self._identity.peer_id
         self.bulk = _Connections(self.me, self._keys, self._dial, profile=profile)
-        self.bulk.waiting, self.bulk.on_lost = waiting, on_lost
+        self.bulk.waiting, self.bulk.on_lost, self.bulk.on_met = waiting, on_lost, on_met
 
     async def listen(self) -> Card:
         """Open a port; our card.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -125,15 +125,14 @@ class Engine:
             outputs: for each vector our part of the result; may lie where our part of the input does.
             op: what is done.
         """
-        parts = [part for vector in inputs for part in vector]
+        ranks = list(zip(*inputs, strict=True))
+        parts = [part for each in ranks for part in each]
         flat = Flat(parts)
         if not flat.elements:
             return
-        ends = list(itertools.accumulate((part.numel() for part in parts), initial=0))
-        trees = itertools.cycle(star.trees(self.size))
         shares = tuple(
             Share(a, b, tree.root, tree.reduce_parents, tree.reduce_parents)
-            for tree, a, b in zip(trees, ends, ends[1:], strict=False)
+            for tree, (a, b) in zip(star.trees(self.size), _spans(ranks), strict=True)
         )
         plan = self._plan(REDUCE, self.names, shares, flat.partial_itemsize)
         await execute.reduce(
@@ -142,12 +141,11 @@ class Engine:
 
     async def all_gather(self, step: Step, parts: Sequence[Tensor]) -> None:
         """Fill in all parts, of which ours is there; `parts[i]` is that of rank `i % size`. Bytes."""
-        ends = list(itertools.accumulate((part.numel() for part in parts), initial=0))
+        ranks = [parts[n :: self.size] for n in range(self.size)]
         shares = tuple(
-            self._copied(a, b, n % self.size, star.star(self.size, n % self.size).broadcast_parents)
-            for n, (a, b) in enumerate(itertools.pairwise(ends))
+            self._copied(a, b, n, star.star(self.size, n).broadcast_parents) for n, (a, b) in enumerate(_spans(ranks))
         )
-        await self._broadcast(step, self.names, self.rank, shares, parts)
+        await self._broadcast(step, self.names, self.rank, shares, [part for each in ranks for part in each])
 
     async def broadcast(self, step: Step, tensors: Sequence[Tensor], root: int) -> None:
         """Copy the root's bytes to all."""
@@ -248,6 +246,15 @@ class Engine:
 
     def _tag(self, step: Step, edge: int = 0) -> RoundTag:
         return RoundTag(self._group, step.number, edge, step.kind.encode())
+
+
+def _spans(ranks: Sequence[Sequence[Tensor]]) -> Iterable[tuple[int, int]]:
+    """Give the elements `[start, stop)` of each rank's parts in a vector in which these come one rank after the other.
+
+    So there is one share for each rank, however many tensors are coalesced: a plan has only so many, and each costs
+    every neighbour a frame.
+    """
+    return itertools.pairwise(itertools.accumulate((sum(map(len, parts)) for parts in ranks), initial=0))
 
 
 def _profile(step: Step) -> execute.ExecuteProfile:

@@ -77,13 +77,16 @@ class ProcessGroup(DescribedGroup):
         seconds = self._timeout.total_seconds()
         mesh = Mesh.from_token(self._chosen.token) if self._chosen.token else None
         stall = min(self._chosen.stall, seconds)
-        self._endpoint = self._loop.call(lambda: Endpoint(self._chosen, mesh, stall, self._calls.under_way, self._lost))
+        self._endpoint = self._loop.call(
+            lambda: Endpoint(self._chosen, mesh, stall, self._calls.under_way, self._lost, self._met)
+        )
         mine = self._loop.run(self._endpoint.listen())
         cards = exchange(store, self._rank, self._size, mine, mesh, seconds)
         self._loop.call(lambda: self._endpoint.know(cards))
-        self._calls.peers = names = [card.peer for card in cards]
+        names = [card.peer for card in cards]
         self._engine = Engine(self._endpoint.bulk, names, self._rank, cards[0].nonce)
         self._messages = Messages(self._engine)
+        self._calls.peers = names  # from now on the loop may tell of ranks that come and go
         all_ready(store, self._rank, self._size, seconds)
 
     def shutdown(self) -> None:
@@ -91,7 +94,7 @@ class ProcessGroup(DescribedGroup):
         if not self._calls.close():
             return
         try:
-            if hasattr(self, "_endpoint"):
+            if hasattr(self, "_endpoint") and not self._loop.left_behind:
                 self._loop.run(asyncio.wait_for(self._end(), _CLOSING))
         finally:
             LOOP.leave()
@@ -164,7 +167,9 @@ class ProcessGroup(DescribedGroup):
             expect(self._size, len(parts), "tensors to scatter")
             fits(out, parts[self._rank], "reduce_scatter")
         brought = [[reduction.contribution(reduction.view(part)) for part in parts] for parts in vectors]
-        results = [reduction.view(memory.write(out)) for out in outputs]
+        own = [parts[self._rank] for parts in brought]
+        others = [part for parts in brought for rank, part in enumerate(parts) if rank != self._rank]
+        results = memory.apart([reduction.view(memory.write(out)) for out in outputs], others, own)
         step = self._step("reduce_scatter", opts)
         return self._begin(
             "reduce_scatter",
@@ -209,11 +214,16 @@ class ProcessGroup(DescribedGroup):
     def _all_gather(
         self, memory: Memory, places: Sequence[Tensors], inputs: Tensors, results: Tensors, opts: Any
     ) -> GroupWork:
-        for parts, tensor in zip(places, inputs, strict=True):
+        brought = [octets(memory.read(tensor)) for tensor in inputs]
+        for parts, mine in zip(places, brought, strict=True):
             expect(self._size, len(parts), "tensors to gather into")
-            fits(parts[self._rank], brought := octets(memory.read(tensor)), "all_gather")
-            parts[self._rank].copy_(brought)
-        parts = [part for each in places for part in each]
+            fits(parts[self._rank], mine, "all_gather")
+        own = memory.apart([parts[self._rank] for parts in places], [], brought)
+        for place, mine in zip(own, brought, strict=True):
+            place.copy_(mine)
+        parts = [
+            own[n] if rank == self._rank else part for n, each in enumerate(places) for rank, part in enumerate(each)
+        ]
         step = self._step("all_gather", _options(_c10d.AllgatherOptions, opts))
         return self._begin("all_gather", lambda: self._engine.all_gather(step, parts), memory, results)
 
@@ -225,6 +235,7 @@ class ProcessGroup(DescribedGroup):
             expect(self._size, len(outputs[0]), "tensors to gather into")
             incoming = {n: octets(memory.write(result)) for n, result in enumerate(outputs[0])}
             fits(incoming[root], mine, "gather")
+            (incoming[root],) = memory.apart([incoming[root]], [], [mine])
         results = outputs[0] if outputs else []
         return self._begin("gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results)
 
@@ -235,7 +246,8 @@ class ProcessGroup(DescribedGroup):
         if root == self._rank:
             expect(self._size, len(inputs[0]), "tensors to scatter")
             outgoing = {n: octets(memory.read(part)) for n, part in enumerate(inputs[0])}
-            fits(mine, outgoing[root], "scatter")
+            fits(mine, own := outgoing[root], "scatter")
+            (mine,) = memory.apart([mine], [part for rank, part in outgoing.items() if rank != root], [own])
         return self._begin("scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
@@ -265,7 +277,11 @@ class ProcessGroup(DescribedGroup):
         expect(self._size, len(parts), "tensors to send")
         expect(self._size, len(places), "tensors to receive")
         fits(places[self._rank], parts[self._rank], "all_to_all")
-        outgoing, incoming = dict(enumerate(map(octets, parts))), dict(enumerate(map(octets, places)))
+        others = [*range(self._rank), *range(self._rank + 1, self._size)]
+        order = [self._rank, *others]
+        apart = memory.apart([places[n] for n in order], [parts[n] for n in others], [parts[self._rank]])
+        outgoing = dict(enumerate(map(octets, parts)))
+        incoming = {n: octets(place) for n, place in zip(order, apart, strict=True)}
         step = self._step("all_to_all", _options(_c10d.AllToAllOptions, opts))
         return self._begin("all_to_all", lambda: self._engine.exchange(step, outgoing, incoming), memory, results)
 
@@ -275,7 +291,7 @@ class ProcessGroup(DescribedGroup):
         """Send a tensor to a rank."""
         (tensor,), memory, timeout = tensors, Memory(), self._timeout.total_seconds()
         flat = octets(memory.read(tensor))
-        return self._begin(
+        return self._pass_on(
             f"send to rank {target}", lambda: self._messages.send(flat, target, tag, timeout), memory, tensors
         )
 
@@ -290,7 +306,7 @@ class ProcessGroup(DescribedGroup):
     def _receive(self, tensors: Tensors, source: int | None, tag: int, name: str) -> GroupWork:
         (tensor,), memory, timeout = tensors, Memory(), self._timeout.total_seconds()
         flat = octets(memory.write(tensor))
-        return self._begin(name, lambda: self._messages.receive(flat, source, tag, timeout), memory, tensors)
+        return self._pass_on(name, lambda: self._messages.receive(flat, source, tag, timeout), memory, tensors)
 
     def barrier(self, opts: Any = None) -> GroupWork:
         """Wait for every rank."""
@@ -317,11 +333,19 @@ class ProcessGroup(DescribedGroup):
         return Step(kind, self._calls.number(kind), timeout.total_seconds())
 
     def _begin(self, name: str, start: Start, memory: Memory, results: Tensors) -> GroupWork:
+        return self._calls.begin(name, self._name, start, memory, results, patience=self._timeout.total_seconds())
+
+    def _pass_on(self, name: str, start: Start, memory: Memory, results: Tensors) -> GroupWork:
+        """Begin to send or receive a message: of these there is no order that all ranks have in common."""
         return self._calls.begin(name, self._name, start, memory, results)
 
     def _lost(self, peer: PeerId, error: IctError, polite: bool) -> None:
         if peer in self._calls.peers:
             self._messages.lost(self._calls.peers.index(peer), error, polite)
+
+    def _met(self, peer: PeerId) -> None:
+        if peer in self._calls.peers:
+            self._messages.met(self._calls.peers.index(peer))
 
 
 def _listed(tensors: Tensor | Tensors) -> Tensors:

@@ -1,10 +1,15 @@
 """Tensors of any shape and place as flat, dense memory of the host: their own where it is that, else a copy.
 
 What is copied in is copied back when the collective has succeeded. Device tensors are staged through pinned memory:
-copying out waits for the caller's stream, and a result is on the device before anybody is told that it is there.
+copying out waits for the caller's stream, and a result is on the device before anybody is told that it is there. So are
+results whose place holds what is still to be sent (`apart`).
 """
 
 from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -56,6 +61,30 @@ class Memory:
             held.view(tensor.shape).copy_(tensor.detach())
         return held
 
+    def apart(self, places: Sequence[Tensor], read: Sequence[Tensor], own: Sequence[Tensor]) -> list[Tensor]:
+        """The places of results, or copies of those where something lies that is read until the end.
+
+        Args:
+            places: flat, from `write`.
+            read: what is sent to others, flat.
+            own: for the first places, what goes there from here. It may lie exactly there, since it is used first.
+        """
+        moved = [mine for place, mine in zip(places, own, strict=False) if _span(mine) != _span(place)]
+        spans = sorted(_span(part) for part in (*read, *moved) if part.numel())
+        starts, ends = [first for first, _ in spans], list(accumulate((last for _, last in spans), max))
+
+        def is_read(place: Tensor) -> bool:
+            first, last = _span(place)
+            before = bisect_left(starts, last)
+            return before > 0 and first < ends[before - 1] and first < last
+
+        return [self._copy(place) if is_read(place) else place for place in places]
+
+    def _copy(self, place: Tensor) -> Tensor:
+        held = torch.empty_like(place)
+        self._returns.append((place, held))
+        return held
+
     @torch.no_grad()
     def give_back(self) -> None:
         """Copy back what had to be copied."""
@@ -66,6 +95,10 @@ class Memory:
 def octets(flat: Tensor) -> Tensor:
     """The bytes of a flat tensor."""
     return flat.view(torch.uint8)
+
+
+def _span(flat: Tensor) -> tuple[int, int]:
+    return flat.data_ptr(), flat.data_ptr() + flat.numel() * flat.itemsize
 
 
 def _dense(tensor: Tensor) -> Tensor:

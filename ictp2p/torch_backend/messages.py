@@ -28,7 +28,7 @@ class Messages:
         self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._own: defaultdict[int, asyncio.Queue[Tensor]] = defaultdict(asyncio.Queue)
         self._gone: set[int] = set()
-        self._death: ParticipantLost | None = None
+        self._deaths: dict[int, ParticipantLost] = {}
         self._waiting: set[asyncio.Future[None]] = set()
         """One for each receive from anybody that has not found its sender; several, under different tags."""
 
@@ -55,19 +55,24 @@ class Messages:
     def lost(self, rank: int, error: IctError, polite: bool) -> None:
         """A rank has gone. Who receives from anybody waits for it no longer; if it died, not for the others either."""
         self._gone.add(rank)
-        if not polite and self._death is None:
-            self._death = ParticipantLost(str(error), [self._engine.names[rank]])
-        if self._death or not self._left():
+        if not polite:
+            self._deaths[rank] = ParticipantLost(str(error), [self._engine.names[rank]])
+        if self._deaths or not self._left():
             for waiting in self._waiting:
                 if not waiting.done():
                     waiting.set_result(None)
+
+    def met(self, rank: int) -> None:
+        """A connection to a rank stands: it lives, whatever ended the one before."""
+        self._gone.discard(rank)
+        self._deaths.pop(rank, None)
 
     def _left(self) -> list[int]:
         return [n for n in range(self._engine.size) if n != self._engine.rank and n not in self._gone]
 
     def _check(self) -> None:
-        if self._death is not None:
-            raise self._death
+        for death in self._deaths.values():
+            raise death
         if not self._left():
             raise ParticipantLost("no other rank is left to receive from", [])
 

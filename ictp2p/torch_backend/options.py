@@ -8,45 +8,85 @@ master is reached: the kernel knows it (connecting a UDP socket sends nothing an
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import math
 import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ictp2p.config.checks import not_empty, parameter, truth, validate
 from ictp2p.errors import ConfigError
 
 _ANYWHERE = "192.0.2.1"
 """An address of documentation (RFC 5737): the way to it is the default route."""
 
 
+_STALL = 0.1
+
+
+def _host(value: str | None) -> None:
+    """Check a numeric address at which others can reach this machine."""
+    if value is None:
+        return
+    try:
+        address = ipaddress.ip_address(value)
+    except ValueError:
+        raise ConfigError(f"{value!r} is not valid: it must be a numeric address of this machine") from None
+    if address.is_unspecified:
+        raise ConfigError(f"{value!r} is not valid: others cannot dial it")
+
+
+def _silence(value: float) -> None:
+    """Check a duration that even a rank in good health is silent for at times."""
+    if not _STALL <= value < math.inf:
+        raise ConfigError(f"{value!r} is not valid: it must be at least {_STALL:g} s, and finite")
+
+
+def _secret(value: str | None) -> None:
+    if value is not None:
+        not_empty(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Give it as `pg_options` to `init_process_group` or `new_group`; the environment fills in what is left out."""
+    """Give it as `pg_options` to `init_process_group` or `new_group`; the environment fills in what is left out.
 
-    host: str | None = None
+    Raises:
+        ConfigError: a value cannot be; the message names it.
+    """
+
+    host: str | None = parameter("", "where others reach this rank", _host, default=None)
     """Numeric address of this rank's interface. `ICTP2P_HOST`; by default the one that leads to the master."""
-    sealed: bool = True
+    sealed: bool = parameter("", "whether bytes are encrypted", default=True)
     """AES-128-GCM on all bytes; `ICTP2P_SEALED=0` for a network of your own. All ranks must say the same."""
-    stall: float = 30.0
+    stall: float = parameter("s", "of silence after which a rank counts as lost", _silence, default=30.0)
     """Seconds of silence after which a rank counts as lost, never more than the group's timeout. A killed process is
     noticed at once; this is for one that was stopped, or a network that swallows everything. A rank that computes, or
     waits for others, is not silent, unless one call into C holds the interpreter's lock for that long."""
-    token: str | None = None
+    token: str | None = parameter("", "a secret that all ranks know", _secret, default=None, repr=False)
     """A secret that all ranks know, `ICTP2P_TOKEN`: then even who can write to the store cannot take part or listen."""
+
+    def __post_init__(self) -> None:
+        validate(self)
 
     @classmethod
     def of(cls, given: object, environment: Mapping[str, str] = os.environ) -> Options:
         """Complete what a caller gave with the environment.
 
         Raises:
-            ConfigError: it is not an `Options`.
+            ConfigError: it is not an `Options`, or a variable has a value that cannot be.
         """
         if given is not None and not isinstance(given, cls):
             raise ConfigError(f"pg_options of an ictp2p group is an ictp2p.torch_backend.Options, not {given!r}")
         chosen = given or cls()
+        try:
+            sealed = truth(environment.get("ICTP2P_SEALED") or "1")
+        except ConfigError as error:
+            raise ConfigError(f"ICTP2P_SEALED: {error}") from error
         return cls(
             host=chosen.host or environment.get("ICTP2P_HOST") or _interface(environment.get("MASTER_ADDR")),
-            sealed=chosen.sealed and environment.get("ICTP2P_SEALED", "1") != "0",
+            sealed=chosen.sealed and sealed,
             stall=chosen.stall,
             token=chosen.token or environment.get("ICTP2P_TOKEN") or None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,6 +11,8 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
+
+from ictp2p.errors import PeerClosed
 
 _FOREVER = timedelta(0)
 """What torch's callers give when they name no timeout (`kNoTimeout`)."""
@@ -35,6 +38,7 @@ class GroupWork(_Work):  # type: ignore[misc]
         self._lock = threading.Lock()
         self._future: Any = None
         self._source = -1
+        self._process = os.getpid()
 
     def __repr__(self) -> str:
         state = "under way" if not self._ended.is_set() else f"failed: {self._error}" if self._error else "done"
@@ -61,7 +65,10 @@ class GroupWork(_Work):  # type: ignore[misc]
 
         Raises:
             dist.DistError: it failed (`RankLost`, `RankTimeout`), or is still under way when `timeout` is over.
+            PeerClosed: the group was shut down, or this process was forked while it was under way.
         """
+        if os.getpid() != self._process and not self.is_completed():
+            raise PeerClosed(f"{self._name} is under way in process {self._process}, from which this one was forked")
         if not self._ended.wait(timeout.total_seconds() if timeout > _FOREVER else None):
             raise dist.DistBackendError(f"{self._name} is still under way after {timeout.total_seconds():g} s")
         if self._error is not None:

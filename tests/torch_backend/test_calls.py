@@ -54,6 +54,61 @@ def test_a_call_ends_well_or_with_the_group_but_always(
     assert not loop.call(calls.under_way)
 
 
+@given(number=st.integers(1, 12), limit=st.integers(1, 4), failing=st.sets(st.integers(0, 11)))
+def test_collectives_run_in_order_and_only_so_many_at_a_time(
+    loop: LoopThread, number: int, limit: int, failing: set[int]
+) -> None:
+    began, running, most = list[int](), set[int](), 0
+
+    async def start(n: int) -> None:
+        nonlocal most
+        began.append(n)
+        running.add(n)
+        most = max(most, len(running))
+        await asyncio.sleep(0)
+        running.discard(n)
+        if n in failing:
+            raise ValueError(n)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ictp2p.torch_backend.calls.ABREAST", limit)
+        calls = Calls(loop)
+    works = [
+        calls.begin(str(n), "g", lambda n=n: start(n), Memory(), [], patience=3600.0)  # type: ignore[misc]
+        for n in range(number)
+    ]
+    for n, work in enumerate(works):
+        if n in failing:
+            with pytest.raises(ValueError, match=str(n)):
+                work.wait()
+        else:
+            assert work.wait()
+    assert began == list(range(number))
+    assert most <= limit
+
+
+def test_a_collective_does_not_wait_for_its_turn_for_ever_and_a_message_for_none(
+    loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ictp2p.torch_backend.calls.ABREAST", 1)
+    calls = Calls(loop)
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    async def at_once() -> None:
+        pass
+
+    first = calls.begin("first", "g", never, Memory(), [], patience=3600.0)
+    late = calls.begin("late", "g", at_once, Memory(), [], patience=0.01)
+    assert calls.begin("message", "g", at_once, Memory(), []).wait()
+    with pytest.raises(RankTimeout, match="late: nobody came in time"):
+        late.wait()
+    loop.call(calls.cancel)
+    with pytest.raises(PeerClosed):
+        first.wait()
+
+
 def test_calls_of_a_kind_are_numbered_without_gaps_by_any_number_of_threads(loop: LoopThread) -> None:
     calls = Calls(loop)
     with ThreadPoolExecutor(4) as threads:

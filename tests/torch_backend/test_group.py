@@ -97,6 +97,83 @@ def test_hundreds_of_messages_may_be_sent_before_one_is_received() -> None:
     assert together(2, act)[1] == list(range(300))
 
 
+def test_a_rank_may_be_late_for_more_collectives_than_a_connection_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ictp2p.torch_backend.calls.ABREAST", 3)
+    monkeypatch.setattr("ictp2p.bulk.desk._REMEMBERED", 8)
+
+    def act(group: ProcessGroup, rank: int) -> list[float]:
+        sums = [torch.full((20_000,), float(n + rank)) for n in range(40)]
+        if rank == 0:
+            works = [group.allreduce([part]) for part in sums]
+            group.send([torch.tensor([0])], 1, 99).wait()  # all that may begin have
+        else:
+            group.recv([torch.tensor([0])], 0, 99).wait()
+            works = [group.allreduce([part]) for part in sums]
+        for work in works:
+            work.wait()
+        return [float(part.sum()) / len(part) for part in sums]
+
+    expected = [2.0 * n + 1 for n in range(40)]
+    assert together(2, act) == [expected, expected]
+
+
+@given(
+    size=st.integers(1, 3),
+    lengths=st.lists(st.one_of(st.integers(0, 9), st.just(70_000)), min_size=1, max_size=12),
+    dtype=st.sampled_from([torch.int64, torch.float32, torch.bfloat16]),
+)
+@settings(max_examples=10, deadline=None)
+def test_any_number_of_tensors_is_coalesced_in_a_plan_of_one_share_per_rank(
+    size: int, lengths: list[int], dtype: torch.dtype
+) -> None:
+    def mine(rank: int, number: int, length: int) -> torch.Tensor:
+        return (torch.arange(length) % 7 + rank + number).to(dtype)
+
+    def act(group: ProcessGroup, rank: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        gathered = [torch.zeros(size * length, dtype=dtype) for length in lengths]
+        brought = [mine(rank, number, length) for number, length in enumerate(lengths)]
+        group.all_gather_single_coalesced(gathered, brought).wait()
+        parts = [torch.zeros(length, dtype=dtype) for length in lengths]
+        group.reduce_scatter_single_coalesced(parts, gathered).wait()
+        return gathered, parts
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ictp2p.collectives.plan.MAX_SHARES", size)
+        found = together(size, act)
+    for rank, each in enumerate(found):
+        assert not isinstance(each, Exception), each
+        for number, (length, whole, part) in enumerate(zip(lengths, *each, strict=True)):
+            assert torch.equal(whole, torch.cat([mine(n, number, length) for n in range(size)]))
+            assert torch.equal(part, size * mine(rank, number, length))
+
+
+def test_a_message_of_another_size_fails_that_receive_and_nothing_else() -> None:
+    def act(group: ProcessGroup, rank: int) -> tuple[str, list[float]]:
+        beside = torch.ones(3_000_000)
+        work = group.allreduce([beside])
+        error = ""
+        if rank == 0:
+            group.send([torch.ones(100)], 1, 0)
+        else:
+            try:
+                group.recv([torch.zeros(200)], 0, 0).wait()
+            except RankLost as lost:
+                error = str(lost)
+        work.wait()
+        later = torch.zeros(3)
+        if rank == 0:
+            group.send([torch.ones(3)], 1, 5).wait()
+        else:
+            group.recv_anysource([later], 5).wait()
+        return error, [float(beside.mean()), float(later.mean())]
+
+    (_, first), (error, second) = together(2, act)
+    assert first == [2.0, 0.0]
+    assert second == [2.0, 1.0]
+    assert "rank 0: sent 400 bytes" in error
+    assert "expected 800" in error
+
+
 def test_who_receives_from_anybody_gets_each_message_once_and_in_order() -> None:
     def act(group: ProcessGroup, rank: int) -> list[tuple[int, int]]:
         if rank:

@@ -78,3 +78,28 @@ async def test_a_rank_that_left_politely_ends_nobody_while_another_may_send() ->
     engine.begun.put_nowait(2)
     engine.begun.put_nowait(2)
     assert await asyncio.gather(*receives) == [2, 2]
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["died", "left", "met"]))))
+def test_who_is_connected_again_is_received_from_again(events: list[tuple[int, str]]) -> None:
+    async def run() -> None:
+        engine = Ranks(4)
+        messages = Messages(cast("Engine", engine))
+        last = dict.fromkeys(range(1, 4), "met")
+        for rank, what in events:
+            if what == "met":
+                messages.met(rank)
+            elif last[rank] == "met":
+                messages.lost(rank, ConnectionLost("reset"), what == "left")
+            last[rank] = what if what == "met" or last[rank] == "met" else last[rank]
+        engine.begun.put_nowait(3)
+        receive = messages.receive(torch.zeros(1), None, 1, TIMEOUT)
+        dead = [engine.names[rank] for rank, what in last.items() if what == "died"]
+        if dead or "met" not in last.values():
+            with pytest.raises(ParticipantLost) as lost:
+                await receive
+            assert set(lost.value.suspects) <= set(dead)
+        else:
+            assert await receive == 3
+
+    asyncio.run(run())

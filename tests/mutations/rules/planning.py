@@ -30,7 +30,7 @@ MUTATIONS: Final = (
         "a-failed-plan-is-kept",
         "A plan by which a round failed is not kept.",
         "ictp2p/core/proven.py",
-        "            proven.plan, proven.seconds = b\"\", inf\n",
+        '            proven.plan, proven.seconds = b"", inf\n',
         "            pass\n",
         ("core/test_proven.py::test_a_plan_by_which_a_round_failed_is_kept_no_longer",),
     ),

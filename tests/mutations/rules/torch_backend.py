@@ -15,4 +15,28 @@ MUTATIONS: Final = (
         "        self._waiting = {broken}\n",
         ("torch_backend/test_messages.py::test_everyone_who_receives_from_anybody_hears_that_nobody_will_send",),
     ),
+    Mutation(
+        "collectives-without-turns",
+        "A rank begins no more collectives ahead of the others than they remember.",
+        "ictp2p/torch_backend/calls.py",
+        "        if patience is None:\n",
+        "        if True:\n",
+        ("torch_backend/test_calls.py::test_collectives_run_in_order_and_only_so_many_at_a_time",),
+    ),
+    Mutation(
+        "dead-for-good",
+        "A rank that is connected again counts as living again.",
+        "ictp2p/torch_backend/messages.py",
+        "        self._deaths.pop(rank, None)\n",
+        "",
+        ("torch_backend/test_messages.py::test_who_is_connected_again_is_received_from_again",),
+    ),
+    Mutation(
+        "any-silence",
+        "A silence that a rank in good health does not survive is refused where it is chosen.",
+        "ictp2p/torch_backend/options.py",
+        "if not _STALL <= value < math.inf:",
+        "if value < 0:",
+        ("torch_backend/test_options.py::test_a_value_that_cannot_be_is_named",),
+    ),
 )
