@@ -89,11 +89,20 @@ class Measure:
 def first_probe(members: int, profile: SwimProfile, quantile: float) -> float:
     """Seconds until somebody probes a given member.
 
-    Each of the n - 1 others walks through its own shuffled list of n - 1, one per interval P, so each reaches the
-    member at a moment that is uniform over (n - 1) P; what counts is the first of n - 1 such moments.
+    Turns come once per interval P. Every second one of the member's guard is for the member, at a moment that is
+    uniform over 2 P. In every second turn each of the n - 2 others walks through its own shuffled list of n - 1, so it
+    reaches the member at a moment that is uniform over 2 (n - 1) P. What counts is the first of these moments. Of two
+    each asks the other in every turn.
     """
-    others = members - 1
-    return others * profile.probe_interval * (1 - (1 - quantile) ** (1 / others))
+    turns, others = 2 * profile.probe_interval, members - 1
+    if others == 1:
+        return quantile * profile.probe_interval
+    early, late = 0.0, turns
+    while late - early > 1e-6:
+        middle = (early + late) / 2
+        unasked = (1 - middle / turns) * (1 - middle / (turns * others)) ** (others - 1)
+        early, late = (middle, late) if unasked > 1 - quantile else (early, middle)
+    return late
 
 
 def spread(members: int, profile: SwimProfile) -> float:
