@@ -21,6 +21,7 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import MAX_HOPS, Header, Hello, Purpose, transcript
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
+from ictp2p.bulk.refusals import refusal
 from ictp2p.bulk.relay import Relay
 from ictp2p.bulk.users import User
 from ictp2p.bulk.ways import first_way
@@ -315,7 +316,7 @@ class Pool:
                 raise HandshakeFailed("one side seals, one does not")
             keys = self._keys(hello.source, transcript(hello, own))
         except (HandshakeFailed, RemoteProtocolError) as error:
-            connection.say(Hello.refusal(hello, str(error)))
+            connection.say(refusal(hello, str(error)))
             connection.hang_up(error)
             return
         connection.dialed = False

@@ -18,6 +18,7 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
+from ictp2p.bulk.refusals import refusal
 from ictp2p.bulk.splice import Splice, splice
 from ictp2p.bulk.ways import first_way
 from ictp2p.errors import NetworkError, ProtocolError, Unreachable
@@ -139,5 +140,5 @@ class Relay:
 
 
 def _refuse(incoming: asyncio.Transport, hello: Hello, reason: str) -> None:
-    incoming.write(Hello.refusal(hello, reason).pack())
+    incoming.write(refusal(hello, reason).pack())
     incoming.close()

@@ -2,7 +2,8 @@
 
 Each direction holds one buffer and what the outgoing transport has not yet taken; when that exceeds its high-water
 mark the incoming transport is not read. TCP then slows the sender down, as it would on a direct connection. A reader
-that takes nothing for the stall deadline ends both.
+that takes nothing for the stall deadline ends both. What it takes is what its kernel acknowledges, for a kernel of ours
+says only now and then that it has room, and a slow line may need longer than the deadline for that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from ictp2p.bulk import resting
+from ictp2p.bulk import resting, tuning
+from ictp2p.bulk.pacing import Watch
 
 _BUFFER_BYTES = 256 * 1024
 
@@ -25,7 +27,9 @@ class Splice(asyncio.BufferedProtocol):
         self._stall = stall
         self._ended = ended
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
-        self._deadline: asyncio.TimerHandle | None = None
+        self._written = 0
+        self._watch = Watch(stall)
+        self._next_look: asyncio.TimerHandle | None = None
         self._clock = asyncio.get_running_loop().time
         self._passed_on = self._clock()
 
@@ -45,7 +49,12 @@ class Splice(asyncio.BufferedProtocol):
             if now > self._passed_on + resting.REST:
                 resting.wake(self.other.transport)
             self._passed_on = now
-            self.other.transport.write(bytes(self._buffer[:nbytes]))
+            self.other.pass_on(bytes(self._buffer[:nbytes]))
+
+    def pass_on(self, data: bytes) -> None:
+        """Send what the other end has read."""
+        self._written += len(data)
+        self.transport.write(data)
 
     def pause_writing(self) -> None:
         """This end takes no more: do not read the other."""
@@ -69,19 +78,28 @@ class Splice(asyncio.BufferedProtocol):
             self._ended()
 
     def finish(self) -> None:
-        """The other end is gone: send what is left within the stall deadline, or drop it."""
+        """The other end is gone: send what is left, or drop it if nobody takes any of it for the stall deadline."""
         self.other = None
         self.transport.close()
         self._arm()
 
     def _arm(self) -> None:
         self._disarm()
-        self._deadline = asyncio.get_running_loop().call_later(self._stall, self.transport.abort)
+        self._watch = Watch(self._stall)
+        self._look()
+
+    def _look(self) -> None:
+        """End if nothing was taken since the last looks."""
+        left = self.transport.get_write_buffer_size() + tuning.unacknowledged(self.transport)
+        if self._watch.check(0, self._written - left, expecting=False, pending=True):
+            self.transport.abort()
+        else:
+            self._next_look = asyncio.get_running_loop().call_later(self._watch.interval, self._look)
 
     def _disarm(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
 
 
 def splice(

@@ -40,6 +40,10 @@ import struct
 import sys
 from pathlib import Path
 
+if sys.platform == "linux":
+    import fcntl
+    import termios
+
 NEARBY = 0.005
 """Seconds of round trip up to which two hosts count as near: the light's way to another city and back."""
 GATHER = 1024 * 1024
@@ -87,6 +91,15 @@ def round_trip(transport: asyncio.Transport) -> float | None:
         if len(info) >= _ROUND_TRIPS_AT + _ROUND_TRIPS.size:
             return _least_round_trip(info)
     return None
+
+
+def unacknowledged(transport: asyncio.Transport) -> int:
+    """Count the bytes that our kernel has taken and the other end's has not acknowledged; 0 where ours does not say."""
+    endpoint = tcp_socket(transport)
+    if endpoint is not None and sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError):  # closed
+            return int.from_bytes(fcntl.ioctl(endpoint.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    return 0
 
 
 def _least_round_trip(info: bytes) -> float:

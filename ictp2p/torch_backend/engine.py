@@ -27,10 +27,11 @@ from torch import Tensor
 
 from ictp2p.bulk import Bulk
 from ictp2p.collectives import execute
-from ictp2p.collectives.channel import RoundTag
+from ictp2p.collectives.channel import ParticipantLost, RoundTag
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share
 from ictp2p.collectives.schedules import star
 from ictp2p.collectives.tensors import Adder, Flat, Weights
+from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId
 
 CHUNK = 1024 * 1024
@@ -196,12 +197,22 @@ class Engine:
     # ------------------------------------------------------------ plans
 
     async def _message(self, step: Step, source: int, target: int, data: Tensor) -> None:
-        names = (self.names[source], self.names[target])
-        share = Share(0, data.numel(), 0, (NO_PARENT, NO_PARENT), (NO_PARENT, 0))
+        """Copy a message, its length ahead of it: else the first chunks of a longer one would pass for a whole one."""
+        names, expected = (self.names[source], self.names[target]), data.numel()
+        length = torch.tensor([expected if self.rank == source else 0])
+        share = Share(0, length.nbytes + expected, 0, (NO_PARENT, NO_PARENT), (NO_PARENT, 0))
         plan = self._plan(BROADCAST, names, (share,), 1)
         me = 0 if self.rank == source else 1
         tag = self._tag(step, self._edge(source, target))
-        await execute.broadcast(plan, me, [data], self._bulk, tag, profile=_profile(step))
+
+        def fits(start: int, stop: int) -> None:
+            if length.item() != expected and stop < length.nbytes + expected:  # what comes next would not fit
+                raise RemoteProtocolError(_misfit(length, expected))
+
+        parts = [length.view(torch.uint8), data]
+        await execute.broadcast(plan, me, parts, self._bulk, tag, progress=fits, profile=_profile(step))
+        if length.item() != expected:
+            raise ParticipantLost(f"{names[0]}: {_misfit(length, expected)}", [names[0]])
 
     async def _pair(self, step: Step, other: int, outgoing: Tensor, incoming: Tensor) -> None:
         """Swap bytes with one rank: what the lower one sends comes first in the plan."""
@@ -246,6 +257,10 @@ class Engine:
 
     def _tag(self, step: Step, edge: int = 0) -> RoundTag:
         return RoundTag(self._group, step.number, edge, step.kind.encode())
+
+
+def _misfit(length: Tensor, expected: int) -> str:
+    return f"sent a message of {length.item()} bytes, expected {expected}"
 
 
 def _spans(ranks: Sequence[Sequence[Tensor]]) -> Iterable[tuple[int, int]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.bulk.limit import Ceiling
@@ -43,6 +43,8 @@ async def copy(world: Mesh, target: int, number: int, size: int, seconds: float 
     first=st.integers(100_000, 400_000),
     others=st.lists(st.tuples(st.integers(1, 2), st.integers(0, 600_000), st.floats(0, 0.1)), max_size=4),
 )
+@example(first=400_000, others=[(2, 400_000, 0.0)])  # connections to two peers
+@example(first=400_000, others=[(1, 1000, 0.01)])  # one ends on the connection of another
 @settings(max_examples=25, deadline=None)
 def test_whatever_begins_and_ends_beside_a_collective_the_ceiling_holds(
     first: int, others: list[tuple[int, int, float]]

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ictp2p.collectives import topology
+from ictp2p.collectives import candidates, topology
 from ictp2p.collectives.candidates import alone, predicted, together
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest
+from ictp2p.collectives.packing import pack
+from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.collectives.schedules import parameter_server, tree
 from ictp2p.types import PeerId
 
@@ -59,3 +60,31 @@ def test_bytes_take_as_long_as_what_has_most_to_carry(size: int, seed: int) -> N
     used = loads.sum(axis=1) > 0
     assert found.fluid == pytest.approx((loads.sum(axis=1)[used] / job.topology.capacity[used]).max())
     assert found.seconds >= found.fluid
+
+
+@given(st.data(), st.integers(1, 5), st.integers(1, 5))
+def test_no_packing_is_faster_than_what_the_prices_of_the_even_one_say(
+    data: st.DataObject, resources: int, columns: int
+) -> None:
+    amounts = st.sampled_from([0.0, 1.0, 1.0, 2.0, 5.0])
+    entries = st.lists(amounts, min_size=columns, max_size=columns).filter(any)
+    loads = np.array([data.draw(entries) for _ in range(resources)]) + np.eye(resources, columns)
+    loads[0] += 0.5  # every column loads something
+    capacity = np.array([data.draw(st.sampled_from([1.0, 1.0, 3.0, 10.0])) for _ in range(resources)])
+    all_alike = loads.sum(axis=1)
+    even = float((capacity / all_alike).min())
+    most = candidates._most(loads, capacity, all_alike, even)
+    assert pack(loads, capacity).sum() <= (1 + 1e-5) * most
+    assert even * columns <= (1 + 1e-9) * most
+
+
+def test_alike_clusters_are_divided_evenly_without_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(loads: object, capacity: object) -> object:
+        raise AssertionError
+
+    monkeypatch.setattr(candidates, "pack", never)
+    names = tuple(PeerId(f"{n:032x}") for n in range(40))
+    links = {(a, b): LinkEstimate(1e8, 0.02) for a in names for b in names if a != b}
+    chosen = plan(PlanRequest(names, 10_000_000, 4, links)).plan
+    assert chosen.kind == "star"
+    assert len(chosen.shares) == len(names)

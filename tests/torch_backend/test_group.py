@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.errors import ConfigError, HandshakeFailed, IctError, PeerClosed, RoundTimeout
@@ -170,8 +170,40 @@ def test_a_message_of_another_size_fails_that_receive_and_nothing_else() -> None
     (_, first), (error, second) = together(2, act)
     assert first == [2.0, 0.0]
     assert second == [2.0, 1.0]
-    assert "rank 0: sent 400 bytes" in error
-    assert "expected 800" in error
+    assert "rank 0: sent 408 bytes" in error
+    assert "expected 808" in error
+
+
+MIB = 1024 * 1024
+
+
+@given(
+    st.sampled_from([0, 5, MIB - 8, MIB, 2 * MIB - 8, 2 * MIB, 3 * MIB]),
+    st.sampled_from([0, 5, MIB - 8, MIB, 2 * MIB - 8, 2 * MIB]),
+)
+@example(2 * MIB - 8, MIB - 8)
+@example(MIB - 8, 2 * MIB - 8)
+@settings(max_examples=20, deadline=None)
+def test_a_message_arrives_whole_or_not_at_all(sent: int, taken: int) -> None:
+    def act(group: ProcessGroup, rank: int) -> int:
+        if rank == 0:
+            group.send([torch.ones(sent, dtype=torch.uint8)], 1, 0)
+            group.recv([torch.zeros(1)], 1, 1).wait()
+            return sent
+        part = torch.zeros(taken, dtype=torch.uint8)
+        try:
+            group.recv([part], 0, 0).wait()
+        finally:
+            group.send([torch.zeros(1)], 0, 1).wait()
+        return int(part.sum())
+
+    _, found = together(2, act)
+    if sent == taken:
+        assert found == sent
+    else:
+        assert isinstance(found, RankLost), found
+        assert "sent" in str(found)
+        assert "expected" in str(found)
 
 
 def test_who_receives_from_anybody_gets_each_message_once_and_in_order() -> None:

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "slow-readers-cut-off",
+        "A relay cuts off who takes nothing for the stall deadline, and nobody who reads slowly.",
+        "ictp2p/bulk/splice.py",
+        "self._watch.check(0, self._written - left, expecting=False, pending=True)",
+        "self._watch.check(0, 0, expecting=False, pending=True)",
+        ("bulk/test_splice.py::test_who_reads_slowly_gets_everything",),
+    ),
+    Mutation(
         "each-under-a-ceiling-of-its-own",
         "All connections of a peer together keep to its ceiling, whatever begins and ends on them.",
         "ictp2p/bulk/limit.py",

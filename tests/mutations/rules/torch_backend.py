@@ -39,4 +39,12 @@ MUTATIONS: Final = (
         "if value < 0:",
         ("torch_backend/test_options.py::test_a_value_that_cannot_be_is_named",),
     ),
+    Mutation(
+        "message-cut-silently",
+        "A message that is longer than what takes it is an error, never a part of itself.",
+        "ictp2p/torch_backend/engine.py",
+        "        if length.item() != expected:\n",
+        "        if False:\n",
+        ("torch_backend/test_group.py::test_a_message_arrives_whole_or_not_at_all",),
+    ),
 )

@@ -1,0 +1,130 @@
+"""Two connections joined: a reader may be slow, as long as it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ictp2p.bulk import tuning
+from ictp2p.bulk.splice import splice
+from tests.bulk.conftest import TURN, MemoryTransport, run_turns
+
+SIZE = 2_000_000
+"""Bytes: more than a relay holds."""
+STALL = 1000 * TURN
+
+
+class Reader(asyncio.BufferedProtocol):
+    """Counts what comes, and notes its end."""
+
+    def __init__(self) -> None:
+        self.got = 0
+        self.ended = False
+        self._room = memoryview(bytearray(64 * 1024))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.got += nbytes
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended = True
+
+
+class Spliced:
+    """A sender, a relay and a reader; `onward` is the relay's end of the way to the reader."""
+
+    def __init__(self, step: int) -> None:
+        ends = [MemoryTransport() for _ in range(4)]
+        self.sender, incoming, self.onward, outgoing = ends
+        for one, two in ((self.sender, incoming), (self.onward, outgoing)):
+            one.other, two.other = two, one
+        self.onward.step = step
+        self.reader = Reader()
+        outgoing.set_protocol(self.reader)
+        self.gone = False
+        splice(incoming, self.onward, STALL, self._ended)
+
+    def _ended(self) -> None:
+        self.gone = True
+
+
+@given(
+    step=st.integers(60, 400),
+    pauses=st.lists(st.floats(0.1, 0.7), max_size=3),
+    leaves=st.booleans(),
+)
+@settings(max_examples=10, deadline=None)
+def test_who_reads_slowly_gets_everything(step: int, pauses: list[float], leaves: bool) -> None:
+    """At these rates a relay's buffer takes many deadlines to run empty, and the reader pauses now and then besides."""
+
+    async def story() -> None:
+        relay = Spliced(step)
+        relay.sender.write(bytes(SIZE))
+        if leaves:
+            relay.sender.close()
+        for pause in pauses:
+            await asyncio.sleep(STALL)
+            relay.onward.frozen = True
+            await asyncio.sleep(pause * STALL)
+            relay.onward.frozen = False
+            relay.onward._wake()
+        while relay.reader.got < SIZE and not relay.gone:
+            await asyncio.sleep(STALL)
+        assert relay.reader.got == SIZE
+
+    run_turns(story())
+
+
+@given(taken=st.integers(0, SIZE // 2), leaves=st.booleans())
+@settings(max_examples=10, deadline=None)
+def test_who_takes_nothing_any_more_is_cut_off_after_the_deadline(taken: int, leaves: bool) -> None:
+    async def story() -> None:
+        relay = Spliced(20_000)
+        relay.sender.write(bytes(SIZE))
+        if leaves:
+            relay.sender.close()
+        while relay.reader.got < taken:
+            await asyncio.sleep(0)
+        relay.onward.frozen = True
+        await asyncio.sleep(0.7 * STALL)
+        assert not relay.gone
+        await asyncio.sleep(0.7 * STALL)
+        assert relay.gone
+        assert relay.reader.ended
+
+    run_turns(story())
+
+
+class OnSocket(asyncio.Transport):
+    """A transport of which only the socket is asked for."""
+
+    def __init__(self, endpoint: socket.socket) -> None:
+        super().__init__(extra={"socket": endpoint})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not say")
+def test_what_the_kernel_keeps_counts_as_not_taken_until_the_other_end_acknowledges_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
+        one.setblocking(False)
+        two, _ = server.accept()
+        with two:
+            sent = 0
+            while True:
+                try:
+                    sent += one.send(bytes(64 * 1024))
+                except BlockingIOError:
+                    break
+            assert 0 < tuning.unacknowledged(OnSocket(one)) <= sent
+            while sent:
+                sent -= len(two.recv(min(sent, 1 << 20)))
+            while tuning.unacknowledged(OnSocket(one)):
+                """The last acknowledgement may be on its way."""
+    assert tuning.unacknowledged(OnSocket(one)) == 0, "closed"
+    assert tuning.unacknowledged(MemoryTransport()) == 0, "no socket"
