@@ -33,7 +33,7 @@ from ictp2p.collectives import plan as plans
 from ictp2p.collectives import planner
 from ictp2p.collectives.schedules.trees import Tree
 from ictp2p.collectives.topology import Pair
-from ictp2p.core.lines import Lines
+from ictp2p.core.lines import FEW, Lines
 from ictp2p.errors import NoRoute
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
 from ictp2p.sync.values import Close, Open, Participant, Spec, Value
@@ -84,6 +84,12 @@ class _Proven:
     def doubt(self, by: _By) -> float:
         return self.doubts.get(by, 1.0)
 
+    def confirm(self, offers: list[tuple[_By, PlanAnswer]]) -> None:
+        """Doubt promises for this very plan by what it takes: each of its rounds puts them to the test."""
+        for by, answer in offers:
+            if answer.plan == self.plan and answer.seconds > 0:
+                self.doubts[by] = _doubt(self.seconds, answer.seconds)
+
     def forgive(self) -> None:
         self.doubts = {by: doubt + _FORGIVEN * (1 - doubt) for by, doubt in self.doubts.items()}
 
@@ -125,6 +131,9 @@ class ProvenPlans:
             request: what is to be planned.
             made: the planner's choice for `asked`.
         """
+        self._given_up(request)
+        if len(request.participants) <= FEW:
+            self.lines.saw(asked.links, request.round)
         lines = self.lines.request(asked) if made.seconds >= _SHORT else None
         offers: list[tuple[_By, PlanAnswer]] = [("links", made)]
         if lines is not None:
@@ -134,7 +143,8 @@ class ProvenPlans:
         links = lines or asked
         predicted = planner.predict(links, plans.decode(proven.plan)) if proven.plan else 0.0
         kept = proven.worth(predicted)
-        if not kept:
+        proven.confirm(offers)
+        if not kept and "links" not in proven.doubts:
             offers = [offer for offer in offers if offer[0] != "links" and offer[1].seconds >= LEAST] or offers
         new = [(by, answer) for by, answer in offers if answer.plan != proven.plan]
         by, best = min(new, key=lambda offer: offer[1].seconds * proven.doubt(offer[0]), default=("links", made))
@@ -146,11 +156,23 @@ class ProvenPlans:
         return replace(made, plan=proven.plan, reason=reason[:1024], seconds=kept)
 
     def rival(self, asked: planner.PlanRequest, request: PlanRequest, made: PlanAnswer) -> PlanAnswer:
-        """Give what is `made` for an attempt under way, with a promise no better than known lines allow."""
+        """Give what is `made` for an attempt under way, its promise as far in doubt as such promises are.
+
+        Where none was put to the test yet, it is no better than known lines allow.
+        """
         self._questioned = request.running
+        proven = self._proven.get(_key(request.spec, request.participants))
+        if proven is not None and "links" in proven.doubts:
+            return replace(made, seconds=made.seconds * proven.doubt("links"))
         lines = self.lines.request(asked)
         least = 0.0 if lines is None else planner.predict(lines, plans.decode(made.plan))
         return replace(made, seconds=max(made.seconds, least))
+
+    def _given_up(self, request: PlanRequest) -> None:
+        """Note that the attempt before has failed: the next is planned before that is decided here."""
+        if self._opened is not None and (request.round, request.attempt) > _number(self._opened[0]):
+            opened, self._opened = self._opened[0], None
+            self._ended(opened, 0.0, committed=False)
 
     def _ended(self, opened: Open, took: float, *, committed: bool) -> None:
         key = _key(opened.spec, opened.participants)
@@ -179,7 +201,7 @@ class ProvenPlans:
 
     def _tried(self, key: _Key, opened: Open, took: float) -> None:
         promised = plans.decode(opened.plan).seconds
-        ratio = min(max(1.0, took / promised), WARY) if promised > 0 else 1.0
+        ratio = _doubt(took, promised)
         offered = self._offered if opened.plan == self._offered.plan else _Offer()
         by = offered.by
         proven = self._proven.get(key)
@@ -193,6 +215,10 @@ class ProvenPlans:
         self._proven.move_to_end(key)
         if len(self._proven) > _COLLECTIVES:
             self._proven.popitem(last=False)
+
+
+def _doubt(took: float, promised: float) -> float:
+    return min(max(1.0, took / promised), WARY) if promised > 0 else 1.0
 
 
 def _planned(lines: planner.PlanRequest, made: PlanAnswer) -> PlanAnswer:

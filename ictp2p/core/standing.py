@@ -84,8 +84,6 @@ class StandingPlan:
         kept = self._kept(request, asked)
         if kept is not None:
             return kept
-        if len(request.participants) <= FEW:
-            self._proven.lines.saw(asked.links, request.round)
         answer = self._proven.better(asked, request, make_plan(directory, request, self._complete))
         distance = _distance(asked, answer) if len(request.participants) > MANY else 0.0
         self._standing[request.spec] = _Standing(request, answer, distance)

@@ -14,6 +14,7 @@ from ictp2p.collectives import plan as plans
 from ictp2p.collectives import planner
 from ictp2p.collectives.schedules.trees import Tree
 from ictp2p.core.directory import Directory
+from ictp2p.core.lines import Lines
 from ictp2p.core.planning import asked_of, links_between, make_plan
 from ictp2p.core.proven import GAIN, LEAST, SLOWER, WARY, ProvenPlans
 from ictp2p.core.standing import StandingPlan
@@ -70,9 +71,23 @@ def promised(seconds: float) -> bytes:
     return structs.replace(plans.decode(FIRST.plan), seconds=seconds).encode()
 
 
+class Unseen(Lines):
+    """Nothing is known of lines."""
+
+    def request(self, asked: planner.PlanRequest) -> None:
+        return None
+
+
+def unknowing() -> ProvenPlans:
+    """Plans where the links as they are now are all that is known."""
+    proven = ProvenPlans()
+    proven.lines = Unseen()
+    return proven
+
+
 @pytest.fixture
 def proven() -> ProvenPlans:
-    return ProvenPlans()
+    return unknowing()
 
 
 def test_what_is_not_known_is_not_in_the_way_of_the_planner(proven: ProvenPlans) -> None:
@@ -83,7 +98,7 @@ def test_what_is_not_known_is_not_in_the_way_of_the_planner(proven: ProvenPlans)
 def test_another_plan_has_to_promise_less_than_the_best_took_by_as_much_as_promises_were_off(
     took: float, part: float, lie: float
 ) -> None:
-    proven, kept = ProvenPlans(), promised(took / lie)
+    proven, kept = unknowing(), promised(took / lie)
     Rounds(proven).held(kept, took)
     doubt = lie if lie >= SLOWER else 1 + max(0.0, lie - 1) / 2
     if part * doubt < 0.999 * GAIN:
@@ -165,7 +180,7 @@ def test_an_empty_promise_is_tried_again_but_ever_more_rarely_than_the_best_is_u
     truth: float, promise: float
 ) -> None:
     """The planner promises `promise` of what the best plan takes, again and again, and it takes `truth` of it."""
-    proven, best = ProvenPlans(), promised(100.0)
+    proven, best = unknowing(), promised(100.0)
     rounds, other = Rounds(proven), structs.replace(plans.decode(SECOND.plan), seconds=100 * promise).encode()
     rounds.held(best, 100.0)
     used = []
@@ -180,7 +195,7 @@ def test_an_empty_promise_is_tried_again_but_ever_more_rarely_than_the_best_is_u
 
 
 def test_of_many_collectives_those_of_late_are_remembered() -> None:
-    proven, asked = ProvenPlans(), [request(*NAMES, name=f"c{n}") for n in range(20)]
+    proven, asked = unknowing(), [request(*NAMES, name=f"c{n}") for n in range(20)]
     rounds = Rounds(proven)
     for each in asked:
         rounds.held(promised(20.0), 20.0, asked=each)
@@ -313,3 +328,21 @@ def test_an_attempt_that_failed_early_says_nothing_of_its_links() -> None:
     Rounds(proven).held(by_lines(), 1.0, committed=False, asked=LONG)
     proven.lines.saw(links_between(HERE, LONG.participants), 2)
     assert chosen(proven, 1.0) in (by_lines(), by_lines("ring"))
+
+
+def test_an_attempt_that_is_planned_anew_has_failed_though_that_was_not_yet_decided(proven: ProvenPlans) -> None:
+    kept = promised(20.0)
+    Rounds(proven).held(kept, 20.0)
+    assert offered(proven, 19.9) == kept
+    opened = Open(b"lineage!", (ME,), STATE, ME, 2, 1, REQUEST.spec, REQUEST.participants, kept, "", 60.0)
+    proven.decided(opened, 20.0)
+    assert offered(proven, 19.9, replace(REQUEST, round=2, attempt=2)) == SECOND.plan
+
+
+def test_a_promise_for_the_very_plan_that_is_kept_is_put_to_the_test_by_its_rounds() -> None:
+    proven = knowing()
+    Rounds(proven).held(SECOND.plan, 12.0, asked=LONG)
+    chosen(proven, 10.0)
+    running = replace(LONG, running=SECOND.plan)
+    rival = proven.rival(asked_of(HERE, running), running, replace(SECOND, seconds=3.0))
+    assert rival.seconds == pytest.approx(3.6)

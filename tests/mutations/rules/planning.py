@@ -67,6 +67,22 @@ MUTATIONS: Final = (
         ("core/test_proven.py::test_an_attempt_under_way_is_not_given_up_for_what_known_lines_do_not_allow",),
     ),
     Mutation(
+        "failed-only-when-decided",
+        "An attempt has failed once another at its round is planned.",
+        "ictp2p/core/proven.py",
+        "(request.round, request.attempt) > _number(self._opened[0])",
+        "False",
+        ("core/test_proven.py::test_an_attempt_that_is_planned_anew_has_failed_though_that_was_not_yet_decided",),
+    ),
+    Mutation(
+        "the-kept-plans-promise-unheeded",
+        "A promise for the very plan that is kept is put to the test by its rounds.",
+        "ictp2p/core/proven.py",
+        "if answer.plan == self.plan and answer.seconds > 0:",
+        "if False:",
+        ("core/test_proven.py::test_a_promise_for_the_very_plan_that_is_kept_is_put_to_the_test_by_its_rounds",),
+    ),
+    Mutation(
         "slow-links-stay-wide",
         "Links of a round that was slow count as they are measured.",
         "ictp2p/core/lines.py",
