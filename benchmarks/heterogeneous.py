@@ -116,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--mb", type=float, default=20.0, help="tensor size in MB (1e6 bytes)")
     parser.add_argument("--warm", type=int, default=6, help="calls of the mesh before any counts")
-    parser.add_argument("--settle", type=float, default=20.0, help="seconds for the first probes, before any call")
+    parser.add_argument("--settle", type=float, default=30.0, help="seconds for the first probes, before any call")
     parser.add_argument("--repeat", type=int, default=5, help="measurements of each contender")
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
     parser.add_argument("--json", type=Path, help="file to write the results to")
