@@ -4,7 +4,7 @@ In a round many links are at work at once, and each carries its share of the lin
 Planned by these shares every link is too narrow; planned by what links carry alone, all of them together are too wide,
 for nobody says that they share a line. But a link that had its ends for itself (each probe has; `bulk.turns`) shows
 both: how wide it is, and that the lines at its ends are as wide at least. So here a link is as wide as it ever was, a
-line as the widest of its links (the hose model, Duffield et al. 1999), and a link that comes near the narrower of its
+line as the widest of its links (the hose model; Duffield et al. 2002), and a link that comes near the narrower of its
 two lines is taken for that line. On simulated lines that nobody was told of such figures are
 within 2 % of what is true after the first probes, and predictions by them within some percent of what rounds take.
 
