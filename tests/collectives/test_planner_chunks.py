@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,4 +50,13 @@ def test_where_all_links_are_alike_all_have_equal_shares(size: int, kind: str) -
     shares = plan(request(alike(size, 4e9), 25_000_000, only=kind)).plan.shares
     assert sorted(share.root for share in shares) == list(range(size))
     sizes = [share.stop - share.start for share in shares]
+    assert max(sizes) - min(sizes) <= 64 * 1024
+
+
+def test_where_links_differ_shares_are_equal_still_if_no_division_is_faster() -> None:
+    """The slowest links decide, in any division: a linear program finds an uneven one that is as fast."""
+    width = np.array([[0, 4, 2], [2, 0, 2], [4, 2, 0]]) * 1e6
+    shares = plan(request(width, 25_000_000, only="star")).plan.shares
+    sizes = [share.stop - share.start for share in shares]
+    assert len(sizes) == 3
     assert max(sizes) - min(sizes) <= 64 * 1024

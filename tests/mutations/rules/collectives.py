@@ -231,7 +231,9 @@ MUTATIONS: Final = (
         "ictp2p/collectives/candidates.py",
         " if _AS_FAST * rates.sum() <= even * len(trees) < np.inf else rates\n",
         " if False else rates\n",
-        ("collectives/test_planner_chunks.py::test_where_all_links_are_alike_all_have_equal_shares",),
+        (
+            "collectives/test_planner_chunks.py::test_where_links_differ_shares_are_equal_still_if_no_division_is_faster",
+        ),
     ),
     Mutation(
         "levels-of-the-whole-block",
