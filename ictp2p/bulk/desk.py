@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 KINDS = frozenset({Kind.BEGIN, Kind.ABORT, Kind.REQUEST, Kind.CANCEL, Kind.PROBE, Kind.MEASURED, Kind.ASK})
 _REMEMBERED = 4096
 """How far a peer may be ahead of us in collectives that it has begun and we have not: 16 bytes each, no more."""
+_PROBES = 16
+"""Probes of one connection that are measured at once: who waits for turns makes one."""
 _FAILED = 1
 _T = TypeVar("_T")
 
@@ -117,7 +119,7 @@ class Desk:
 
     def _probed(self, header: Header) -> None:
         """Measure a probe, and tell the sender at its end."""
-        if len(self._probes) >= _REMEMBERED:
+        if header.tag not in self._probes and len(self._probes) >= _PROBES:
             self._probes.clear()
         blast = self._probes.setdefault(header.tag, Blast(self._clock()))
         blast.add(header.length, self._clock())

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 _OPEN, _LATE = 0.25, 0.625
 """Parts of a probe's time between which its measurement begins."""
+_ARRIVALS = 512
+"""Most frames of a probe that are remembered: of a longer one, or one cut small, every second is dropped."""
 _BUSY_FRAMES = 2
 """Fewest gaps that make a sample."""
 
@@ -110,6 +112,8 @@ class Blast:
         """Note a frame of `size` bytes, whole."""
         before = self._arrived[-1][1] if self._arrived else 0
         self._arrived.append((now, before + size))
+        if len(self._arrived) > _ARRIVALS:
+            del self._arrived[1:-1:2]
 
     def sample(self) -> tuple[int, float, bool]:
         """Give (bytes, seconds, whether the link can do more than this shows) of the whole; there was a frame."""

@@ -5,8 +5,8 @@ Planned by these shares every link is too narrow; planned by what links carry al
 for nobody says that they share a line. But a link that had its ends for itself (each probe has; `bulk.turns`) shows
 both: how wide it is, and that the lines at its ends are as wide at least. So here a link is as wide as it ever was, a
 line as the widest of its links (the hose model; Duffield et al. 2002), and a link that comes near the narrower of its
-two lines is taken for that line. On simulated lines that nobody was told of such figures are
-within 2 % of what is true after the first probes, and predictions by them within some percent of what rounds take.
+two lines is taken for that line. On simulated lines that nobody was told of such figures are within 2 % of what is true
+after the first probes.
 
 A line may be wider than any one link, where all others are narrower. Then this is too careful, and what the planner
 finds without knowing of lines promises more, and is put to the test (`proven`). And a link may have become slower than
@@ -82,7 +82,7 @@ class Lines:
     ) -> LinkEstimate:
         source, target = pair
         line = min((ends[end] for ends, end in ((up, source), (down, target)) if end in ends), default=0.0)
-        if link.via is not None or not line:
+        if link.via is not None or link.bandwidth == 0.0 or not line:
             return link
         rate = self._widest.get(pair, 0.0) or UNKNOWN * line
         return replace(link, bandwidth=line if rate >= NEAR * line else rate)

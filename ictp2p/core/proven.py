@@ -8,15 +8,15 @@ of what is possible were followed by some at 1.18 and 1.20, whose predictions ha
 What a plan took, every leader sees: from the decision to open a round to the decision that it committed, agreement
 included. The best plan known for a collective is kept with that figure, which follows every further round of it.
 
-Two others compete with it: the one for the links as they are measured now, and the one for links and lines as wide as
-they ever were (`lines`), which comes first where nothing was carried out yet. Each has to promise less than the best
-one takes, and is not taken at its word: promises count as many times what they say as was true of the last one of
-their kind that was put to the test. That factor goes back to 1 while nothing new is tried, so that another plan is
-tried now and then, and sooner the more it promises.
+Three others compete with it: the one for the links as they are measured now, the one for links and lines as wide as
+they ever were (`lines`), and the best ring on these. The latter two come first where nothing was carried out yet. Each
+has to promise less than the best one takes, and is not taken at its word: promises count as many times what they say as
+was true of the last one of their kind that was put to the test. That factor goes back to 1 while nothing new is tried,
+so that another plan is tried now and then, and sooner the more it promises.
 
-If links become slower, the kept plan's prediction grows before the next round, and what it takes with that round: it is
-then worth `SLOWER` times less, and so all that was known, of links and of promises, counts for nothing. Where a round
-by it fails it is kept no longer.
+If links become slower, the kept plan's prediction grows before the next round, and what it takes with that round. If
+that is `SLOWER` times what it took before, what was known of its links and of promises counts for nothing. Where a
+round by it fails it is kept no longer.
 
 Only the coordinator's choice depends on this, and only in speed. Rounds shorter than `LEAST` are mostly agreement.
 """

@@ -135,6 +135,16 @@ def test_a_blast_shows_the_line_though_it_began_slowly_and_a_lost_packet_held_up
     assert 0.85 * rate <= counted / seconds <= 1.1 * rate
 
 
+def test_a_blast_of_however_many_frames_is_remembered_by_some_and_shows_the_same() -> None:
+    blast = Blast(0.0)
+    for number in range(100_000):
+        blast.add(10, number * 1e-5)
+        assert len(blast._arrived) <= 512
+    counted, seconds, limited = blast.sample()
+    assert (counted, limited) == (999_990, False)
+    assert counted / seconds == pytest.approx(1e6, rel=0.01)
+
+
 def test_a_blast_of_a_frame_or_two_is_a_lower_bound() -> None:
     blast = Blast(1.0)
     blast.add(1000, 3.0)

@@ -77,6 +77,11 @@ def test_a_lower_bound_counts_and_what_a_peer_says_of_itself_counts_for_more() -
     assert found.links[PeerId("a"), PeerId("b")].bandwidth == 2e6
 
 
+def test_a_link_that_nothing_passes_stays_shut() -> None:
+    shut = {PAIRS[0]: LinkEstimate(0.0, 0.01)}
+    assert known(seen({PAIRS[0]: 1e6, PAIRS[1]: 1e6}), asked(shut)).links[PAIRS[0]] == shut[PAIRS[0]]
+
+
 def test_links_inside_one_machine_are_no_line() -> None:
     found = known(seen({PAIRS[0]: UNMEASURED, PAIRS[1]: 1e6}))
     assert found.up == {PAIRS[1][0]: 1e6}
