@@ -89,7 +89,7 @@ class DataPlane:
         if leader is None:
             return
         try:
-            await self.bulk.probe(leader, wanted.bytes, timeout=self._waits.complete)
+            await self.bulk.probe(leader, wanted.bytes, timeout=min(wanted.seconds, self._waits.complete))
         except (NetworkError, PeerClosed) as error:
             self._telemetry.event("warning", text=f"probe of {wanted.neighbour} failed: {error}")
 

@@ -141,10 +141,10 @@ def test_only_what_came_from_or_went_to_another_cluster_is_measured(
 async def test_a_probe_that_fails_is_a_warning_and_a_cluster_without_a_leader_is_not_probed() -> None:
     stack = Stack()
     data = plane(stack, global_timeouts=Timeouts(connect=0.01, stall=0.01, form=0.01, complete=0.01))
-    await data.probe(ProbeWanted(THERE, 1000))
+    await data.probe(ProbeWanted(THERE, 1000, 30.0))
     assert data._telemetry.events() == ()
     stack.directory.homes[PEERS[0]] = THERE
-    await data.probe(ProbeWanted(THERE, 1000))
+    await data.probe(ProbeWanted(THERE, 1000, 30.0))
     assert stack.invited == [PEERS[0]]
     assert [event.kind for event in data._telemetry.events()] == ["warning"]
     assert THERE in data._telemetry.events()[0].fields["text"]

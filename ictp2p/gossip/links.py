@@ -79,6 +79,8 @@ class ProbeWanted(Notice):
 
     neighbour: ClusterId
     bytes: int
+    seconds: float
+    """Until the next one may be wanted: this one is to be over by then."""
 
 
 class Links:
@@ -244,7 +246,7 @@ class Links:
         self._links[neighbour].probed_at = now
         self._probing = (neighbour, now + self._profile.probe_timeout)
         self._budget -= self._profile.probe_bytes
-        return [ProbeWanted(neighbour, self._profile.probe_bytes)]
+        return [ProbeWanted(neighbour, self._profile.probe_bytes, self._profile.probe_timeout)]
 
 
 class _Link:

@@ -26,9 +26,9 @@ def linked_for_probes(neighbours=(B, C), me=A):
 class TestProbes:
     def test_one_at_a_time_until_the_credit_is_gone(self):
         links, wanted = linked_for_probes()
-        assert wanted == [ProbeWanted(B, 8 * MIB)]
+        assert wanted == [ProbeWanted(B, 8 * MIB, 30.0)]
         assert notices(links.handle_timeout(1.0), ProbeWanted) == []
-        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
         links.disconnected(B, 3.0)
         links.connected(B, 3.0)
         assert notices(move(links, 8 * MIB, 4.0, to=C), ProbeWanted) == []
@@ -37,12 +37,12 @@ class TestProbes:
     def test_a_probe_that_brings_nothing_is_given_up_and_the_next_one_wanted(self):
         links, _ = linked_for_probes()
         assert notices(links.handle_timeout(30.0), ProbeWanted) == []
-        assert notices(links.handle_timeout(30.1), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+        assert notices(links.handle_timeout(30.1), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
 
     def test_a_disconnected_probe_is_not_waited_for(self):
         links, _ = linked_for_probes()
         links.disconnected(B, 1.0)
-        assert notices(links.handle_timeout(1.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+        assert notices(links.handle_timeout(1.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
 
     def test_never_in_a_round(self):
         links, _ = linked_for_probes()
@@ -50,7 +50,7 @@ class TestProbes:
         assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == []
         assert notices(links.handle_timeout(40.0), ProbeWanted) == []
         assert links.next_timeout() > 40.0
-        assert notices(links.round_ended(41.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+        assert notices(links.round_ended(41.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
 
     def test_rounds_fill_the_bucket_by_a_hundredth_and_only_rounds_do(self):
         links, _ = linked_for_probes((B,))
@@ -63,7 +63,7 @@ class TestProbes:
         assert notices(links.round_ended(802.0), ProbeWanted) == []
         links.round_started()
         links.transferred(C, "in", 2 * MIB, 1.0, False, 803.0)
-        assert notices(links.round_ended(804.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB)]
+        assert notices(links.round_ended(804.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
 
     def test_the_bucket_does_not_overflow(self):
         links, _ = linked_for_probes((B,))
@@ -76,7 +76,7 @@ class TestProbes:
     def test_what_is_known_needs_no_probe_and_a_lower_bound_is_not_known(self):
         links, _ = linked_for_probes()
         move(links, 100 * MIB, 2.0, to=C, limited=True)
-        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB)]
+        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
         links, _ = linked_for_probes()
         move(links, 100 * MIB, 2.0, to=C)
         assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == []
@@ -85,7 +85,7 @@ class TestProbes:
         links, _ = linked_for_probes((B,))
         move(links, 8 * MIB, 2.0)
         assert notices(links.handle_timeout(3601.0), ProbeWanted) == []
-        assert notices(links.handle_timeout(3602.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB)]
+        assert notices(links.handle_timeout(3602.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
 
     def test_each_begins_after_its_own_name(self):
         _, wanted = linked_for_probes((A, C), me=B)
@@ -95,7 +95,7 @@ class TestProbes:
         for neighbour in (A, C):
             links.connected(neighbour, 0.0)
             links.receive(neighbour, Hello(1, 4.0, 50.0, 0.0, 50.0), 0.1)
-        assert notices(links.round_ended(1.0)) == [ProbeWanted(C, 8 * MIB)]
+        assert notices(links.round_ended(1.0)) == [ProbeWanted(C, 8 * MIB, 30.0)]
 
     @settings(deadline=None)
     @given(
