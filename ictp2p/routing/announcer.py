@@ -71,7 +71,9 @@ class Announcer:
         self._told: dict[Key, Told] = {}
         self._dirty: set[Key] = set()
         self._drifted: set[Key] = set()  # moved a little from what was told
-        self._whispered: set[Key] = set()  # somebody was told something else than all: to be set right, or retracted
+        self._whispered: dict[Key, set[str]] = {}
+        """Routes of which somebody was told something else than all, to be set right by the next refresh; and who was
+        told by itself. Such a one hears of a route's end even if it was the next hop when all others were told."""
         self._numbers: dict[str, int] = {}
         """Of the last update to each neighbour. Kept when it is none: it may not have noticed, and goes on counting."""
 
@@ -95,7 +97,9 @@ class Announcer:
 
     def refresh(self, neighbours: Sequence[str], now: float) -> list[Send]:
         """Tell every neighbour whatever differs from what it was told, however little; if nothing does, just that."""
-        lines = [self._change(key, now, exactly=True) for key in sorted(self._dirty | self._drifted | self._whispered)]
+        lines = [
+            self._change(key, now, exactly=True) for key in sorted(self._dirty | self._drifted | self._whispered.keys())
+        ]
         self._dirty.clear()
         self._drifted.clear()
         return self._send(lines, neighbours, now, even_nothing=True)
@@ -106,11 +110,11 @@ class Announcer:
 
     def greet(self, neighbour: str, routes: Iterable[Key], now: float) -> list[Send]:
         """Tell one neighbour everything."""
-        return self._send(self._whisper(routes), [neighbour], now, full=True)
+        return self._send(self._whisper(neighbour, routes), [neighbour], now, full=True)
 
     def answer(self, neighbour: str, routes: Iterable[Key], now: float) -> list[Send]:
         """Tell one neighbour some routes that it asked for."""
-        return self._send(self._whisper(routes), [neighbour], now)
+        return self._send(self._whisper(neighbour, routes), [neighbour], now)
 
     def _urgency(self, key: Key, told: Told | None, current: Told | None) -> Urgency:
         if current is None:
@@ -123,26 +127,29 @@ class Announcer:
     def _change(self, key: Key, now: float, *, exactly: bool = False) -> _Line:
         """One dirty route's news, entered as told; `exactly`: also a little one."""
         told, current = self._told.get(key), self._current(key)
-        self._whispered.discard(key)
+        apart = self._whispered.pop(key, set())
         if current is None:
             self._told.pop(key, None)
             self._sources.retract(key, now)
-            return _Line(key, _RETRACTION, {} if told is None or told.next_hop is None else {told.next_hop: None})
+            unaware = None if told is None or told.next_hop in apart else told.next_hop
+            return _Line(key, _RETRACTION, {} if unaware is None else {unaware: None})
         if told is None or exactly or significant(told.distance.metric, current.distance.metric, self._significance):
             self._told[key] = current
             everyone: Distance | None = current.distance
         else:
             self._told[key] = Told(told.distance, current.next_hop)
-            self._whispered.add(key)  # to the next hop of before
+            self._whispered[key] = apart  # what the next hop of before hears now, the others do not
             everyone = None
-        return _Line(key, everyone, _exceptions(told, current))
+        return _Line(key, everyone, _exceptions(told, current, apart))
 
-    def _whisper(self, routes: Iterable[Key]) -> list[_Line]:
+    def _whisper(self, neighbour: str, routes: Iterable[Key]) -> list[_Line]:
+        """What one neighbour is told, and note it where the others were told something else."""
         lines = self._lines(routes)
         for line in lines:
-            told = self._told.get(line.key)
-            if told is None or line.everyone is None or told.distance.metric != line.everyone.metric:
-                self._whispered.add(line.key)
+            told, metric = self._told.get(line.key), None if line.everyone is None else line.everyone.metric
+            alike = told is not None and told.next_hop != neighbour and told.distance.metric == metric
+            if not alike and neighbour not in line.exceptions:
+                self._whispered.setdefault(line.key, set()).add(neighbour)
         return lines
 
     def _lines(self, routes: Iterable[Key]) -> list[_Line]:
@@ -180,13 +187,16 @@ class Announcer:
         return sends
 
 
-def _exceptions(told: Told | None, current: Told) -> dict[str, Distance | None]:
-    """Who hears something else than everyone: the next hop of today and, if it changed, that of before."""
+def _exceptions(told: Told | None, current: Told, apart: set[str]) -> dict[str, Distance | None]:
+    """Who hears something else than everyone: the next hop of today and, if it changed, that of before.
+
+    The next hop of today hears that we have no way for it, if it was told of one: with all others, or `apart`.
+    """
     exceptions: dict[str, Distance | None] = {}
     if told is not None and told.next_hop is not None:
         exceptions[told.next_hop] = current.distance
     if current.next_hop is not None:
-        poison = told is not None and told.next_hop != current.next_hop
+        poison = current.next_hop in apart or (told is not None and told.next_hop != current.next_hop)
         exceptions[current.next_hop] = _RETRACTION if poison else None
     return exceptions
 

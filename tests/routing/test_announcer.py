@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from ictp2p.machine import Send
 from ictp2p.routing.algebra import INFINITY, Distance
 from ictp2p.routing.announcer import Announcer, Told, Urgency
@@ -155,3 +158,70 @@ def test_what_somebody_was_told_and_not_of_its_end_stands() -> None:
     routes.announcer.note(KEY)
     routes.changes()
     assert not routes.announcer.stands(KEY)
+
+
+NEIGHBOURS = ("m", "n", "o")
+STEPS = st.one_of(
+    st.tuples(st.just("found"), st.sampled_from((100, 101, 110, 200)), st.sampled_from(NEIGHBOURS)),
+    st.tuples(st.just("lost")),
+    st.tuples(st.just("changes")),
+    st.tuples(st.just("refresh")),
+    st.tuples(st.sampled_from(("answer", "greet")), st.sampled_from(NEIGHBOURS)),
+)
+
+
+class Heard(Routes):
+    """What each neighbour holds of the route, by all that was told it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[str, int] = {}
+
+    def step(self, kind: str, *values: object) -> None:
+        match kind, *values:
+            case "found", int(metric), str(hop):
+                self.now[KEY] = Told(Distance(1, metric), hop)
+                self.announcer.note(KEY)
+            case ("lost",):
+                self.now.pop(KEY, None)
+                self.announcer.note(KEY)
+            case ("changes",):
+                self.told(self.announcer.changes(NEIGHBOURS, 0.0))
+            case ("refresh",):
+                self.told(self.announcer.refresh(NEIGHBOURS, 0.0))
+            case "answer", str(neighbour):
+                self.told(self.announcer.answer(neighbour, [KEY], 0.0))
+            case "greet", str(neighbour):
+                self.told(self.announcer.greet(neighbour, [*self.now], 0.0))
+
+    def told(self, sends: Iterable[Send]) -> None:
+        for send in sends:
+            assert isinstance(send.message, Update)
+            if send.message.full:
+                self.held.pop(send.to, None)
+            for advert in send.message.adverts:
+                self.held[send.to] = advert.metric
+                if advert.metric >= INFINITY:
+                    del self.held[send.to]
+
+
+@given(st.lists(STEPS, max_size=12))
+@example([("found", 100, "m"), ("changes",), ("found", 101, "n"), ("answer", "m")])  # so it was in a mesh of 64
+@example([("found", 100, "m"), ("changes",), ("found", 100, "n"), ("answer", "m")])
+def test_whoever_was_told_of_a_route_hears_of_its_end(steps: list[tuple[object, ...]]) -> None:
+    heard = Heard()
+    for kind, *values in [*steps, ("lost",), ("changes",)]:
+        heard.step(str(kind), *values)
+    assert not heard.held
+    assert not heard.announcer.stands(KEY)
+
+
+@given(st.lists(STEPS, max_size=12), st.sampled_from(NEIGHBOURS))
+@example([("found", 105, "m"), ("changes",), ("found", 105, "n"), ("answer", "m")], "m")
+def test_after_a_refresh_all_but_the_next_hop_hold_the_route_as_it_is(
+    steps: list[tuple[object, ...]], hop: str
+) -> None:
+    heard = Heard()
+    for kind, *values in [*steps, ("found", 105, hop), ("refresh",)]:
+        heard.step(str(kind), *values)
+    assert heard.held == dict.fromkeys(set(NEIGHBOURS) - {hop}, 105)
