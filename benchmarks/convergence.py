@@ -23,7 +23,6 @@ import argparse
 import contextlib
 import itertools
 import json
-import math
 import multiprocessing
 import os
 import sys
@@ -34,27 +33,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import convergence_bounds as bounds
 import numpy as np
 import torch
+from convergence_bounds import COMPUTE, FARTHEST, NEAREST
 
 from ictp2p.core.commands import MemberChanged
-from ictp2p.gossip.link_profile import LinkProfile
-from ictp2p.gossip.profile import SwimProfile
-from ictp2p.gossip.suspicion import limits
 from ictp2p.machine import Notice
 from ictp2p.routing.babel import RouteChanged
-from ictp2p.routing.profile import RoutingProfile
-from ictp2p.sync.profile import RoundProfile
 from ictp2p.tables import Table, show
 from sim.faults import Crash, Cut, Heal, KillLeader
 from sim.host import Host
 from sim.world import World
 
 N = TypeVar("N", bound=Notice)
-NEAREST, FARTHEST, JITTER = 0.01, 0.08, 0.002
-"""Seconds one way between clusters, at least and at most, and the mean of what is added at random."""
-COMPUTE = 5.0
-"""Seconds of an inner phase."""
+JITTER = 0.002
+"""Seconds that each message takes longer, on average, at random."""
 WARM = 20.0
 """Seconds of a world's life before the first fault at least: the first hellos and probes are over."""
 CALM = 10.0
@@ -72,7 +66,7 @@ PAIR, FIRST, LAST = "c001", "c002", "c003"
 """The cluster of two workers, and those between which the path goes dark; the last of them dies in the end."""
 
 
-# ---------------------------------------------------------------- bounds
+# ---------------------------------------------------------------- what is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,109 +80,14 @@ class Measure:
     """Seconds, of the number of clusters and the quantile."""
 
 
-def first_probe(members: int, profile: SwimProfile, quantile: float) -> float:
-    """Seconds until somebody probes a given member.
-
-    Turns come once per interval P. Every second one of the member's guard is for the member, at a moment that is
-    uniform over 2 P. In every second turn each of the n - 2 others walks through its own shuffled list of n - 1, so it
-    reaches the member at a moment that is uniform over 2 (n - 1) P. What counts is the first of these moments. Of two
-    each asks the other in every turn.
-    """
-    turns, others = 2 * profile.probe_interval, members - 1
-    if others == 1:
-        return quantile * profile.probe_interval
-    early, late = 0.0, turns
-    while late - early > 1e-6:
-        middle = (early + late) / 2
-        unasked = (1 - middle / turns) * (1 - middle / (turns * others)) ** (others - 1)
-        early, late = (middle, late) if unasked > 1 - quantile else (early, middle)
-    return late
-
-
-def spread(members: int, profile: SwimProfile) -> float:
-    """Seconds for news to reach all: each round of gossip multiplies those who know by 1 + fan-out."""
-    return profile.gossip_interval * math.ceil(math.log(members, 1 + profile.gossip_fanout))
-
-
-def suspected(members: int, profile: SwimProfile, quantile: float) -> float:
-    """Seconds from a silent death to its suspicion by all: a probe, the interval in which it fails, and the news."""
-    return first_probe(members, profile, quantile) + profile.probe_interval + spread(members, profile)
-
-
-def crash_known(clusters: int, quantile: float) -> float:
-    """Seconds until all leaders know of a cluster's death.
-
-    Suspicion, and then its shortest duration: the two confirmations that bring it down to that come from other
-    probers meanwhile. With these formulas the pure protocol's simulated quantiles come out to within a second.
-    """
-    profile = SwimProfile.wan()
-    return suspected(clusters, profile, quantile) + limits(clusters, profile)[0]
-
-
-def leader_known(clusters: int, quantile: float) -> float:
-    """Seconds until all know a cluster's new leader.
-
-    The follower is alone with the dead one: its next probe, the interval in which that fails, and the shortest
-    suspicion, which a group of two uses at once. It claims in the same instant, dials whom it is not connected to (two
-    round trips with the handshake), and its record spreads.
-    """
-    inside = SwimProfile.lan()
-    claimed = first_probe(2, inside, quantile) + inside.probe_interval + limits(2, inside)[0]
-    return claimed + 4 * FARTHEST + spread(clusters, SwimProfile.wan()) + FARTHEST
-
-
-def routed(clusters: int, quantile: float) -> float:
-    """Seconds until every pair has a working route.
-
-    The dead link is noticed by its missing hellos, of which the last was still on its way. Its ends tell all who went
-    over it that this way is lost; these find another, and tell that. It is longer than the one before, so it may not be
-    used yet (feasibility): a request for a fresh sequence number goes to the destination, and its answer comes back.
-    Both are passed on at once, over two relays at most: in a full mesh a router that still waits to tell of its own new
-    way may lead another's, but each leads to the destination by no more than one that it took to be nearer.
-    """
-    links, routing = LinkProfile.wan(), RoutingProfile.wan()
-    del clusters, quantile  # the worst case of every mesh that stays fully connected but for one link
-    noticed = links.hold * links.hello_interval + NEAREST
-    return noticed + FARTHEST + routing.trigger_delay + FARTHEST + 2 * 3 * FARTHEST
-
-
-def at_rest(clusters: int, quantile: float) -> float:
-    """Seconds until no table changes any more.
-
-    Noticing, and at most 3 N exchanges (a retraction, a request and its answer each pass every node once) with the
-    first three repeats of a request; then one dump, whose metrics may still move a choice among equals, and the time
-    for which a slightly better route must stay better.
-    """
-    routing = RoutingProfile.wan()
-    exchange = FARTHEST + routing.trigger_delay
-    return routed(clusters, quantile) + 3 * clusters * exchange + sum(routing.retries) + (
-        routing.update_interval + routing.settle
-    )  # fmt: skip
-
-
-def committed(clusters: int, quantile: float) -> float:
-    """Seconds to the next commit after somebody died in a round that was just opened.
-
-    All suspect the dead one; the others get the grace to finish; the attempt is aborted, and the next one opens once
-    those who were in it are READY, or after the straggler timeout. Three slots, a vote, and one repeat of a message.
-    """
-    rounds = RoundProfile.wan()
-    waits = rounds.suspect_grace + rounds.straggler(COMPUTE) + rounds.retry
-    return suspected(clusters, SwimProfile.wan(), quantile) + waits + 8 * 2 * FARTHEST
-
-
-def committed_after_crash(clusters: int, quantile: float) -> float:
-    """The same at any moment: an inner phase may have to end first."""
-    return committed(clusters, quantile) + COMPUTE
-
-
 MEASURES = (
-    Measure("control", "known", "crash known by all", crash_known),
-    Measure("control", "leader", "new leader known by all", leader_known),
-    Measure("control", "routed", "every pair has a working route", routed),
-    Measure("control", "rest", "routing tables at rest", at_rest),
-    Measure("rounds", "leader", "next commit: leader dies in a round", committed),
-    Measure("rounds", "crash", "next commit: cluster dies at any time", committed_after_crash),
+    Measure("control", "known", "crash known by all", bounds.crash_known),
+    Measure("control", "leader", "new leader known by all", bounds.leader_known),
+    Measure("control", "routed", "every pair has a working route", bounds.routed),
+    Measure("control", "rest", "routing tables at rest", bounds.at_rest),
+    Measure("control", "unrouted", "no route to a dead cluster", bounds.unrouted),
+    Measure("rounds", "leader", "next commit: leader dies in a round", bounds.committed),
+    Measure("rounds", "crash", "next commit: cluster dies at any time", bounds.committed_after_crash),
 )
 
 
@@ -274,7 +173,9 @@ def cluster_dies(world: World) -> dict[str, float]:
     settle(world, "crash")
     for host in world.of(LAST):
         world.inject(Crash(host.name, power=True))
-    return {"known": world.run_until(lambda: all_know(world, LAST), PATIENCE, step=STEP, what="all know of the crash")}
+    known = world.run_until(lambda: all_know(world, LAST), PATIENCE, step=STEP, what="all know of the crash")
+    more = world.run_until(lambda: not routed(world, LAST), PATIENCE, step=STEP, what="no route leads to the dead")
+    return {"known": known, "unrouted": known + more}
 
 
 def rounds(clusters: int, seed: int) -> dict[str, float]:
@@ -309,6 +210,12 @@ def all_know(world: World, cluster: str) -> bool:
     """Whether every other leader takes a cluster for dead."""
     others = [leader for of, leader in world.leaders().items() if of != cluster]
     return all(world.members(leader).get(cluster) == "DEAD" for leader in others)
+
+
+def routed(world: World, cluster: str) -> bool:
+    """Whether any leader has a route to a cluster."""
+    leaders = (world.hosts[name].core for of, name in world.leaders().items() if of != cluster)
+    return any(core is not None and core.m.routes.next_hop(cluster) is not None for core in leaders)
 
 
 def works(world: World, names: Iterable[str]) -> bool:
@@ -438,7 +345,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
         runs = [row for row in lost if row["clusters"] == n]
         sums = [sum(row[key] for row in runs) for key in ("committed", "deaths", "suspicions")]
         known = sorted(row["known"] for row in runs)
-        crash = (f"{seconds:.1f}" for seconds in (np.median(known), known[-1], crash_known(n, 0.99)))
+        crash = (f"{seconds:.1f}" for seconds in (np.median(known), known[-1], bounds.crash_known(n, 0.99)))
         lines.append((str(n), str(len(runs)), f"{LOSSY / 60:g}", *map(str, sums), *crash))
     yield Table("a tenth of all segments lost; beside it the bound without loss", heads, tuple(lines))
     failed = [row for row in rows if "failed" in row]
@@ -457,8 +364,10 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the distributions, one panel per measure."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 6.4), layout="constrained")
-    for axes, measure in zip(figure.subplots(2, 3).flat, MEASURES, strict=True):
+    figure = Figure(figsize=(15, 6.4), layout="constrained")
+    panels = list(figure.subplots(2, 4).flat)
+    panels.pop().set_axis_off()
+    for axes, measure in zip(panels, MEASURES, strict=True):
         for (n, seconds), colour in zip(found(rows, measure).items(), COLOURS, strict=False):
             share = (np.arange(len(seconds)) + 1) / len(seconds)
             axes.step([0, *seconds], [0, *share], where="post", color=colour, label=f"{n} clusters")
@@ -467,7 +376,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
         axes.set_xlim(left=0)
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("virtual seconds after the fault", fontsize=8)
-    axes.legend(fontsize=8, loc="lower right")
+    panels[0].legend(fontsize=8, loc="lower right")
     figure.suptitle("Share of the runs in which it had happened by then; dotted: the p99 of the bound", fontsize=10)
     figure.savefig(path)
 
