@@ -3,14 +3,15 @@
 A transfer that waited for its application says only that the link does *at least* that much, so it may raise an
 estimate, never lowers one (Cardwell et al., BBR, 2016), and is none by itself: of a link that nobody has measured,
 plans assume what the others have, or what it did at least if that is more. A median of many samples
-would notice a changed link half a window too late, hence the shift rule: two full-speed samples in a row that agree
-with each other and not with the median begin a new window, and so does a single one that lasted for long. It is an
-average over so many round trips that no burst of other traffic explains it; and who needs two would wait for two
-rounds, of which a link that has become slow makes the first one last.
+would notice a changed link half a window too late, hence the shift rule: two samples in a row that agree with each
+other and not with the median begin a new window (a slower one only if neither waited for its application), and so does
+a single full-speed one that lasted for long. It is an average over so many round trips that no burst of other traffic
+explains it; and who needs two would wait for two rounds, of which a link that has become slow makes the first one last.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, inf
@@ -20,10 +21,11 @@ from ictp2p.gossip.link_profile import LinkProfile
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One transfer: bytes/s, and when it ended."""
+    """One transfer: bytes/s, when it ended, and whether it waited for its application."""
 
     rate: float
     at: float
+    app_limited: bool
 
 
 class Window:
@@ -66,14 +68,14 @@ class Window:
         known = self.median(now)
         if app_limited and known is None:
             if rate > self.at_least(now):
-                self._least = Sample(rate, now)
+                self._least = Sample(rate, now, app_limited)
             return
         if app_limited and known is not None and rate <= known:
             return
         if len(self._samples) >= self._profile.samples:
             # The lowest makes room for a lower bound: dropping a higher one could lower the estimate.
             self._samples.remove(min(self._samples, key=lambda s: s.rate) if app_limited else self._samples[0])
-        self._samples.append(Sample(rate, now))
+        self._samples.append(Sample(rate, now, app_limited))
         self._sorted = (float("-inf"), [], None)
         self.newest = now
         self._full_at = self._full_at if app_limited else now
@@ -92,13 +94,14 @@ class Window:
         return sample.at > now - self._profile.horizon
 
     def _shifted(self) -> bool:
-        *others, one, two = [0.0, 0.0, *(sample.rate for sample in self._samples)]
-        median = quantile(sorted(others[2:]), 0.5)
-        if median is None:
+        if len(self._samples) < 3:
             return False
-        low, high = min(one, two), max(one, two)
+        *others, one, two = self._samples
+        median = statistics.median(sample.rate for sample in others)
+        low, high = sorted((one.rate, two.rate))
         agree = high <= low * (1.0 + self._profile.shift)
-        return agree and self._far(low, median) and self._far(high, median) and (low > median or high < median)
+        slower = high < median and not (one.app_limited or two.app_limited)
+        return agree and self._far(low, median) and self._far(high, median) and (low > median or slower)
 
     def _far(self, rate: float, median: float) -> bool:
         return abs(rate - median) > self._profile.shift * median

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ictp2p.errors import LocalProtocolError
@@ -28,6 +28,7 @@ class TestBandwidth:
         st.lists(RATES, max_size=30),
         st.lists(st.tuples(RATES, st.booleans(), st.sampled_from([1.0, 60.0])), min_size=1, max_size=40),
     )
+    @example([157490470.0, 351174397.0], [(136948236.0, False, 1.0), (178012223.0, True, 1.0)])
     def test_an_app_limited_transfer_never_lowers_an_estimate(self, full, later):
         links = linked()
         for rate in full:
