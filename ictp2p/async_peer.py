@@ -31,7 +31,7 @@ from ictp2p.data_plane import DataPlane
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.driver import Driver
 from ictp2p.entrance import Entrance
-from ictp2p.errors import AddressInUse, HandshakeFailed, IctError, PeerFailed, Unreachable
+from ictp2p.errors import AddressInUse, IctError, PeerFailed, TurnedAway, Unreachable
 from ictp2p.events import tell
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import ProbeWanted
@@ -124,7 +124,7 @@ class AsyncPeer:
         Raises:
             AddressInUse: the listen address is taken.
             Unreachable: no seed let us in within the deadline; the message says what each answered.
-            HandshakeFailed, VersionMismatch: every seed turned us away for good.
+            TurnedAway, VersionMismatch: every seed refused us for good.
             PeerFailed: the disk keeps nothing, or another process has our identity.
         """
         try:
@@ -244,7 +244,7 @@ class AsyncPeer:
             if self.reception.knocks != knocks:  # whatever ways it took, it came in at our own door
                 raise
             what = f"{address} is another process with the identity of this one, {self.id}"
-            raise HandshakeFailed(f"{what}: {NOT_A_COPY}") from error
+            raise TurnedAway(f"{what}: {NOT_A_COPY}") from error
         self._adopt(connection)
         return connection.peer_id
 

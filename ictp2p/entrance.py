@@ -22,12 +22,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from ictp2p.config import Config
-from ictp2p.control import SelfConnection
 from ictp2p.core import views
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.stack import Core
 from ictp2p.disk import Disk
-from ictp2p.errors import HandshakeFailed, IctError, Unreachable, VersionMismatch
+from ictp2p.errors import IctError, TurnedAway, Unreachable, VersionMismatch
 from ictp2p.types import Address, PeerId
 
 _BOOK = "addresses"
@@ -84,7 +83,7 @@ class Entrance:
 
         Raises:
             Unreachable: no seed let us in within the deadline; the message says what each answered.
-            HandshakeFailed, VersionMismatch: every seed turned us away for good.
+            TurnedAway, VersionMismatch: every seed refused us for good.
         """
         if self._core.m.rounds.tip is not None:
             await self._resume()
@@ -163,10 +162,13 @@ class Entrance:
             self._answers[address] = error
 
     def _check_refusals(self) -> None:
-        """Give up if every seed refused us for good: another token, another version."""
+        """Give up if every seed refused us for good: another token, another version.
+
+        A seed that is busy with others, or that died while we shook hands, may let us in when we ask again.
+        """
         answers = [self._answers.get(seed) for seed in self._seeds]
-        final = [a for a in answers if isinstance(a, HandshakeFailed | VersionMismatch)]
-        if final and len(final) == len(answers) and not any(isinstance(a, SelfConnection) for a in final):
+        final = [a for a in answers if isinstance(a, TurnedAway | VersionMismatch)]
+        if final and len(final) == len(answers):
             raise final[0]
 
 

@@ -13,6 +13,7 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   ├── AddressInUse       the listen port is taken
     │   ├── Unreachable        nobody answered at the address in time
     │   ├── HandshakeFailed    somebody answered who may not come in
+    │   │   └── TurnedAway         nor later: another token, or an identity that another process has
     │   ├── ConnectionLost     it was there and went away
     │   └── NoRoute            no path, direct or relayed
     ├── RoundError             a collective that did not happen: parameters untouched, safe to retry
@@ -76,6 +77,10 @@ class Unreachable(NetworkError):
 
 class HandshakeFailed(NetworkError):
     """Somebody answered, and one of the two sides refused the other."""
+
+
+class TurnedAway(HandshakeFailed):
+    """To ask again would be in vain: another mesh, or an identity that another process has."""
 
 
 class ConnectionLost(NetworkError):

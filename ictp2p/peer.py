@@ -71,7 +71,7 @@ class Peer(CollectiveCalls):
         Raises:
             AddressInUse: the listen address is taken.
             Unreachable: no seed answered in time.
-            HandshakeFailed, VersionMismatch: all seeds turned us away.
+            TurnedAway, VersionMismatch: every seed refused us for good.
             LocalProtocolError: it has been started before. One whose start failed may be started again.
         """
         if self._handle is not None:

@@ -20,7 +20,7 @@ import enum
 import struct
 from dataclasses import dataclass
 
-from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, VersionMismatch
+from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, TurnedAway, VersionMismatch
 from ictp2p.wire import WIRE_VERSION
 
 OLDEST_VERSION = WIRE_VERSION
@@ -110,7 +110,8 @@ def check(mine: Preamble, theirs: Preamble, verdict: int) -> None:
 
     Raises:
         VersionMismatch: no wire version is understood by both sides.
-        HandshakeFailed: the two are of different meshes, or the acceptor will not take the connection.
+        TurnedAway: the two are of different meshes.
+        HandshakeFailed: the acceptor will not take the connection.
     """
     if verdict == Verdict.WELCOME and theirs.fingerprint != mine.fingerprint:
         verdict = Verdict.OTHER_MESH  # an acceptor that welcomes strangers is not one of ours
@@ -126,7 +127,7 @@ def _error(mine: Preamble, theirs: Preamble, verdict: int) -> IctError:
                 f"this one {mine.oldest} to {mine.newest}"
             )
         case Verdict.OTHER_MESH:
-            return HandshakeFailed(
+            return TurnedAway(
                 f"the other side is of mesh {theirs.fingerprint.hex()}, this one of {mine.fingerprint.hex()}: "
                 "their join tokens differ"
             )

@@ -50,7 +50,7 @@ def test_a_wrong_token_is_told_to_both_sides_before_tls(run):
         stranger = TlsSecurity(Identity.generate(), Mesh.from_token("the mesh of another test"))
         for dialer, acceptor in ((stranger, BOB), (BOB, stranger)):
             ours, theirs = await refused_dial(dialer, acceptor)
-            assert type(ours) is type(theirs) is HandshakeFailed
+            assert type(ours) is type(theirs) is TurnedAway
             assert "join tokens differ" in str(ours)
             assert "join tokens differ" in str(theirs)
 

@@ -50,16 +50,18 @@ class Prober:
         self._patience: dict[str, float] = {}
         self._number = 0
         self._probe: Probe | None = None
+        self._failed: Probe | None = None
+        """The one before, if it failed."""
         self._next_at = 0.0
 
     def start(self, now: float) -> None:
         """Begin within an interval, at a random moment: members that start together must not probe together."""
-        self._probe = None
+        self._probe = self._failed = None
         self._next_at = now + self._rng.random() * self._profile.probe_interval
 
     def stop(self) -> None:
         """Forget what is under way."""
-        self._probe = None
+        self._probe = self._failed = None
         self._rota.clear()
         self._relays.clear()
         self._answers.excuse()
@@ -120,9 +122,16 @@ class Prober:
         return [] if relay is None else [Send(relay.requester, Ack(relay.number, self._ledger.news()))]
 
     def refused(self, helper: str, number: int) -> None:
-        """Take a helper's word that the target is silent to it as well."""
-        if self._probe is not None and self._probe.number == number and helper in self._probe.helpers:
-            self._probe.refused.add(helper)
+        """Take a helper's word that the target is silent to it as well.
+
+        After the verdict, as it comes where helpers are several hops away, it takes back what its absence counted as:
+        else each member that dies would make its probers take themselves for sick, and ask more rarely.
+        """
+        for probe in (self._probe, self._failed):
+            if probe is not None and probe.number == number and helper in probe.helpers and helper not in probe.refused:
+                probe.refused.add(helper)
+                if probe is self._failed:
+                    self._health.note(-1)
 
     def alarm(self, member: str) -> Effects:
         """Ask `member` at once, directly and through helpers, out of turn: it is under suspicion and should know."""
@@ -180,6 +189,7 @@ class Prober:
 
     def _fail(self, probe: Probe, now: float) -> Effects:
         self._health.note(missed_probe(len(probe.helpers), len(probe.refused)))
+        self._failed = probe
         return self._ledger.suspect(probe.target, probe.incarnation, self._me, now) + self._begin(now)
 
     def _ask_helpers(self, probe: Probe) -> Effects:

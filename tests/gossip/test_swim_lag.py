@@ -132,3 +132,18 @@ def test_health_falls_by_the_helpers_that_said_nothing() -> None:
                 return swim.health
 
     assert [health_after(n) for n in range(4)] == [3, 2, 1, 0]
+
+
+@given(st.lists(st.booleans(), min_size=3, max_size=3))
+def test_a_helper_s_word_counts_once_be_it_before_the_verdict_or_after(in_time: list[bool]) -> None:
+    swim = started("a", "b", "c", "d", "e")
+    asked: list[Send] = []
+    while not swim.suspects():
+        asked = sends(swim.handle_timeout(swim.next_timeout() or 0.0), PingRequest) or asked
+        for early, request in zip(in_time, asked, strict=False):
+            if early:
+                swim.receive(request.to, Nack(request.message.number), 1.0)  # type: ignore[attr-defined]
+    assert swim.health == in_time.count(False)
+    for request in (*asked, *asked):
+        swim.receive(request.to, Nack(request.message.number), 1.0)  # type: ignore[attr-defined]
+    assert swim.health == 0

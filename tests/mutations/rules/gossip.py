@@ -32,6 +32,14 @@ MUTATIONS: Final = (
         ("gossip/test_link_bandwidth.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),
     ),
     Mutation(
+        "idle-sender-taken-for-a-link-that-became-slow",
+        "Of the two samples that begin a slower window, neither waited for its application.",
+        "ictp2p/gossip/window.py",
+        " and not (one.app_limited or two.app_limited)",
+        "",
+        ("gossip/test_link_bandwidth.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),
+    ),
+    Mutation(
         "opening-window-taken-for-the-link",
         "What a sender's window let through in a few round trips is a lower bound, and not what the link carries.",
         "ictp2p/gossip/links.py",
@@ -117,6 +125,14 @@ MUTATIONS: Final = (
         "return min(self._answers.wanted, _GRACE_LIMIT * self._profile.probe_timeout)",
         "return self._answers.wanted",
         ("gossip/test_prober.py::test_a_verdict_waits_as_long_as_answers_take_within_reason",),
+    ),
+    Mutation(
+        "late-word-of-a-helper-ignored",
+        "A helper that says after the verdict that it hears nothing either takes back what its silence counted as.",
+        "ictp2p/gossip/prober.py",
+        "for probe in (self._probe, self._failed):",
+        "for probe in (self._probe,):",
+        ("gossip/test_swim_lag.py::test_a_helper_s_word_counts_once_be_it_before_the_verdict_or_after",),
     ),
     Mutation(
         "only-quick-answers-are-learned-from",
