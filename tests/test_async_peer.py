@@ -29,6 +29,7 @@ from ictp2p.errors import (
 )
 from ictp2p.network import TcpNetwork
 from ictp2p.participation import Outcome, Reduction
+from ictp2p.preamble import PREAMBLE_SIZE, Preamble, Verdict
 from ictp2p.status import fetch_status
 from ictp2p.sync.values import Spec
 
@@ -172,6 +173,32 @@ async def test_a_stranger_is_refused_and_both_sides_say_why() -> None:
         await until(lambda: bool(founder.refusals))
         assert "mesh" in str(founder.refusals[0])
         assert founder.core.connected() == []
+
+
+@pytest.mark.parametrize("verdict", [Verdict.BUSY, Verdict.WELCOME])
+async def test_a_seed_that_is_busy_or_dies_in_the_handshake_is_asked_again(verdict: Verdict) -> None:
+    knocked = asyncio.Event()
+
+    async def turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs = Preamble.decode(await reader.readexactly(PREAMBLE_SIZE))
+        writer.write(replace(theirs, verdict=verdict).encode())
+        await reader.read(1)  # the beginning of TLS, or the end
+        writer.close()
+        knocked.set()
+
+    door = await asyncio.start_server(turn_away, "127.0.0.1", 0)
+    seed = "{}:{}".format(*door.sockets[0].getsockname())
+    newcomer, founder = AsyncPeer(config("b", join=(seed,))), AsyncPeer(config("a", listen=seed))
+    entering = asyncio.create_task(newcomer.start())
+    try:
+        await knocked.wait()
+        door.close()
+        await founder.start()
+        await entering
+        await until(lambda: knows(founder, {"b"}))
+    finally:
+        await newcomer.close()
+        await founder.close()
 
 
 async def test_an_unreachable_seed_is_named_in_bounded_time() -> None:

@@ -14,6 +14,7 @@ from ictp2p.errors import (
     HandshakeFailed,
     IctError,
     RemoteProtocolError,
+    TurnedAway,
     Unreachable,
 )
 from ictp2p.identity import Identity

@@ -3,7 +3,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ictp2p.errors import ConnectionLost, HandshakeFailed, IctError, RemoteProtocolError, Unreachable, VersionMismatch
+from ictp2p.errors import (
+    ConnectionLost,
+    HandshakeFailed,
+    IctError,
+    RemoteProtocolError,
+    TurnedAway,
+    Unreachable,
+    VersionMismatch,
+)
 from ictp2p.network import Refused, TcpNetwork
 from ictp2p.opening import open_bulk, open_transport
 from ictp2p.preamble import PREAMBLE_SIZE, Kind, Preamble, Verdict
@@ -63,8 +71,8 @@ async def gone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         (answering(b"SSH-2.0-OpenSSH_9.7\r\n"), RemoteProtocolError, "SSH-2.0"),
         (answering(b"IC", b"XX"), RemoteProtocolError, "ICXX"),
         (answering(ANSWER + b"!"), RemoteProtocolError, "expected an ictp2p preamble"),
-        (answering(Preamble(b"mesh-two", verdict=Verdict.OTHER_MESH).encode()), HandshakeFailed, "tokens differ"),
-        (answering(Preamble(b"mesh-two").encode()), HandshakeFailed, "tokens differ"),
+        (answering(Preamble(b"mesh-two", verdict=Verdict.OTHER_MESH).encode()), TurnedAway, "tokens differ"),
+        (answering(Preamble(b"mesh-two").encode()), TurnedAway, "tokens differ"),
         (
             answering(Preamble(b"mesh-one", verdict=Verdict.OTHER_VERSION, oldest=4, newest=6).encode()),
             VersionMismatch,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.errors import HandshakeFailed, RemoteProtocolError, VersionMismatch
+from ictp2p.errors import HandshakeFailed, RemoteProtocolError, TurnedAway, VersionMismatch
 from ictp2p.preamble import PREAMBLE_SIZE, Kind, Preamble, Verdict, check, is_preamble, judge
 
 MINE = Preamble(b"mesh-one")
@@ -62,7 +62,7 @@ def test_the_verdict_and_the_errors_of_both_sides_agree(theirs: Preamble):
         (Preamble(b"mesh-one", oldest=2, newest=9), Verdict.OTHER_VERSION, VersionMismatch, "versions 2 to 9"),
         (Preamble(b"mesh-one", oldest=3, newest=1), Verdict.OTHER_VERSION, VersionMismatch, "versions 3 to 1"),
         (Preamble(OTHER, oldest=2, newest=9), Verdict.OTHER_VERSION, VersionMismatch, "versions 2 to 9"),
-        (Preamble(OTHER), Verdict.OTHER_MESH, HandshakeFailed, OTHER.hex()),
+        (Preamble(OTHER), Verdict.OTHER_MESH, TurnedAway, OTHER.hex()),
         (Preamble(b"mesh-one", 77), Verdict.UNKNOWN_KIND, HandshakeFailed, "kind 77"),
     ],
 )
@@ -76,7 +76,7 @@ def test_each_mismatch_is_named(theirs: Preamble, verdict: Verdict, error: type[
 
 
 def test_an_acceptor_that_welcomes_another_mesh_is_not_believed():
-    with pytest.raises(HandshakeFailed, match="tokens differ"):
+    with pytest.raises(TurnedAway, match="tokens differ"):
         check(MINE, Preamble(OTHER, verdict=Verdict.WELCOME), Verdict.WELCOME)
 
 

@@ -14,6 +14,7 @@ from ictp2p.errors import (
     HandshakeFailed,
     IctError,
     RemoteProtocolError,
+    TurnedAway,
     VersionMismatch,
 )
 from ictp2p.identity import Identity
@@ -97,7 +98,7 @@ def test_garbage_on_the_port_is_refused_named_and_costs_nothing_more(run, garbag
     ("preamble", "verdict", "error"),
     [
         (Preamble(MESH.fingerprint, oldest=7, newest=9), Verdict.OTHER_VERSION, VersionMismatch),
-        (Preamble(b"mesh-two"), Verdict.OTHER_MESH, HandshakeFailed),
+        (Preamble(b"mesh-two"), Verdict.OTHER_MESH, TurnedAway),
         (Preamble(MESH.fingerprint, kind=99), Verdict.UNKNOWN_KIND, HandshakeFailed),
         (Preamble(MESH.fingerprint, kind=Kind.BULK), Verdict.UNKNOWN_KIND, HandshakeFailed),
     ],
