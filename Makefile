@@ -31,12 +31,14 @@ mutations: $(STAMP)
 	$(BIN)/python -m tests.mutations.runner $(MUTATIONS)
 
 # Simulated worlds and faults at random, for hours if you like; what was found so far is in docs/simulator.md.
-#   make campaign SEEDS="1000 2000" WORLDS=500
+#   make campaign SEEDS="1000 2000" WORLDS=500 CLUSTERS=40
 SEEDS ?= 0 300
 WORLDS ?= 100
+CLUSTERS ?= 24
 
 campaign: $(STAMP)
 	$(BIN)/python -m sim.campaign $(SEEDS)
+	$(BIN)/python -m sim.campaign $(SEEDS) --clusters $(CLUSTERS)
 	WORLDS=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_world_machine.py
 
 setup: $(STAMP)

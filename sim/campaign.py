@@ -3,6 +3,10 @@
 Each seed gives a document in the format of scenario files: some clusters, links between them, half a minute of chaos,
 then calm, and the expectation that the mesh recovers (`sim.invariants.recovery`). So a seed that fails leaves a report
 that `ictp2p sim replay` plays again, without this module and whatever it may draw by then.
+
+With `--clusters 24` the worlds are of that many clusters, which do not train and keep connections to a few others each.
+What routes and gossip do over several hops shows only there. Once calm has come some of them die, and stay dead: all
+must forget the ways to them, though many ways around lead through whoever has not heard of it yet.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +24,7 @@ from typing import Any
 from sim import report
 from sim.chance import Chance
 from sim.chaos import chaos
-from sim.faults import Calm, Join
+from sim.faults import Calm, Crash, Join
 from sim.plan import FaultPlan
 from sim.scenario import play
 from sim.scenario_file import read
@@ -30,6 +35,12 @@ CHAOS = 30.0
 SETTLED = 5.0
 """Virtual seconds before them."""
 NAMES = "abcde"
+CALM = 10.0
+"""Virtual seconds between the faults and what is expected."""
+FULL_MESH = 8
+"""Clusters up to which every two of a large world keep a connection."""
+DEATHS = 0.15
+"""Share of the clusters of a large world that die in the end."""
 
 
 def drawn(seed: int) -> dict[str, Any]:
@@ -43,11 +54,35 @@ def drawn(seed: int) -> dict[str, Any]:
     steps = [(SETTLED + at, fault) for at, fault in faults if fault not in alone]
     return {
         "about": f"Campaign seed {seed}.",
-        "run": {"seconds": SETTLED + CHAOS + 10.0, "profile": "local", "compute": 1.0, "spare": True},
+        "run": {"seconds": SETTLED + CHAOS + CALM, "profile": "local", "compute": 1.0, "spare": True},
         "links": {"delay": 0.02},
         "cluster": clusters,
         "link": [_link(chance, a, b) for a, b in itertools.combinations(names, 2) if chance.happens(0.3, "campaign")],
-        "fault": FaultPlan.of([*steps, (SETTLED + CHAOS + 10.0, Calm())]).to_list(),
+        "fault": FaultPlan.of([*steps, (SETTLED + CHAOS + CALM, Calm())]).to_list(),
+        "expect": {"recovery": True},
+    }
+
+
+def drawn_large(seed: int, size: int) -> dict[str, Any]:
+    """Draw a world of many clusters, its faults, and who dies in the end, as a document."""
+    chance = Chance(seed)
+    names = [f"c{n:03}" for n in range(size)]
+    faults = chaos(chance, names, [f"{name}/0" for name in names], seconds=CHAOS, every=0.5)
+    calm = 2 * SETTLED + CHAOS
+    dead = sorted(names, key=lambda name: chance.uniform("campaign", "dead", name))[: math.ceil(DEATHS * size)]
+    deaths = [(calm + CALM * (1 + n), Crash(f"{name}/0", power=chance.happens(0.5))) for n, name in enumerate(dead)]
+    return {
+        "about": f"Campaign seed {seed}, {size} clusters.",
+        "run": {"seconds": deaths[-1][0] + 0.1, "profile": "local", "full_mesh": FULL_MESH},
+        "links": {"delay": 0.02, "jitter": 0.002},
+        "cluster": [{"name": name, "workers": 1, "train": False} for name in names],
+        "link": [
+            {"a": a, "b": b, "delay": round(0.08 * chance.uniform("campaign", "delay"), 4)}
+            for a, b in itertools.combinations(names, 2)
+        ],
+        "fault": FaultPlan.of(
+            [*((2 * SETTLED + at, fault) for at, fault in faults), (calm, Calm()), *deaths]
+        ).to_list(),
         "expect": {"recovery": True},
     }
 
@@ -75,9 +110,10 @@ def _link(chance: Chance, a: str, b: str) -> dict[str, Any]:
     }
 
 
-def tried(seed: int) -> tuple[Stage, dict[str, Any]]:
-    """Play the world of a seed; its stage, and the report."""
-    scenario = read(drawn(seed), f"campaign-{seed}")
+def tried(seed: int, size: int | None = None) -> tuple[Stage, dict[str, Any]]:
+    """Play the world of a seed, perhaps one of many clusters; its stage, and the report."""
+    document = drawn(seed) if size is None else drawn_large(seed, size)
+    scenario = read(document, f"campaign-{seed}" if size is None else f"campaign-{size}-{seed}")
     stage = play(scenario, seed, {})
     return stage, report.document(scenario, stage, {})
 
@@ -87,13 +123,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sim.campaign", description="Try worlds and faults at random.")
     parser.add_argument("first", type=int, help="seed")
     parser.add_argument("end", type=int, help="seed before which to stop")
+    parser.add_argument("--clusters", type=int, metavar="N", help="worlds of many clusters each, that do not train")
     parser.add_argument("--left", type=Path, default=Path("runs"), help="where reports of failed seeds are left")
     options = parser.parse_args(arguments)
+    if options.clusters is not None and options.clusters <= FULL_MESH:
+        parser.error(f"--clusters {options.clusters} is too few: need more than {FULL_MESH}")
     began, failed, virtual, slowest = time.monotonic(), 0, 0.0, dict[str, float]()
     tries = 0
     with contextlib.suppress(KeyboardInterrupt):  # what was tried until then is worth telling
         for seed in range(options.first, options.end):
-            stage, told = tried(seed)
+            stage, told = tried(seed, options.clusters)
             with stage:
                 virtual += stage.world.now
                 for check in stage.checks:

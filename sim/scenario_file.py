@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ictp2p.core.overlay import COMPLETE
 from ictp2p.errors import ConfigError
 from ictp2p.types import cluster_id
 from sim import mesh
@@ -78,6 +79,7 @@ class _File:
     elements: int
     elide: bool
     spare: bool
+    full_mesh: int
     everywhere: Mapping[str, float]
     clusters: tuple[_Cluster, ...]
     links: tuple[_Link, ...]
@@ -140,6 +142,7 @@ def _read(top: Fields) -> _File:
         elements=run.count("elements", 64, Limits(least=1, most=2**40)),
         elide=run.flag("elide", False),
         spare=run.flag("spare", False),
+        full_mesh=run.count("full_mesh", COMPLETE, Limits(least=2)),
         everywhere=_read_link_values(top.table("links"), finish=True),
         clusters=clusters,
         links=tuple(_read_link(table, names) for table in top.tables("link")),
@@ -295,6 +298,7 @@ def _build(stage: Stage, file: _File, settings: Settings) -> World:
         profile=settings.profile or file.profile,
         elide=file.elide,
         spare_quorum=file.spare,
+        full_mesh=file.full_mesh,
         encrypt=_garbles(file),
         state_bytes=4 * file.elements,
     )

@@ -57,13 +57,15 @@ class Supervisor:
     Args:
         world: where.
         encrypt: whether peers seal bulk bytes.
+        full_mesh: clusters up to which every two leaders keep a connection.
         spare_state: do not crash the last worker that holds the newest version of the state.
         spare_quorum: do not lose a disk without which no quorum of the voters is left.
     """
 
-    def __init__(self, world: World, *, encrypt: bool, spare_state: bool, spare_quorum: bool) -> None:
+    def __init__(self, world: World, *, encrypt: bool, full_mesh: int, spare_state: bool, spare_quorum: bool) -> None:
         self._world = world
         self._encrypt = encrypt
+        self._full_mesh = full_mesh
         self._spare_state = spare_state
         self._spare_quorum = spare_quorum
         self._owners: dict[PeerId, Host] = {}
@@ -190,6 +192,7 @@ class Supervisor:
                 "data_dir": "simulated",
                 "rank": host.rank,
                 "encrypt": self._encrypt,
+                "full_mesh": self._full_mesh,
             },
         )
         return AsyncPeer(

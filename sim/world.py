@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Self
 
+from ictp2p.core.overlay import COMPLETE
 from sim.faults import Fault
 from sim.harm import Harm
 from sim.invariants import Auditor, Breach, Finding
@@ -48,6 +49,7 @@ class World(Harm):
         elide: let large payloads travel as sizes only; with workloads that are elided too.
         audit: look at the invariants.
         encrypt: seal bulk bytes, as in the real world; costs processor time and changes no timing.
+        full_mesh: clusters up to which every two leaders keep a connection; in a larger mesh each keeps a few.
         spare_state: do not crash the last worker that holds the newest version of the state. The state lives in
             memory: when all who hold it are dead, the mesh goes back to an older version, and work is lost.
         spare_quorum: do not lose a disk without which no quorum of the voters is left: no mesh goes on from there.
@@ -63,13 +65,16 @@ class World(Harm):
         elide: bool = False,
         audit: bool = True,
         encrypt: bool = False,
+        full_mesh: int = COMPLETE,
         spare_state: bool = False,
         spare_quorum: bool = False,
         waive: Collection[str] = (),
     ) -> None:
         super().__init__(seed, profile, elide=elide, audit=audit)
         self.auditor = Auditor(self, waive)
-        self.supervisor = Supervisor(self, encrypt=encrypt, spare_state=spare_state, spare_quorum=spare_quorum)
+        self.supervisor = Supervisor(
+            self, encrypt=encrypt, full_mesh=full_mesh, spare_state=spare_state, spare_quorum=spare_quorum
+        )
         self.history: list[tuple[float, Fault]] = []
         """Faults that happened, and when."""
         self._closed = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from ictp2p.gossip.election import Past
 from sim import report
-from sim.campaign import drawn, main
+from sim.campaign import drawn, drawn_large, main
 from sim.command import main as simulate
 from sim.scenario_file import read
 
@@ -19,6 +20,22 @@ from sim.scenario_file import read
 def test_every_seed_draws_a_scenario_that_can_be_read(seed: int) -> None:
     assert drawn(seed) == drawn(seed)
     assert read(drawn(seed), "drawn").line == f"Campaign seed {seed}."
+
+
+@given(st.integers(0, 2**32), st.integers(9, 64))
+def test_every_seed_draws_a_large_mesh_in_which_some_die_in_the_end(seed: int, size: int) -> None:
+    document = drawn_large(seed, size)
+    assert document == drawn_large(seed, size)
+    assert read(document, "drawn").line == f"Campaign seed {seed}, {size} clusters."
+    (calm,) = (n for n, step in enumerate(document["fault"]) if step["fault"] == "Calm")
+    dead = {step["host"] for step in document["fault"][calm + 1 :] if step["fault"] == "Crash"}
+    assert len(dead) == len(document["fault"]) - calm - 1 == math.ceil(0.15 * size)
+
+
+def test_a_large_mesh_has_more_clusters_than_keep_a_connection_to_all(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["0", "1", "--clusters", "8"])
+    assert "--clusters 8 is too few: need more than 8" in capsys.readouterr().err
 
 
 def test_a_seed_is_tried_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
