@@ -218,7 +218,8 @@ class _Transfer:
         """Ask what is to be asked, then wait until something happens."""
         if self._fatal is not None:
             raise self._fatal
-        if self._fetch.manifest is None and self._clock() >= self._began + _LOOK and self._superseded():
+        lacking = self._fetch.manifest is None and not self._expecting
+        if lacking and self._clock() >= self._began + _LOOK and self._superseded():
             raise StateError(f"state {self._ref.digest.hex()[:16]} has a successor, and nobody has provided it yet")
         self._fetch.handle_timeout(self._clock())
         if self._clock() >= self._looked + _LOOK:

@@ -31,6 +31,7 @@ from ictp2p.handle import Asking, Ended, Handle, LeftOut, NewcomerWaits, News, R
 from ictp2p.life import Life
 from ictp2p.participation import Outcome
 from ictp2p.sync.devices import Device
+from ictp2p.sync.lent import Lent
 from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
 from ictp2p.sync.notices import StateAdvanced
 from ictp2p.sync.roster import Generation, Roster
@@ -199,12 +200,15 @@ class TrainingMesh:
 
         Else whoever takes longer to receive a state than the others take for a round would never catch up.
         """
+        lent = Lent(state)
         try:
-            self.wait_for(self._peer.fetch_state(ref, state), idle)
+            self.wait_for(self._peer.fetch_state(ref, lent), idle)
         except StateError:
             if self.decided_state().version > ref.version:
                 self._set_training(True)
             raise
+        finally:
+            lent.take_back()
         self._set_training(True)
 
     def missing_state(self, ref: StateRef, reason: str, idle: Callable[[], None]) -> StateRef:

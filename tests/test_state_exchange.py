@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -125,6 +126,38 @@ async def test_a_provider_has_the_next_question_before_it_has_answered_the_one_b
     assert torch.equal(state.committed["weight"], tensor)
     assert len(provider.waiting) > 5
     assert min(provider.waiting[:-1]) > 1, f"its line lay idle for a round trip: {provider.waiting}"
+
+
+async def test_a_state_that_was_provided_is_not_given_up_while_it_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large one every byte is hashed, and the mesh goes on meanwhile."""
+    comparing, told = threading.Event(), threading.Event()
+
+    class Slow(GlobalState):
+        def expect(self, encoded: bytes, digest: bytes) -> list[int]:
+            comparing.set()
+            told.wait()
+            return super().expect(encoded, digest)
+
+    def look() -> tuple[PeerId, ...]:
+        if comparing.is_set():
+            told.set()
+        return ()
+
+    monkeypatch.setattr(state_exchange, "_LOOK", 0.0)
+    tensor = torch.arange(3.0)
+    held, state = GlobalState([entry("weight", tensor)]), Slow([entry("weight", tensor)])
+    held.tentative["weight"].copy_(tensor)
+    held.seal({})
+    held.commit(7)
+    bulk: Any = Held(held)
+    ref = StateRef(7, held.digest, (PeerId("a"),))
+    try:
+        async with asyncio.timeout(30):
+            telemetry, clock = Telemetry(time.monotonic), time.monotonic
+            await fetch_state(bulk, ref, state, telemetry, clock, superseded=comparing.is_set, witnesses=look)
+    finally:
+        told.set()
+    assert torch.equal(state.committed["weight"], tensor)
 
 
 async def test_a_manifest_that_nobody_could_take_is_refused_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,15 @@
 """The mesh as training threads have it, over real peers in a simulated world."""
 
+from concurrent.futures import Future
+from threading import Event, Thread
 from typing import Any
 
+import pytest
 import torch
 
+from ictp2p.errors import RoundTimeout, StateError
+from ictp2p.sync.mesh import Receiver
+from ictp2p.sync.values import StateRef
 from ictp2p.threads import Threads
 from ictp2p.training import TrainingMesh
 from ictp2p.types import PeerId
@@ -67,3 +73,58 @@ def test_the_peer_is_told_what_it_does_not_know_and_nothing_twice() -> None:
     assert peer.told[4:] == [("wants", True), ("training", True)]
     mesh.roster_ready(True, torch.device("cuda"))
     assert peer.told[6:] == [("wants", True)]
+
+
+class Expecting:
+    """A state that takes long to compare with what is expected (`sync.mesh.Receiver`)."""
+
+    own = False
+    incoming: Any = None
+
+    def __init__(self) -> None:
+        self.inside, self.go_on = Event(), Event()
+        self.done: list[object] = []
+
+    def expect(self, encoded: bytes, digest: bytes) -> list[int]:
+        self.inside.set()
+        self.go_on.wait()
+        self.done.append("expect")
+        return [0]
+
+    def take(self, index: int, data: memoryview) -> None:
+        self.done.append(index)
+
+    def verified(self, version: int) -> None:
+        self.done.append("verified")
+
+
+def test_a_fetch_that_was_given_up_does_nothing_more_to_the_state() -> None:
+    """The owner goes on with it at once: what came now would be written over what it does."""
+    lent: list[Receiver] = []
+
+    class Fetching(Listening):
+        agreed = None
+
+        def fetch_state(self, ref: StateRef, state: Receiver) -> Future[None]:
+            lent.append(state)
+            Thread(target=state.expect, args=(b"", b""), daemon=True).start()
+            return Future()
+
+        def wait(self, future: Future[None], timeout: float) -> None:
+            raise TimeoutError
+
+    state, peer = Expecting(), Fetching()
+
+    def deadline() -> None:
+        state.inside.wait()
+        state.go_on.set()
+        raise RoundTimeout("the call took too long")
+
+    mesh = TrainingMesh(peer, None)  # type: ignore[arg-type]
+    with pytest.raises(RoundTimeout):
+        mesh.fetch_state(StateRef(2, b"", ()), state, deadline)
+    assert state.done == ["expect"], "a thread is still at work in it"
+    lent[0].take(0, memoryview(b""))
+    with pytest.raises(StateError, match="not wanted"):
+        lent[0].verified(2)
+    assert state.done == ["expect"]

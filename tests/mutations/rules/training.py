@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "fetch-goes-on-in-the-state",
+        "A fetch that was given up writes nothing more to the state, and commits nothing of it.",
+        "ictp2p/training.py",
+        "            lent.take_back()\n",
+        "            pass\n",
+        ("test_training.py::test_a_fetch_that_was_given_up_does_nothing_more_to_the_state",),
+    ),
+    Mutation(
         "applied-before-commit",
         "A participant holds its result back until the decision, whatever it voted itself.",
         "ictp2p/sync/landing.py",
