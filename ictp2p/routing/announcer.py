@@ -11,19 +11,24 @@ number that grew is no news at all (RFC 8966 §3.7.2 leaves it to the sender): w
 and where one router asked, all routers would tell all others of a number that changes nobody's choice.
 
 Before any finite distance leaves, it is entered in the source table. There is no other way out of this module.
+
+A periodic update says which routes the neighbour should hold by now, as a checksum, and who holds others asks for
+everything. So no mistake, here or there, outlives it, which the RFC has by repeating everything in each. It must not:
+what was taken back, and is held nevertheless, is a loop as soon as feasibility distances are forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ictp2p.machine import Send
 from ictp2p.routing.algebra import INFINITY, Distance, significant
-from ictp2p.routing.messages import Advert, Key, Update, runs
+from ictp2p.routing.messages import CHECKSUM, Advert, Key, Update, mark, runs
 from ictp2p.routing.sources import SourceTable
 
 _RETRACTION: Final = Distance(0, INFINITY)
@@ -102,7 +107,7 @@ class Announcer:
         ]
         self._dirty.clear()
         self._drifted.clear()
-        return self._send(lines, neighbours, now, even_nothing=True)
+        return self._send(lines, neighbours, now, held=self._held(neighbours))
 
     def stands(self, key: Key) -> bool:
         """Whether somebody was told of a route, and not of its end."""
@@ -152,6 +157,17 @@ class Announcer:
                 self._whispered.setdefault(line.key, set()).add(neighbour)
         return lines
 
+    def _held(self, neighbours: Iterable[str]) -> dict[str, int]:
+        """Checksums of what each neighbour holds: what all were told, but for ways through itself, and to itself."""
+        everything, but = 0, dict.fromkeys(neighbours, 0)
+        for key, told in self._told.items():
+            part = mark(key)
+            everything += part
+            for neighbour in {key[0], told.next_hop or ""}:
+                if neighbour in but:
+                    but[neighbour] += part
+        return {neighbour: (everything - part) & CHECKSUM for neighbour, part in but.items()}
+
     def _lines(self, routes: Iterable[Key]) -> list[_Line]:
         current = ((key, self._current(key)) for key in sorted(routes))
         return [
@@ -166,8 +182,8 @@ class Announcer:
         neighbours: Sequence[str],
         now: float,
         *,
-        even_nothing: bool = False,
         full: bool = False,
+        held: Mapping[str, int] = MappingProxyType({}),
     ) -> list[Send]:
         for line in lines:
             for distance in (line.everyone, *line.exceptions.values()):
@@ -181,9 +197,9 @@ class Announcer:
                 adverts = _adverts((line.key, line.exceptions.get(neighbour, line.everyone)) for line in lines)
             else:
                 adverts = [advert for b in blocks for advert in b.exceptions.get(neighbour, b.everyone)]
-            if adverts or even_nothing or full:
+            if adverts or full or neighbour in held:
                 number = self._numbers[neighbour] = self._numbers.get(neighbour, -1) + 1
-                sends.append(Send(neighbour, Update(tuple(adverts), full, number)))
+                sends.append(Send(neighbour, Update(tuple(adverts), full, number, held.get(neighbour))))
         return sends
 
 

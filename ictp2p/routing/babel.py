@@ -10,7 +10,8 @@ What differs from the RFC, and why:
 - Neighbours speak over a connection that is reliable and in order, and whose end is an input (`link_down`). So
   there are no Hellos here (`gossip.links` has them) and no acknowledgments, a neighbour is told everything once
   and then what changes, and retractions are sent once. What is lost together with a connection is repaired by the
-  dump that begins the next; what its writer dropped shows as a gap in the numbers of the updates, and is asked for.
+  dump that begins the next; what its writer dropped shows as a gap in the numbers of the updates, and is asked for;
+  and a periodic update, else empty, has a checksum of what should be held by then.
 - A dump replaces everything that the neighbour said before, and a route expires when its neighbour's updates, empty
   ones included, stay away: one timer per neighbour does for all its routes. As a neighbour may so hold for hours
   what it was told once, a feasibility distance is kept for as long as the route was not taken back.
@@ -152,8 +153,9 @@ class Babel:
         own = self._profile.classes if relayed else 1
         if own != self._own:
             self._own = own
-            for neighbour in self._others():
-                self._effects += self._announcer.greet(neighbour, self._routes(), now)
+            for k in range(1, self._profile.classes):
+                self._announcer.note((self.me, k))
+            self._flush_at = now
         return self._finish(now)
 
     def receive(self, sender: str, message: Message, now: float) -> Effects:
@@ -245,6 +247,9 @@ class Babel:
         for key in before:
             if key not in told and self.table.learn(key, sender, Distance(0, INFINITY)):
                 self._reconsider(key, sender, now)
+        if update.held is not None and not self.table.agrees(sender, update.held):
+            state.doubt(now)
+            self._watch_at = now
 
     def _take_request(self, sender: str, request: SeqnoRequest, now: float) -> None:
         """Answer, or pass on to one neighbour (RFC 8966 §3.8.1.2). Our own number grows by one per request."""

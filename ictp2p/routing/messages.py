@@ -8,6 +8,7 @@ about N items, and a lost link is one message per neighbour.
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
@@ -18,6 +19,9 @@ from ictp2p.routing.algebra import INFINITY
 
 Key = tuple[str, int]
 """A destination (cluster id) and a bandwidth class: what one route leads to."""
+
+CHECKSUM = 2**32 - 1
+"""The largest checksum."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 Class = Annotated[int, msgspec.Meta(ge=0, le=31)]
@@ -53,6 +57,8 @@ class Update(Message, tag=1, frozen=True, array_like=True):
     full: bool = False
     number: Annotated[int, msgspec.Meta(ge=0, lt=2**62)] = 0
     """Updates to this neighbour before it: a gap shows that one was lost, and no full one counts after a later one."""
+    held: Annotated[int, msgspec.Meta(ge=0, le=CHECKSUM)] | None = None
+    """In a periodic one: `checksum` of the routes that the neighbour holds of ours once it has taken this in."""
 
 
 class SeqnoRequest(Message, tag=2, frozen=True, array_like=True):
@@ -82,6 +88,17 @@ def runs(cells: Iterable[tuple[Key, tuple[int, int]]]) -> Iterator[tuple[str, in
         destination, first, last, value = name, traffic_class, traffic_class, told
     if last >= 0:
         yield destination, first, last, *value
+
+
+def checksum(routes: Iterable[Key]) -> int:
+    """A number that tells two sets of routes apart, but for one pair in four thousand millions; the sum of theirs."""
+    return sum(map(mark, routes)) & CHECKSUM
+
+
+@functools.lru_cache(16384)
+def mark(route: Key) -> int:
+    """One route's part of a checksum."""
+    return zlib.crc32(f"{route[1]}{route[0]}".encode())
 
 
 def keys(item: Advert | Wanted, classes: int) -> tuple[Key, ...]:

@@ -60,11 +60,15 @@ class Neighbour:
             if number == self._number + 1:
                 self._number = number
             else:
-                self._number, self._ask_at = None, now
+                self.doubt(now)
         if self._number is None:
             return False
         self._expires, self._ask_at, self._asked = now + self._profile.hold, None, 0
         return True
+
+    def doubt(self, now: float) -> None:
+        """What we hold is not what it has told: it is to be asked for everything."""
+        self._number, self._ask_at = None, now
 
     def expired(self, now: float) -> bool:
         """Say, once, whether it was silent for too long."""

@@ -20,7 +20,7 @@ from math import inf
 from typing import NamedTuple
 
 from ictp2p.routing.algebra import INFINITY, Distance, extend
-from ictp2p.routing.messages import Key
+from ictp2p.routing.messages import Key, checksum
 from ictp2p.routing.profile import RoutingProfile
 from ictp2p.routing.sources import SourceTable
 
@@ -56,6 +56,10 @@ class RouteTable:
     def offered_by(self, neighbour: str) -> list[Key]:
         """The routes that a neighbour offers, in order."""
         return sorted(self._offered_by.get(neighbour, ()))
+
+    def agrees(self, neighbour: str, held: int) -> bool:
+        """Whether these are, by their checksum, the routes that a neighbour offers; not to be said of a full table."""
+        return checksum(self._offered_by.get(neighbour, ())) == held or len(self._offers) >= self._room
 
     def learn(self, key: Key, neighbour: str, offer: Distance) -> bool:
         """Take a neighbour's offer or, if infinite, its retraction; say whether it is news."""

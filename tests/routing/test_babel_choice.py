@@ -117,11 +117,11 @@ def test_who_can_be_dialed_is_advertised_in_class_0_alone() -> None:
     assert not node.set_relayed(False, 0.0)
     assert node.link_up("n", LINK, 0.0) == [Send("n", Update((Advert("me", 0, 0, 7, 0),), full=True))]
     assert not node.receive("n", SeqnoRequest((Wanted("me", 1, 2, 9, 4),)), 1.0)
-    assert sends(node.set_relayed(True, 2.0), Update) == {"n": Update((Advert("me", 0, 2, 8, 0),), full=True)}
+    assert sends(node.set_relayed(True, 2.0), Update) == {"n": Update((Advert("me", 1, 2, 8, 0),))}
     assert not node.set_relayed(True, 3.0)
     node.receive("n", advert("d", 5, classes=(0, 2)), 4.0)
     assert [route.traffic_class for route in node.routes()] == [0], "the others are not advertised the less for it"
-    assert sends(node.set_relayed(False, 5.0), Update) == {"n": Update((Advert("me", 0, 0, 8, 0),), full=True)}
+    assert sends(node.set_relayed(False, 5.0), Update) == {"n": Update((Advert("me", 1, 2, 0, INFINITY),))}
 
 
 def test_small_transfers_take_the_short_way_and_large_ones_the_wide_way() -> None:

@@ -118,6 +118,22 @@ MUTATIONS: Final = (
         ("routing/test_announcer.py::test_after_a_refresh_all_but_the_next_hop_hold_the_route_as_it_is",),
     ),
     Mutation(
+        "checksum-not-compared",
+        "Who holds other routes of a neighbour than that has told asks for all of them.",
+        "ictp2p/routing/babel.py",
+        "if update.held is not None and not self.table.agrees(sender, update.held):",
+        "if update.held is not None and update.held < 0:",
+        ("routing/test_self_check.py::test_what_is_held_wrongly_is_set_right_by_the_next_periodic_update",),
+    ),
+    Mutation(
+        "checksum-of-what-is-not-told",
+        "Nobody is asked to hold the ways through itself, or doubts its neighbour without cause.",
+        "ictp2p/routing/announcer.py",
+        'for neighbour in {key[0], told.next_hop or ""}:',
+        "for neighbour in {key[0]}:",
+        ("routing/test_self_check.py::test_nobody_doubts_without_cause",),
+    ),
+    Mutation(
         "bad-news-waits-like-good",
         "A lost route is told at once, and in a burst within a quarter of the wait for good news.",
         "ictp2p/routing/pace.py",

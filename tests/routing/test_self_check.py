@@ -1,0 +1,70 @@
+"""Periodic updates say what should be held: who holds something else gets everything anew, and nobody else does."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ictp2p.routing.algebra import INFINITY, Distance
+from ictp2p.routing.messages import CHECKSUM, Key, RouteRequest, checksum
+from tests.routing.mesh import PROFILE, Mesh
+from tests.routing.scenarios import Scenario, assert_optimal, scenarios
+
+REST = 6 * PROFILE.update_interval
+GHOSTS: list[Key] = [("ghost", 0), ("ghost", 1), ("spook", 2)]
+
+
+def at_rest(scenario: Scenario) -> Mesh:
+    mesh = scenario.mesh()
+    mesh.run(scenario.last_change + REST)
+    return mesh
+
+
+def misheld(mesh: Mesh) -> list[tuple[str, str]]:
+    """Pairs of neighbours of which the first does not hold what the second has for it."""
+    wrong = []
+    for me, neighbour in itertools.permutations(mesh.nodes, 2):
+        if (me, neighbour) not in mesh.sessions:
+            continue
+        theirs = [(key, mesh.nodes[neighbour].next_hop(*key)) for key in mesh.routes()]
+        own = [(neighbour, k) for k in range(PROFILE.classes if mesh.relayed[neighbour] else 1)]
+        due = [*own, *(key for key, hop in theirs if hop is not None and me not in (hop, key[0]))]
+        if mesh.nodes[me].table.offered_by(neighbour) != sorted(due):
+            wrong.append((me, neighbour))
+    return wrong
+
+
+@given(scenarios())
+@settings(max_examples=50, deadline=None)
+def test_nobody_doubts_without_cause(scenario: Scenario) -> None:
+    mesh = at_rest(scenario)
+    assert not misheld(mesh)
+    mesh.sent.clear()
+    mesh.run(mesh.now + 3 * PROFILE.update_interval)
+    assert not [sent for sent in mesh.sent if isinstance(sent[3], RouteRequest)]
+
+
+@given(scenarios(), st.data())
+@settings(max_examples=50, deadline=None)
+def test_what_is_held_wrongly_is_set_right_by_the_next_periodic_update(scenario: Scenario, data: st.DataObject) -> None:
+    mesh = at_rest(scenario)
+    pairs = sorted(mesh.sessions)
+    for me, neighbour in data.draw(st.sets(st.sampled_from(pairs), max_size=4)) if pairs else ():
+        table = mesh.nodes[me].table
+        for key in data.draw(st.sets(st.sampled_from([*table.offered_by(neighbour), *GHOSTS]))):
+            table.learn(key, neighbour, Distance(1, 1 if key in GHOSTS else INFINITY))
+    mesh.checking = False
+    mesh.run(mesh.now + 1.1 * PROFILE.update_interval)
+    assert not misheld(mesh)
+    assert_optimal(mesh)
+
+
+@given(st.sets(st.tuples(st.text("abc", min_size=1, max_size=3), st.integers(0, 10)), max_size=20), st.randoms())
+def test_a_checksum_is_of_the_set_and_not_of_its_order(routes: set[Key], rng: object) -> None:
+    shuffled = sorted(routes)
+    rng.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert checksum(routes) == checksum(shuffled) <= CHECKSUM
+    for one in routes:
+        assert checksum(routes - {one}) != checksum(routes)
