@@ -31,7 +31,7 @@ from ictp2p.data_plane import DataPlane
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.driver import Driver
 from ictp2p.entrance import Entrance
-from ictp2p.errors import AddressInUse, IctError, PeerFailed, TurnedAway, Unreachable
+from ictp2p.errors import AddressInUse, IctError, PeerFailed, StateError, TurnedAway, Unreachable
 from ictp2p.events import tell
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import ProbeWanted
@@ -98,8 +98,12 @@ class AsyncPeer:
         self._make_security = security
         self._store = GroupStore(open_store) if open_store is not None else None
         self._random_bytes = random_bytes
-        bind(self._disk, config)
-        self._identity = Identity.load(self._disk, random_bytes=random_bytes)
+        try:
+            bind(self._disk, config)
+            self._identity = Identity.load(self._disk, random_bytes=random_bytes)
+        except StateError:
+            self._let_go_of_disk()
+            raise
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._subscribers: list[Callable[[Notice], None]] = []
         self._led = asyncio.Event()
@@ -290,6 +294,9 @@ class AsyncPeer:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._let_go_of_disk()
+
+    def _let_go_of_disk(self) -> None:
         if isinstance(self._disk, FileDisk):
             self._disk.close()
 

@@ -11,7 +11,7 @@ person's, who is told so here.
 from __future__ import annotations
 
 from ictp2p.config import Config
-from ictp2p.disk import Disk, FileDisk
+from ictp2p.disk import Disk
 from ictp2p.errors import StateError
 from ictp2p.types import PeerId
 
@@ -29,15 +29,13 @@ def bind(disk: Disk, config: Config) -> None:
     would meet the other where its own cluster's workers do.
 
     Raises:
-        StateError: it is bound to another cluster already, or cannot be read; a `FileDisk` is closed in the first case.
+        StateError: it is bound to another cluster already, or cannot be read.
     """
     home = disk.load(_CLUSTER)
     if home is None:
         disk.save(_CLUSTER, config.cluster.encode())
     elif home != config.cluster.encode():
         cluster = home.decode(errors="replace")
-        if isinstance(disk, FileDisk):
-            disk.close()
         raise StateError(
             f"data_dir {str(config.data_dir)!r} is that of a peer of cluster {cluster!r}, not {config.cluster!r}: "
             "give this peer a folder of its own"

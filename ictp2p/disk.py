@@ -7,7 +7,8 @@ is durable until both have been synced). A checksum stands before the value. A f
 repaired or skipped: the peer must not vote as if it had a memory that it does not have.
 
 A `FileDisk` is held by one process at a time. Two peers on one disk would share an identity and an acceptor,
-and together promise what neither may.
+and together promise what neither may. The lock (flock(2)) ends with the last descriptor of it, and a fork has one too:
+the workers of a `DataLoader` would hold the folder of a peer that was closed or killed. So a fork lets go at once.
 
 Files are small (a promise is under 300 KiB) and writes are synchronous on purpose: the driver must not send
 before they are done. The price is that a disk that stalls silences its peer, heartbeats and all.
@@ -20,6 +21,7 @@ import hashlib
 import os
 import re
 import struct
+import weakref
 from pathlib import Path
 from typing import Protocol
 
@@ -81,6 +83,7 @@ class FileDisk:
             self._lock: int | None = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ConfigError(f"data directory {str(self._directory)!r} cannot be used: {error.strerror}") from error
+        _HELD.add(self)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -141,6 +144,18 @@ class FileDisk:
         if self._lock is None:
             raise StateError(f"data directory {str(self._directory)!r} is closed")
         return self._directory / (_checked(key) + _SUFFIX)
+
+
+_HELD: weakref.WeakSet[FileDisk] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a fork: close what is the parent's to hold."""
+    for disk in tuple(_HELD):
+        disk.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _checked(key: str) -> str:

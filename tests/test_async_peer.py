@@ -246,6 +246,18 @@ async def test_one_data_folder_is_for_one_peer(tmp_path: Path) -> None:
     await first.close()
 
 
+@pytest.mark.parametrize("damaged", ["identity", "cluster"])
+async def test_a_data_folder_that_cannot_be_read_is_let_go_of(tmp_path: Path, damaged: str) -> None:
+    await AsyncPeer(config("a", data_dir=str(tmp_path))).close()
+    path = tmp_path / f"{damaged}.ict"
+    good = path.read_bytes()
+    path.write_bytes(good[:-1])
+    with pytest.raises(StateError, match=f"{damaged}.ict is corrupt"):
+        AsyncPeer(config("a", data_dir=str(tmp_path)))
+    path.write_bytes(good)
+    await AsyncPeer(config("a", data_dir=str(tmp_path))).close()
+
+
 async def test_a_copy_of_a_data_folder_is_told_that_its_identity_is_taken(tmp_path: Path) -> None:
     original, copy = tmp_path / "original", tmp_path / "copy"
     founder = AsyncPeer(config("a", data_dir=str(original)))

@@ -1,4 +1,6 @@
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +118,32 @@ def test_two_peers_cannot_share_a_directory(disk: FileDisk, tmp_path: Path):
     assert "in use by another peer" in other.stderr
     disk.close()
     FileDisk(tmp_path / "data").close()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_does_not_hold_the_directory_of_its_parent(tmp_path: Path):
+    """The workers of a `DataLoader` are forks, and live on when the peer is closed."""
+    disk = FileDisk(tmp_path)
+    disk.save("term", b"7")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(StateError):
+                disk.save("term", b"8")
+            theirs.send(b"?")
+            theirs.recv(1)
+            os._exit(0)
+        ours.recv(1)
+        try:
+            with pytest.raises(ConfigError, match="in use"):
+                FileDisk(tmp_path)
+            disk.close()
+            with FileDisk(tmp_path) as again:
+                assert again.load("term") == b"7"
+        finally:
+            ours.send(b"!")
+            os.waitpid(child, 0)
 
 
 def test_a_closed_disk_is_not_used(disk: FileDisk):
