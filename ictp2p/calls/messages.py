@@ -139,7 +139,7 @@ class Messages:
         """
         self._check(source)
         wanted = msgspec.msgpack.encode(_Wanted(self._peer.cluster, tag, shapes))
-        held, failure = torch.zeros(nbytes, dtype=torch.uint8), ""
+        held, failure = torch.zeros(nbytes, dtype=torch.uint8, device="cpu"), ""
         try:
             async with asyncio.timeout(timeout), self._asking[source]:
                 while True:

@@ -97,7 +97,7 @@ class Scatter(SumCall):
         self.start, self.stop = ends[place], ends[place + 1]
         nbytes = (self.stop - self.start) * addend.dtype.itemsize
         super().__init__(mesh, past, addend, kind="scatter", name="reduce_scatter", nbytes=nbytes)
-        self.part = torch.empty(0, dtype=self._dtype)
+        self.part = torch.empty(0, dtype=self._dtype, device="cpu")
 
     def _outputs(self, result: Tensor) -> Sequence[Tensor]:
         return [result.view(self._dtype)]
@@ -125,7 +125,7 @@ class Gather(RoundCall):
     ) -> None:
         self._bundle = bundle
         self._start = list(clusters).index(cluster) * bundle.nbytes
-        self.result = torch.empty(0, dtype=torch.uint8)
+        self.result = torch.empty(0, dtype=torch.uint8, device="cpu")
         nbytes = len(clusters) * bundle.nbytes
         spec = Spec("gather", "all_gather", "uint8", nbytes, "sum", "none", brief(bundle))
         super().__init__(mesh, past, spec, 1.0, nbytes)

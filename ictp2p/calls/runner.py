@@ -284,6 +284,6 @@ def _receive(group: Group, source: int) -> Answer:
         header = msgspec.msgpack.decode(broadcast_bytes(group, b"", source), type=_Header)
     except MALFORMED as error:
         raise LocalGroupError(f"worker {group.members[source]} handed over what does not decode: {error}") from error
-    memory = torch.empty(header.nbytes, dtype=torch.uint8)
+    memory = torch.empty(header.nbytes, dtype=torch.uint8, device="cpu")
     stream(group, [memory.numpy().data], source)
     return Answer(header.fingerprint, header.encoded, memory)

@@ -48,7 +48,7 @@ from ictp2p.training import TrainingMesh
 
 _NAME = "sync_state"
 _HELD = struct.Struct("<Q32s")
-_NOTHING = torch.empty(0, dtype=torch.uint8)
+_NOTHING = torch.empty(0, dtype=torch.uint8, device="cpu")
 _PAUSE = 0.5
 """Seconds between two looks at whether the state has moved, if no decision wakes us."""
 

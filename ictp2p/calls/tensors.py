@@ -71,7 +71,7 @@ class Bundle:
     @torch.no_grad()
     def copied(self) -> Tensor:
         """All bytes, flat; zeros between tensors of different types."""
-        held = torch.zeros(self.nbytes, dtype=torch.uint8)
+        held = torch.zeros(self.nbytes, dtype=torch.uint8, device="cpu")
         for view, tensor in zip(self.shaped(held), self.tensors, strict=True):
             view.copy_(tensor.detach())
         return held

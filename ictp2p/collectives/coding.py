@@ -49,10 +49,11 @@ class Coder:
         self._factors = normed(weights.factors)  # partials may be float16, whose range is short
         self._divisor = math.fsum(self._factors) if weights.divisor != 1 else 1.0
         self._me = me
-        self._total, self._plain = torch.empty(chunk), torch.empty(chunk)
+        self._total = torch.empty(chunk, dtype=torch.float32, device="cpu")
+        self._plain = torch.empty_like(self._total)
         self.chunk_bytes = max(scheme.contribution.size(chunk), scheme.partial.size(chunk))
         """The most bytes of a contribution or a partial."""
-        self._wire = torch.empty(self.chunk_bytes, dtype=torch.uint8)
+        self._wire = torch.empty(self.chunk_bytes, dtype=torch.uint8, device="cpu")
         self._results: dict[int, tuple[memoryview, int]] = {}
         """By first element: the bytes of results that are still to be sent, and to how many."""
 
@@ -93,7 +94,7 @@ class Coder:
         total = self._sum(start, stop, staged)
         if self._divisor != 1:
             total.div_(self._divisor)
-        wire = torch.empty(self._scheme.result.size(len(total)), dtype=torch.uint8)
+        wire = torch.empty(self._scheme.result.size(len(total)), dtype=torch.uint8, device="cpu")
         self._scheme.result.encode(total, wire)
         self._decode(start, stop, wire)
         self._keep(start, wire.numpy().data, copies)

@@ -84,7 +84,7 @@ def placed(plan: Plan, me: int, source: Flat, outputs: Flat) -> list[tuple[int, 
             pieces.append((position, piece))
             position += len(piece)
         if share.root != me and me in share.reduce_parents and not source.widened:
-            pieces.append((share.start, torch.empty(share.stop - share.start, dtype=source.dtype)))
+            pieces.append((share.start, torch.empty(share.stop - share.start, dtype=source.dtype, device="cpu")))
     if left:
         raise ConfigError(f"{len(left)} outputs more than the plan has elements for participant {me}")
     return pieces

@@ -185,7 +185,7 @@ class LocalGroup:
             self._check()
             return [data]
         mine = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        theirs = torch.empty(self.size, len(data), dtype=torch.uint8)
+        theirs = torch.empty(self.size, len(data), dtype=torch.uint8, device="cpu")
         rows, options = list(theirs.unbind()), self._timed(_c10d.AllgatherOptions())
         self._run("all_gather", mine, lambda group: group.allgather([rows], [mine], options))
         return [bytes(row.numpy()) for row in rows]

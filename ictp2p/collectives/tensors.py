@@ -121,7 +121,7 @@ class Flat:
             ends += [start, end := start + len(array)]
         if end > like.elements:
             raise ConfigError(f"{name} reach to element {end} of {like.elements}")
-        hole = flat.tensors[0][:0] if flat.tensors else torch.empty(0, dtype=like.dtype)
+        hole = flat.tensors[0][:0] if flat.tensors else torch.empty(0, dtype=like.dtype, device="cpu")
         flat.tensors = [each for tensor in flat.tensors for each in (hole, tensor)] + [hole]
         flat._arrays, flat._ends = [*arrays, nothing], [*ends, like.elements]
         flat._bytes = [array.data.cast("B") if len(array) else memoryview(b"") for array in flat._arrays]
@@ -199,7 +199,9 @@ class Adder:
         self._in_place = inputs is outputs or inputs.overlaps(outputs)
         self._scratch: Array = np.empty(0, np.float32)
         self._quiet = _quiet()
-        self._wide = torch.empty(min(chunk, inputs.elements) if inputs.widened else 0, dtype=torch.float32)
+        self._wide = torch.empty(
+            min(chunk, inputs.elements) if inputs.widened else 0, dtype=torch.float32, device="cpu"
+        )
 
     def partial(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> list[memoryview]:
         """Add our own elements and the staged ones (participant -> bytes, raw or not); give the sum's bytes."""

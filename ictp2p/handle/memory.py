@@ -140,7 +140,7 @@ class Regions:
         """
         dtype: torch.dtype = getattr(torch, ref.dtype)
         if not ref.elements:
-            return torch.empty(0, dtype=dtype)
+            return torch.empty(0, dtype=dtype, device="cpu")
         memory, end = self._memory.get(ref.region), ref.offset + ref.elements * dtype.itemsize
         if memory is None or end > len(memory):
             raise LocalProtocolError(f"{ref} is not in shared memory")

@@ -68,7 +68,7 @@ class Reuse:
     def empty(self, nbytes: int) -> torch.Tensor:
         """Flat bytes, not initialised."""
         if not nbytes:
-            return torch.empty(0, dtype=torch.uint8)
+            return torch.empty(0, dtype=torch.uint8, device="cpu")
         with self._lock:
             region = self._free(nbytes) or self._make(nbytes)
             region.used = True
@@ -141,7 +141,7 @@ class Private(Reuse):
 
     def empty(self, nbytes: int) -> torch.Tensor:
         """Flat bytes, not initialised; small ones from the allocator."""
-        return super().empty(nbytes) if nbytes >= LEAST else torch.empty(nbytes, dtype=torch.uint8)
+        return super().empty(nbytes) if nbytes >= LEAST else torch.empty(nbytes, dtype=torch.uint8, device="cpu")
 
     def _map(self, number: int, size: int) -> mmap.mmap:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

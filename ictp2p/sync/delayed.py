@@ -82,7 +82,7 @@ class DelayedNesterov(Optimizer):
     def _state_of(self, param: Tensor) -> dict[str, Any]:
         state: dict[str, Any] = self.state[param]
         if not state:
-            state["count"] = torch.zeros((), dtype=torch.float32)
+            state["count"] = torch.zeros((), dtype=torch.float32, device="cpu")
             state["held"] = torch.zeros_like(param)
             state["momentum_buffer"] = torch.zeros_like(param)
         return state

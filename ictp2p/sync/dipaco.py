@@ -212,7 +212,7 @@ class ModuleWeights(Weights):
         card = self._holdings.card
         self._room = sum(m.state for m in card.modules) if card.behind else 0
         if len(self._average) != self.elements(0) + self._room:
-            self._average = torch.zeros(self.elements(0) + self._room, dtype=self.dtype)
+            self._average = torch.zeros(self.elements(0) + self._room, dtype=self.dtype, device="cpu")
 
     def _make_state(self, entries: Sequence[Entry], settings: Sequence[tuple[str, str]]) -> GlobalState:
         odd = next((e for e in entries if e.dtype != str(self.dtype).removeprefix("torch.")), None)

@@ -241,12 +241,14 @@ def _state_entries(name: str, param: Tensor, kind: type[Optimizer], settings: di
 
 def _probe(kind: type[Optimizer], settings: dict[str, Any], like: Tensor, state: dict[str, Tensor]) -> Optimizer:
     # Rows that are distributions, since a mirror map may accept nothing else.
-    param = torch.nn.Parameter(torch.full(like.shape, 1.0 / max([1, *like.shape[-1:]]), dtype=like.dtype))
+    value = torch.full(like.shape, 1.0 / max([1, *like.shape[-1:]]), dtype=like.dtype, device="cpu")
+    param = torch.nn.Parameter(value)
     optimizer = kind([param], **settings)
     if state:
         optimizer.state[param] = state
     param.grad = torch.full_like(param, 0.5)
-    optimizer.step()
+    with torch.device("cpu"):  # for what the optimizer makes by itself, wherever the program has tensors made
+        optimizer.step()
     return optimizer
 
 

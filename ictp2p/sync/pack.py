@@ -48,7 +48,7 @@ def allocate(skeleton: bytes, most: int) -> list[Tensor]:
     size = sum(ITEM_BYTES[dtype] * math.prod(shape) for dtype, shape in leaves)
     if size > most:
         raise StateError(f"skeleton asks for {size} bytes, more than {most}")
-    return [torch.empty(shape, dtype=getattr(torch, dtype)) for dtype, shape in leaves]
+    return [torch.empty(shape, dtype=getattr(torch, dtype), device="cpu") for dtype, shape in leaves]
 
 
 def octets(tensor: Tensor) -> memoryview:

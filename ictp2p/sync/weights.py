@@ -92,7 +92,7 @@ class Weights:
         largest = max(self.elements(k) for k in range(len(self.fragments)))
         largest *= self.carries
         self._delta = placed(largest, self.dtype, torch.device("cpu"), {t.device for t in self.tensors()}).zero_()
-        self._average = torch.zeros(largest, dtype=self.dtype)
+        self._average = torch.zeros(largest, dtype=self.dtype, device="cpu")
         self._captured = 0
         self._contributions = 1
         """Of how many clusters the average is."""
@@ -156,8 +156,15 @@ class Weights:
         settle(self.tensors())
         for name, view in views.items():
             loaded = self.state.committed[name].to(self._tensors[name].dtype).to(self.dtype)
-            torch.sub(loaded, view, out=view)
+            self._take_from(loaded, view, name)
         self._check_captured(views)
+
+    def _take_from(self, base: Tensor, view: Tensor, name: str) -> None:
+        """Replace a value by `base` minus it. A buffer may hold infinity (a mask does), which is no difference."""
+        same = base == view if name in self.buffers else None
+        torch.sub(base, view, out=view)
+        if same is not None:
+            view.masked_fill_(same, 0.0)
 
     def _check_captured(self, views: Mapping[str, Tensor]) -> None:
         if not math.isfinite(self.delta.sum().item()):
@@ -224,8 +231,9 @@ class Weights:
         for name, tensor in self._tensors.items():
             before, now = self.state.former[name], self.state.committed[name]
             if name not in landing and not torch.equal(before, now):
-                moved = tensor.to("cpu", self.dtype, copy=True).sub_(before.to(tensor.dtype))
-                tensor.copy_(moved.add_(now))
+                delta = tensor.to("cpu", self.dtype, copy=True)
+                self._take_from(before.to(tensor.dtype).to(self.dtype), delta, name)
+                tensor.copy_(torch.sub(now, delta, out=delta))
         if mine:
             self._land()
 
@@ -234,7 +242,7 @@ class Weights:
         """Mix what a round brought into the model."""
         for name in self.fragments[self._captured]:
             tensor, now = self._tensors[name], self.state.committed[name]
-            if self._mix:
+            if self._mix and not (name in self.buffers and torch.equal(tensor.to("cpu", self.dtype), now)):
                 kept = tensor.to("cpu", self.dtype, copy=True).mul_(self._mix)
                 now = kept.add_(now.mul(1.0 - self._mix))
             tensor.copy_(now)

@@ -95,7 +95,7 @@ class Engine:
 
     async def _reduce_everywhere(self, step: Step, flat: Flat, op: str) -> None:
         mine = torch.cat([tensor.view(torch.uint8) for tensor in flat.tensors])
-        copies = torch.empty(self.size, len(mine), dtype=torch.uint8)
+        copies = torch.empty(self.size, len(mine), dtype=torch.uint8, device="cpu")
         copies[self.rank] = mine
         await self.all_gather(step, list(copies))
         weights = Weights([1.0] * self.size, op, flat)
@@ -157,11 +157,11 @@ class Engine:
 
     async def barrier(self, step: Step) -> None:
         """Wait until every rank is here."""
-        await self.all_gather(step, list(torch.zeros(self.size, 1, dtype=torch.uint8)))
+        await self.all_gather(step, list(torch.zeros(self.size, 1, dtype=torch.uint8, device="cpu")))
 
     async def exchange(self, step: Step, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> None:
         """Send bytes to some ranks and receive bytes from some; both ends of each pair must give the same sizes."""
-        nothing = torch.empty(0, dtype=torch.uint8)
+        nothing = torch.empty(0, dtype=torch.uint8, device="cpu")
         if self.rank in outgoing and self.rank in incoming:
             incoming[self.rank].copy_(outgoing[self.rank])
         pairs = [
@@ -199,7 +199,7 @@ class Engine:
     async def _message(self, step: Step, source: int, target: int, data: Tensor) -> None:
         """Copy a message, its length ahead of it: else the first chunks of a longer one would pass for a whole one."""
         names, expected = (self.names[source], self.names[target]), data.numel()
-        length = torch.tensor([expected if self.rank == source else 0])
+        length = torch.tensor([expected if self.rank == source else 0], dtype=torch.int64, device="cpu")
         share = Share(0, length.nbytes + expected, 0, (NO_PARENT, NO_PARENT), (NO_PARENT, 0))
         plan = self._plan(BROADCAST, names, (share,), 1)
         me = 0 if self.rank == source else 1

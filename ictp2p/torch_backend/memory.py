@@ -37,7 +37,7 @@ class Memory:
         tensor = _dense(tensor)
         if tensor.device.type == "cpu":
             return tensor.contiguous().view(-1)
-        held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda, device="cpu")
         held.view(tensor.shape).copy_(tensor)
         return held
 
@@ -50,7 +50,7 @@ class Memory:
         tensor = _dense(tensor)
         if tensor.device.type == "cpu" and tensor.is_contiguous():
             return tensor.view(-1)
-        held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda, device="cpu")
         self._returns.append((tensor, held))
         return held
 

@@ -267,3 +267,16 @@ async def test_whoever_sends_what_does_not_decode_answers_for_it() -> None:
     receiver.lost(names[1], "it sent nonsense", ())
     with pytest.raises(ParticipantLost):
         await task
+
+
+@pytest.mark.parametrize("codec", SCHEMES)
+def test_sums_are_the_same_bits_whatever_type_the_program_takes_by_default(codec: str) -> None:
+    vectors = [[torch.linspace(-1.0, n + 1.0, 3 * BLOCK, dtype=torch.float32)] for n in range(3)]
+    plan = make_plan(SCHEDULES["ring"](3), 3, 3 * BLOCK, codec, BLOCK)
+    wanted, before = run(plan, vectors), torch.get_default_dtype()
+    try:
+        for dtype in (torch.bfloat16, torch.float64):
+            torch.set_default_dtype(dtype)
+            assert [bits(mine) for mine in run(plan, vectors)] == [bits(mine) for mine in wanted]
+    finally:
+        torch.set_default_dtype(before)

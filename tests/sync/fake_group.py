@@ -56,7 +56,7 @@ class FakeGroup:
         self.memory: dict[torch.dtype, Tensor] = {}
 
     def staging(self, elements: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
-        return self.memory.setdefault(dtype, torch.zeros(1 << 22, dtype=dtype))[:elements]
+        return self.memory.setdefault(dtype, torch.zeros(1 << 22, dtype=dtype, device="cpu"))[:elements]
 
     def swap(self, name: str, value: Any) -> list[Any]:
         if self.exchange.reason:

@@ -34,10 +34,10 @@ class E3M0:
     block = BLOCK
 
     def __init__(self) -> None:
-        self._floats = torch.empty(0)
-        self._halves = torch.empty(0, dtype=torch.float16)
-        self._codes = torch.empty(0, dtype=torch.uint8)
-        self._spare = torch.empty(0, dtype=torch.int16)
+        self._floats = torch.empty(0, dtype=torch.float32, device="cpu")
+        self._halves = torch.empty(0, dtype=torch.float16, device="cpu")
+        self._codes = torch.empty(0, dtype=torch.uint8, device="cpu")
+        self._spare = torch.empty(0, dtype=torch.int16, device="cpu")
 
     def size(self, elements: int) -> int:
         """Count the bytes of so many elements."""
@@ -97,10 +97,10 @@ class E3M0:
 
     def _reserve(self, size: int) -> None:
         if len(self._floats) < size:
-            self._floats = torch.empty(size)
-            self._halves = torch.empty(size, dtype=torch.float16)
-            self._codes = torch.empty(size, dtype=torch.uint8)
-            self._spare = torch.empty((size + 1) // 2, dtype=torch.int16)
+            self._floats = torch.empty(size, dtype=torch.float32, device="cpu")
+            self._halves = torch.empty(size, dtype=torch.float16, device="cpu")
+            self._codes = torch.empty(size, dtype=torch.uint8, device="cpu")
+            self._spare = torch.empty((size + 1) // 2, dtype=torch.int16, device="cpu")
 
 
 def _split(wire: Tensor, elements: int) -> tuple[Tensor, Tensor]:

@@ -34,9 +34,9 @@ class Feedback:
     def __init__(self, codec: Codec, elements: int, decay: float = 1.0) -> None:
         self._codec, self._decay = codec, decay
         self._piece = _PIECE // codec.block * codec.block
-        self._residual = torch.zeros(elements)
-        self._next = torch.zeros(elements)
-        self._wire = torch.empty(codec.size(min(self._piece, elements)), dtype=torch.uint8)
+        self._residual = torch.zeros(elements, dtype=torch.float32, device="cpu")
+        self._next = torch.zeros(elements, dtype=torch.float32, device="cpu")
+        self._wire = torch.empty(codec.size(min(self._piece, elements)), dtype=torch.uint8, device="cpu")
 
     @property
     def residual(self) -> Tensor:

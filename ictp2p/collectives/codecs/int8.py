@@ -23,7 +23,7 @@ class Int8:
     block = BLOCK
 
     def __init__(self) -> None:
-        self._scratch = torch.empty(0)
+        self._scratch = torch.empty(0, dtype=torch.float32, device="cpu")
 
     def size(self, elements: int) -> int:
         """Count the bytes of so many elements."""
@@ -34,7 +34,7 @@ class Int8:
         check_size(self, wire, len(source))
         scales, codes = _split(wire, len(source))
         if len(self._scratch) < len(source):
-            self._scratch = torch.empty(len(source))
+            self._scratch = torch.empty(len(source), dtype=torch.float32, device="cpu")
         for elements, rows, width in spans(len(source)):
             blocks, scratch = source[elements].view(-1, width), self._scratch[elements].view(-1, width)
             inverse, poisoned = measure(blocks, _LARGEST, scales[rows], scratch)
