@@ -6,7 +6,8 @@ again once it says that it may have one (`kick`): thousands may share a connecti
 
 Liveness: while anybody uses the connection both ends say `ALIVE` in pauses, and a `Watch` ends the connection when no
 byte moved for the stall deadline although one was due, in either direction. A peer that is slow, or itself waits for a
-third one, keeps talking and is never blamed.
+third one, keeps talking and is never blamed. What the other end takes is what its kernel acknowledges: ours takes more
+only once it has much room, and a slow line may need longer than the deadline for that (as in `splice`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ CLOSE_SECONDS = 1.0
 AHEAD_RATE = 10e9
 """Bytes on their way per second of round trip: eight hops at 10 Gbit/s, so that only short round trips are limited."""
 
+MOST_WAITING = 1 << 16
+"""Small frames that wait to be sent, sixteen times what `desk` remembers of a peer that is ahead: who asks and does not
+read makes us keep no more."""
 PACKETS = 1.1
 """Times a pace, what the kernel may send: headers, a seal, and what the pauses between two chunks of ours cost."""
 
@@ -115,6 +119,8 @@ class BulkConnection(Inbound):
         """Send a small frame ahead of all that users have to send."""
         self._control.append(Frame(kind, tag, first, second, (body,)))
         self.pump()
+        if len(self._control) > MOST_WAITING:
+            self.fail(ConnectionLost(f"left {MOST_WAITING} answers of ours unread"))
 
     def wake(self) -> int:
         """Prepare for what is sent next, if we have rested; give the bytes that this should have (`resting`)."""
@@ -325,7 +331,8 @@ class BulkConnection(Inbound):
             return
         expecting = any(user.expecting() for user in (*self._users, *self._heeding))
         pending = self._outbound.pending > 0
-        stalled = self._watch.check(self.received, self.flushed, expecting=expecting, pending=pending)
+        taken = self.flushed - tuning.unacknowledged(self.transport)
+        stalled = self._watch.check(self.received, taken, expecting=expecting, pending=pending)
         if stalled:
             self.fail(ConnectionLost(stalled))
             return

@@ -111,7 +111,7 @@ class Purpose(enum.IntEnum):
     TICKET = 2
     """The dialer was asked to dial, over the control plane; the ticket says by which call."""
     RELAY = 3
-    """The hello is for somebody behind the one who reads it."""
+    """The hello is for somebody behind the one who reads it; the ticket proves that a member made it (`membership`)."""
     ANSWER = 4
     REFUSAL = 5
     """`nonce` holds up to 32 bytes of reason."""
@@ -179,6 +179,8 @@ def transcript(dialer: Hello, accepter: Hello) -> bytes:
 
 
 _MEASURED = struct.Struct("!Qd?")
+_MOST_RATE = 1e24
+"""Bytes per second, more than any clock can tell: with an infinite one our card would be taken for garbage."""
 
 
 def pack_measured(size: int, seconds: float, starved: bool) -> bytes:
@@ -190,11 +192,11 @@ def read_measured(body: memoryview) -> tuple[int, float, bool]:
     """Read the body of a `MEASURED` frame.
 
     Raises:
-        RemoteProtocolError: wrong length, or not a duration.
+        RemoteProtocolError: wrong length, not a duration, or one in which so many bytes cannot have come.
     """
     if len(body) != _MEASURED.size:
         raise RemoteProtocolError(f"measurement of {len(body)} bytes, expected {_MEASURED.size}")
     size, seconds, starved = _MEASURED.unpack(body)
-    if not 0 < seconds < 1e9:
-        raise RemoteProtocolError(f"measurement over {seconds} s")
+    if not (0 < seconds < 1e9 and size / seconds < _MOST_RATE):
+        raise RemoteProtocolError(f"measurement of {size} bytes over {seconds} s")
     return size, seconds, starved

@@ -128,8 +128,8 @@ class Inbound(asyncio.BufferedProtocol):
     def _expect_body(self, header: Header) -> None:
         self._header = header
         self._filled = 0
-        if not self._confirmed and header.kind is not Kind.CONFIRM:
-            raise RemoteProtocolError(f"{header.kind.name} frame before the keys were confirmed")
+        if not self._confirmed and (header.kind is not Kind.CONFIRM or header.length):  # anybody may have sent it
+            raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes before the keys were confirmed")
         if self._seal_bodies or header.kind is Kind.CONFIRM:
             self._view = self._own(header.length + SEAL_BYTES)
             return

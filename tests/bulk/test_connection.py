@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ictp2p.bulk import connection as bulk_connection
+from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Kind
+from ictp2p.bulk.streams import Request
 from ictp2p.bulk.users import Frame
 from ictp2p.errors import IctError
-from tests.bulk.conftest import Mesh, run_turns
+from tests.bulk.conftest import PROFILE, Mesh, run_turns
 
 Meshes = Callable[..., Any]
 
@@ -84,6 +89,37 @@ async def test_those_who_have_something_to_send_take_turns(mesh: Meshes) -> None
         connection.join(talker)
     connection.resume_writing()
     assert said == [0, 1, 2, 0, 2, 0]
+
+
+async def test_a_line_that_is_slow_to_make_room_in_our_kernel_is_not_taken_for_a_stalled_reader(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, talker = await connected(mesh(2)), Talker(1, [])
+    kernel = iter(range(40, 0, -1))
+    monkeypatch.setattr(tuning, "unacknowledged", lambda transport: next(kernel, 0))
+    connection.transport.frozen = True  # type: ignore[attr-defined]  # it takes nothing more from us
+    talker.left = 1
+    connection.join(talker)
+    while next(kernel, 0):
+        await asyncio.sleep(PROFILE.stall)
+        assert not connection.closed, "its reader acknowledges a byte at every look"
+    await asyncio.sleep(2 * PROFILE.stall)
+    assert connection.closed
+
+
+async def test_who_asks_and_does_not_read_the_answers_has_few_of_them_kept(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_connection, "MOST_WAITING", 50)
+    world = mesh(2)
+    asking = await connected(world)
+    answering = world.bulks[world.names[1]]._pool.warm(world.names[0])
+    answering.pause_writing()
+    for number in range(1000):
+        asking.send(Kind.REQUEST, number.to_bytes(16), body=msgspec.msgpack.encode(Request("nothing", b"")))
+    await asyncio.sleep(PROFILE.stall / 2)
+    assert answering.closed
+    assert len(answering._control) == 51
 
 
 async def test_who_has_left_is_not_asked(mesh: Meshes) -> None:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.bulk import tuning
-from ictp2p.bulk.frames import Header, Hello, Kind
+from ictp2p.bulk.frames import MAX_BODY, NO_TAG, Header, Hello, Kind
 from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.users import Frame, User
-from ictp2p.errors import IctError
+from ictp2p.errors import IctError, RemoteProtocolError
 from tests.bulk.conftest import MemoryTransport
 
 TAGS = (b"a" * 16, b"b" * 16)
@@ -99,6 +99,19 @@ def test_frames_cut_anywhere_arrive_whole_and_in_order(
             data = data[size:]
     for tag, user in users.items():
         assert user.taken == [(n, body) for n, (each, _, body) in enumerate(frames) if each == tag]
+
+
+@given(st.sampled_from(Kind), st.integers(0, MAX_BODY))
+def test_whoever_has_not_shown_its_key_makes_nobody_take_memory(kind: Kind, length: int) -> None:
+    reader = Reader({})
+    reader._confirmed = False
+    header = Header(kind, NO_TAG, 0, 0, length).pack()
+    if kind is Kind.CONFIRM and not length:
+        reader.feed(header)
+        return
+    with pytest.raises(RemoteProtocolError, match="before the keys were confirmed"):
+        reader.feed(header)
+    assert not reader._buffer
 
 
 @pytest.mark.parametrize("pieces", [(), (3, 6)])

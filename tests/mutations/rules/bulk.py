@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "memory-for-a-stranger",
+        "Who has not shown that it holds the keys of a connection has no body read.",
+        "ictp2p/bulk/inbound.py",
+        "(header.kind is not Kind.CONFIRM or header.length)",
+        "header.kind is not Kind.CONFIRM",
+        ("bulk/test_inbound.py::test_whoever_has_not_shown_its_key_makes_nobody_take_memory",),
+    ),
+    Mutation(
+        "infinite-measurement-believed",
+        "What a peer says it measured is a number that all others would take from us.",
+        "ictp2p/bulk/frames.py",
+        "(0 < seconds < 1e9 and size / seconds < _MOST_RATE)",
+        "0 < seconds < 1e9",
+        ("bulk/test_frames.py::test_measurements_are_checked",),
+    ),
+    Mutation(
         "slow-readers-cut-off",
         "A relay cuts off who takes nothing for the stall deadline, and nobody who reads slowly.",
         "ictp2p/bulk/splice.py",
