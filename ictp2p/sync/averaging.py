@@ -9,8 +9,9 @@ lets everybody leave at the same step boundary when one head says so.
 The gradients themselves are written only after the sum has succeeded. Whatever happens before leaves them as they
 were, and the step can be retried in another group. Where the group has a vendor's library the staging buffer lies on
 the device and nothing leaves it; else it is page-locked host memory, and the copies there and back overlap.
-Half-precision gradients are summed in float32. Floating-point buffers (BatchNorm's running statistics) are averaged
-along, so that the workers stay identical.
+Half-precision gradients are summed in float32. Floating-point buffers that some worker has changed (BatchNorm's running
+statistics) are averaged along, so that the workers stay identical. Those that nobody changes (masks, tables of angles)
+are left alone: the mean of equal values is off by a rounding now and then, and after a million steps by many.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Heads:
     due: bool
     """Whether the leader wants a round after this step."""
     present: tuple[bool, ...]
-    """Which tensors take part: those that some worker has."""
+    """Which tensors take part: the gradients that some worker has, and the buffers that some worker has changed."""
     marks: tuple[int, ...] = ()
     """The batches that are in the average, by number, of those that have one."""
 
@@ -62,7 +63,15 @@ class Averager:
             buffers: floating-point tensors that are averaged themselves.
         """
         self._parameters, self._buffers = tuple(parameters), tuple(buffers)
+        self._common = [buffer.clone() for buffer in buffers]
+        """The buffers as all workers had them last."""
         self._dtype = wide([t.dtype for t in (*parameters, *buffers)])
+
+    @torch.no_grad()
+    def agreed(self) -> None:
+        """All workers hold the same."""
+        for common, buffer in zip(self._common, self._buffers, strict=True):
+            common.copy_(buffer)
 
     def heads(self, group: Group, weight: float, step: int, *, moves: bool, due: bool, mark: int = NOTHING) -> Heads:
         """Exchange heads.
@@ -79,6 +88,7 @@ class Averager:
             LocalGroupError: the exchange failed, or the workers stand at different steps.
         """
         mine = [p.grad is not None for p in self._parameters]
+        mine += _differ(self._buffers, self._common) if group.size > 1 else [False for _ in self._buffers]
         data = _HEAD.pack(weight, step, _MOVES * moves | _DUE * due, mark) + _pack(mine)
         replies = group.all_gather(data)
         heads = [_HEAD.unpack_from(reply) for reply in replies]
@@ -90,7 +100,7 @@ class Averager:
         weights = [0.0 if again else head[0] for head, again in zip(heads, twice, strict=True)]
         total, weight = sum(weights), weights[group.rank]
         flags = [_unpack(reply[_HEAD.size :], len(mine)) for reply in replies]
-        present = (*map(any, zip(*flags, strict=True)), *(True for _ in self._buffers))
+        present = (*map(any, zip(*flags, strict=True)),)
         moves, due = any(head[2] & _MOVES for head in heads), bool(heads[0][2] & _DUE)
         counted = tuple(mark for mark, again in zip(marks, twice, strict=True) if mark != NOTHING and not again)
         return Heads(weight / total if total else 0.0, total, moves, due, present, counted)
@@ -121,6 +131,7 @@ class Averager:
         for tensor, view in zip(tensors, views, strict=True):
             self._store(tensor, view)
         settle(tensors if staging.device.type == "cpu" else ())
+        self.agreed()
 
     def _source(self, tensor: Tensor) -> Tensor | None:
         return tensor.grad if isinstance(tensor, torch.nn.Parameter) else tensor
@@ -142,6 +153,15 @@ def _load(view: Tensor, source: Tensor | None, share: float) -> None:
         raise ConfigError(f"a gradient of layout {source.layout} cannot be averaged: use dense gradients")
     else:
         view.copy_(source, non_blocking=True)
+
+
+@torch.no_grad()
+def _differ(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> list[bool]:
+    """Whether each differs from its other; devices are waited for once."""
+    found = [torch.ne(tensor, other).any() for tensor, other in zip(tensors, others, strict=True)]
+    places = {each.device for each in found}
+    told = {place: iter(torch.stack([e for e in found if e.device == place]).tolist()) for place in places}
+    return [next(told[each.device]) for each in found]
 
 
 def _pack(flags: Sequence[bool]) -> bytes:

@@ -100,7 +100,8 @@ class EagerWeights(Weights):
         for name, view in views.items():
             tensor = self._tensors[name]
             base = self._start[name] if name in self.trained else self.state.committed[name]
-            moved = base.to(tensor.dtype).to(self.dtype, copy=True).sub_(tensor.to("cpu", self.dtype))
+            moved = tensor.to("cpu", self.dtype, copy=True)
+            self._take_from(base.to(tensor.dtype).to(self.dtype), moved, name)
             view.copy_(moved.add_(view) if self._unlanded and name in self.trained else moved)
         self._check_captured(views)
         self._unlanded = True

@@ -46,6 +46,7 @@ from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.progress import Progress
 from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.sync.state import GlobalState
+from ictp2p.sync.trainees import Trainees, checked_weight
 from ictp2p.sync.values import MOST_SPREAD, Grouping, Spec
 from ictp2p.sync.weights import Weights
 
@@ -84,10 +85,11 @@ class Policy:
 
         Args:
             peer: the connection to the mesh: an `ictp2p.Peer`, started.
-            model: what is trained. Its parameters that require gradients are synchronized, and its floating-point
-                buffers averaged (BatchNorm's statistics); all else stays as it is here.
-            inner: its optimizer, any of torch's, on which the training loop calls `step()`. Its state is never sent to
-                other clusters (Douillard et al. 2023: no gain for three times the bytes).
+            model: what is trained. Its parameters that require gradients are synchronized, and those of its
+                floating-point buffers averaged that change (BatchNorm's statistics); all else stays as it is here.
+            inner: its optimizer, any of torch's, on which the training loop calls `step()`; it trains nothing that is
+                not the model's. Its state is never sent to other clusters (Douillard et al. 2023: no gain for three
+                times the bytes).
             outer: the outer optimizer over the model's parameters, any of torch's, or what makes one from them; None
                 for DiLoCo's default, `Nesterov(lr=0.7, momentum=0.9)`. It is adopted: do not step it yourself. Learning
                 rates are dimensionless, and meant for phases of `sync_every` steps.
@@ -127,8 +129,7 @@ class Policy:
             raise ConfigError(f"most_skipped {most_skipped!r} is negative")
         _check_rounds(quorum, spread, late, sampler)
         pace.fit(fragments if isinstance(fragments, int) else len(fragments), overlap)
-        self.weight: float = 1.0
-        """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on."""
+        self._weight = 1.0
         self.progress = Progress()
         """How far this worker is; read it, do not write it."""
         self._peer, self._inner = peer, inner
@@ -140,6 +141,7 @@ class Policy:
             self.progress.due = True  # a newcomer has no samples before its first round
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
         self._weights = weights = arithmetic(model, outer, settings, fragments, mix, Agenda(agenda), pace)
+        self._trainees = Trainees(model, inner)
         if codec.startswith("topk") and not weights.keeps_residual:
             raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
         self.progress.due = self.progress.due or weights.attends
@@ -175,6 +177,19 @@ class Policy:
     def __repr__(self) -> str:
         at = self.progress
         return f"<{type(self).__name__} step {at.step} version {at.version}, {at.since} since the last round>"
+
+    @property
+    def weight(self) -> float:
+        """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on.
+
+        Raises:
+            ConfigError: it was set to what is no number, negative, or of no reasonable size.
+        """
+        return self._weight
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        self._weight = checked_weight(weight)
 
     @property
     def state(self) -> GlobalState:
@@ -298,6 +313,7 @@ class Policy:
 
     def _gradients(self) -> None:
         """Have the gradients in hand averaged, whatever it takes."""
+        self._trainees.check()
         heads = self._in_group(self._average)
         if self._sampler is not None:
             self._sampler.stepped(heads.marks)
@@ -319,7 +335,7 @@ class Policy:
         self._peer.phase(TRAINING, "gradients")
         mark = NOTHING if self._sampler is None else self._sampler.mark()
         spent = self._spent or (self._sampler is not None and mark == NOTHING)
-        weight = 0.0 if spent else float(self.weight)
+        weight = 0.0 if spent else self.weight
         moves = self._peer.roster_moves(group.generation)
         due = self._pace.due(self.progress.since + 1, self._weights.fragment + (self.progress.aloft > 0))
         heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due, mark=mark)
@@ -379,6 +395,7 @@ class Policy:
         before = (self.progress.version, self.progress.step)
         told = partial(self._peer.phase, RECONFIG_PG)
         heal(group, self.progress, self._replica, self.state, self._items, told)
+        self._averager.agreed()
         self._spent = self._spent or before != (self.progress.version, self.progress.step)
         if self._sampler is not None:
             self._sampler.regroup(group.rank, group.size)

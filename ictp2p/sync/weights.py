@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from ictp2p.device_memory import placed, settle
 from ictp2p.errors import ConfigError, NotFinite
@@ -314,6 +315,9 @@ def _variances(model: torch.nn.Module) -> Iterator[str]:
 
 def _check_model(model: torch.nn.Module) -> None:
     trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    lazy = next((n for n, t in (*model.named_parameters(), *model.named_buffers()) if is_lazy(t)), None)
+    if lazy is not None:
+        raise ConfigError(f"{lazy!r} has no shape yet: call the lazy module once before the policy is made")
     if not any(p.numel() for p in trained.values()):
         raise ConfigError(f"{type(model).__name__} has no parameter that could be trained: none requires a gradient")
     for name, parameter in trained.items():

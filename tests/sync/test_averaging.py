@@ -33,6 +33,8 @@ def parameter(gradient: Any, dtype: torch.dtype = torch.float32) -> torch.nn.Par
 def mean(weight: float, *parameters: torch.nn.Parameter, **options: Any) -> Callable[[Any], Any]:
     def work(group: Any) -> Any:
         averager = Averager(parameters, options.get("buffers", []))
+        for buffer in options.get("buffers", []):
+            buffer.add_(options["learned"])
         heads = averager.heads(
             group, weight, options.get("step", 0), moves=options.get("moves", False), due=options.get("due", False)
         )
@@ -71,10 +73,21 @@ def test_nobody_with_weight_leaves_no_gradient(make_world: Any) -> None:
     assert [grads for grads, _ in found] == [[None], [None]]
 
 
-def test_buffers_are_averaged_along(make_world: Any) -> None:
-    buffers = [torch.tensor([1.0]), torch.tensor([3.0])]
-    averaged(make_world, *(mean(1.0, parameter([1.0, 1.0]), buffers=[b]) for b in buffers))
+def test_buffers_that_change_are_averaged_along(make_world: Any) -> None:
+    buffers = [torch.zeros(1), torch.zeros(1)]
+    learned = [1.0, 3.0]
+    averaged(
+        make_world,
+        *(mean(1.0, parameter([1.0, 1.0]), buffers=[b], learned=n) for b, n in zip(buffers, learned, strict=True)),
+    )
     assert [b.item() for b in buffers] == [2.0, 2.0]
+
+
+def test_buffers_that_nobody_changes_are_no_part_of_a_step(make_world: Any) -> None:
+    found = averaged(
+        make_world, *(mean(n, parameter([1.0, 1.0]), buffers=[torch.full((1,), 0.1)], learned=0.0) for n in (1.0, 2.0))
+    )
+    assert [heads.present for _, heads in found] == [(True, False)] * 2
 
 
 def test_one_head_moves_all(make_world: Any) -> None:

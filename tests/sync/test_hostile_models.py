@@ -11,6 +11,10 @@ from torch import Tensor, nn
 
 from ictp2p.errors import ConfigError, NotFinite
 from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.dipaco import DiPaCo
+from ictp2p.sync.eager import EagerDiLoCo
+from ictp2p.sync.noloco import NoLoCo
+from ictp2p.sync.streaming import StreamingDiLoCo
 from ictp2p.sync.weights import Weights
 
 X = torch.linspace(-1.0, 1.0, 12).view(4, 3)
@@ -107,8 +111,10 @@ def test_it_trains_and_all_hold_the_same(make_world: Any, make: Callable[[], nn.
         (nn.ReLU(), "ReLU has no parameter"),
         (nn.ParameterList([nn.Parameter(torch.ones(2, dtype=torch.complex64))]), "'0' is torch.complex64"),
         (nn.Linear(3, 1, device="meta"), "'weight' has no memory yet"),
+        (nn.LazyLinear(3), "'weight' has no shape yet"),
+        (nn.LazyBatchNorm1d(affine=False), "'running_mean' has no shape yet"),
     ],
-    ids=["frozen", "empty", "none", "complex", "meta"],
+    ids=["frozen", "empty", "none", "complex", "meta", "lazy", "lazy buffers"],
 )
 def test_what_cannot_be_trained_is_refused_in_words(model: nn.Module, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -174,3 +180,74 @@ def test_a_variance_stays_one_whatever_a_codec_made_of_its_mean(decoded: float) 
     weights.commit(1, 1)
     assert model[0].running_var.tolist() == pytest.approx([0.25, max(0.0, 0.99 - decoded)])
     assert model[0].running_mean.tolist() == [-0.5, -0.5], "a mean may be of either sign"
+
+
+class Masked(nn.Module):
+    """Holds what nobody trains: a mask of attention, and angles in no exact number of bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(3, 3), nn.BatchNorm1d(3)
+        self.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
+        self.register_buffer("angles", 10000.0 ** -(torch.arange(500) / 500), persistent=False)
+        self.register_buffer("history", torch.tensor([-torch.inf, 0.0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.history[1] += 1.0
+        return self.norm(self.linear(x)) @ self.mask.softmax(-1)
+
+
+POLICIES = {
+    "diloco": lambda *given: DiLoCo(*given, sync_every=2),
+    "mixed": lambda *given: StreamingDiLoCo(*given, sync_every=4, fragments=2, overlap=1, mix=0.3),
+    "eager": lambda *given: EagerDiLoCo(*given, sync_every=2),
+    "pairs": lambda *given: NoLoCo(*given, sync_every=2),
+    "dipaco": lambda *given: DiPaCo(*given, sync_every=2),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_buffer_that_nobody_changes_stays_bit_for_bit_even_infinite(make_world: Any, name: str) -> None:
+    def body(mesh: Any) -> tuple[int, nn.Module]:
+        torch.manual_seed(0)
+        model = Masked()
+        inner = torch.optim.SGD(model.parameters(), lr=0.01)
+        with POLICIES[name](mesh, model, inner) as policy:
+            for step in range(12):
+                policy.weight = {"a/0": 1000.0, "a/1": 1023.0 + step, "a/2": 3.0 * step}.get(mesh.name, 7.0)
+                model(X).square().mean().backward()
+                inner.step()
+                inner.zero_grad()
+            return policy.version, model
+
+    found = make_world(a=3, b=1).run(a_0=body, a_1=body, a_2=body, b_0=body)
+    fresh = Masked()
+    for version, model in found.values():
+        assert version > 3
+        assert torch.equal(model.mask, fresh.mask)
+        assert model.history[0] == -torch.inf
+        assert model.history[1] > 0.0
+        if name != "pairs":  # these average values instead of differences
+            assert torch.equal(model.angles, fresh.angles)
+    one, other = found["a_0"][1], found["a_1"][1]
+    assert torch.equal(one.norm.running_mean, other.norm.running_mean)
+    assert torch.equal(one.history, other.history)
+
+
+def test_a_cluster_that_missed_a_round_keeps_what_is_infinite(make_world: Any) -> None:
+    def body(mesh: Any) -> nn.Module:
+        torch.manual_seed(0)
+        model = Masked()
+        inner = torch.optim.SGD(model.parameters(), lr=0.01)
+        with DiLoCo(mesh, model, inner, sync_every=2) as policy:
+            while policy.version < 4:
+                model(X).square().mean().backward()
+                inner.step()
+                inner.zero_grad()
+        return model
+
+    world = make_world(a=1, b=1)
+    world.absent[1] = {"b"}
+    for model in world.run(a_0=body, b_0=body).values():
+        assert torch.equal(model.mask, Masked().mask)
+        assert model.history[0] == -torch.inf

@@ -1,0 +1,85 @@
+"""Which parameters a program trains, held against those that a policy keeps in step.
+
+A policy sees a model and one optimizer. A parameter that the optimizer steps and the policy does not know is trained by
+each worker for itself: nothing fails, losses fall, and the workers drift apart. It happens when an optimizer was made
+for another copy of the model, when a criterion with weights of its own is in it, and when layers are unfrozen later.
+So it is refused, when the policy is made and at every step after that.
+
+What counts is memory, not identity: the shards that a policy averages may be other views of what the optimizer steps
+(`examples/fsdp2_lanes.py`).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ictp2p.errors import ConfigError
+
+_LEAST, _MOST = 1e-18, 1e18
+"""Weights of a step: in this range, sums over months keep their digits, and no contribution passes for none."""
+
+
+class Trainees:
+    """The parameters of a model that a policy averages.
+
+    Args:
+        model: of the policy.
+        inner: its optimizer.
+
+    Raises:
+        ConfigError: the optimizer steps parameters that are not the model's.
+    """
+
+    def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
+        self._model, self._inner = type(model).__name__, inner
+        self._frozen = [(name, p) for name, p in model.named_parameters() if not p.requires_grad]
+        self._places = {_place(p) for p in model.parameters()}
+        self._known = 0
+        self.check()
+
+    def check(self) -> None:
+        """See that nothing else is trained by now.
+
+        Raises:
+            ConfigError: a frozen parameter was given a gradient, or the optimizer parameters that are not the model's.
+        """
+        for name, parameter in self._frozen:
+            if parameter.requires_grad and parameter.grad is not None:
+                raise ConfigError(
+                    f"parameter {name!r} has a gradient, and was frozen when the policy was made: workers would train "
+                    "it apart. Let it require gradients from the beginning, with a learning rate of 0 until its time"
+                )
+        held = [parameter for group in self._inner.param_groups for parameter in group["params"]]
+        if len(held) != self._known:
+            self._check_places(held)
+            self._known = len(held)
+
+    def _check_places(self, held: list[Tensor]) -> None:
+        strange = [p for p in held if p.requires_grad and p.numel() and _place(p) not in self._places]
+        if strange:
+            raise ConfigError(
+                f"the inner optimizer holds {len(strange)} parameters, the first of shape {tuple(strange[0].shape)}, "
+                f"that were not {self._model}'s when the policy was made: each worker would train them apart"
+            )
+
+
+def checked_weight(weight: float) -> float:
+    """What a worker's steps may count.
+
+    Raises:
+        ConfigError: it is not a number, negative, or of no reasonable size.
+    """
+    try:
+        value = float(weight)
+    except (TypeError, ValueError):
+        value = -1.0
+    if value and not _LEAST <= value <= _MOST:
+        raise ConfigError(f"weight {weight!r} is neither 0 nor from {_LEAST:g} to {_MOST:g}")
+    return value
+
+
+def _place(tensor: Tensor) -> int:
+    """The address of a tensor's memory; of a distributed one, of what of it is here."""
+    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return local.untyped_storage().data_ptr()

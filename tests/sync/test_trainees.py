@@ -1,0 +1,103 @@
+"""Nothing is trained behind a policy's back, and no step counts what cannot be counted."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from ictp2p.errors import ConfigError
+from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.trainees import Trainees, checked_weight
+
+
+def sgd(*modules: nn.Module) -> torch.optim.SGD:
+    return torch.optim.SGD([p for module in modules for p in module.parameters()], lr=0.1)
+
+
+def test_an_optimizer_of_another_copy_of_the_model_is_refused() -> None:
+    model = nn.Linear(3, 2)
+    with pytest.raises(ConfigError, match=r"holds 2 parameters, the first of shape \(2, 3\), that were not Linear's"):
+        Trainees(model, sgd(copy.deepcopy(model)))
+
+
+def test_a_criterion_with_weights_of_its_own_is_refused() -> None:
+    model, criterion = nn.Linear(3, 2), nn.PReLU()
+    with pytest.raises(ConfigError, match="holds 1 parameters"):
+        Trainees(model, sgd(model, criterion))
+
+
+def test_a_parameter_that_the_optimizer_gets_later_is_refused() -> None:
+    model, head = nn.Linear(3, 2), nn.Linear(2, 1)
+    trainees = Trainees(model, inner := sgd(model))
+    trainees.check()
+    inner.add_param_group({"params": head.parameters()})
+    with pytest.raises(ConfigError, match="holds 2 parameters"):
+        trainees.check()
+
+
+def test_views_of_what_the_optimizer_steps_are_the_models() -> None:
+    model = nn.Linear(3, 2)
+    Trainees(nn.ParameterList(p.detach() for p in model.parameters()), sgd(model)).check()
+
+
+@pytest.mark.parametrize("part", ["frozen", "empty", "subset"])
+def test_what_is_no_mistake_passes(part: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2), nn.ParameterList([torch.empty(0)]))
+    if part == "frozen":
+        model[0].requires_grad_(False)
+    elif part == "subset":
+        del model[2]
+    Trainees(model, sgd(model[1]) if part == "subset" else sgd(model)).check()
+
+
+def test_a_layer_that_is_unfrozen_under_a_policy_is_named(make_world: Any) -> None:
+    def body(mesh: Any) -> None:
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+        model[0].requires_grad_(False)
+        inner = sgd(model)
+        with DiLoCo(mesh, model, inner, sync_every=2):
+            for step in range(3):
+                model[0].requires_grad_(step == 2)
+                model(torch.ones(2, 3)).sum().backward()
+                inner.step()
+
+    with pytest.raises(ConfigError, match=r"parameter '0\.weight' has a gradient, and was frozen"):
+        make_world(a=1).run(a_0=body)
+
+
+def test_a_gradient_that_was_left_over_from_before_is_none(make_world: Any) -> None:
+    model = nn.Linear(3, 1)
+    model(torch.ones(2, 3)).sum().backward()
+    model.weight.requires_grad_(False)
+    Trainees(model, sgd(model)).check()
+
+
+@given(st.floats() | st.integers() | st.text() | st.none())
+def test_a_weight_is_nought_or_a_number_of_reasonable_size(weight: Any) -> None:
+    sound = isinstance(weight, int | float) and (weight == 0 or 1e-18 <= weight <= 1e18)
+    try:
+        assert checked_weight(weight) == weight
+    except ConfigError as error:
+        assert repr(weight) in str(error)
+        assert not sound
+    else:
+        assert sound
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1.0, "many"])
+def test_a_policy_takes_no_other(make_world: Any, weight: Any) -> None:
+    def body(mesh: Any) -> None:
+        model = nn.Linear(3, 1)
+        policy = DiLoCo(mesh, model, sgd(model))
+        policy.weight = torch.tensor(3)  # type: ignore[assignment]
+        with pytest.raises(ConfigError, match="is neither 0 nor from 1e-18 to 1e"):
+            policy.weight = weight
+        assert policy.weight == 3.0
+
+    make_world(a=1).run(a_0=body)
