@@ -11,16 +11,22 @@ mesh that starts from it agrees on it as it agrees on initial weights: whoever f
 who have no copy fetch it.
 
 With `local` the file also has what only the cluster holds: the model as it is trained by now, the state of the inner
-optimizer, and whatever else the policy carries. That part is for the same cluster to go on from.
+optimizer, and whatever else the policy carries. That part is for the same cluster to go on from, and has a digest of
+its own.
 
-Written to a temporary file, synced and renamed, so that a name always stands for a whole file.
+Written to a temporary file, synced and renamed, so that a name always stands for a whole file. What is agreed may be
+written by any thread beside training, and is all of one version; what is local is read as it is, so by the one that
+trains.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +36,11 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError, StateError
 from ictp2p.sync.manifest import Entry, describe, difference
+from ictp2p.sync.pack import octets
 from ictp2p.sync.state import GlobalState
 
 _KEY = "ictp2p"
-_FORMAT = 1
+_FORMAT = 2
 _LOCAL = "local "
 """Before the number of a tensor of the cluster's own part."""
 
@@ -49,18 +56,11 @@ def save(path: str | os.PathLike[str], state: GlobalState, local: tuple[bytes, S
     Raises:
         StateError: it could not be written.
     """
-    words = {
-        "format": _FORMAT,
-        "version": state.version,
-        "digest": state.contents.hex(),
-        "counters": state.counters,
-        "settings": state.settings,
-        "entries": [[e.name, e.dtype, e.shape] for e in state.entries],
-        "skeleton": local[0].hex() if local else None,
-    }
-    tensors = {name: tensor.clone() for name, tensor in state.committed.items()}
-    for number, tensor in enumerate(local[1] if local else ()):
-        tensors[f"{_LOCAL}{number}"] = tensor.detach().cpu().contiguous().clone()
+    own = _Local(local[0], [tensor.detach().cpu().contiguous() for tensor in local[1]]) if local else None
+    words, tensors = state.steadily(lambda: _held(state))
+    words["local"] = [own.skeleton.hex(), own.digest().hex()] if own else None
+    for number, tensor in enumerate(own.tensors if own else ()):
+        tensors[f"{_LOCAL}{number}"] = tensor.clone()
     _write(Path(path), tensors, {_KEY: json.dumps(words)})
 
 
@@ -79,16 +79,17 @@ class Checkpoint:
         try:
             with safe_open(self._path, "pt") as file:
                 metadata: Mapping[str, str] = file.metadata() or {}
-                self._words: dict[str, Any] = json.loads(metadata[_KEY])
-            if self._words["format"] != _FORMAT:
-                raise StateError(f"checkpoint {self._path} has format {self._words['format']!r}, not {_FORMAT}")
-            self.version = int(self._words["version"])
+                words: dict[str, Any] = json.loads(metadata[_KEY])
+            if words["format"] != _FORMAT:
+                raise StateError(f"checkpoint {self._path} has format {words['format']!r}, not {_FORMAT}")
+            self.version = int(words["version"])
             """Of the state when it was written."""
-            self.digest = bytes.fromhex(self._words["digest"])
-            self._entries = tuple(Entry(name, dtype, tuple(shape)) for name, dtype, shape in self._words["entries"])
-            self._settings = tuple((str(name), str(value)) for name, value in self._words["settings"])
-            self.counters = {str(name): int(value) for name, value in self._words["counters"].items()}
+            self.digest = bytes.fromhex(words["digest"])
+            self._entries = tuple(Entry(name, dtype, tuple(shape)) for name, dtype, shape in words["entries"])
+            self._settings = tuple((str(name), str(value)) for name, value in words["settings"])
+            self.counters = {str(name): int(value) for name, value in words["counters"].items()}
             """Such as the number of rounds."""
+            self._local = tuple(bytes.fromhex(word) for word in words["local"] or ())
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise StateError(f"{self._path} is no checkpoint: {type(error).__name__}: {error}") from error
 
@@ -116,13 +117,20 @@ class Checkpoint:
         state.commit(0)
 
     def local(self) -> tuple[bytes, list[Tensor]] | None:
-        """The cluster's own part, if there is one: a skeleton and tensors."""
-        if self._words["skeleton"] is None:
+        """The cluster's own part, if there is one: a skeleton and tensors.
+
+        Raises:
+            StateError: the bytes are not those that were written.
+        """
+        if not self._local:
             return None
         with safe_open(self._path, "pt") as file:
             count = sum(name.startswith(_LOCAL) for name in file.keys())  # noqa: SIM118 - no mapping
         tensors = self._tensors([f"{_LOCAL}{number}" for number in range(count)])
-        return bytes.fromhex(self._words["skeleton"]), list(tensors.values())
+        own = _Local(self._local[0], list(tensors.values()))
+        if own.digest() != self._local[-1]:
+            raise StateError(f"the cluster's own part of checkpoint {self._path} does not have its digest")
+        return own.skeleton, own.tensors
 
     def _tensors(self, names: Sequence[str]) -> dict[str, Tensor]:
         try:
@@ -132,8 +140,36 @@ class Checkpoint:
             raise StateError(f"checkpoint {self._path} cannot be read: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """What only a cluster holds, on the CPU."""
+
+    skeleton: bytes
+    tensors: list[Tensor]
+
+    def digest(self) -> bytes:
+        hashed = hashlib.sha256(self.skeleton)
+        for tensor in self.tensors:
+            hashed.update(f"{tensor.dtype}{list(tensor.shape)}".encode())
+            hashed.update(octets(tensor))
+        return hashed.digest()
+
+
+def _held(state: GlobalState) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What is agreed, and the words for it."""
+    words = {
+        "format": _FORMAT,
+        "version": state.version,
+        "digest": state.contents.hex(),
+        "counters": state.counters,
+        "settings": state.settings,
+        "entries": [[e.name, e.dtype, e.shape] for e in state.entries],
+    }
+    return words, {name: tensor.clone() for name, tensor in state.committed.items()}
+
+
 def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         save_file(tensors, beside, metadata)
         with beside.open("rb") as written:

@@ -211,17 +211,21 @@ class Policy:
         return self.state.digest.hex()
 
     def global_parameters(self) -> dict[str, Tensor]:
-        """Copies of the agreed parameters and floating-point buffers by name: what should be evaluated and saved."""
+        """Copies of the agreed parameters and floating-point buffers by name: what should be evaluated and saved.
+
+        From any thread, all of one version.
+        """
         return self._weights.agreed()
 
     def save(self, path: str | os.PathLike[str], *, local: bool = False) -> None:
         """Write the agreed state to a file in safetensors format; see `sync.checkpoint`.
 
-        Every worker at the same version would write the same; one of them is enough.
+        Every worker at the same version would write the same; one of them is enough. From any thread.
 
         Args:
             path: the file; its folder must exist.
-            local: also what only this cluster holds: the model as it is by now, and the inner optimizer's state.
+            local: also what only this cluster holds: the model as it is by now, and the inner optimizer's state. From
+                the thread that trains alone.
 
         Raises:
             StateError: it could not be written.
@@ -242,11 +246,11 @@ class Policy:
         if self._hooks or self.version:
             raise LocalProtocolError("a checkpoint must be loaded before the policy is entered")
         found = checkpoint.Checkpoint(path)
+        local = found.local()
         found.load(self.state)
         self._weights.load()
         self._resumed = found.counters["round"]
         self.state.brought = True
-        local = found.local()
         if local is not None:
             self._replica.load(*local)
             self._outer_round.resumed()

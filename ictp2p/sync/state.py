@@ -20,9 +20,11 @@ as it compares the two, and then gives back the other one (`release`).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -31,6 +33,10 @@ from ictp2p.errors import MeshMismatch, StateError
 from ictp2p.sync.manifest import CHUNK, Entry, Manifest, decode, describe, difference, digest_of, extent, offsets
 from ictp2p.sync.pages import Pages
 
+_T = TypeVar("_T")
+
+_READS, _PAUSE = 1000, 0.01
+"""How many times a reader beside training tries, and seconds between: a commit takes less, and rounds take longer."""
 _PARALLEL = 64
 """Chunks from which hashing them is shared among threads (`hashlib` releases the interpreter lock)."""
 
@@ -158,6 +164,22 @@ class GlobalState:
         """Version and digest of what other peers can have of it, from any thread; no digest if that is nothing."""
         held = self._held
         return held if held[0] or self.brought else (0, b"")
+
+    def steadily(self, read: Callable[[], _T]) -> _T:
+        """What `read` finds in the committed state, all of one version: read again if a commit came between.
+
+        From any thread: a program may save or evaluate beside its training.
+
+        Raises:
+            StateError: so many commits came between that none of many attempts was whole.
+        """
+        for _ in range(_READS):
+            moves = self._moves
+            found = None if moves % 2 else read()
+            if found is not None and self._moves == moves:
+                return found
+            time.sleep(_PAUSE)
+        raise StateError(f"the state was committed anew whenever it was read, {_READS} times: version {self.version}")
 
     def memory(self, *, committed: bool) -> memoryview:
         """All bytes of one of the two states."""

@@ -11,6 +11,8 @@ What counts is memory, not identity: the shards that a policy averages may be ot
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -64,15 +66,15 @@ class Trainees:
             )
 
 
-def checked_weight(weight: float) -> float:
+def checked_weight(weight: Any) -> float:
     """What a worker's steps may count.
 
     Raises:
         ConfigError: it is not a number, negative, or of no reasonable size.
     """
     try:
-        value = float(weight)
-    except (TypeError, ValueError):
+        value = -1.0 if isinstance(weight, str) else float(weight)
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # no number, or many, or one too large
         value = -1.0
     if value and not _LEAST <= value <= _MOST:
         raise ConfigError(f"weight {weight!r} is neither 0 nor from {_LEAST:g} to {_MOST:g}")

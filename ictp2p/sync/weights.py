@@ -274,10 +274,11 @@ class Weights:
 
     def agreed(self) -> dict[str, Tensor]:
         """Copies of the agreed parameters and buffers, under the model's names, as the model would hold them."""
-        return {
-            name.removeprefix(BUFFER): self.state.committed[name].to(t.device, t.dtype, copy=True)
-            for name, t in self._tensors.items()
-        }
+        return self.state.steadily(self._copies)
+
+    def _copies(self) -> dict[str, Tensor]:
+        committed = self.state.committed
+        return {n.removeprefix(BUFFER): committed[n].to(t.device, t.dtype, copy=True) for n, t in self._tensors.items()}
 
     def _initial(self, settings: Sequence[tuple[str, str]]) -> GlobalState:
         entries = [entry(name, t.detach().to("meta", self.dtype)) for name, t in self._tensors.items()]

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from ictp2p.errors import ConfigError, LocalProtocolError, StateError
 from ictp2p.sync.checkpoint import Checkpoint
 from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.streaming import StreamingDiLoCo
 
 
 def net(width: int = 3) -> torch.nn.Module:
@@ -147,7 +148,7 @@ def cut(file: pathlib.Path) -> None:
 
 def renumber(file: pathlib.Path) -> None:
     words = json.loads(safe_open(file, "pt").metadata()["ictp2p"])
-    save_file(load_file(file), file, {"ictp2p": json.dumps({**words, "format": 2})})
+    save_file(load_file(file), file, {"ictp2p": json.dumps({**words, "format": 1})})
 
 
 def foreign(file: pathlib.Path) -> None:
@@ -185,6 +186,66 @@ def test_a_file_is_whole_or_not_there(make_world: Any, tmp_path: pathlib.Path, m
         fresh().save(file)
     assert file.read_bytes() == content
     assert [p.name for p in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("fragments", [1, 2])
+def test_a_file_that_is_written_while_a_round_is_committed_is_of_one_version(
+    make_world: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, fragments: int
+) -> None:
+    """By a thread beside training: the round is committed when the first tensor has been copied."""
+    file, made = tmp_path / "at.safetensors", torch.Tensor.clone
+
+    def body(mesh: Any) -> tuple[str, dict[str, torch.Tensor]]:
+        model = net()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def trains(tensor: torch.Tensor) -> torch.Tensor:
+            monkeypatch.setattr(torch.Tensor, "clone", made)
+            for _ in range(2):
+                model(torch.ones(8, 2)).square().mean().backward()
+                inner.step()
+            return made(tensor)
+
+        with StreamingDiLoCo(mesh, model, inner, sync_every=2, fragments=fragments, overlap=0) as policy:
+            monkeypatch.setattr(torch.Tensor, "clone", trains)
+            policy.save(file)
+            assert policy.version > 1
+            return policy.state.contents.hex(), policy.global_parameters()
+
+    contents, parameters = make_world(a=1).run(a_0=body)["a_0"]
+    assert Checkpoint(file).digest.hex() == contents
+    found = load_file(file)
+    assert all(torch.equal(value, parameters[name]) for name, value in found.items() if name in parameters)
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_no_damaged_byte_of_a_tensor_is_loaded(make_world: Any, tmp_path: pathlib.Path, local: bool) -> None:
+    """Neither of the agreed state, nor of what only the cluster holds."""
+    file = saved(make_world, tmp_path, local=local)
+    good = file.read_bytes()
+    places = [index for name, start, stop in spans(good) for index in (start, stop - 1) if start < stop]
+    assert len(places) > 10
+    for place in places:
+        file.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        policy = fresh()
+        before = {name: tensor.clone() for name, tensor in policy.state.committed.items()}
+        with pytest.raises(StateError, match="digest"):
+            policy.load(file)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in policy.state.committed.items())
+    file.write_bytes(good)
+    fresh().load(file)
+
+
+def spans(content: bytes) -> list[tuple[str, int, int]]:
+    """Where each tensor of a safetensors file lies."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    return [
+        (n, 8 + size + a, 8 + size + b)
+        for n, t in header.items()
+        if "data_offsets" in t
+        for a, b in [t["data_offsets"]]
+    ]
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:

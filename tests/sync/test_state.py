@@ -218,6 +218,39 @@ def test_nobody_waits_for_a_commit_and_nobody_is_served_what_it_replaces(names: 
     assert whole == bytes(state.memory(committed=True))
 
 
+@settings(max_examples=20)
+@given(NAMES, st.integers(0, 3))
+def test_who_reads_beside_training_reads_all_of_one_version(names: set[str], commits: int) -> None:
+    state = GlobalState(WIDE)
+    state.begin()
+    state.seal({"round": 0})
+    state.commit(1)
+    reads = 0
+
+    def read() -> tuple[int, set[float]]:
+        nonlocal reads
+        reads += 1
+        version, committed = state.version, state.committed
+        found = {committed[name][0].item() for name in names}
+        if reads <= commits:
+            tentative = state.begin(names)
+            for name in names:
+                tentative[name].fill_(float(version))
+            state.seal({"round": version})
+            state.commit(version + 1)
+        return version, found | {committed[name][-1].item() for name in names}
+
+    assert state.steadily(read) == (commits + 1, {float(commits)})
+    assert reads == commits + 1
+
+
+def test_who_never_reads_all_of_one_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ictp2p.sync.state._PAUSE", 0.0)
+    state = GlobalState(WIDE)
+    with pytest.raises(StateError, match="committed anew whenever it was read, 1000 times"):
+        state.steadily(lambda: (state.begin(()), state.seal({}), state.commit(1)))
+
+
 @example([({"a"}, "commit"), ({"b"}, "break"), ({"a"}, "commit")])
 @settings(max_examples=20)
 @given(

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "damaged-checkpoint-trained-on",
+        "What only a cluster holds is loaded from a file as it was written, or not at all.",
+        "ictp2p/sync/checkpoint.py",
+        "if own.digest() != self._local[-1]:",
+        "if False:",
+        ("sync/test_checkpoint.py::test_no_damaged_byte_of_a_tensor_is_loaded",),
+    ),
+    Mutation(
         "fetch-goes-on-in-the-state",
         "A fetch that was given up writes nothing more to the state, and commits nothing of it.",
         "ictp2p/training.py",
@@ -362,5 +370,45 @@ MUTATIONS: Final = (
         "            blocks[blocks == _SEATED + seat] = FREE\n",
         "",
         ("sync/test_leases.py::test_who_misses_more_rounds_than_are_kept_loses_its_lease",),
+    ),
+    Mutation(
+        "constants-averaged",
+        "A buffer that nobody changes is no part of a step's mean, whose rounding would change it.",
+        "ictp2p/sync/averaging.py",
+        "mine += _differ(self._buffers, self._common) if group.size > 1 else [False for _ in self._buffers]",
+        "mine += [True for _ in self._buffers]",
+        ("sync/test_averaging.py::test_buffers_that_nobody_changes_are_no_part_of_a_step",),
+    ),
+    Mutation(
+        "infinity-minus-itself",
+        "A buffer that holds infinity and is as it was brings no difference.",
+        "ictp2p/sync/weights.py",
+        "same = base == view if name in self.buffers else None",
+        "same = None",
+        ("sync/test_hostile_models.py::test_a_cluster_that_missed_a_round_keeps_what_is_infinite",),
+    ),
+    Mutation(
+        "strangers-trained",
+        "What the inner optimizer steps is the model's, and so the same on every worker.",
+        "ictp2p/sync/trainees.py",
+        "        if strange:\n",
+        "        if not strange and strange:\n",
+        ("sync/test_trainees.py::test_a_parameter_that_the_optimizer_gets_later_is_refused",),
+    ),
+    Mutation(
+        "unfrozen-apart",
+        "A parameter that was frozen when the policy was made is not trained under it.",
+        "ictp2p/sync/trainees.py",
+        "if parameter.requires_grad and parameter.grad is not None:",
+        "if parameter.requires_grad is None:",
+        ("sync/test_trainees.py::test_a_layer_that_is_unfrozen_under_a_policy_is_named",),
+    ),
+    Mutation(
+        "read-across-a-commit",
+        "What a thread reads beside training, for a file or an evaluation, is all of one version.",
+        "ictp2p/sync/state.py",
+        "if found is not None and self._moves == moves:",
+        "if found is not None:",
+        ("sync/test_state.py::test_who_reads_beside_training_reads_all_of_one_version",),
     ),
 )
