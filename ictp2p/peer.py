@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
@@ -49,7 +50,8 @@ class Peer(CollectiveCalls):
         self._mesh: TrainingMesh | None = None
         self._life: Life | None = None
         self._draining_from: int | None = None
-        self._closed = False
+        self._ending = threading.RLock()  # reentrant: a signal handler may close what its thread is closing
+        self._ended = self._closed = False
 
     def __repr__(self) -> str:
         if self._handle is None:
@@ -101,10 +103,16 @@ class Peer(CollectiveCalls):
         self._mesh, self._engine = mesh, engine
 
     def close(self) -> None:
-        """Leave the mesh politely and stop. May be called twice."""
+        """Leave the mesh politely and stop. May be called twice, and by several threads: all wait for its end."""
         handle = self._handle
-        if handle is None or self._closed or handle.left_behind:
+        if handle is None or handle.left_behind:
             return
+        with self._ending:
+            if not self._ended:
+                self._ended = True
+                self._end(handle)
+
+    def _end(self, handle: Handle) -> None:
         if self._mesh is not None:
             self._mesh.close()
         if self._engine is not None:

@@ -2,10 +2,14 @@
 
 One thread starts the process and reads what it says; it is a daemon, and the process dies with it (`child`). Writing is
 done by whoever has something to say (`outbox`).
+
+A program that ends without closing its peer hangs up before the interpreter is taken apart: after that no thread reads
+any more, and what closes the peer even later, the `__del__` of an object say, would wait for ever for an answer.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -50,6 +54,7 @@ class Line:
         self._owner = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        _OPEN[self] = None
 
     @property
     def left_behind(self) -> bool:
@@ -96,6 +101,7 @@ class Line:
         if self.left_behind:
             return
         self._closing = True
+        _OPEN.pop(self, None)
         with contextlib.suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._thread:
@@ -152,3 +158,12 @@ class Line:
         if status >= 0:
             return f"ended with status {status}"
         return f"{self._killed}was ended by {signal.Signals(-status).name} (status {status})"
+
+
+_OPEN: dict[Line, None] = {}
+
+
+@atexit.register  # with the import, and so called after whatever a script registers to close its peer
+def _hang_up() -> None:
+    for line in tuple(_OPEN):
+        line.close()

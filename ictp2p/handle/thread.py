@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,7 @@ import torch
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.rendezvous import open_store
 from ictp2p.config import Config
+from ictp2p.errors import PeerClosed
 from ictp2p.handle import Attempts, EventCallback, Subscriber, Where
 from ictp2p.handle.reuse import Private
 from ictp2p.handle.service import PeerService
@@ -100,8 +102,9 @@ class ThreadHandle:
         self._finish(self.loop.submit(self.service.start()))
 
     def leave(self) -> None:
-        """Leave the mesh politely."""
-        self._finish(self.loop.submit(self._peer.leave()))
+        """Leave the mesh politely; a loop that has ended, with the program, has left."""
+        with contextlib.suppress(PeerClosed):
+            self._finish(self.loop.submit(self._peer.leave()))
 
     def close(self) -> None:
         """End the loop, if it is our own."""

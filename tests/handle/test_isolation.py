@@ -282,3 +282,34 @@ def test_a_program_that_is_killed_leaves_no_process_and_no_memory() -> None:
         assert select.select([ended], [], [], PATIENCE)[0], "the peer's process lives on"
         os.close(ended)
     assert not [path for path in Path("/dev/shm").iterdir() if "ictp2p" in path.name]
+
+
+LATE = """
+import sys, ictp2p
+class Holder:
+    def __init__(self):
+        self.peer = ictp2p.Peer(ictp2p.Config.local(cluster="a", token=sys.argv[1], isolation=sys.argv[2]))
+        self.peer.start()
+    def __del__(self):
+        self.peer.close()
+        print("closed", flush=True)
+holder = Holder()
+"""
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_peer_is_closed_even_by_what_is_deleted_when_the_interpreter_ends(isolation: str) -> None:
+    script = [sys.executable, "-c", LATE, TOKEN, isolation]
+    ran = subprocess.run(script, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "closed\n", "")
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_threads_that_close_a_peer_at_once_all_come_back_when_it_is_closed(isolation: str) -> None:
+    peer = ictp2p.Peer(config("a", isolation))
+    peer.start()
+    with ThreadPoolExecutor(4) as pool:
+        for closing in [pool.submit(peer.close) for _ in range(4)]:
+            closing.result(PATIENCE)
+    with pytest.raises(PeerClosed):
+        peer.status()
