@@ -4,6 +4,10 @@ The stack says which peers it wants to be connected to (its cluster-mates; the o
 dialer compares that with what is open. The first attempt and the first one after a loss are immediate: a redial
 that is refused is the quickest proof that a process is gone. After that the pause doubles, with jitter so that
 many peers that lost the same one do not return in step (exponential backoff, RFC 8085 §3.1.1 argues why).
+
+A connection that ends soon after another one did is as good as a failure: where the other end, or a middlebox, hangs up
+on whatever we say, every redial succeeds, and the next would be due at once. The first such end is still followed up at
+once, for it may be a death.
 """
 
 from __future__ import annotations
@@ -22,6 +26,10 @@ class _Attempt:
 
     failures: int = 0
     due: float | None = 0.0
+    opened_at: float = 0.0
+    """Of the connection that there is, or was last, if it was wanted by then."""
+    brief: int = 0
+    """Connections in a row that ended soon."""
 
 
 class Dialer:
@@ -54,27 +62,32 @@ class Dialer:
         self._wanted = dict(wanted)
         self._stale = True
 
-    def opened(self, peer: PeerId) -> None:
+    def opened(self, peer: PeerId, now: float) -> None:
         """A connection to the peer is open, whoever dialed it."""
         self._open.add(peer)
         self._stale = True
+        if peer in self._attempts:
+            self._attempts[peer].opened_at = now
 
     def lost(self, peer: PeerId, now: float) -> None:
-        """The connection ended: try again at once."""
+        """The connection ended: try again at once, unless those before it ended soon, too."""
         self._open.discard(peer)
         self._stale = True
-        if peer in self._wanted:
-            self._attempts[peer] = _Attempt(due=now)
+        attempt = self._attempts.get(peer)
+        if attempt is None:
+            return
+        brief = attempt.brief if now - attempt.opened_at < self._longest_pause else 0
+        attempt.brief, attempt.failures, attempt.due = brief + 1, max(0, brief - 1), now
+        if brief:
+            self._put_off(attempt, now)
 
     def failed(self, peer: PeerId, now: float) -> None:
         """An attempt failed: try again after a longer pause."""
         attempt = self._attempts.get(peer)
         if attempt is None:
             return
-        pause = min(self._longest_pause, self._first_pause * 2.0 ** min(attempt.failures, 16))
         self._stale = True
-        attempt.failures += 1
-        attempt.due = now + pause * self._rng.uniform(0.75, 1.25)
+        self._put_off(attempt, now)
 
     def dial(self, now: float) -> list[tuple[PeerId, Address]]:
         """The peers to dial now, in id order; each is then under way until `opened` or `failed`."""
@@ -93,6 +106,11 @@ class Dialer:
             self._stale = False
             self._soonest = earliest([a.due for p, a in self._attempts.items() if p not in self._open])
         return self._soonest
+
+    def _put_off(self, attempt: _Attempt, now: float) -> None:
+        pause = min(self._longest_pause, self._first_pause * 2.0 ** min(attempt.failures, 16))
+        attempt.failures += 1
+        attempt.due = now + pause * self._rng.uniform(0.75, 1.25)
 
     @staticmethod
     def _is_due(attempt: _Attempt, now: float) -> bool:

@@ -211,6 +211,8 @@ class Meetings:
                 card = decode_cluster_card(sight.record.payload)
                 if card.cluster == member:
                     directory.learn_cluster(card)
+                    if not sight.status.present:  # no notice of its death comes: it was dead when we first heard of it
+                        directory.lapse(card.cluster)
 
     def _recall_own(self, record: Record) -> None:
         """What the mesh remembers of our own cluster: its workers, and the term that its next leader has to exceed.

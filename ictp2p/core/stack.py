@@ -149,7 +149,7 @@ class Core:
         self._context.now = now
         self._post.open.add(peer)
         self._meetings.departed.discard(peer)
-        self.dialer.opened(peer)
+        self.dialer.opened(peer, now)
         self._thrift.forget(peer)
         self._thrift.changed()
         self._based.pop("needed", None)  # what this side said of it, it said on the connection before

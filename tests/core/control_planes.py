@@ -49,7 +49,11 @@ class World:
     def __init__(self, seed: int = 0, complete: int = 32, forget_after: float = 3600.0) -> None:
         self.complete = complete
         settings = Settings.named("local", "local", restore_after=20.0)
-        self.settings = replace(settings, members=replace(settings.members, forget_after=forget_after))
+        self.settings = replace(
+            settings,
+            members=replace(settings.members, forget_after=forget_after),
+            mesh=replace(settings.mesh, forget_after=forget_after),
+        )
         self.dialed: list[tuple[PeerId, PeerId]] = []
         """Who dialed whom."""
         self.rng = random.Random(seed)

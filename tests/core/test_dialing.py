@@ -29,15 +29,53 @@ def test_a_lost_connection_is_redialed_at_once() -> None:
     d = dialer()
     d.want(AT, now=0.0)
     d.dial(0.0)
-    d.opened(A)
-    d.opened(B)
+    d.opened(A, now=0.0)
+    d.opened(B, now=0.0)
     d.lost(A, now=7.0)
     assert d.dial(7.0) == [(A, AT[A])]
 
 
+@given(lives=st.lists(st.floats(0.0, 4.9), min_size=1, max_size=40))
+def test_who_hangs_up_soon_after_each_redial_is_redialed_at_once_only_after_the_first(lives: list[float]) -> None:
+    """Every dial of it succeeds, so no failure was ever counted: it was dialed as fast as handshakes go."""
+    d = dialer()
+    d.want({A: AT[A]}, now=10.0)
+    now = 10.0
+    for n, life in enumerate(lives):
+        assert d.dial(now) == [(A, AT[A])]
+        d.opened(A, now)
+        now += life
+        d.lost(A, now)
+        due = d.next_timeout()
+        assert due is not None
+        pause = 0.0 if n == 0 else min(5.0, 0.1 * 2.0 ** min(n - 1, 16))
+        assert 0.75 * pause - 1e-9 <= due - now <= 1.25 * pause + 1e-9
+        now = due
+
+
+@given(failures=st.integers(0, 30), brief=st.integers(0, 10))
+def test_a_connection_that_lasted_is_redialed_at_once_whatever_was_before(failures: int, brief: int) -> None:
+    """A redial that is refused is the quickest proof of a death."""
+    d = dialer()
+    d.want({A: AT[A]}, now=0.0)
+    now = 0.0
+    for n in range(brief + failures):
+        d.dial(now)
+        if n < brief:
+            d.opened(A, now)
+            d.lost(A, now)
+        else:
+            d.failed(A, now)
+        now = d.next_timeout() or now
+    d.dial(now)
+    d.opened(A, now)
+    d.lost(A, now + 5.1)
+    assert d.dial(now + 5.1) == [(A, AT[A])]
+
+
 def test_an_open_connection_is_not_dialed_whoever_opened_it() -> None:
     d = dialer()
-    d.opened(A)
+    d.opened(A, now=0.0)
     d.want(AT, now=0.0)
     assert d.dial(0.0) == [(B, AT[B])]
 

@@ -234,6 +234,32 @@ def test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address() -> None:
     assert {world.id(victim), world.id(again)} <= dials_of(world, survivor, 20.0)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_who_came_after_a_clusters_death_believes_its_next_leader_in_a_lower_term(restarted: bool) -> None:
+    """Its disks were lost and its terms forgotten: who had only been shown the dead never was its neighbour again."""
+    world = World(forget_after=FORGET)
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    a, victim = hosts["a"][0], hosts["b"][0]
+    seen = victim.core.m.election.seen(50, PeerId(""), world.now)
+    world.do(victim, victim.core.call(Channel.ELECTION, seen, world.now))
+    world.run(1.0)
+    world.kill(victim)
+    world.run(5.0)
+    if restarted:
+        world.kill(hosts["c"][0])
+        world.run(0.5)
+    late = world.add("c" if restarted else "late", seed=world.id(a))
+    world.run(24 * FORGET)
+    assert late.core.leading
+    assert "b" not in {*a.core.m.mesh.members, *late.core.m.mesh.members}
+    again = world.add("b", seed=world.id(a))
+    world.run(5.0)
+    assert again.core.m.election.term < 50
+    for host in (a, late):
+        assert host.core.directory.leader_of(ClusterId("b")) == world.id(again)
+        assert host.core.neighbour(ClusterId("b")) == world.id(again)
+
+
 def test_a_cluster_whose_card_is_too_long_stays_in_the_mesh_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its card grew too long for a record: nobody but its own leader knew, and with the next leader it was gone."""
     world = World()
