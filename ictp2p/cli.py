@@ -1,8 +1,9 @@
 """The command line: `ictp2p demo | sim | status | token | config`, also as `python -m ictp2p`.
 
 Each command imports what it needs when it runs: `status`, `token` and `config` answer without loading torch, which
-costs over a second. What the user can mend, a bad value or an address where nobody listens, ends as one line on
-standard error and exit status 2 or 1, never as a traceback.
+costs over a second. What the user can mend, a bad value, an address where nobody listens, or a full disk, ends as one
+line on standard error and exit status 2 or 1, never as a traceback. Who reads the output of a pipe may stop to: then
+the command ends, without a word, with the status that the shell gives a program which that signal ended.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 from ictp2p.errors import ConfigError, IctError
 
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130
-"""Exit statuses: it did not work, it was asked wrongly (as argparse has it), Ctrl-C."""
+_N = TypeVar("_N", int, float)
+
+FAILED, MISUSED, INTERRUPTED, UNHEARD = 1, 2, 130, 141
+"""Exit statuses: it did not work, it was asked wrongly (as argparse has it), Ctrl-C, nobody reads the output."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         status = _sim(arguments[1:]) if arguments[:1] == ["sim"] else _run(arguments)
+        sys.stdout.flush()  # here, where it can fail in words
+    except BrokenPipeError:
+        _fall_silent()
+        return UNHEARD
+    except OSError as error:
+        _fall_silent()
+        return _fail(error, FAILED)
     except ConfigError as error:
         return _fail(error, MISUSED)
     except IctError as error:
@@ -50,7 +61,12 @@ def _sim(arguments: list[str]) -> int:
     return simulate(arguments)
 
 
-def _fail(error: IctError, status: int) -> int:
+def _fall_silent() -> None:
+    """Have nothing written any more, not even by the interpreter when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(error: IctError | OSError, status: int) -> int:
     print(f"ictp2p: {type(error).__name__}: {error}", file=sys.stderr)
     return status
 
@@ -154,7 +170,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    value = _number(text, float)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return value
@@ -169,14 +185,21 @@ def _several(text: str) -> int:
 
 
 def _at_least(text: str, least: int) -> int:
-    value = int(text)
+    value = _number(text, int)
     if value < least:
         raise argparse.ArgumentTypeError(f"{text} is less than {least}")
     return value
 
 
+def _number(text: str, kind: type[_N]) -> _N:
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+
+
 def _port(text: str) -> int:
-    value = int(text)
+    value = _number(text, int)
     if not 0 <= value <= 65535:
         raise argparse.ArgumentTypeError(f"{text} is not a port from 0 to 65535")
     return value

@@ -166,3 +166,31 @@ def test_the_page_of_parameters_is_what_the_command_prints(capsys: pytest.Captur
     assert cli.main(["config", "--markdown"]) == 0
     page = Path(__file__).parent.parent / "docs" / "parameters.md"
     assert page.read_text(encoding="utf-8") == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["config"], ["config", "--markdown"], ["token"]], ids=" ".join)
+def test_a_command_whose_output_nobody_reads_ends_without_a_word(command: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", "ictp2p", *command], stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, timeout=50
+        )
+    finally:
+        os.close(writing)
+    assert (ran.returncode, ran.stderr) == (cli.UNHEARD, b"")
+
+
+def test_a_command_whose_output_finds_no_room_says_so_in_a_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "ictp2p", "token"], stdout=full, stderr=subprocess.PIPE, cwd=ROOT, timeout=50
+        )
+    assert (ran.returncode, ran.stderr) == (cli.FAILED, b"ictp2p: OSError: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("flag", ["--seconds", "--rounds", "--port", "--workers"])
+def test_what_is_no_number_is_named(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["demo", flag, "many"])
+    assert f"argument {flag}: 'many' is no number" in capsys.readouterr().err
