@@ -14,6 +14,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 TORCH_VERSION := 2.13.0
 TORCH ?=
 
+# Processes that share the tests; 0 is pytest alone, for a debugger. See tests/conftest.py.
+TEST_WORKERS ?= 2
+
 .PHONY: demo test mutations campaign setup clean
 
 demo: $(STAMP)
@@ -24,7 +27,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(TEST_ARGS)
 
 # Breaks every safety rule in a copy of the source; see tests/mutations. make mutations MUTATIONS="no-fsync pin-ignored"
 mutations: $(STAMP)

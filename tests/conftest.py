@@ -19,6 +19,17 @@ settings.load_profile("ictp2p")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Divide the tests for `pytest -n 2 --dist loadgroup`: those with several processes run one after the other.
+
+    They wait for timers more than for a core, which the other worker has meanwhile. Of the others each module stays
+    together, for its fixtures.
+    """
+    for item in items:
+        module = item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group("real" if item.get_closest_marker("real") else module))
+
+
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., object]]:
     """Runs a coroutine, on either event loop; afterwards nothing may have been left open.
