@@ -7,8 +7,7 @@ is durable until both have been synced). A checksum stands before the value. A f
 repaired or skipped: the peer must not vote as if it had a memory that it does not have.
 
 A `FileDisk` is held by one process at a time. Two peers on one disk would share an identity and an acceptor,
-and together promise what neither may. The lock (flock(2)) ends with the last descriptor of it, and a fork has one too:
-the workers of a `DataLoader` would hold the folder of a peer that was closed or killed. So a fork lets go at once.
+and together promise what neither may. A fork does not hold it (`forks`).
 
 Files are small (a promise is under 300 KiB) and writes are synchronous on purpose: the driver must not send
 before they are done. The price is that a disk that stalls silences its peer, heartbeats and all.
@@ -21,11 +20,11 @@ import hashlib
 import os
 import re
 import struct
-import weakref
 from pathlib import Path
 from typing import Protocol
 
 from ictp2p.errors import ConfigError, StateError
+from ictp2p.forks import held_alone
 
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MAGIC = b"ICTD"
@@ -83,14 +82,15 @@ class FileDisk:
             self._lock: int | None = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ConfigError(f"data directory {str(self._directory)!r} cannot be used: {error.strerror}") from error
-        _HELD.add(self)
+        held_alone(self)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.close()
-            raise ConfigError(
-                f"data directory {str(self._directory)!r} is in use by another peer: give each worker its own"
-            ) from error
+            what = f"cannot be locked ({error.strerror}): keep it on a disk of this machine"
+            if isinstance(error, BlockingIOError):
+                what = "is in use by another peer: give each worker its own"
+            raise ConfigError(f"data directory {str(self._directory)!r} {what}") from error
 
     def load(self, key: str) -> bytes | None:
         """Return the value last saved under `key`, or None.
@@ -144,18 +144,6 @@ class FileDisk:
         if self._lock is None:
             raise StateError(f"data directory {str(self._directory)!r} is closed")
         return self._directory / (_checked(key) + _SUFFIX)
-
-
-_HELD: weakref.WeakSet[FileDisk] = weakref.WeakSet()
-
-
-def _let_go() -> None:
-    """In a fork: close what is the parent's to hold."""
-    for disk in tuple(_HELD):
-        disk.close()
-
-
-os.register_at_fork(after_in_child=_let_go)
 
 
 def _checked(key: str) -> str:

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
+from ictp2p.forks import connected_alone, held_alone
 from ictp2p.types import Address
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -111,6 +112,7 @@ class TcpNetwork:
         except OSError as error:
             transport.abort()
             raise translate(error, f"cannot connect to {address}") from error
+        connected_alone(transport)
         return transport, protocol
 
 
@@ -159,7 +161,8 @@ class _TcpListener:
             task.add_done_callback(lambda done, sock=sock: self._arrived(done, sock))  # type: ignore[misc]
 
     async def _arrive(self, sock: socket.socket) -> None:
-        await self._loop.connect_accepted_socket(self._factory, sock)
+        transport, _ = await self._loop.connect_accepted_socket(self._factory, sock)
+        connected_alone(transport)
 
     def _arrived(self, task: asyncio.Task[None], sock: socket.socket) -> None:
         self._arriving.discard(task)
@@ -226,6 +229,7 @@ def _listening_socket(family: int, where: tuple[object, ...]) -> socket.socket:
         sock.bind(where)
         sock.listen(_BACKLOG)
         sock.setblocking(False)
+        held_alone(sock)
     except BaseException:
         sock.close()
         raise

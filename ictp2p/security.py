@@ -11,9 +11,12 @@ thousand peers should not spend their time in OpenSSL.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import secrets
 import ssl
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -142,13 +145,26 @@ def _context(side: ssl._SSLMethod, identity: Identity, credential: Credential) -
 
 
 def _load_key(context: ssl.SSLContext, identity: Identity, credential: Credential) -> None:
-    """Python's `ssl` reads keys from files only: a private directory, gone at once, a key under a fresh password."""
+    """Python's `ssl` reads keys from files only: one that is gone at once, with the key under a fresh password."""
     password = secrets.token_bytes(32).hex()
     key = Ed25519PrivateKey.from_private_bytes(identity.to_bytes()).private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())
     )
+    with _file_of(key + credential.certificate) as path:
+        context.load_cert_chain(path, password=password)
+
+
+@contextlib.contextmanager
+def _file_of(content: bytes) -> Iterator[Path]:
+    """Give a path to read this from: where there are files in memory, nothing has to be writable (memfd_create(2))."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("ictp2p", os.MFD_CLOEXEC), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield Path("/proc/self/fd", str(file.fileno()))
+        return
     with tempfile.TemporaryDirectory(prefix="ictp2p-") as directory:
         path = Path(directory, "peer.pem")
         path.touch(mode=0o600)
-        path.write_bytes(key + credential.certificate)
-        context.load_cert_chain(path, password=password)
+        path.write_bytes(content)
+        yield path

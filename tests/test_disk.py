@@ -1,4 +1,6 @@
 import contextlib
+import errno
+import fcntl
 import os
 import socket
 import subprocess
@@ -120,6 +122,7 @@ def test_two_peers_cannot_share_a_directory(disk: FileDisk, tmp_path: Path):
     FileDisk(tmp_path / "data").close()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork_does_not_hold_the_directory_of_its_parent(tmp_path: Path):
     """The workers of a `DataLoader` are forks, and live on when the peer is closed."""
@@ -168,6 +171,17 @@ def test_a_directory_that_cannot_be_is_a_configuration_error(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match="cannot be used"):
         FileDisk(tmp_path / "file")
+
+
+def test_a_file_system_without_locks_is_not_taken_for_another_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(ConfigError, match=r"cannot be locked \(No locks available\)"):
+        FileDisk(tmp_path)
+    monkeypatch.undo()
+    FileDisk(tmp_path).close()
 
 
 def test_an_unreadable_value_is_named(disk: FileDisk, tmp_path: Path):

@@ -88,6 +88,67 @@ def test_a_taken_port_is_named_and_free_again_once_it_is_closed(run):
     run(story())
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_port_is_free_once_it_is_closed_although_a_fork_lives_on(run):
+    """The workers of a `DataLoader` are forks, and live on when the peer is closed."""
+
+    async def story() -> None:
+        listener = await NETWORK.serve(Caught, LOOPBACK)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            child = os.fork()
+            if child == 0:
+                theirs.send(b"?")
+                theirs.recv(1)
+                os._exit(0)
+            try:
+                ours.recv(1)
+                (await NETWORK.connect(Caught, listener.address, 5))[0].abort()
+                listener.close()
+                await listener.settled()
+                again = await NETWORK.serve(Caught, listener.address)
+                again.close()
+            finally:
+                ours.send(b"!")
+                os.waitpid(child, 0)  # noqa: ASYNC222 - it has been told
+
+    run(story())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("dialed", [False, True])
+def test_a_connection_ends_with_its_process_although_a_fork_lives_on(run, dialed: bool):
+    """Or the others would not hear of a death from the kernel."""
+
+    async def story() -> None:
+        accepted, (ours, theirs) = Caught(), socket.socketpair()
+        listener = await NETWORK.serve(lambda: accepted, LOOPBACK)
+        transport, dialer = await NETWORK.connect(Caught, listener.address, 5)
+        ends = [(await accepted.made, dialer), (transport, accepted)]
+        await listener.settled()
+        with ours, theirs:
+            child = os.fork()
+            if child == 0:
+                theirs.send(b"?")
+                theirs.recv(1)
+                os._exit(0)
+            ours.recv(1)
+            try:
+                one, other = ends[dialed]
+                one.write(b"still open")
+                one.abort()
+                async with asyncio.timeout(5):
+                    await other.lost
+            finally:
+                ours.send(b"!")
+                os.waitpid(child, 0)  # noqa: ASYNC222 - it has been told
+        listener.close()
+
+    run(story())
+
+
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1"])
 def test_an_address_that_is_not_ours_cannot_be_listened_on(run, host: str):
     async def story() -> None:

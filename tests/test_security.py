@@ -1,4 +1,5 @@
 import asyncio
+import os
 import ssl
 import tempfile
 from pathlib import Path
@@ -154,12 +155,19 @@ def test_no_key_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         written.append(data)
         return write(self, data)
 
+    monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(Path, "write_bytes", write_bytes)
     TlsSecurity(ALICE, MESH)
     assert len(written) == 2
     assert all(data.startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") for data in written)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")
+def test_a_machine_without_a_writable_folder_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    assert TlsSecurity(ALICE, MESH).peer_id == ALICE.peer_id
 
 
 def test_plain_security_proves_nothing_and_says_so(run):

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "death-hidden-by-forks",
+        "A process that is killed is known at once, though forks of it, such as a loader's workers, live on.",
+        "ictp2p/forks.py",
+        "            os.dup2(nothing, endpoint.fileno(), inheritable=False)\n",
+        "            pass\n",
+        ("test_network.py::test_a_connection_ends_with_its_process_although_a_fork_lives_on",),
+    ),
+    Mutation(
         "said-though-not-kept",
         "Once a disk has refused what was to be kept, nothing leaves any more that relied on it.",
         "ictp2p/driver.py",

@@ -1,0 +1,55 @@
+"""What this process holds alone: a fork of it lets go of that at once.
+
+A fork has a copy of each descriptor, and what a descriptor stands for ends with the last copy: the lock of a folder
+(flock(2)), a port that is listened on, a connection. The workers of a `DataLoader` are forks, and outlive a peer that
+is closed, and for some seconds one that is killed. Whoever starts it again would find its folder and its port taken,
+and nobody there; and the others would not hear of its death from its kernel at once, but from its silence.
+
+A transport goes by the number of its descriptor, whatever that stands for. So the number stays taken, by nothing: who
+closes it later, be it the garbage collector, closes nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import weakref
+from typing import Protocol
+
+
+class Closable(Protocol):
+    """What stands for descriptors."""
+
+    def close(self) -> None:
+        """Close them; more than once is fine."""
+        ...
+
+
+_HOLDERS: weakref.WeakSet[Closable] = weakref.WeakSet()
+_CONNECTIONS: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+
+
+def held_alone(holder: Closable) -> None:
+    """Have `holder` closed in every fork of this process, for as long as it exists."""
+    _HOLDERS.add(holder)
+
+
+def connected_alone(transport: asyncio.BaseTransport) -> None:
+    """Have the socket of a transport closed in every fork of this process, for as long as it is open."""
+    _CONNECTIONS.add(transport)
+
+
+def _let_go() -> None:
+    for holder in tuple(_HOLDERS):
+        with contextlib.suppress(OSError):
+            holder.close()
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for transport in tuple(_CONNECTIONS):
+        endpoint = None if transport.is_closing() else transport.get_extra_info("socket")
+        if endpoint is not None and endpoint.fileno() >= 0:
+            os.dup2(nothing, endpoint.fileno(), inheritable=False)
+    os.close(nothing)
+
+
+os.register_at_fork(after_in_child=_let_go)
