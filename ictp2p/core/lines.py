@@ -8,15 +8,18 @@ line as the widest of its links (the hose model; Duffield et al. 2002), and a li
 two lines is taken for that line. On simulated lines that nobody was told of such figures are within 2 % of what is true
 after the first probes.
 
-A line may be wider than any one link, where all others are narrower. Then this is too careful, and what the planner
-finds without knowing of lines promises more, and is put to the test (`proven`). And a link may have become slower than
+A line may be wider than any one link, where each pair has a bandwidth of its own. It is as wide at least as what all
+its links carried together, which the first round shows: the bytes that its plan sends from there, or to there, over the
+time that they took. Until then this is too careful, and what the planner finds without knowing of lines promises more,
+and is put to the test (`proven`). And a link may have become slower than
 it ever was: a round that takes much longer than it should makes the links that it used count as they are measured now,
 for some rounds, after which the most is taken anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ictp2p.collectives.planner import PlanRequest
@@ -31,6 +34,7 @@ UNKNOWN = 0.5
 """Part of that line for which a link counts that was never measured: better another, if there is one."""
 FOLLOWED = 3
 """Rounds for which links count as measured after a round by them was slow: their figures have arrived by then."""
+_ALL = PeerId("")
 
 
 class Lines:
@@ -40,6 +44,10 @@ class Lines:
         self._widest: dict[Pair, float] = {}
         self._followed: dict[Pair, int] = {}
         """Until which round a link counts as it is measured."""
+        self._together: dict[Pair, float] = {}
+        """What all links from, or to, an end carried at once; the other half of the pair is empty."""
+        self._doubted: set[Pair] = set()
+        """Ends of which the next round is believed, be it less; which link it is that became slower is not known."""
 
     def saw(self, links: Mapping[Pair, LinkEstimate], number: int) -> None:
         """Note what is known of the links between the participants of the round `number`, before it moves anything."""
@@ -51,9 +59,22 @@ class Lines:
         if len(self._widest) > 4 * FEW**2:
             self._widest = {pair: self._widest[pair] for pair in direct}
 
+    def carried(self, moved: Iterable[tuple[Pair, float]], seconds: float) -> None:
+        """Note how many bytes went over links in one round, and what that took: so much their ends carry at least."""
+        sums: dict[Pair, float] = defaultdict(float)
+        for (source, target), size in moved:
+            sums[source, _ALL] += size
+            sums[_ALL, target] += size
+        for end, size in sums.items():
+            self._together[end] = max(size / seconds, 0.0 if end in self._doubted else self._together.get(end, 0.0))
+        self._doubted -= sums.keys()
+        if len(self._together) > 4 * FEW:
+            self._together = {end: self._together[end] for end in sums}
+
     def slowed(self, links: Collection[Pair], number: int) -> None:
         """Take it that some of these links have become slower than they ever were; the round `number` showed it."""
         self._followed.update(dict.fromkeys(links, number + FOLLOWED))
+        self._doubted.update(end for source, target in links for end in ((source, _ALL), (_ALL, target)))
 
     def request(self, asked: PlanRequest) -> PlanRequest | None:
         """Ask for the same plan, with links and lines as wide as they ever were; None where that tells nothing."""
@@ -75,6 +96,10 @@ class Lines:
             if 0.0 < rate < UNMEASURED:
                 source, target = pair
                 up[source], down[target] = max(rate, up.get(source, 0.0)), max(rate, down.get(target, 0.0))
+        for source in up:
+            up[source] = max(up[source], self._together.get((source, _ALL), 0.0))
+        for target in down:
+            down[target] = max(down[target], self._together.get((_ALL, target), 0.0))
         return up, down
 
     def _as_wide(

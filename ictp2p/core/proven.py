@@ -34,6 +34,7 @@ from ictp2p.collectives import planner
 from ictp2p.collectives.schedules.trees import Tree
 from ictp2p.collectives.topology import Pair
 from ictp2p.core.lines import FEW, Lines
+from ictp2p.core.planning import ITEM_SIZES
 from ictp2p.errors import NoRoute
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
 from ictp2p.sync.values import Close, Open, Participant, Spec, Value
@@ -177,6 +178,8 @@ class ProvenPlans:
     def _ended(self, opened: Open, took: float, *, committed: bool) -> None:
         key = _key(opened.spec, opened.participants)
         proven = self._proven.get(key)
+        if committed and took >= LEAST and opened.spec.kind in ("sync", "reduce") and len(key[1]) <= FEW:
+            self.lines.carried(_moved(opened), took)
         if not committed:
             self._failed(proven, opened)
         elif proven is not None and proven.plan == opened.plan:
@@ -236,10 +239,17 @@ def _ring(lines: planner.PlanRequest, made: PlanAnswer) -> list[PlanAnswer]:
 
 def _used(opened: Open) -> Iterator[Pair]:
     """The links that a plan's trees go over."""
+    return (pair for pair, _ in _moved(opened))
+
+
+def _moved(opened: Open) -> Iterator[tuple[Pair, float]]:
+    """The bytes of each share that a plan's trees carry over each link; with a codec none are counted."""
     plan = plans.decode(opened.plan)
+    each = ITEM_SIZES.get(opened.spec.dtype, 0) if plan.codec == "none" else 0
     for share in plan.shares:
+        size = float(each * (share.stop - share.start))
         for a, b in Tree(share.root, share.reduce_parents, share.broadcast_parents).edges():
-            yield PeerId(plan.participants[a]), PeerId(plan.participants[b])
+            yield (PeerId(plan.participants[a]), PeerId(plan.participants[b])), size
 
 
 def _key(spec: Spec, participants: tuple[Participant, ...]) -> _Key:

@@ -22,7 +22,7 @@ from sim.stage import Attempt, Stage
 HEADER = 1.5
 """Times what was planned that a round may take, and `START` seconds: agreement and slow start are not planned."""
 LEAST_DETOUR = 20.0
-"""Seconds by the old plan below which there may be no time to find out."""
+"""Seconds that a round by the old plan would take below which there may be no time to find out."""
 START = 4.0
 
 
@@ -67,7 +67,7 @@ def play(stage: Stage, settings: Settings) -> None:
     wanted = f"round {settings.adapt + 1} at the latest"
     stage.check("a new plan spares the slow link", number <= settings.adapt + 1, seen=shown, wanted=wanted)
     under_way = [x for x in stage.attempts.values() if x.round == after[0].round]
-    took, stuck = sum(x.seconds for x in under_way), last.plan.seconds / settings.factor if last.plan else math.inf
+    took, stuck = sum(x.seconds for x in under_way), last.seconds / settings.factor
     shown = f"{took:.1f} s, {len(under_way)} attempts"
     spared = took <= stuck * 2 / 3 or stuck < LEAST_DETOUR
     stage.check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,3 +120,22 @@ def test_links_of_those_who_have_left_are_forgotten_in_time() -> None:
     for number in range(3000):
         lines.saw({(PeerId(f"{number}"), PeerId("b")): LinkEstimate(1e6)}, number)
     assert len(lines._widest) <= 4 * FEW**2
+
+
+@given(several, rates)
+def test_a_line_is_as_wide_at_least_as_what_its_links_carried_together(
+    alone: dict[Pair, float], seconds: float
+) -> None:
+    lines = seen(dict.fromkeys(PAIRS, 1e5))
+    lines.carried(((pair, rate * seconds) for pair, rate in alone.items()), seconds)
+    lines.carried(((pair, rate) for pair, rate in alone.items()), 2.0 * seconds)  # slower than before: says nothing new
+    found = known(lines)
+    for a in NAMES:
+        assert found.up[a] == pytest.approx(max(1e5, sum(rate for pair, rate in alone.items() if pair[0] == a)))
+        assert found.down[a] == pytest.approx(max(1e5, sum(rate for pair, rate in alone.items() if pair[1] == a)))
+    lines.slowed(PAIRS, 1)
+    assert known(lines).up == found.up, "some link has become slower, perhaps, and not each line"
+    lines.carried(((pair, rate) for pair, rate in alone.items()), 2.0)
+    for a in {a for a, _ in alone}:
+        half = sum(rate for pair, rate in alone.items() if pair[0] == a) / 2
+        assert known(lines).up[a] == pytest.approx(max(1e5, half)), "the next round is believed"

@@ -158,4 +158,12 @@ MUTATIONS: Final = (
         "best = min(best, candidate.fluid)",
         ("collectives/test_planner.py::test_where_lines_would_be_crowded_trees_are_looked_for_as_well",),
     ),
+    Mutation(
+        "line-no-wider-than-a-link",
+        "A line is as wide at least as what all its links carried together in a round.",
+        "ictp2p/core/lines.py",
+        "self._together[end] = max(size / seconds,",
+        "self._together[end] = max(0.0,",
+        ("core/test_lines.py::test_a_line_is_as_wide_at_least_as_what_its_links_carried_together",),
+    ),
 )
