@@ -22,6 +22,7 @@ ISOLATIONS = ("thread", "process")
 """Where a peer can live, seen from its training program."""
 
 _MANY = 2**31
+_LONGEST = 1e9
 _TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -60,6 +61,18 @@ def positive(value: float | None) -> None:
         raise ConfigError(f"{value!r} is not valid: it must be above 0 and finite")
 
 
+def duration(value: float) -> None:
+    """Check seconds to wait: no clock of any library that they are given to counts further than this."""
+    if not 0 < value <= _LONGEST:
+        raise ConfigError(f"{value!r} is not valid: it must be above 0 and at most {_LONGEST:g}, which is 31 years")
+
+
+def folder(value: str | None) -> None:
+    """Check a path, if there is one: an empty one, from a variable that is not set, would be as if none was given."""
+    if value is not None and (not value or "\0" in value):
+        raise ConfigError(f"{value!r} is not valid: it must name a folder, or be left out")
+
+
 def room(value: int) -> None:
     """Check bytes of memory for contributions: what plans take without asking, up to what no machine should give."""
     if not 2**25 <= value <= 2**36:
@@ -84,10 +97,14 @@ def patience(value: float) -> None:
         raise ConfigError(f"{value!r} is not valid: it must be above 0; inf waits for ever")
 
 
-def not_empty(value: str) -> None:
-    """Check that something was given."""
+def secret(value: str) -> None:
+    """Check that something was given, and can be written as bytes."""
     if not value:
         raise ConfigError("it is empty and must not be")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError("it has characters that are none") from error
 
 
 def isolated(value: str) -> None:
@@ -124,7 +141,7 @@ def validate(value: DataclassInstance) -> None:
             f.metadata["check"](cleaned)
         except ConfigError as error:
             if not f.repr:  # a secret is not for a log either, not even a malformed one
-                raise ConfigError(f"{f.name} is not valid: it must be text that is not empty") from None
+                raise ConfigError(f"{f.name} is not valid: it must be text, in UTF-8 and not empty") from None
             raise ConfigError(f"{f.name}: {error}") from error
         object.__setattr__(value, f.name, cleaned)
 

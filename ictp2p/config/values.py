@@ -15,14 +15,16 @@ from ictp2p.config.checks import (
     addresses,
     advertised,
     at_least_two,
+    duration,
+    folder,
     isolated,
-    not_empty,
     order,
     parameter,
     patience,
     positive,
     profile,
     room,
+    secret,
     validate,
 )
 from ictp2p.errors import ConfigError
@@ -38,23 +40,23 @@ class Timeouts:
     connect: float = parameter(
         "s",
         "to dial a peer, its handshake included; raise it above three round trips",
-        positive,
+        duration,
     )
     stall: float = parameter(
         "s",
         "in which a collective or transfer must make progress; a lower value finds a silent peer sooner, "
         "but takes a busy one for dead",
-        positive,
+        duration,
     )
     form: float = parameter(
         "s",
         "to wait for the others before a group or a round begins without them",
-        positive,
+        duration,
     )
     complete: float = parameter(
         "s",
         "that one collective may take in all; for outer rounds at least 2 x bytes / bandwidth of the slowest cluster",
-        positive,
+        duration,
     )
 
     def __post_init__(self) -> None:
@@ -69,7 +71,7 @@ class Config:
     token: str = parameter(
         "",
         "the mesh's join token, the same on every peer and known to nobody else; `ictp2p token` draws one",
-        not_empty,
+        secret,
         repr=False,
     )
     listen: str = parameter(
@@ -88,6 +90,7 @@ class Config:
         "path",
         "folder, of this worker alone, for what must survive a crash; without it the peer is a new one after every "
         "start",
+        folder,
         default=None,
     )
     rank: int = parameter("", "preference for leadership of the cluster; the lowest leads", order, default=0)

@@ -53,7 +53,8 @@ def allocate(skeleton: bytes, most: int) -> list[Tensor]:
 
 def octets(tensor: Tensor) -> memoryview:
     """The bytes of a tensor on the CPU: its own memory if it is contiguous, a copy else."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    held = tensor.detach().cpu().contiguous()
+    flat = held.as_strided((held.numel(),), (1,))  # a single element of a column would keep the column's stride
     return flat.view(torch.uint8).numpy().data
 
 

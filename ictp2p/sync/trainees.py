@@ -36,7 +36,7 @@ class Trainees:
     def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
         self._model, self._inner = type(model).__name__, inner
         self._frozen = [(name, p) for name, p in model.named_parameters() if not p.requires_grad]
-        self._places = {_place(p) for p in model.parameters()}
+        self._parameters = list(model.parameters())
         self._known = 0
         self.check()
 
@@ -58,7 +58,8 @@ class Trainees:
             self._known = len(held)
 
     def _check_places(self, held: list[Tensor]) -> None:
-        strange = [p for p in held if p.requires_grad and p.numel() and _place(p) not in self._places]
+        places = {_place(p) for p in self._parameters}  # as they lie now: a model may have been moved
+        strange = [p for p in held if p.requires_grad and p.numel() and _place(p) not in places]
         if strange:
             raise ConfigError(
                 f"the inner optimizer holds {len(strange)} parameters, the first of shape {tuple(strange[0].shape)}, "
@@ -82,6 +83,9 @@ def checked_weight(weight: Any) -> float:
 
 
 def _place(tensor: Tensor) -> int:
-    """The address of a tensor's memory; of a distributed one, of what of it is here."""
+    """The address of a tensor's memory; of a distributed one, of what of it is here. One that has none is itself."""
     local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return local.untyped_storage().data_ptr()
+    try:
+        return local.untyped_storage().data_ptr()
+    except RuntimeError:  # a tensor made of others, by a subclass
+        return id(tensor)

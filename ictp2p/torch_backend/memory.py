@@ -1,5 +1,7 @@
 """Tensors of any shape and place as flat, dense memory of the host: their own where it is that, else a copy.
 
+A negative view (the imaginary part of a conjugate) is not: its memory holds other values than it does.
+
 What is copied in is copied back when the collective has succeeded. Device tensors are staged through pinned memory:
 copying out waits for the caller's stream, and a result is on the device before anybody is told that it is there. So are
 results whose place holds what is still to be sent (`apart`).
@@ -36,7 +38,7 @@ class Memory:
         """
         tensor = _dense(tensor)
         if tensor.device.type == "cpu":
-            return tensor.contiguous().view(-1)
+            return _flat(tensor.resolve_neg().contiguous())
         held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda, device="cpu")
         held.view(tensor.shape).copy_(tensor)
         return held
@@ -48,8 +50,8 @@ class Memory:
             ConfigError: it is not dense.
         """
         tensor = _dense(tensor)
-        if tensor.device.type == "cpu" and tensor.is_contiguous():
-            return tensor.view(-1)
+        if tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg():
+            return _flat(tensor)
         held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda, device="cpu")
         self._returns.append((tensor, held))
         return held
@@ -95,6 +97,11 @@ class Memory:
 def octets(flat: Tensor) -> Tensor:
     """The bytes of a flat tensor."""
     return flat.view(torch.uint8)
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """A contiguous tensor as one row, also where a single element of a column keeps the column's stride."""
+    return tensor.as_strided((tensor.numel(),), (1,))
 
 
 def _span(flat: Tensor) -> tuple[int, int]:

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ictp2p.config.checks import not_empty, parameter, truth, validate
+from ictp2p.config.checks import parameter, secret, truth, validate
 from ictp2p.errors import ConfigError
 
 _ANYWHERE = "192.0.2.1"
@@ -45,7 +45,7 @@ def _silence(value: float) -> None:
 
 def _secret(value: str | None) -> None:
     if value is not None:
-        not_empty(value)
+        secret(value)
 
 
 @dataclass(frozen=True, slots=True)

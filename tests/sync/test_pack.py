@@ -91,3 +91,9 @@ def test_garbage_is_a_typed_error(data: bytes) -> None:
 def test_a_skeleton_is_checked_before_anything_is_allocated(skeleton: Any) -> None:
     with pytest.raises(StateError):
         allocate(msgspec.msgpack.encode(skeleton), 1 << 20)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_a_column_has_the_bytes_of_its_elements(rows: int) -> None:
+    column = torch.arange(3.0 * rows).view(rows, 3)[:, 1]
+    assert bytes(octets(column)) == column.numpy().tobytes()

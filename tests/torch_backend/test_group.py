@@ -233,7 +233,7 @@ def test_a_rank_may_send_to_itself() -> None:
     assert together(1, act) == [7.0]
 
 
-@pytest.mark.parametrize("length", [5, 100_000])
+@pytest.mark.parametrize("length", [1, 5, 100_000])
 def test_strided_tensors_are_read_and_written_where_they_lie(length: int) -> None:
     def act(group: ProcessGroup, rank: int) -> bool:
         base = torch.zeros(length, 3)
@@ -252,6 +252,22 @@ def test_strided_tensors_are_read_and_written_where_they_lie(length: int) -> Non
         )
 
     assert together(2, act) == [True, True]
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_negative_views_are_read_and_written_by_value(length: int) -> None:
+    """The imaginary part of a conjugate: what lies in memory is its negative. One element of it counts as dense."""
+
+    def act(group: ProcessGroup, rank: int) -> list[float]:
+        number = torch.full((length,), complex(0.0, -1.0 - rank))
+        imaginary = number.conj().imag
+        group.allreduce([imaginary]).wait()
+        group.broadcast([told := torch.zeros(length, dtype=torch.complex64).conj().imag + rank]).wait()
+        parts = [torch.zeros(length, dtype=torch.complex64).conj().imag for _ in range(2)]
+        group.allgather([parts], [imaginary]).wait()
+        return [*imaginary.tolist(), *told.tolist(), *(-number.imag).tolist(), *parts[1].tolist()]
+
+    assert together(2, act) == [[3.0] * length + [0.0] * length + [3.0] * length + [3.0] * length] * 2
 
 
 def test_a_factor_multiplies_each_contribution_before_the_sum() -> None:
