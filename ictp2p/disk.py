@@ -7,7 +7,9 @@ is durable until both have been synced). A checksum stands before the value. A f
 repaired or skipped: the peer must not vote as if it had a memory that it does not have.
 
 A `FileDisk` is held by one process at a time. Two peers on one disk would share an identity and an acceptor,
-and together promise what neither may. A fork does not hold it (`forks`).
+and together promise what neither may. A fork does not hold it (`forks`). Nor is a directory its name: if it is deleted
+under a peer that runs, and another peer makes one of that name, the first has none any more, and stops. So files are
+opened relative to the directory that was locked (openat(2)).
 
 Files are small (a promise is under 300 KiB) and writes are synchronous on purpose: the driver must not send
 before they are done. The price is that a disk that stalls silences its peer, heartbeats and all.
@@ -77,14 +79,18 @@ class FileDisk:
             ConfigError: the directory cannot be made or written, or another process holds it.
         """
         self._directory = Path(directory)
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock: int | None = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise ConfigError(f"data directory {str(self._directory)!r} cannot be used: {error.strerror}") from error
+        self._held: list[int] = []
+        """The directory, and its lock; nothing once it is closed."""
         held_alone(self)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._held.append(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            self._held.append(self._open("lock", os.O_RDWR | os.O_CREAT))
+        except OSError as error:
+            self.close()
+            raise ConfigError(f"data directory {str(self._directory)!r} cannot be used: {error.strerror}") from error
+        try:
+            _lock(*self._held)
         except OSError as error:
             self.close()
             what = f"cannot be locked ({error.strerror}): keep it on a disk of this machine"
@@ -100,7 +106,8 @@ class FileDisk:
         """
         path = self._path(key)
         try:
-            data = path.read_bytes()
+            with os.fdopen(self._open(path.name, os.O_RDONLY), "rb") as file:
+                data = file.read()
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -120,19 +127,22 @@ class FileDisk:
             StateError: it could not be written; the message names the file.
         """
         path = self._path(key)
-        fresh = path.with_suffix(".new")
+        folder, fresh = self._held[0], path.with_suffix(".new").name
         try:
-            _write_durably(fresh, _HEADER.pack(_MAGIC, len(value), _checksum(key, value)) + value)
-            fresh.replace(path)
-            _sync_directory(self._directory)
+            with os.fdopen(self._open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+                file.write(_HEADER.pack(_MAGIC, len(value), _checksum(key, value)) + value)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
         except OSError as error:
             raise StateError(f"cannot write {path}: {error.strerror}") from error
 
     def close(self) -> None:
         """Let another process have the directory. The lock also ends with the process, however it ends."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        held, self._held = self._held, []
+        for descriptor in held:
+            os.close(descriptor)
 
     def __enter__(self) -> FileDisk:
         return self
@@ -140,10 +150,25 @@ class FileDisk:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _open(self, name: str, flags: int) -> int:
+        """Open a file of the directory that is held, for us alone, whatever stands at its path by now."""
+        return os.open(name, flags | os.O_CLOEXEC, 0o600, dir_fd=self._held[0])
+
     def _path(self, key: str) -> Path:
-        if self._lock is None:
+        if not self._held:
             raise StateError(f"data directory {str(self._directory)!r} is closed")
         return self._directory / (_checked(key) + _SUFFIX)
+
+
+def _lock(folder: int, file: int) -> None:
+    """Lock the folder as well, for people delete lock files that they take for stale; but NFS knows none of folders."""
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
 
 
 def _checked(key: str) -> str:
@@ -155,19 +180,3 @@ def _checked(key: str) -> str:
 def _checksum(key: str, value: bytes) -> bytes:
     # The key is part of it, so that a file copied over another one is noticed.
     return hashlib.blake2b(key.encode() + b"\0" + value, digest_size=16).digest()
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

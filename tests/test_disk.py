@@ -2,6 +2,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -77,25 +78,25 @@ def test_a_value_is_synced_before_it_replaces_the_old_one_and_the_directory_afte
     disk: FileDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     steps: list[str] = []
-    sync, replace = os.fsync, Path.replace
+    sync, replace = os.fsync, os.replace
 
     def fsync(descriptor: int) -> None:
         steps.append("sync " + os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))  # noqa: PTH115, PTH119
         sync(descriptor)
 
-    def rename(self: Path, target: Path) -> Path:
-        steps.append(f"rename {self.name} {target.name}")
-        return replace(self, target)
+    def rename(source: str, target: str, **folders: int) -> None:
+        steps.append(f"rename {source} {target}")
+        replace(source, target, **folders)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(Path, "replace", rename)
+    monkeypatch.setattr(os, "replace", rename)
     disk.save("term", b"7")
     assert steps == ["sync term.new", "rename term.new term.ict", "sync data"]
 
 
 @pytest.mark.parametrize("step", ["fsync", "rename"])
 def test_a_write_that_fails_half_way_leaves_the_old_value(disk: FileDisk, monkeypatch: pytest.MonkeyPatch, step: str):
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     disk.save("term", b"old")
@@ -103,7 +104,7 @@ def test_a_write_that_fails_half_way_leaves_the_old_value(disk: FileDisk, monkey
         if step == "fsync":
             patch.setattr(os, "fsync", fail)
         else:
-            patch.setattr(Path, "replace", fail)
+            patch.setattr(os, "replace", fail)
         with pytest.raises(StateError, match=r"cannot write .*term\.ict: No space left"):
             disk.save("term", b"new")
     assert disk.load("term") == b"old"
@@ -120,6 +121,40 @@ def test_two_peers_cannot_share_a_directory(disk: FileDisk, tmp_path: Path):
     assert "in use by another peer" in other.stderr
     disk.close()
     FileDisk(tmp_path / "data").close()
+
+
+def test_a_directory_whose_lock_file_was_deleted_is_still_in_use(disk: FileDisk, tmp_path: Path):
+    """It looks stale, and who deletes it would have two peers of one identity."""
+    (tmp_path / "data" / "lock").unlink()
+    with pytest.raises(ConfigError, match="in use by another peer"):
+        FileDisk(tmp_path / "data")
+    disk.close()
+    FileDisk(tmp_path / "data").close()
+
+
+def test_a_directory_is_held_where_only_files_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lock = fcntl.flock
+
+    def flock(descriptor: int, operation: int) -> None:
+        if Path("/proc/self/fd", str(descriptor)).is_dir():
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with FileDisk(tmp_path), pytest.raises(ConfigError, match="in use by another peer"):
+        FileDisk(tmp_path)
+
+
+def test_whose_directory_was_deleted_writes_nothing_to_another_of_its_name(tmp_path: Path):
+    """Somebody cleans up and starts anew, while the old process still runs."""
+    with FileDisk(tmp_path / "data") as old:
+        old.save("term", b"old")
+        shutil.rmtree(tmp_path / "data")
+        with FileDisk(tmp_path / "data") as new:
+            new.save("term", b"new")
+            with pytest.raises(StateError, match=r"cannot write .*term\.ict: No such file"):
+                old.save("term", b"older")
+            assert new.load("term") == b"new"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

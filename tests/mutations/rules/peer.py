@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "lock-file-alone",
+        "Two processes never have one data folder, though somebody deleted its lock file.",
+        "ictp2p/disk.py",
+        "        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "        pass\n",
+        ("test_disk.py::test_a_directory_whose_lock_file_was_deleted_is_still_in_use",),
+    ),
+    Mutation(
+        "folder-of-the-same-name",
+        "A peer writes to the folder that it locked, and not to another one that stands in its place.",
+        "ictp2p/disk.py",
+        "        folder, fresh = self._held[0],",
+        "        self._held[0] = os.open(self._directory, os.O_RDONLY)\n        folder, fresh = self._held[0],",
+        ("test_disk.py::test_whose_directory_was_deleted_writes_nothing_to_another_of_its_name",),
+    ),
+    Mutation(
         "death-hidden-by-forks",
         "A process that is killed is known at once, though forks of it, such as a loader's workers, live on.",
         "ictp2p/forks.py",

@@ -80,7 +80,7 @@ MUTATIONS: Final = (
         "no-fsync",
         "What `save` has returned from survives a power cut: data, rename and directory are synced.",
         "ictp2p/disk.py",
-        "        os.fsync(file.fileno())\n",
+        "                os.fsync(file.fileno())\n",
         "",
         ("test_disk.py::test_a_value_is_synced_before_it_replaces_the_old_one_and_the_directory_after",),
     ),
