@@ -14,7 +14,8 @@ Before any finite distance leaves, it is entered in the source table. There is n
 
 A periodic update says which routes the neighbour should hold by now, as a checksum, and who holds others asks for
 everything. So no mistake, here or there, outlives it, which the RFC has by repeating everything in each. It must not:
-what was taken back, and is held nevertheless, is a loop as soon as feasibility distances are forgotten.
+what was taken back, and is held nevertheless, is a loop as soon as feasibility distances are forgotten. What others
+made of it meanwhile ends with the stale choice in each loop (`table`).
 """
 
 from __future__ import annotations

@@ -347,6 +347,8 @@ class Babel:
     def _refresh(self, now: float) -> None:
         """Tell everybody that nothing was missed, and do the housekeeping that needs no timer of its own."""
         self._weigh(now)
+        for key in self.table.outlived(now):
+            self._settle(key, now)
         self._flush_at, self._refresh_at = None, self._next_refresh(now)
         self.sources.expire(now, self._announcer.stands)
         self._requests.expire(now)

@@ -25,7 +25,10 @@ CHECKSUM = 2**32 - 1
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 Class = Annotated[int, msgspec.Meta(ge=0, le=31)]
-Seqno = Annotated[int, msgspec.Meta(ge=0)]  # 64 bits: MessagePack holds no more
+HIGHEST = 2**62
+"""The highest sequence number that is advertised: the next one may be asked for, and has to fit in MessagePack."""
+
+Seqno = Annotated[int, msgspec.Meta(ge=0, le=HIGHEST)]
 Metric = Annotated[int, msgspec.Meta(ge=0, le=INFINITY)]
 Hops = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
@@ -46,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     destination: Name
     first: Class
     last: Class
-    seqno: Seqno
+    seqno: Annotated[int, msgspec.Meta(ge=0, le=HIGHEST + 1)]
     hops: Hops
 
 

@@ -91,7 +91,12 @@ class Requests:
     # Others'
 
     def carry(self, sender: str, key: Key, seqno: int, hops: int, now: float) -> None:
-        """Pass a request on to one neighbour, unless an equal one is already on its way for somebody else."""
+        """Pass a request on to one neighbour, unless an equal one is already on its way for somebody else.
+
+        Where nobody offers a way there is nobody to ask, and nothing to remember; the first way is told to all anyway.
+        """
+        if not self._table.knows(key):
+            return
         repeats = self._wait(key, sender, seqno, hops - 1, now)
         if repeats is None:
             return

@@ -10,7 +10,8 @@ offer, or one that is better by a quarter, is taken at once.
 *Do not jump into the void.* If the neighbour in use makes an offer that is no longer feasible, and nobody else
 makes a feasible one, the choice stands as it was made (RFC 8966 §3.5.3 allows to ignore the update) until a
 fresh sequence number arrives. The neighbour still has a route, and our distance is still beyond the one that it
-had when we chose it, so no loop can close. Such a choice is *stale*.
+had when we chose it, so no loop can close. Such a choice is *stale*. It stands for a hold time at most: in the RFC an
+ignored update leaves the timer of its route running, and a loop that a mistake did close would else last for ever.
 """
 
 from __future__ import annotations
@@ -52,10 +53,16 @@ class RouteTable:
         self._challenged: dict[Key, float] = {}
         self._challenge_at = inf
         """Before this nothing is due in `_challenged`; the first may turn out to be due later."""
+        self._stale: dict[Key, float] = {}
+        """Until when stale choices stand, seconds."""
 
     def offered_by(self, neighbour: str) -> list[Key]:
         """The routes that a neighbour offers, in order."""
         return sorted(self._offered_by.get(neighbour, ()))
+
+    def knows(self, key: Key) -> bool:
+        """Whether any neighbour offers a route."""
+        return key in self._offers
 
     def agrees(self, neighbour: str, held: int) -> bool:
         """Whether these are, by their checksum, the routes that a neighbour offers; not to be said of a full table."""
@@ -116,7 +123,7 @@ class RouteTable:
 
     def choose(self, key: Key, now: float) -> Choice | None:
         """Make the choice anew."""
-        kept, best = self._kept(key), self._best(key)
+        kept, best = self._kept(key, now), self._best(key)
         choice = self._prefer(key, kept, best, now) if kept is not None and best is not None else best or kept
         if choice is None:
             self.chosen.pop(key, None)
@@ -124,6 +131,8 @@ class RouteTable:
             self.chosen[key] = choice
         if choice is None or choice is not kept:
             self._challenged.pop(key, None)
+        if choice is None or not choice.stale:
+            self._stale.pop(key, None)
         return choice
 
     def lacks_freshness(self, key: Key) -> bool:
@@ -167,6 +176,10 @@ class RouteTable:
         """When `challenged` next has something, or may have."""
         return self._challenge_at if self._challenged else None
 
+    def outlived(self, now: float) -> list[Key]:
+        """The routes whose choice has been stale for too long: no fresh sequence number has come, nor will one."""
+        return sorted(key for key, until in self._stale.items() if until <= now)
+
     def _forget(self, key: Key, neighbour: str) -> bool:
         if self._offered_by[neighbour].pop(key, None) is None:
             return False
@@ -195,13 +208,15 @@ class RouteTable:
                 best, by = metric, neighbour
         return Choice(by, offers[by], best) if by else None
 
-    def _kept(self, key: Key) -> Choice | None:
+    def _kept(self, key: Key, now: float) -> Choice | None:
         """The choice in force with today's numbers, if it can still stand."""
         choice = self.chosen.get(key)
         if choice is None or self._metric(key, choice.neighbour) >= INFINITY:
             return None
         newest = self._offers[key][choice.neighbour]
         stale = not self._sources.feasible(key, newest)
+        if stale and now >= self._stale.setdefault(key, now + self._profile.hold):
+            return None
         offer = choice.offer if stale else newest
         metric = extend(offer.metric, self.costs[choice.neighbour][key[1]])
         if metric == choice.metric and stale == choice.stale and offer == choice.offer:

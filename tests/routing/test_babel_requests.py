@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ictp2p.routing.algebra import INFINITY, Link
-from ictp2p.routing.messages import Advert, RouteRequest, SeqnoRequest, Update, Wanted
+from ictp2p.routing.messages import HIGHEST, Advert, RouteRequest, SeqnoRequest, Update, Wanted
 from tests.routing.one_router import COST, LINK, PROFILE, advert, pass_time, router, sends
 
 
@@ -107,3 +111,36 @@ def test_a_request_that_is_carried_goes_on_to_the_next_hop_of_today() -> None:
     assert sends(effects, SeqnoRequest) == {"n": SeqnoRequest((Wanted("d", 0, 0, 2, 63),))}
     effects = node.receive("n", advert("d", 6, seqno=2), 2.2)
     assert sends(effects, Update)["asker"] == advert("d", 6 + COST, seqno=2)
+
+
+@given(st.sampled_from([0, 1, HIGHEST - 1, HIGHEST, HIGHEST + 1, 2**63 - 1, 2**64 - 1]))
+def test_whatever_number_was_advertised_the_next_higher_one_can_be_asked_for(seqno: int) -> None:
+    """The request for one more than MessagePack holds raised in the middle of whatever input it came up in."""
+    node = router("m", "n")
+    for neighbour, metric in (("m", 5), ("n", 5000)):
+        heard = msgspec.msgpack.encode(advert("d", metric, seqno))
+        try:
+            node.receive(neighbour, msgspec.msgpack.decode(heard, type=Update), 0.0)
+        except msgspec.ValidationError:
+            return
+    pass_time(node, 1.0)
+    asked = sends(node.link_down("m", 1.0), SeqnoRequest)["n"]
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(asked), type=SeqnoRequest) == asked
+
+
+@given(st.sets(st.text("abcdef", min_size=1, max_size=4), min_size=1, max_size=50), st.integers(0, 31))
+def test_requests_for_what_nobody_offers_leave_nothing_behind(names: set[str], last: int) -> None:
+    """Each was remembered, without bound: a message of them took three hundred times its size here."""
+    node = router("asker", "m")
+    node.receive("m", advert("d", 5), 0.0)
+    pass_time(node, 1.0)
+    before = node.next_timeout()
+    request = SeqnoRequest(tuple(Wanted(name, 0, last, 7, 64) for name in sorted(names | {"d"})))
+    asked = sends(node.receive("asker", request, 1.0), SeqnoRequest)
+    assert asked == {"m": SeqnoRequest((Wanted("d", 0, 0, 7, 63),))}
+    assert node.next_timeout() == before
+    answers = [sends(node.receive("m", advert(name, 5, seqno=9), 1.0), Update) for name in sorted(names - {"d"})]
+    assert not any("asker" in answer for answer in answers), "it hears of a first way with all others"
+    told = sends(pass_time(node, 2.0), Update)
+    heard = told["asker"].adverts if "asker" in told else ()  # type: ignore[attr-defined]
+    assert {a.destination for a in heard} >= names - {"d"}

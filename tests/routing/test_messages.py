@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.routing.algebra import INFINITY
-from ictp2p.routing.messages import Advert, Key, RouteRequest, SeqnoRequest, Update, Wanted, keys, runs
+from ictp2p.routing.messages import HIGHEST, Advert, Key, RouteRequest, SeqnoRequest, Update, Wanted, keys, runs
 
 ANY = Update | SeqnoRequest | RouteRequest
 CELLS = st.dictionaries(
@@ -32,8 +32,8 @@ def test_classes_that_this_router_does_not_have_are_left_out() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Update((Advert("d" * 63, 0, 10, 2**64 - 1, INFINITY),), full=True),
-        SeqnoRequest((Wanted("d", 0, 0, 2**64 - 1, 255),)),
+        Update((Advert("d" * 63, 0, 10, HIGHEST, INFINITY),), full=True),
+        SeqnoRequest((Wanted("d", 0, 0, HIGHEST + 1, 255),)),
         RouteRequest(),
     ],
 )
@@ -49,6 +49,8 @@ def test_messages_survive_the_wire(message: ANY) -> None:
         [1, [["d", -1, 0, 0, 0]], False],
         [1, [["d", 0, 32, 0, 0]], False],
         [1, [["d", 0, 0, -1, 0]], False],
+        [1, [["d", 0, 0, HIGHEST + 1, 0]], False],
+        [2, [["d", 0, 0, HIGHEST + 2, 1]]],
         [1, [["d", 0, 0, 0, INFINITY + 1]], False],
         [1, [["d", 0, 0, 0, 1.5]], False],
         [1, [["d", 0, 0, 0]], False],

@@ -55,6 +55,25 @@ def test_a_stale_choice_stands_on_what_it_was_made_of() -> None:
     assert routes.choose(KEY, 1.0) == Choice("m", Distance(2, 100), 105)
 
 
+@given(st.lists(st.floats(0.0, 30.0), max_size=12))
+def test_a_stale_choice_stands_for_a_hold_time_and_no_longer(pauses: list[float]) -> None:
+    """From when its neighbour's offer was no longer feasible, however often it is weighed, until a fresh one comes."""
+    routes = table(Distance(1, 100), m=(Distance(1, 10), 1))
+    routes.choose(KEY, 0.0)
+    routes.learn(KEY, "m", Distance(1, 100))
+    now = 0.0
+    for pause in (0.0, *pauses):
+        now += pause
+        lapsed = now >= PROFILE.hold
+        assert bool(routes.outlived(now)) == lapsed
+        assert (routes.choose(KEY, now) is None) == lapsed
+        if lapsed:
+            return
+    routes.learn(KEY, "m", Distance(2, 100))
+    assert routes.choose(KEY, now) == Choice("m", Distance(2, 100), 101)
+    assert not routes.outlived(now + 2 * PROFILE.hold)
+
+
 def test_only_news_is_news() -> None:
     routes = table(Distance(1, 100))
     assert routes.learn(KEY, "m", Distance(1, 5))

@@ -123,7 +123,7 @@ MUTATIONS: Final = (
         "ictp2p/routing/babel.py",
         "if update.held is not None and not self.table.agrees(sender, update.held):",
         "if update.held is not None and update.held < 0:",
-        ("routing/test_self_check.py::test_what_is_held_wrongly_is_set_right_by_the_next_periodic_update",),
+        ("routing/test_self_check.py::test_what_is_held_wrongly_is_set_right",),
     ),
     Mutation(
         "checksum-of-what-is-not-told",
@@ -172,6 +172,14 @@ MUTATIONS: Final = (
         "                self._heard[peer] = True\n",
         "                self._heard[peer] = False\n",
         ("core/test_thrift.py::test_who_says_nothing_from_one_look_to_the_next_needs_the_connection",),
+    ),
+    Mutation(
+        "stale-for-good",
+        "A choice whose neighbour's offer is not feasible any more stands for a hold time at most.",
+        "ictp2p/routing/babel.py",
+        "        for key in self.table.outlived(now):\n            self._settle(key, now)\n",
+        "",
+        ("routing/test_self_check.py::test_a_route_that_nobody_has_does_not_circle_for_ever",),
     ),
     Mutation(
         "stale-dump-believed",
