@@ -3,8 +3,9 @@
 Up to `complete` clusters every two leaders keep a connection: the fewest hops, and every link measured. Beyond that
 connections grow with the square of the mesh, and route entries with the cube, so each leader picks few:
 
-- two clusters on either side of it on a ring on which all stand in the order of a hash of their names. These alone
-  connect everybody, whichever three clusters fail at once: the ring of second neighbours is 4-connected;
+- two clusters on either side of it on the ring on which they also guard each other (`gossip.guards`), in the order of a
+  hash of their names. These alone connect everybody, whichever three clusters fail at once: the ring of second
+  neighbours is 4-connected;
 - log2 N more, those whose hash together with its own is least. They make it an expander: a few hops from anybody to
   anybody, and connected with overwhelming probability though a large part fails at once (where each picks k >= 2 others
   at random, the graph is k-connected with probability 1 - o(1): Fenner and Frieze, "On the connectivity of random
@@ -19,13 +20,13 @@ the living connected, the second is how two halves of a healed partition meet ag
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import heapq
 import math
 from bisect import bisect_left
 from collections.abc import Collection
 
+from ictp2p.gossip.guards import place
 from ictp2p.types import ClusterId
 
 COMPLETE = 32
@@ -82,8 +83,8 @@ class Overlay:
         return frozenset((*self._beside(others), *self._random(others)))
 
     def _beside(self, others: Collection[ClusterId]) -> list[ClusterId]:
-        ring = sorted(others, key=_place)
-        here = bisect_left(ring, _place(self._me), key=_place)
+        ring = sorted(others, key=place)
+        here = bisect_left(ring, place(self._me), key=place)
         return [ring[(here + offset) % len(ring)] for offset in range(-BESIDE, BESIDE)] if ring else []
 
     def _random(self, others: Collection[ClusterId]) -> list[ClusterId]:
@@ -97,10 +98,5 @@ class Overlay:
         return known
 
 
-@functools.lru_cache(4096)
-def _place(cluster: ClusterId) -> bytes:
-    return _hash(cluster)
-
-
-def _hash(*names: str) -> bytes:
-    return hashlib.blake2b("\0".join(names).encode(), digest_size=16, person=b"ictp2p overlay").digest()
+def _hash(one: str, other: str) -> bytes:
+    return hashlib.blake2b(f"{one}\0{other}".encode(), digest_size=16, person=b"ictp2p overlay").digest()

@@ -11,7 +11,7 @@ member's turns alternate, between whom it guards and the shuffled list that hold
   accusation and answers it, or the confirmations that a verdict waits for (`suspicion`) come soon, from who did ask.
 
 All stand on the ring in the order of a hash of their names, since neighbours by name often share a rack. It is the
-hash by which a sparse mesh chooses its connections (`core.overlay`), so a charge is a neighbour there, whose answers
+ring by which a sparse mesh chooses its connections (`core.overlay`), so a charge is a neighbour there, whose answers
 need no relay.
 """
 
