@@ -134,6 +134,7 @@ class Neighbourhood:
         self._shown = None
         self._run(Channel.LINKS, machines.links.disconnected(cluster, now))
         self._run(Channel.ROUTES, machines.routes.link_down(cluster, now))
+        machines.mesh.unmeasured(cluster)
 
     def _run(self, channel: Channel, effects: Effects) -> None:
         self._context.run(channel, effects)

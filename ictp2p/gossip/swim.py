@@ -239,6 +239,10 @@ class Swim:
         """Adapt the probe timeout of `member` to its round trip (seconds): srtt + 4 rttvar, as TCP does (RFC 6298)."""
         self._prober.measured(member, srtt + 4 * rttvar)
 
+    def unmeasured(self, member: str) -> None:
+        """Expect of `member` what is expected of all: the link whose round trip was measured is no more."""
+        self._prober.measured(member, 0.0)
+
     def lagged(self, seconds: float, now: float) -> None:
         """Note that this process itself was late by `seconds`: not others' fault, and a sign of bad health."""
         lost = min(seconds, now - self._excused)

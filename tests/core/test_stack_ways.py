@@ -90,6 +90,19 @@ def test_clusters_that_cannot_dial_each_other_talk_over_a_third() -> None:
     assert b.m.mesh.members["c"].status is Status.ALIVE
 
 
+def test_a_link_that_was_slow_and_is_gone_makes_nobody_wait_for_its_other_end() -> None:
+    """What was measured last of a link that ended was never measured again: probes allowed for it ten times as long."""
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    b, c = hosts["b"][0], hosts["c"][0]
+    prober = b.core.m.mesh._prober
+    usual = prober._patience_for("a")
+    b.core.m.mesh.measured("c", 3.0, 1.0)
+    assert prober._patience_for("c") > 2 * usual
+    world.sever(b, c)
+    assert prober._patience_for("c") == usual
+
+
 def test_a_peer_that_only_dials_out_is_reached_over_what_it_dialed() -> None:
     world = World()
     hosts = mesh(world, "a", "b", workers=1)
