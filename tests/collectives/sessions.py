@@ -237,6 +237,8 @@ class World:
                 self._hand(source, target, said)
             else:
                 self.sessions[target].begun(self.names[source], said)
+                if said:  # the one chunk that went ahead was dropped, and is to be sent again
+                    self.sent[target, source].clear()
 
     def _hand(self, source: int, target: int, chunk: Chunk) -> None:
         self.offer(source, target, chunk)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -180,7 +180,11 @@ def test_what_was_moved_is_counted(plan: Plan, dtype: torch.dtype, chance: rando
     ran(plan, dtype, chance, look)
 
 
+_COPIES = Plan("broadcast", tuple("0123"), (Share(0, 1, 1, (NO_PARENT,) * 4, (1, NO_PARENT, 1, 1)),), 1, 0.0, 0.0)
+
+
 @given(plans_of_all_kinds(), st.sampled_from(TYPES), CHANCES, st.integers(0, 40), st.booleans())
+@example(_COPIES, torch.int32, random.Random(473), 27, False)  # what went ahead is to be sent again
 @settings(max_examples=200)
 def test_a_neighbour_is_missed_while_anything_is_owed_or_unheard(
     plan: Plan, dtype: torch.dtype, chance: random.Random, steps: int, blamed: bool
