@@ -365,8 +365,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 6.4), layout="constrained")
-    panels = list(figure.subplots(2, 4).flat)
-    panels.pop().set_axis_off()
+    *panels, key = figure.subplots(2, 4).flat
     for axes, measure in zip(panels, MEASURES, strict=True):
         for (n, seconds), colour in zip(found(rows, measure).items(), COLOURS, strict=False):
             share = (np.arange(len(seconds)) + 1) / len(seconds)
@@ -376,7 +375,8 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
         axes.set_xlim(left=0)
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("virtual seconds after the fault", fontsize=8)
-    panels[0].legend(fontsize=8, loc="lower right")
+    key.legend(*panels[0].get_legend_handles_labels(), loc="upper left")
+    key.set_axis_off()
     figure.suptitle("Share of the runs in which it had happened by then; dotted: the p99 of the bound", fontsize=10)
     figure.savefig(path)
 
