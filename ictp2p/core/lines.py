@@ -11,9 +11,9 @@ after the first probes.
 A line may be wider than any one link, where each pair has a bandwidth of its own. It is as wide at least as what all
 its links carried together, which the first round shows: the bytes that its plan sends from there, or to there, over the
 time that they took. Until then this is too careful, and what the planner finds without knowing of lines promises more,
-and is put to the test (`proven`). And a link may have become slower than
-it ever was: a round that takes much longer than it should makes the links that it used count as they are measured now,
-for some rounds, after which the most is taken anew.
+and is put to the test (`proven`). And a link may have become slower than it ever was: a round that takes much longer
+than it should makes the links that it used count as they are measured now, for some rounds, after which the most is
+taken anew.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ UNKNOWN = 0.5
 FOLLOWED = 3
 """Rounds for which links count as measured after a round by them was slow: their figures have arrived by then."""
 _ALL = PeerId("")
+"""The other end of a line, which leads to all."""
 
 
 class Lines:
@@ -70,11 +71,13 @@ class Lines:
         self._doubted -= sums.keys()
         if len(self._together) > 4 * FEW:
             self._together = {end: self._together[end] for end in sums}
+            self._doubted.clear()
 
     def slowed(self, links: Collection[Pair], number: int) -> None:
         """Take it that some of these links have become slower than they ever were; the round `number` showed it."""
         self._followed.update(dict.fromkeys(links, number + FOLLOWED))
-        self._doubted.update(end for source, target in links for end in ((source, _ALL), (_ALL, target)))
+        ends = {end for source, target in links for end in ((source, _ALL), (_ALL, target))}
+        self._doubted |= ends & self._together.keys()
 
     def request(self, asked: PlanRequest) -> PlanRequest | None:
         """Ask for the same plan, with links and lines as wide as they ever were; None where that tells nothing."""

@@ -31,6 +31,7 @@ from typing import Literal, TypeAlias
 
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives import planner
+from ictp2p.collectives.codecs.prices import PRICES
 from ictp2p.collectives.schedules.trees import Tree
 from ictp2p.collectives.topology import Pair
 from ictp2p.core.lines import FEW, Lines
@@ -243,11 +244,11 @@ def _used(opened: Open) -> Iterator[Pair]:
 
 
 def _moved(opened: Open) -> Iterator[tuple[Pair, float]]:
-    """The bytes of each share that a plan's trees carry over each link; with a codec none are counted."""
+    """The bytes that a plan's trees carry over each link, share by share; at least, for a codec's chunks differ."""
     plan = plans.decode(opened.plan)
-    each = ITEM_SIZES.get(opened.spec.dtype, 0) if plan.codec == "none" else 0
+    each = ITEM_SIZES.get(opened.spec.dtype, 0) * (PRICES[plan.codec].least if plan.codec in PRICES else 0.0)
     for share in plan.shares:
-        size = float(each * (share.stop - share.start))
+        size = each * (share.stop - share.start)
         for a, b in Tree(share.root, share.reduce_parents, share.broadcast_parents).edges():
             yield (PeerId(plan.participants[a]), PeerId(plan.participants[b])), size
 

@@ -10,8 +10,9 @@ offer, or one that is better by a quarter, is taken at once.
 *Do not jump into the void.* If the neighbour in use makes an offer that is no longer feasible, and nobody else
 makes a feasible one, the choice stands as it was made (RFC 8966 §3.5.3 allows to ignore the update) until a
 fresh sequence number arrives. The neighbour still has a route, and our distance is still beyond the one that it
-had when we chose it, so no loop can close. Such a choice is *stale*. It stands for a hold time at most: in the RFC an
-ignored update leaves the timer of its route running, and a loop that a mistake did close would else last for ever.
+had when we chose it, so no loop can close. Such a choice is *stale*. It stands for a hold time, and until the next
+timer after that: in the RFC an ignored update leaves the timer of its route running, and a loop that a mistake did
+close would else last for ever.
 """
 
 from __future__ import annotations

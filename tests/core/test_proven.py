@@ -346,3 +346,17 @@ def test_a_promise_for_the_very_plan_that_is_kept_is_put_to_the_test_by_its_roun
     running = replace(LONG, running=SECOND.plan)
     rival = proven.rival(asked_of(HERE, running), running, replace(SECOND, seconds=3.0))
     assert rival.seconds == pytest.approx(3.6)
+
+
+@pytest.mark.parametrize(("codec", "share"), [("none", 1.0), ("bfloat16", 0.5), ("int8", 258 / 1024)])
+def test_what_a_round_carried_shows_how_wide_its_lines_are_at_least(codec: str, share: float) -> None:
+    proven, rounds = (known := knowing()), Rounds(known)
+    leaders = [each.leader for each in LONG.participants]
+    plan = structs.replace(planner.plan(replace(asked_of(HERE, LONG), only="star")).plan, codec=codec)
+    sent = share * 2 * 4 * LONG.spec.elements * 3 / 4  # contributions to three others, and our result to them
+    for seconds in (2.0, 4.0):  # the second time it is slower, and that is believed
+        rounds.held(plan.encode(), seconds, asked=LONG)
+        lines = proven.lines.request(asked_of(HERE, LONG))
+        assert lines is not None
+        assert [lines.up[end] for end in leaders] == pytest.approx([max(4 * MB, sent / seconds)] * 4, rel=0.01)
+        proven.lines.slowed([(a, b) for a in leaders for b in leaders if a != b], rounds.round)
