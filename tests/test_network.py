@@ -1,8 +1,10 @@
 import asyncio
+import contextlib
 import errno
 import os
 import socket
 import ssl
+from collections.abc import Iterator
 
 import pytest
 
@@ -88,6 +90,24 @@ def test_a_taken_port_is_named_and_free_again_once_it_is_closed(run):
     run(story())
 
 
+@contextlib.contextmanager
+def forked() -> Iterator[None]:
+    """A fork of this process that lives on for as long, as the workers of a `DataLoader` do."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        child = os.fork()
+        if child == 0:
+            theirs.send(b"?")
+            theirs.recv(1)
+            os._exit(0)
+        try:
+            ours.recv(1)
+            yield
+        finally:
+            ours.send(b"!")
+            os.waitpid(child, 0)  # it has been told
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_port_is_free_once_it_is_closed_although_a_fork_lives_on(run):
@@ -95,23 +115,12 @@ def test_a_port_is_free_once_it_is_closed_although_a_fork_lives_on(run):
 
     async def story() -> None:
         listener = await NETWORK.serve(Caught, LOOPBACK)
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            child = os.fork()
-            if child == 0:
-                theirs.send(b"?")
-                theirs.recv(1)
-                os._exit(0)
-            try:
-                ours.recv(1)
-                (await NETWORK.connect(Caught, listener.address, 5))[0].abort()
-                listener.close()
-                await listener.settled()
-                again = await NETWORK.serve(Caught, listener.address)
-                again.close()
-            finally:
-                ours.send(b"!")
-                os.waitpid(child, 0)  # noqa: ASYNC222 - it has been told
+        with forked():
+            (await NETWORK.connect(Caught, listener.address, 5))[0].abort()
+            listener.close()
+            await listener.settled()
+            again = await NETWORK.serve(Caught, listener.address)
+            again.close()
 
     run(story())
 
@@ -123,27 +132,17 @@ def test_a_connection_ends_with_its_process_although_a_fork_lives_on(run, dialed
     """Or the others would not hear of a death from the kernel."""
 
     async def story() -> None:
-        accepted, (ours, theirs) = Caught(), socket.socketpair()
+        accepted = Caught()
         listener = await NETWORK.serve(lambda: accepted, LOOPBACK)
         transport, dialer = await NETWORK.connect(Caught, listener.address, 5)
         ends = [(await accepted.made, dialer), (transport, accepted)]
         await listener.settled()
-        with ours, theirs:
-            child = os.fork()
-            if child == 0:
-                theirs.send(b"?")
-                theirs.recv(1)
-                os._exit(0)
-            ours.recv(1)
-            try:
-                one, other = ends[dialed]
-                one.write(b"still open")
-                one.abort()
-                async with asyncio.timeout(5):
-                    await other.lost
-            finally:
-                ours.send(b"!")
-                os.waitpid(child, 0)  # noqa: ASYNC222 - it has been told
+        with forked():
+            one, other = ends[dialed]
+            one.write(b"still open")
+            one.abort()
+            async with asyncio.timeout(5):
+                await other.lost
         listener.close()
 
     run(story())
