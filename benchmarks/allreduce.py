@@ -15,13 +15,16 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import arena
 import torch
 
-CLEAR, SEALED = "plaintext", "sealed"
+from ictp2p.bulk import BulkProfile
+
+CLEAR, SEALED, OVER_TCP = "plaintext", "sealed", ", over TCP"
 
 
 def main() -> None:
@@ -88,8 +91,9 @@ async def worker(
     expected = sum(range(1, rank.ranks + 1))
     cuts = {"": [elements]} | ({f", {tensors} tensors": sizes(elements, tensors)} if tensors else {})
     contenders: dict[str, arena.Contender] = {}
-    for mode in (SEALED, CLEAR):
-        bulk = await rank.bulk(mode, sealed=mode == SEALED)
+    for name, share in itertools.product((SEALED, CLEAR), (True, False)):
+        mode, profile = name if share else name + OVER_TCP, replace(BulkProfile.local(), share_memory=share)
+        bulk = await rank.bulk(mode, sealed=name == SEALED, profile=profile)
         for kind, codec in itertools.product(kinds, codecs):
             chosen = rank.plan(elements, kind or None, codec=codec)
             written = "" if codec == "none" else f" {codec}"

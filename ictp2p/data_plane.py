@@ -70,6 +70,7 @@ class DataPlane:
                 stall=waits.stall,
                 handshake=waits.connect,
                 sealed=config.encrypt,
+                share_memory=config.share_memory,
                 room=config.room,
                 ceiling=config.bulk_rate,
             ),

@@ -111,7 +111,8 @@ class Hold:
             return None
         partial = header.kind is Kind.PARTIAL
         try:
-            return self._receiver.destination(self.peer, partial, header.first, header.second, header.length)
+            chunk = self.peer, partial, header.first, header.second, header.length
+            return self._receiver.destination(*chunk, passing=header.shared)
         except RemoteProtocolError as error:
             self._refuse(error)
             return None

@@ -13,11 +13,12 @@ only once it has much room, and a slow line may need longer than the deadline fo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from ictp2p.bulk import resting, tuning
+from ictp2p.bulk import resting, shared, tuning
 from ictp2p.bulk.frames import NO_TAG, Header, Hello, Kind, Purpose
 from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.limit import TENSORS, Ceiling
@@ -26,7 +27,7 @@ from ictp2p.bulk.pacing import Bucket, Watch
 from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.users import Frame, Owner, User
 from ictp2p.collectives.exchange import AHEAD_BYTES
-from ictp2p.errors import ConnectionLost, IctError
+from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
 
 if TYPE_CHECKING:
     from ictp2p.types import PeerId
@@ -51,10 +52,17 @@ class BulkConnection(Inbound):
         stall: deadline in seconds, as `BulkProfile.stall`.
         high_water: bytes, as `BulkProfile.high_water`.
         hello: what we say first, if we dialed.
+        token: gives the token of an offer of shared memory, so many random bytes; None: offer none, and take none.
     """
 
     def __init__(
-        self, owner: Owner, clock: Callable[[], float], stall: float, high_water: int, hello: Hello | None
+        self,
+        owner: Owner,
+        clock: Callable[[], float],
+        stall: float,
+        high_water: int,
+        hello: Hello | None,
+        token: Callable[[int], bytes] | None = None,
     ) -> None:
         super().__init__()
         self.peer: PeerId | None = None
@@ -69,6 +77,10 @@ class BulkConnection(Inbound):
         self._clock = clock
         self._stall = stall
         self._high_water = high_water
+        self._token = token
+        self._may_offer = token is not None
+        self._offered: shared.Writer | None = None
+        """Not yet opened by the other end."""
         self._users: dict[User, None] = {}
         self._heeding: dict[User, None] = {}
         """Who is sent to on this connection, and sends on another one."""
@@ -185,12 +197,46 @@ class BulkConnection(Inbound):
                     self._outbound.starve()
                     break
                 self._bucket.spend(size := self._outbound.write(frame))
+                if self._may_offer and size >= shared.LEAST:
+                    self._offer()
                 if self._ceiling is not None and frame.kind in TENSORS:
                     self._ceiling.spend(size)
         except IctError as error:
             self.fail(error)
         finally:
             self._pumping = False
+
+    # Memory that both ends have mapped.
+
+    def share(self, header: Header, body: memoryview) -> None:
+        """Take an offer of shared memory, the answer to ours, or word of what was read.
+
+        Raises:
+            RemoteProtocolError: it does not fit to what was said before.
+        """
+        if header.kind is Kind.OFFER and self._ring is None:
+            self._ring = shared.opened(body) if self._near() else None
+            self.send(Kind.OPENED, first=self._ring is not None)
+        elif header.kind is Kind.OPENED and self._offered is not None:
+            self._offered.taken()
+            self._outbound.ring = self._offered if header.first else None
+            self._offered = None
+        elif header.kind is Kind.FREED and self._outbound.ring is not None:
+            self._outbound.ring.free(header.second)
+            self.pump()
+        else:
+            raise RemoteProtocolError(f"{header.kind.name} out of turn")
+
+    def _near(self) -> bool:
+        return self._token is not None and not self.relayed and tuning.same_host(self.transport)
+
+    def _offer(self) -> None:
+        """Offer shared memory, once: only who sends much needs it."""
+        self._may_offer = False
+        if self._token is not None and self._near():
+            with contextlib.suppress(OSError):  # the system has none for us
+                self._offered = shared.Writer(self._token(shared.TOKEN_BYTES))
+                self._control.append(Frame(Kind.OFFER, NO_TAG, views=(self._offered.offer,)))
 
     # Handshake.
 
@@ -280,6 +326,9 @@ class BulkConnection(Inbound):
     def _taker(self, header: Header) -> User | None:
         return self._owner.user(self, header)
 
+    def _freed(self, position: int) -> None:
+        self.send(Kind.FREED, second=position)
+
     def _uses(self, user: User) -> bool:
         return user in self._users
 
@@ -300,8 +349,12 @@ class BulkConnection(Inbound):
         return None
 
     def _held_back(self) -> bool:
-        """Wait for the pacing bucket, if it is in debt, or for our turn under the ceiling. What is small does not."""
-        if self._control or not (self._paced or self._ceiling):
+        """Wait for shared memory, for the pacing bucket, or for our turn under the ceiling. What is small does not."""
+        if self._control:
+            return False
+        if self._outbound.crowded():
+            return True
+        if not (self._paced or self._ceiling):
             return False
         delay = self._bucket.delay(self._clock()) if self._paced else 0.0
         if delay and self._wakeup is None:
@@ -330,8 +383,7 @@ class BulkConnection(Inbound):
             self._ticker = None
             return
         expecting = any(user.expecting() for user in (*self._users, *self._heeding))
-        pending = self._outbound.pending > 0
-        taken = self.flushed - tuning.unacknowledged(self.transport)
+        pending, taken = self._taken()
         stalled = self._watch.check(self.received, taken, expecting=expecting, pending=pending)
         if stalled:
             self.fail(ConnectionLost(stalled))
@@ -345,6 +397,13 @@ class BulkConnection(Inbound):
         tuning.refill(self.transport)
         self._ticker = asyncio.get_running_loop().call_later(self._watch.interval, self._tick)
 
+    def _taken(self) -> tuple[bool, int]:
+        """Say whether the other end has something to take, and give a count of bytes that grows as it does."""
+        ring = self._outbound.ring
+        if ring is not None and ring.crowded():  # its kernel takes the headers, whatever becomes of the bodies
+            return True, ring.freed
+        return self._outbound.pending > 0, self.flushed - tuning.unacknowledged(self.transport)
+
     def _close(self, error: IctError | None) -> None:
         self.closed = True
         for timer in (self._wakeup, self._ticker):
@@ -356,4 +415,7 @@ class BulkConnection(Inbound):
         for users in (self._users, self._heeding, self._willing):
             users.clear()
         self._outbound.release()
+        self._ring = None
+        if self._offered is not None:
+            self._offered.taken()
         self._owner.closed(self, error)

@@ -18,7 +18,10 @@ from ictp2p.errors import IctError
 if TYPE_CHECKING:
     from ictp2p.bulk.hub import Bulk
 
-KINDS = frozenset({Kind.BEGIN, Kind.ABORT, Kind.REQUEST, Kind.CANCEL, Kind.PROBE, Kind.MEASURED, Kind.ASK})
+_OF_COLLECTIVES = {Kind.BEGIN, Kind.ABORT, Kind.MEASURED}
+_OF_OTHERS = {Kind.REQUEST, Kind.CANCEL, Kind.PROBE, Kind.ASK}
+_OF_RINGS = {Kind.OFFER, Kind.OPENED, Kind.FREED}
+KINDS = frozenset(_OF_COLLECTIVES | _OF_OTHERS | _OF_RINGS)
 _REMEMBERED = 4096
 """How far a peer may be ahead of us in collectives that it has begun and we have not: 16 bytes each, no more."""
 _PROBES = 16
@@ -94,6 +97,8 @@ class Desk:
                 self._probed(header)
             case Kind.MEASURED:
                 self._bulk.told(self._connection, *read_measured(body))
+            case Kind.OFFER | Kind.OPENED | Kind.FREED:
+                self._connection.share(header, body)
 
     def _serve(self, tag: bytes, body: memoryview) -> None:
         request = read_request(body)

@@ -19,7 +19,7 @@ import msgspec
 from ictp2p.errors import RemoteProtocolError, VersionMismatch
 from ictp2p.types import PeerId
 
-VERSION = 1
+VERSION = 2
 MAX_BODY = 4 * 1024 * 1024
 """Bytes; the longest chunk that the planner makes. Bounds what a peer can make us allocate."""
 SEAL_BYTES = 16
@@ -53,6 +53,12 @@ class Kind(enum.IntEnum):
     """The sender wants to probe the receiver of this; see `turns`."""
     GRANT = 14
     """It may."""
+    OFFER = 15
+    """The sender has memory for bodies, if the receiver is on the same host; the body says where (`shared`)."""
+    OPENED = 16
+    """The answer: the receiver has opened it (`first` 1), or cannot."""
+    FREED = 17
+    """The receiver of bodies in shared memory has used all up to position `second`."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}
@@ -74,15 +80,19 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     """Bytes of the body before sealing."""
     starved: bool = False
     """The sender had nothing to send just before: the gap says nothing about the link (BBR's app-limited)."""
+    shared: bool = False
+    """The body is in shared memory, and not behind the header."""
 
     def pack(self) -> bytes:
         """Write the header."""
-        return pack_header(self.kind, self.tag, self.first, self.second, self.length, self.starved)
+        return pack_header(self.kind, self.tag, self.first, self.second, self.length, self.starved, self.shared)
 
 
-def pack_header(kind: Kind, tag: bytes, first: int, second: int, length: int, starved: bool) -> bytes:
+def pack_header(
+    kind: Kind, tag: bytes, first: int, second: int, length: int, starved: bool, shared: bool = False
+) -> bytes:
     """Write a header's fields."""
-    return _HEADER.pack(_MAGIC, VERSION, kind, starved, first, second, length, tag)
+    return _HEADER.pack(_MAGIC, VERSION, kind, starved | shared << 1, first, second, length, tag)
 
 
 def read_header(data: bytes | bytearray | memoryview) -> Header:
@@ -92,9 +102,9 @@ def read_header(data: bytes | bytearray | memoryview) -> Header:
         VersionMismatch: another version of the bulk wire.
         RemoteProtocolError: not a header, an unknown kind, or a body that is too long.
     """
-    magic, version, kind, starved, first, second, length, tag = _HEADER.unpack(data)
+    magic, version, kind, flags, first, second, length, tag = _HEADER.unpack(data)
     if magic == _MAGIC and version == VERSION and kind in _KINDS and length <= MAX_BODY:
-        return Header(_KINDS[kind], tag, first, second, length, bool(starved))
+        return Header(_KINDS[kind], tag, first, second, length, bool(flags & 1), bool(flags & 2))
     if magic != _MAGIC:
         raise RemoteProtocolError(f"bulk frame begins with {magic!r}")
     if version != VERSION:

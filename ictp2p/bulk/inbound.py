@@ -1,8 +1,9 @@
 """The reading half of a bulk connection: a buffered asyncio protocol that receives straight into its destination.
 
 The fixed header first, then the body. In clear the kernel writes the body where its user wants it (a tensor); sealed,
-it goes to a buffer of the connection and is opened into place. Reading never pauses: every user can take what its peer
-may send, which is what the collectives' freedom from deadlock rests on.
+it goes to a buffer of the connection and is opened into place. One in memory that both ends share is used where it
+lies, or copied into place. Reading never pauses: every user can take what its peer may send, which is what the
+collectives' freedom from deadlock rests on.
 
 Each chunk of a large transfer has pushed all of the interpreter's own code and data out of the caches by the time that
 the next one is handled, so a call costs many times what it costs in a loop that does nothing else. Hence few and flat
@@ -17,6 +18,7 @@ from abc import abstractmethod
 from ictp2p.bulk import tuning
 from ictp2p.bulk.frames import HEADER_BYTES, HELLO_BYTES, SEAL_BYTES, Header, Hello, Kind, read_header, read_hello
 from ictp2p.bulk.seal import Seal
+from ictp2p.bulk.shared import Reader
 from ictp2p.bulk.users import User
 from ictp2p.errors import IctError, RemoteProtocolError
 
@@ -36,6 +38,8 @@ class Inbound(asyncio.BufferedProtocol):
         self._confirmed = False
         self._greeted = False
         self._wakeups: tuning.Wakeups
+        self._ring: Reader | None = None
+        """Where the other end puts bodies, if it is on this host."""
         self._fixed = memoryview(bytearray(max(HELLO_BYTES, HEADER_BYTES)))
         self._head = self._fixed[:HEADER_BYTES]
         self._buffer = bytearray()
@@ -66,6 +70,10 @@ class Inbound(asyncio.BufferedProtocol):
     @abstractmethod
     def _taker(self, header: Header) -> User | None:
         """Say who takes a frame."""
+
+    @abstractmethod
+    def _freed(self, position: int) -> None:
+        """All shared memory up to `position` has been used: tell the other end."""
 
     @abstractmethod
     def _uses(self, user: User) -> bool:
@@ -131,7 +139,11 @@ class Inbound(asyncio.BufferedProtocol):
         if not self._confirmed and (header.kind is not Kind.CONFIRM or header.length):  # anybody may have sent it
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes before the keys were confirmed")
         if self._seal_bodies or header.kind is Kind.CONFIRM:
-            self._view = self._own(header.length + SEAL_BYTES)
+            self._view = self._own(SEAL_BYTES + (0 if header.shared else header.length))
+            return
+        if header.shared:
+            self._expect_header()
+            self._take_shared(header)
             return
         user = self._user = self._user_of(header)
         if header.length:
@@ -160,6 +172,10 @@ class Inbound(asyncio.BufferedProtocol):
     def _take_sealed(self, header: Header, sealed: memoryview) -> None:
         packed = bytes(self._head)
         self._expect_header()
+        if header.shared:
+            self._opener().open(packed, sealed, self._fixed[:0])
+            self._take_shared(header)
+            return
         user = self._user_of(header) if self._confirmed else None
         body = self._open(packed, header, sealed, user)
         if header.kind is Kind.CONFIRM:
@@ -176,10 +192,28 @@ class Inbound(asyncio.BufferedProtocol):
             if len(self._opened) < header.length:
                 self._opened = bytearray(header.length)
             target = memoryview(self._opened)[: header.length]
+        self._opener().open(packed, sealed, target)
+        return target
+
+    def _opener(self) -> Seal:
         if self._inbound is None:
             raise RemoteProtocolError("sealed frame before the hellos were exchanged")
-        self._inbound.open(packed, sealed, target)
-        return target
+        return self._inbound
+
+    def _take_shared(self, header: Header) -> None:
+        """Hand over a body that lies in shared memory; what has no place of its own is used there."""
+        if self._ring is None:
+            raise RemoteProtocolError(f"{header.kind.name} in shared memory, and none was opened")
+        self.received += header.length
+        body, user = self._ring.read(header.length), self._user_of(header)
+        if user is not None:
+            place = user.place(header)
+            for piece in place if isinstance(place, list) else [] if place is None else [place]:
+                piece[:] = body[: len(piece)]
+                body = body[len(piece) :]
+            user.take(header, body if place is None else place if isinstance(place, memoryview) else _NOTHING)
+        if position := self._ring.done():
+            self._freed(position)
 
     def _user_of(self, header: Header) -> User | None:
         """Find who takes a frame; who takes one chunk takes the others of its tag, until it leaves."""

@@ -1,4 +1,4 @@
-"""The writing half of a bulk connection: frames, in clear or sealed, into a transport.
+"""The writing half of a bulk connection: frames, in clear or sealed, into a transport, or bodies into shared memory.
 
 Buffers of sealed frames are reused once the transport has let go of them, told from its count of unsent bytes, because
 first touch of fresh memory costs more than sealing it. What is large and keeps its content is not copied (but by
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from ictp2p.bulk.frames import HEADER_BYTES, SEAL_BYTES, pack_header
 from ictp2p.bulk.seal import Seal
+from ictp2p.bulk.shared import LEAST, Writer
 from ictp2p.bulk.users import Frame
 
 _COALESCE_BYTES = 64 * 1024
@@ -35,6 +36,8 @@ class Outbound:
         self._seal: Seal | None = None
         self._seal_bodies = True
         self._starved = True
+        self.ring: Writer | None = None
+        """Where large bodies go, if the other end is on this host."""
         self._in_flight: deque[tuple[int, bytearray]] = deque()
         self._drained: asyncio.Future[None] | None = None
         self.hold(most)
@@ -48,6 +51,10 @@ class Outbound:
     def flushed(self) -> int:
         """Bytes that have left for the kernel so far."""
         return self.written - self._transport.get_write_buffer_size()
+
+    def crowded(self) -> bool:
+        """Say whether the other end has yet to read what is in shared memory before more should be sent."""
+        return self.ring is not None and self.ring.crowded()
 
     def secure(self, key: bytes, *, bodies: bool) -> None:
         """Seal with `key` from here on, if not all `bodies`, then those that are asked for."""
@@ -73,8 +80,11 @@ class Outbound:
         # A pause while the transport still had bytes to send was none for the link.
         starved = self._starved and self.pending == 0
         self._starved = False
-        header = pack_header(frame.kind, frame.tag, frame.first, frame.second, size, starved)
-        if sealed or self._seal_bodies:
+        shared = self.ring is not None and size >= LEAST and self.ring.write(views, size)
+        header = pack_header(frame.kind, frame.tag, frame.first, frame.second, size, starved, shared)
+        if shared:
+            self._write_header(header)
+        elif sealed or self._seal_bodies:
             self._write_sealed(header, views, size)
         elif size <= _COALESCE_BYTES:
             self.put(b"".join((header, *views)))
@@ -108,12 +118,24 @@ class Outbound:
     def release(self) -> None:
         """Forget what is under way: the connection has ended."""
         self._in_flight.clear()
+        self.ring = None
         self._let_go()
 
     def _let_go(self) -> None:
         if self._drained is not None:
             self._drained.set_result(None)
             self._drained = None
+
+    def _write_header(self, header: bytes) -> None:
+        """Write what tells of a body that lies elsewhere."""
+        if not self._seal_bodies:
+            self.put(header)
+            return
+        assert self._seal is not None
+        packet = memoryview(bytearray(HEADER_BYTES + SEAL_BYTES))
+        packet[:HEADER_BYTES] = header
+        self._seal.seal(header, b"", packet[HEADER_BYTES:])
+        self.put(packet)
 
     def _write_sealed(self, header: bytes, views: Sequence[bytes | memoryview], size: int) -> None:
         assert self._seal is not None

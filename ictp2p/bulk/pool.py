@@ -278,7 +278,8 @@ class Pool:
             transport.abort()
             raise PeerClosed(f"{self.me} was closed")
         profile = self._profile
-        connection = BulkConnection(self, self._clock, profile.stall, profile.high_water, hello)
+        token = self._random_bytes if profile.share_memory else None
+        connection = BulkConnection(self, self._clock, profile.stall, profile.high_water, hello, token)
         tuning.suit(transport)
         transport.pause_reading()
         transport.set_protocol(connection)

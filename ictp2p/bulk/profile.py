@@ -29,6 +29,9 @@ class BulkProfile:
     link busy for longer."""
     sealed: bool = True
     """AES-128-GCM on all bodies. Costs 0.17 CPU s per GB; both ends must say the same."""
+    share_memory: bool = True
+    """Bodies for a peer of the same user on the same host go through memory that both have mapped, in clear (`shared`).
+    Costs each end 4 MiB for each such peer and direction; without it they go over loopback."""
     high_water: int = 1024 * 1024
     """Bytes beyond the kernel's own buffer that a transport may hold before we stop writing."""
     room: int = ROOM_BYTES

@@ -107,6 +107,17 @@ def _least_round_trip(info: bytes) -> float:
     return float(min(smoothed, least or smoothed)) / 1e6
 
 
+def same_host(transport: asyncio.Transport) -> bool:
+    """Say whether both ends of a connection seem to be on one host: they have one address."""
+    endpoint = tcp_socket(transport)
+    if endpoint is None:
+        return False
+    try:
+        return bool(endpoint.getsockname()[0] == endpoint.getpeername()[0])
+    except OSError:  # it has just ended
+        return False
+
+
 def suit(transport: asyncio.Transport) -> None:
     """Choose the congestion control of a connection for the round trip that its handshake took."""
     endpoint, seconds = tcp_socket(transport), round_trip(transport)

@@ -78,9 +78,12 @@ class Receiver(Protocol):
         ...
 
     def destination(
-        self, peer: PeerId, partial: bool, share: int, chunk: int, size: int
+        self, peer: PeerId, partial: bool, share: int, chunk: int, size: int, *, passing: bool = False
     ) -> memoryview | list[memoryview] | None:
-        """Say where the `size` bytes of this chunk may land, perhaps in several pieces; None: anywhere."""
+        """Say where the `size` bytes of this chunk may land, perhaps in several pieces; None: anywhere.
+
+        `passing`: they are in memory already, where they stand until `arrived` has returned.
+        """
         ...
 
     def arrived(self, peer: PeerId, partial: bool, share: int, chunk: int, body: memoryview) -> None:

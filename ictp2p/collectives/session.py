@@ -135,7 +135,7 @@ class Session:
         self._kick(peer)
 
     def destination(
-        self, peer: PeerId, partial: bool, share: int, chunk: int, size: int
+        self, peer: PeerId, partial: bool, share: int, chunk: int, size: int, *, passing: bool = False
     ) -> memoryview | list[memoryview] | None:
         """As `channel.Receiver`: a slot for a contribution, the outputs for a result that can land there.
 
@@ -155,10 +155,7 @@ class Session:
         if size != expected:
             raise RemoteProtocolError(f"{peer} sent {size} bytes for {piece}, expected {expected}")
         if partial:
-            slot = self._slots.borrow(self._chunk_bytes)
-            self._staging += len(slot)
-            self.staging_peak = max(self.staging_peak, self._staging)
-            return memoryview(slot)[:size]
+            return None if passing else self._slot(size)
         if self._receipts or self._coder is not None:
             return None
         views = self._target.views(start, stop)
@@ -182,7 +179,21 @@ class Session:
         if self._attachment is not None:
             for waiting in exchange.downstream(piece):
                 self._attachment.kick(self._names[waiting])
+        if partial:
+            self._keep_passing(self._staged[share, node], body)
         self._check_end()
+
+    def _slot(self, size: int) -> memoryview:
+        slot = self._slots.borrow(self._chunk_bytes)
+        self._staging += len(slot)
+        self.staging_peak = max(self.staging_peak, self._staging)
+        return memoryview(slot)[:size]
+
+    def _keep_passing(self, staged: deque[memoryview], body: memoryview) -> None:
+        """Copy a contribution that nobody could use yet, if it lies where it stands no longer."""
+        if staged and staged[-1] is body and not isinstance(body.obj, bytearray):
+            staged[-1] = self._slot(len(body))
+            staged[-1][:] = body
 
     def _keep(self, piece: Piece, node: int, body: memoryview) -> None:
         """Stage a contribution, or see to it that a result lies in the outputs."""
@@ -293,9 +304,9 @@ class Session:
         """Give the slots of partials back that have been added."""
         for body, _ in taken.values():
             slot = body.obj
-            assert isinstance(slot, bytearray)
-            self._staging -= len(slot)
-            self._slots.give_back(slot)
+            if isinstance(slot, bytearray):
+                self._staging -= len(slot)
+                self._slots.give_back(slot)
 
     def _check_end(self) -> None:
         """End if nothing is owed; what went ahead is, until we hear that it was kept or have sent it again."""

@@ -107,6 +107,12 @@ class Config:
     encrypt: bool = parameter(
         "", "seal tensor bytes (AES-GCM, about 0.2 CPU seconds per GB); control traffic always is", default=True
     )
+    share_memory: bool = parameter(
+        "",
+        "send tensor bytes to peers of the same user on the same host through memory that both have mapped, in clear, "
+        "instead of loopback; 4 MiB for each such peer and direction",
+        default=True,
+    )
     full_mesh: int = parameter(
         "clusters",
         "up to which every two leaders keep a control connection; in a larger mesh each keeps about 4 + 2 log2 "

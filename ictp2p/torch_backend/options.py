@@ -66,6 +66,9 @@ class Options:
     waits for others, is not silent, unless one call into C holds the interpreter's lock for that long."""
     token: str | None = parameter("", "a secret that all ranks know", _secret, default=None, repr=False)
     """A secret that all ranks know, `ICTP2P_TOKEN`: then even who can write to the store cannot take part or listen."""
+    share_memory: bool = parameter("", "whether ranks on one host share memory", default=True)
+    """Bytes for ranks of the same user on the same host go through memory that both have mapped, in clear, instead of
+    loopback; `ICTP2P_SHARE_MEMORY=0` for none."""
 
     def __post_init__(self) -> None:
         validate(self)
@@ -80,16 +83,20 @@ class Options:
         if given is not None and not isinstance(given, cls):
             raise ConfigError(f"pg_options of an ictp2p group is an ictp2p.torch_backend.Options, not {given!r}")
         chosen = given or cls()
-        try:
-            sealed = truth(environment.get("ICTP2P_SEALED") or "1")
-        except ConfigError as error:
-            raise ConfigError(f"ICTP2P_SEALED: {error}") from error
         return cls(
             host=chosen.host or environment.get("ICTP2P_HOST") or _interface(environment.get("MASTER_ADDR")),
-            sealed=chosen.sealed and sealed,
+            sealed=chosen.sealed and _allowed(environment, "ICTP2P_SEALED"),
+            share_memory=chosen.share_memory and _allowed(environment, "ICTP2P_SHARE_MEMORY"),
             stall=chosen.stall,
             token=chosen.token or environment.get("ICTP2P_TOKEN") or None,
         )
+
+
+def _allowed(environment: Mapping[str, str], variable: str) -> bool:
+    try:
+        return truth(environment.get(variable) or "1")
+    except ConfigError as error:
+        raise ConfigError(f"{variable}: {error}") from error
 
 
 def _interface(master: str | None) -> str:

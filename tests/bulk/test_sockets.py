@@ -26,7 +26,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     return asyncio.run if request.param == "asyncio" else uvloop.run
 
 
-async def listen(me: PeerId, ports: dict[PeerId, int], sealed: bool) -> tuple[Bulk, asyncio.Server]:
+async def listen(me: PeerId, ports: dict[PeerId, int], sealed: bool, share: bool) -> tuple[Bulk, asyncio.Server]:
     loop = asyncio.get_running_loop()
 
     def keys(peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
@@ -37,7 +37,7 @@ async def listen(me: PeerId, ports: dict[PeerId, int], sealed: bool) -> tuple[Bu
         transport, _ = await loop.create_connection(asyncio.Protocol, "127.0.0.1", ports[peer])
         return transport
 
-    bulk = Bulk(me, keys, dial, profile=replace(BulkProfile.local(), sealed=sealed))
+    bulk = Bulk(me, keys, dial, profile=replace(BulkProfile.local(), sealed=sealed, share_memory=share))
 
     class Accept(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -50,14 +50,15 @@ async def listen(me: PeerId, ports: dict[PeerId, int], sealed: bool) -> tuple[Bu
 
 @pytest.mark.real
 @pytest.mark.parametrize("sealed", [True, False])
-def test_everything_at_once_over_sockets(run: Run, sealed: bool) -> None:
+@pytest.mark.parametrize("share", [True, False])
+def test_everything_at_once_over_sockets(run: Run, sealed: bool, share: bool) -> None:
     async def blob(peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
         for _ in range(5):
             yield payload * 500_000
 
     async def main() -> None:
         names, ports = tuple(PeerId(f"{n:032x}") for n in range(3)), dict[PeerId, int]()
-        made = [await listen(me, ports, sealed) for me in names]
+        made = [await listen(me, ports, sealed, share) for me in names]
         bulks = [bulk for bulk, _ in made]
         links = {(a, b): LinkEstimate() for a in names for b in names if a != b}
         chosen = plan(PlanRequest(names, 2_000_003, 4, links)).plan
@@ -78,6 +79,8 @@ def test_everything_at_once_over_sockets(run: Run, sealed: bool) -> None:
             )
             assert into == b"ab" * 2_500_000
             assert all(bool((out == 6).all()) for (out,) in outputs)
+        rings = [c._outbound.ring for bulk in bulks for kept in bulk._pool._ready.values() for c in kept]
+        assert any(rings) == share, "on Linux, one host is seen to be one"
         await asyncio.gather(*(bulk.close() for bulk in bulks))
         for _, server in made:
             server.close()

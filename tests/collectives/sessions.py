@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 
 from ictp2p.collectives.channel import Outgoing, Receiver, Slots
@@ -242,12 +243,28 @@ class World:
 
     def _hand(self, source: int, target: int, chunk: Chunk) -> None:
         self.offer(source, target, chunk)
-        hand(self.sessions[target], self.names[source], chunk)
+        give = pass_by if self.chance.random() < 0.5 else hand
+        give(self.sessions[target], self.names[source], chunk)
         self.got[source, target].add(chunk.key)
 
 
 def chunk_of(out: Outgoing) -> Chunk:
     return Chunk(out.partial, out.share, out.chunk, b"".join(out.views))
+
+
+def pass_by(session: Receiver, peer: PeerId, chunk: Chunk) -> None:
+    """Give a session a chunk where it lies, and write over it as soon as that has been taken."""
+    memory = np.frombuffer(chunk.body, np.uint8).copy()
+    body = memory.data
+    place = session.destination(peer, chunk.partial, chunk.share, chunk.index, len(body), passing=True)
+    if place is not None:
+        assert not chunk.partial, "a contribution would be copied"
+        for view in place if isinstance(place, list) else [place]:
+            view[:] = body[: len(view)]
+            body = body[len(view) :]
+        body = place if isinstance(place, memoryview) else body
+    session.arrived(peer, chunk.partial, chunk.share, chunk.index, body)
+    memory[:] = 0xAA
 
 
 def hand(session: Receiver, peer: PeerId, chunk: Chunk) -> None:

@@ -155,7 +155,7 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path):
 
 def test_every_parameter_has_a_row_and_the_way_to_set_it_works():
     rows = parameters("wan")
-    assert len({row.name for row in rows}) == len(rows) == 23
+    assert len({row.name for row in rows}) == len(rows) == 24
     assert all(row.meaning for row in rows)
     for row in rows:
         if row.default in ("required", "not set"):

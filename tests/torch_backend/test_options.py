@@ -51,19 +51,22 @@ def test_any_silence_that_is_taken_is_one_that_a_rank_in_good_health_survives(st
 
 
 @pytest.mark.parametrize(
-    ("text", "sealed"), [("0", False), ("false", False), ("No", False), ("1", True), ("YES", True), ("", True)]
+    ("text", "said"), [("0", False), ("false", False), ("No", False), ("1", True), ("YES", True), ("", True)]
 )
-def test_the_environment_says_a_truth_as_it_does_for_a_peer(text: str, sealed: bool) -> None:
+def test_the_environment_says_a_truth_as_it_does_for_a_peer(text: str, said: bool) -> None:
     """Regression: whatever was not "0" was a yes."""
-    environment = {"ICTP2P_HOST": "127.0.0.1", "ICTP2P_SEALED": text}
-    assert Options.of(None, environment).sealed is sealed
-    assert Options.of(Options(sealed=False), environment).sealed is False
+    environment = {"ICTP2P_HOST": "127.0.0.1", "ICTP2P_SEALED": text, "ICTP2P_SHARE_MEMORY": text}
+    found = Options.of(None, environment)
+    assert (found.sealed, found.share_memory) == (said, said)
+    found = Options.of(Options(sealed=False, share_memory=False), environment)
+    assert (found.sealed, found.share_memory) == (False, False)
 
 
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
         ({"ICTP2P_HOST": "127.0.0.1", "ICTP2P_SEALED": "perhaps"}, "ICTP2P_SEALED: 'perhaps' is not valid: use one of"),
+        ({"ICTP2P_HOST": "127.0.0.1", "ICTP2P_SHARE_MEMORY": "2"}, "ICTP2P_SHARE_MEMORY: '2' is not valid"),
         ({"ICTP2P_HOST": "elsewhere"}, "host: 'elsewhere' is not valid"),
     ],
 )

@@ -1,0 +1,330 @@
+"""Bodies through shared memory: the ring by itself, who may open it, and collectives whose chunks go through it."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import struct
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.bulk import BulkProfile, shared, tuning
+from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.frames import NO_TAG, Header, Kind
+from ictp2p.collectives.execute import Stats, all_reduce
+from ictp2p.errors import ConnectionLost, RemoteProtocolError
+from tests.bulk.conftest import Mesh, run_turns
+from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag
+
+Meshes = Callable[..., Any]
+TOKEN = b"t" * shared.TOKEN_BYTES
+RING = 1024
+
+sizes = st.one_of(st.integers(1, RING // 4), st.sampled_from([1, 63, 64, 65, RING // 4]))
+
+
+@pytest.fixture
+def one_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let connections in memory, which have no socket, be those of one host."""
+    monkeypatch.setattr(tuning, "same_host", lambda transport: True)
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def ring(capacity: int = RING) -> tuple[shared.Writer, shared.Reader]:
+    writer = shared.Writer(TOKEN, capacity)
+    reader = shared.opened(memoryview(writer.offer))
+    writer.taken()
+    assert reader is not None
+    return writer, reader
+
+
+# The ring.
+
+
+@given(st.lists(st.one_of(st.just(0), sizes), max_size=80))
+def test_bodies_come_out_as_they_went_in_until_they_are_said_to_be_read(steps: list[int]) -> None:
+    """A size is written, in two pieces; 0 lets the reader read one, which it keeps looking at until it has told."""
+    writer, reader = ring()
+    written: deque[bytes] = deque()
+    looked_at: list[tuple[memoryview, bytes]] = []
+    for number, size in enumerate(steps):
+        if size:
+            body = bytes((number + n) % 251 for n in range(size))
+            fits = writer.write((body[: size // 3], body[size // 3 :]), size)
+            assert fits or writer.crowded()
+            if fits:
+                written.append(body)
+        elif written:
+            body = written.popleft()
+            looked_at.append((reader.read(len(body)), body))
+        assert all(view == body for view, body in looked_at), "written over before it was free"
+        if not size and (position := reader.done()):
+            looked_at.clear()
+            writer.free(position)
+
+
+@given(st.lists(sizes, max_size=60))
+def test_who_waits_for_a_quarter_gets_it_once_all_is_read(bodies: list[int]) -> None:
+    """However bodies lay in the ring: else both ends would wait for each other for good."""
+    writer, reader = ring()
+    waiting: deque[int] = deque()
+    for size in bodies:
+        while writer.crowded():
+            assert waiting, "crowded, and nothing is left to be read"
+            reader.read(waiting.popleft())
+            if position := reader.done():
+                writer.free(position)
+        assert writer.write((bytes(size),), size)
+        waiting.append(size)
+
+
+def test_elements_can_be_added_where_they_lie() -> None:
+    writer, reader = ring()
+    for size in (1, 130, 64):
+        assert writer.write((bytes(size),), size)
+        place = torch.frombuffer(reader.read(size), dtype=torch.uint8).data_ptr()
+        assert place % 64 == 0
+
+
+def test_a_body_longer_than_the_ring_goes_another_way() -> None:
+    writer, reader = ring()
+    assert not writer.write((bytes(RING + 1),), RING + 1)
+    with pytest.raises(RemoteProtocolError, match=f"body of {RING + 1} bytes in a ring of {RING}"):
+        reader.read(RING + 1)
+
+
+@pytest.mark.parametrize("position", [0, 64, 128, 129, 2**63])
+def test_nothing_is_freed_twice_or_before_it_was_written(position: int) -> None:
+    writer, _ = ring()
+    writer.write((bytes(128),), 128)
+    writer.free(64)
+    if position == 128:
+        writer.free(position)
+        assert writer.freed == 128
+        return
+    with pytest.raises(RemoteProtocolError, match=rf"up to {position}, not within 64\.\.128"):
+        writer.free(position)
+
+
+# Who may open it.
+
+
+def offer(process: int, number: int, capacity: int = RING, token: bytes = TOKEN) -> memoryview:
+    return memoryview(struct.pack("!IIQ16s", process, number, capacity, token))
+
+
+def test_a_file_of_another_token_name_or_size_is_not_opened(tmp_path: Any) -> None:
+    writer = shared.Writer(TOKEN, RING)
+    number = struct.unpack_from("!II", writer.offer)[1]
+    before = descriptors()
+    assert shared.opened(offer(os.getpid(), number, token=b"u" * 16)) is None
+    assert shared.opened(offer(os.getpid(), number, capacity=2 * RING)) is None
+    with tempfile.TemporaryFile() as other:
+        other.write(TOKEN + bytes(2 * 4096))
+        other.flush()
+        assert shared.opened(offer(os.getpid(), other.fileno())) is None
+    assert descriptors() == before, "none was kept open"
+    assert shared.opened(offer(os.getpid(), number)) is not None
+    writer.taken()
+    assert shared.opened(offer(os.getpid(), number)) is None, "given away once"
+    assert shared.opened(offer(2**31, 5)) is None, "no such process"
+
+
+def test_a_file_that_can_shrink_under_us_is_not_opened() -> None:
+    """Whoever touches a page that is gone is killed (SIGBUS)."""
+    number = os.memfd_create("ictp2p", os.MFD_ALLOW_SEALING)
+    try:
+        os.truncate(number, 4096 + RING)
+        os.pwrite(number, TOKEN, 0)
+        assert shared.opened(offer(os.getpid(), number)) is None
+        fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        assert shared.opened(offer(os.getpid(), number)) is not None
+    finally:
+        os.close(number)
+
+
+@pytest.mark.parametrize("capacity", [0, 63, 100, 2**40])
+def test_an_offer_of_no_such_ring_is_an_error(capacity: int) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"ring of {capacity} bytes"):
+        shared.opened(offer(os.getpid(), 0, capacity))
+    with pytest.raises(RemoteProtocolError, match="offer of 3 bytes"):
+        shared.opened(memoryview(b"abc"))
+
+
+# Collectives through it.
+
+
+def rings(world: Any) -> list[int]:
+    """Count the rings of each connection, at either end of it: two, if both directions have one."""
+    connections = [c for bulk in world.bulks.values() for kept in bulk._pool._ready.values() for c in kept]
+    return [(c._ring is not None) + (c._outbound.ring is not None) for c in connections]
+
+
+@pytest.mark.usefixtures("one_host")
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+async def test_sums_are_exact_and_hardly_anything_is_on_the_connections(
+    mesh: Meshes, kind: str, sealed: bool, dtype: torch.dtype
+) -> None:
+    world = mesh(3, profile=BulkProfile(sealed=sealed))
+    shapes: list[tuple[int, ...]] = [(900_000,), (300, 1000), (77,)]
+    inputs = [contribution(n, shapes, dtype) for n in range(3)]
+    outputs = [[torch.zeros_like(t) for t in each] for each in inputs]
+    plan = plan_of(world.names, kind, 1_200_077, 100_000)
+    for attempt in range(2):
+        carried = sum(len(end.sent) for _, _, link in world.links for end in (link, link.other))
+        results = await asyncio.gather(
+            *(
+                all_reduce(
+                    plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan, attempt), op="sum", profile=PROFILE
+                )
+                for n, me in enumerate(world.names)
+            )
+        )
+        assert all(isinstance(r, Stats) for r in results), results
+        for out in outputs:
+            assert all(torch.equal(o, a + b + c) for o, a, b, c in zip(out, *inputs, strict=True))
+    assert all(rings(world))
+    carried = sum(len(end.sent) for _, _, link in world.links for end in (link, link.other)) - carried
+    assert carried < 30_000, "of 20 to 60 MB"
+
+
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(sorted(KINDS)),
+    st.integers(2, 4),
+    st.integers(0, 400_000),
+    st.sampled_from([5_000, 60_000, 400_000, 1_000_000]),
+)
+def test_rounded_sums_have_the_same_bits_everywhere(seed: int, kind: str, size: int, elements: int, chunk: int) -> None:
+    """Chunks shorter than any that is shared, ordinary ones, and such as do not always fit into the ring."""
+
+    async def run() -> None:
+        world = Mesh(size, profile=BulkProfile(sealed=bool(seed % 2)))
+        random = torch.Generator().manual_seed(seed)
+        for _, _, link in world.links:
+            link.step = link.other.step = 100 + seed % 60_000
+        inputs = [[torch.randn(elements, generator=random)] for _ in range(size)]
+        outputs = [[torch.zeros(elements)] for _ in range(size)]
+        results = await reduce_all(
+            world, plan_of(world.names, kind, elements, chunk), inputs, outputs, weights=[*range(1, size + 1)]
+        )
+        assert all(isinstance(r, Stats) for r in results), results
+        assert all(outputs[0][0].numpy().tobytes() == out.numpy().tobytes() for (out,) in outputs)
+        weighed = sum((n + 1) * each[0].double() for n, each in enumerate(inputs)) / (size * (size + 1) / 2)
+        assert torch.allclose(outputs[0][0].double(), weighed, atol=1e-5)
+        await world.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "same_host", lambda transport: True)
+        run_turns(run())
+
+
+@pytest.mark.usefixtures("one_host")
+@pytest.mark.parametrize("ours", [True, False])
+async def test_who_shares_nothing_is_sent_all_over_the_connection(mesh: Meshes, ours: bool) -> None:
+    world = mesh(0)
+    world.names = [f"{n:032x}" for n in range(2)]
+    for n, me in enumerate(world.names):
+        world.bulks[me] = world.join(me, BulkProfile(share_memory=ours if n else not ours))
+    inputs = [contribution(n, [(500_000,)], torch.float32) for n in range(2)]
+    outputs = [[torch.zeros(500_000)] for _ in range(2)]
+    results = await reduce_all(world, plan_of(world.names, "ring", 500_000, 50_000), inputs, outputs, op="sum")
+    assert all(isinstance(r, Stats) for r in results), results
+    assert all(torch.equal(out, inputs[0][0] + inputs[1][0]) for (out,) in outputs)
+    assert not any(rings(world))
+
+
+async def pair(world: Any) -> tuple[BulkConnection, BulkConnection]:
+    """Two ends of a connection with rings both ways."""
+    a, b = world.names
+    inputs = [[torch.ones(50_000)] for _ in range(2)]
+    outputs = [[torch.zeros(50_000)] for _ in range(2)]
+    await reduce_all(world, plan_of(world.names, "ring", 50_000, 10_000), inputs, outputs, op="sum")
+    here, there = await world.bulks[a].connection(b, 1), await world.bulks[b].connection(a, 1)
+    while rings(world) != [2, 2]:
+        await asyncio.sleep(0)
+    return here, there
+
+
+@pytest.mark.usefixtures("one_host")
+async def test_who_stops_reading_shared_memory_has_stalled(mesh: Meshes) -> None:
+    """All headers were acknowledged by its kernel: what shows that it has stopped is the ring."""
+    world = mesh(2, profile=BulkProfile(stall=0.4))
+    here, there = await pair(world)
+    a, b = world.names
+
+    async def zeros(peer: str, payload: bytes) -> Any:
+        while True:
+            yield bytes(1_000_000)
+
+    there._take_shared = lambda header: None  # type: ignore[method-assign]
+    world.bulks[a].serve("zeros", zeros)
+    asking = asyncio.ensure_future(world.bulks[b].request(a, "zeros", b"", bytearray(100_000_000), timeout=60))
+    async with asyncio.timeout(20):
+        await here._gone.wait()
+    with pytest.raises(ConnectionLost):
+        await asking
+
+
+@pytest.mark.usefixtures("one_host")
+async def test_what_is_small_passes_a_ring_that_is_full(mesh: Meshes) -> None:
+    here, there = await pair(mesh(2))
+    ring = here._outbound.ring
+    assert ring is not None
+    while not ring.crowded():
+        ring.write((bytes(500_000),), 500_000)
+    before = there.received
+    here.send(Kind.ALIVE)
+    async with asyncio.timeout(5):
+        while there.received == before:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.usefixtures("one_host")
+@pytest.mark.parametrize(
+    ("kind", "second", "message"),
+    [
+        (Kind.FREED, 10**9, "freed shared memory up to 1000000000"),
+        (Kind.OPENED, 0, "OPENED out of turn"),
+        (Kind.OFFER, 0, "OFFER out of turn"),
+    ],
+)
+async def test_what_does_not_fit_ends_the_connection(mesh: Meshes, kind: Kind, second: int, message: str) -> None:
+    here, _ = await pair(mesh(2))
+    with pytest.raises(RemoteProtocolError, match=message):
+        here.share(Header(kind, NO_TAG, 0, second), memoryview(b""))
+
+
+async def test_a_body_in_memory_that_was_never_opened_ends_the_connection(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    here, there = await world.bulks[a].connection(b, 1), await world.bulks[b].connection(a, 1)
+    here._outbound._write_header(Header(Kind.REPLY, NO_TAG, length=100_000, shared=True).pack())
+    async with asyncio.timeout(5):
+        await there._gone.wait()
+
+
+@pytest.mark.usefixtures("one_host")
+async def test_nothing_stays_open_when_connections_end(mesh: Meshes) -> None:
+    before = descriptors()
+    world = mesh(2)
+    await pair(world)
+    assert descriptors() > before
+    await world.close()
+    world.bulks.clear()
+    world.links.clear()
+    assert descriptors() == before
