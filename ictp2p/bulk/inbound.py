@@ -1,9 +1,10 @@
 """The reading half of a bulk connection: a buffered asyncio protocol that receives straight into its destination.
 
-The fixed header first, then the body. In clear the kernel writes the body where its user wants it (a tensor); sealed,
-it goes to a buffer of the connection and is opened into place. One in memory that both ends share is used where it
-lies, or copied into place. Reading never pauses: every user can take what its peer may send, which is what the
-collectives' freedom from deadlock rests on.
+Headers are read ahead, with what is small behind them: one read, then, brings several frames. The rest of a long body
+goes where its user wants it: in clear the kernel writes it there (a tensor); sealed, it goes to a buffer of the
+connection and is opened into place. One in memory that both ends share is used where it lies, or copied into place.
+Reading never pauses: every user can take what its peer may send, which is what the collectives' freedom from deadlock
+rests on.
 
 Each chunk of a large transfer has pushed all of the interpreter's own code and data out of the caches by the time that
 the next one is handled, so a call costs many times what it costs in a loop that does nothing else. Hence few and flat
@@ -24,6 +25,8 @@ from ictp2p.errors import IctError, RemoteProtocolError
 
 CHUNKS = frozenset({Kind.PARTIAL, Kind.RESULT})
 _NOTHING = memoryview(b"")
+AHEAD = 4096
+"""Bytes that are read ahead at most: of a long body so much is copied once more."""
 
 
 class Inbound(asyncio.BufferedProtocol):
@@ -40,11 +43,15 @@ class Inbound(asyncio.BufferedProtocol):
         self._wakeups: tuning.Wakeups
         self._ring: Reader | None = None
         """Where the other end puts bodies, if it is on this host."""
-        self._fixed = memoryview(bytearray(max(HELLO_BYTES, HEADER_BYTES)))
-        self._head = self._fixed[:HEADER_BYTES]
+        self._ahead = memoryview(bytearray(AHEAD))
+        self._have = 0
+        """How many bytes were read ahead: of a header, at most, once all before it has been taken."""
         self._buffer = bytearray()
         self._opened = bytearray()
         self._header: Header | None = None
+        """Of the body that is being read."""
+        self._packed = _NOTHING
+        """That header as it came."""
         self._target: memoryview | None = None
         self._pieces: list[memoryview] = []
         """Where the rest of a body goes that lands in several pieces, the last one first."""
@@ -52,7 +59,8 @@ class Inbound(asyncio.BufferedProtocol):
         self._scattered = False
         self._regular: tuple[bytes, User] | None = None
         """Whose the last chunk was, by its tag."""
-        self._view = self._fixed[:HELLO_BYTES]
+        self._view = _NOTHING
+        """Where the body, or this piece of it, goes."""
         self._filled = 0
 
     @abstractmethod
@@ -80,33 +88,28 @@ class Inbound(asyncio.BufferedProtocol):
         """Say whether `user` has joined this connection."""
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where the next bytes go."""
+        """Say where the next bytes go: before the hello has come nothing behind it may be read, for a relay."""
         if self.closed:
-            return self._fixed
+            return self._ahead
+        if self._header is None:
+            return self._ahead[self._have :] if self._greeted else self._ahead[self._have : HELLO_BYTES]
         return self._view[self._filled :] if self._filled else self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take bytes that were read; once a header or a body is whole, act on it, and aim at the next one."""
+        """Take bytes that were read; act on every frame that is whole, and aim at the rest of the next one."""
         if self.closed:
             return
         self.received += nbytes
-        self._filled += nbytes
-        missing = len(self._view) - self._filled
-        header = self._header
-        if missing:
-            if header is not None:
-                self._wakeups.expect(missing)
-            return
-        if self._pieces:
-            self._view, self._filled = self._pieces.pop(), 0
-            return
         try:
-            if header is not None:
-                self._take_body(header)
-            elif self._greeted:
-                self._expect_body(read_header(self._view))
+            if self._header is None:
+                self._have += nbytes
+                self._parse()
             else:
-                self._greet(read_hello(self._view))
+                self._filled += nbytes
+                if self._filled == len(self._view):
+                    self._take_whole()
+                if self._header is not None:
+                    self._wakeups.expect(len(self._view) - self._filled)
         except IctError as error:
             self.fail(error)
 
@@ -121,59 +124,91 @@ class Inbound(asyncio.BufferedProtocol):
             self._pieces.clear()
             self._view = self._own(size)
 
-    def _greet(self, hello: Hello) -> None:
-        self._greeted = True
-        self._expect_header()
-        self._hello_came(hello)
+    def _parse(self) -> None:
+        """Act on all frames in what was read ahead; what is left is a part of a header, or goes to a body."""
+        at = 0
+        while self._header is None and not self.closed:
+            end = at + (HEADER_BYTES if self._greeted else HELLO_BYTES)
+            if end > self._have:
+                break
+            head = self._ahead[at:end]
+            if self._greeted:
+                at = self._begin(read_header(head), head, end)
+            else:
+                at, self._greeted = end, True
+                self._hello_came(read_hello(head))
+        self._ahead[: self._have - at] = self._ahead[at : self._have]
+        self._have -= at
+        if self._header is not None:
+            self._wakeups.expect(len(self._view) - self._filled)
 
-    def _expect_header(self) -> None:
-        self._header = self._target = None
-        self._scattered = False
-        self._wakeups.expect(1)
-        self._view = self._head
-        self._filled = 0
-
-    def _expect_body(self, header: Header) -> None:
-        self._header = header
-        self._filled = 0
+    def _begin(self, header: Header, packed: memoryview, at: int) -> int:
+        """Act on a frame whose body begins at `at` of what was read ahead; give where what it leaves there begins."""
         if not self._confirmed and (header.kind is not Kind.CONFIRM or header.length):  # anybody may have sent it
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes before the keys were confirmed")
-        if self._seal_bodies or header.kind is Kind.CONFIRM:
-            self._view = self._own(SEAL_BYTES + (0 if header.shared else header.length))
-            return
-        if header.shared:
-            self._expect_header()
+        size = 0 if header.shared else header.length
+        sealed = self._seal_bodies or header.kind is Kind.CONFIRM
+        if sealed:
+            size += SEAL_BYTES
+            place = None
+        elif header.shared:
             self._take_shared(header)
-            return
-        user = self._user = self._user_of(header)
-        if header.length:
-            place = user.place(header) if user is not None else None
-            if isinstance(place, list):
-                self._scattered = True
-                self._pieces = place[::-1]
-                place = self._pieces.pop()
-            self._target = place
-            self._view = place if place is not None else self._own(header.length)
+            return at
         else:
-            self._view = _NOTHING
-            self._take_body(header)
+            user = self._user = self._user_of(header)
+            place = user.place(header) if user is not None and size else None
+        end = at + size
+        if place is None and end <= self._have:
+            self._take(header, packed, self._ahead[at:end], sealed=sealed)
+            return end
+        self._header, self._packed, self._filled = header, packed, 0
+        self._aim(place, size)
+        return self._fill(at)
 
-    def _take_body(self, header: Header) -> None:
-        """Hand a whole body over. Who left, or came, while it was being read does not get it."""
-        view, user, self._user = self._view, self._user, None
-        if self._seal_bodies or header.kind is Kind.CONFIRM:
-            self._take_sealed(header, view)
+    def _aim(self, place: memoryview | list[memoryview] | None, size: int) -> None:
+        """Let a body be read into its place, which may be in several pieces, or to a buffer of ours."""
+        self._scattered = isinstance(place, list)
+        if isinstance(place, list):
+            self._pieces = place[::-1]
+            place = self._pieces.pop()
+        self._target = place
+        self._view = place if place is not None else self._own(size)
+
+    def _fill(self, at: int) -> int:
+        """Move what was read ahead to the body that it belongs to; give where the rest begins."""
+        while at < self._have and self._header is not None:
+            start, size = self._filled, min(len(self._view) - self._filled, self._have - at)
+            self._view[start : start + size] = self._ahead[at : at + size]
+            self._filled += size
+            at += size
+            if self._filled == len(self._view):
+                self._take_whole()
+        return at
+
+    def _take_whole(self) -> None:
+        """Go on to the next piece of a body, or hand it over; who left, or came, since it began does not get it."""
+        if self._pieces:
+            self._view, self._filled = self._pieces.pop(), 0
             return
-        scattered = self._scattered
-        self._expect_header()
-        if user is not None:
-            user.take(header, _NOTHING if scattered else view)
+        header, view = self._header, self._view
+        assert header is not None
+        self._header = self._target = None
+        self._wakeups.expect(1)
+        sealed = self._seal_bodies or header.kind is Kind.CONFIRM
+        self._take(header, self._packed, _NOTHING if self._scattered else view, sealed=sealed)
 
-    def _take_sealed(self, header: Header, sealed: memoryview) -> None:
-        packed = bytes(self._head)
-        self._expect_header()
+    def _take(self, header: Header, packed: memoryview, body: memoryview, *, sealed: bool) -> None:
+        """Act on a whole frame."""
+        if sealed:
+            self._take_sealed(header, packed, body)
+            return
+        user, self._user = self._user, None
+        if user is not None:
+            user.take(header, body)
+
+    def _take_sealed(self, header: Header, packed: memoryview, sealed: memoryview) -> None:
         if header.shared:
-            self._opener().open(packed, sealed, self._fixed[:0])
+            self._opener().open(packed, sealed, self._ahead[:0])
             self._take_shared(header)
             return
         user = self._user_of(header) if self._confirmed else None
@@ -186,7 +221,7 @@ class Inbound(asyncio.BufferedProtocol):
         elif user is not None:
             user.take(header, body)
 
-    def _open(self, packed: bytes, header: Header, sealed: memoryview, user: User | None) -> memoryview:
+    def _open(self, packed: memoryview, header: Header, sealed: memoryview, user: User | None) -> memoryview:
         target = user.place(header) if user is not None and header.length else None
         if not isinstance(target, memoryview):
             if len(self._opened) < header.length:

@@ -55,7 +55,6 @@ class Reader(Inbound):
         self._wakeups = tuning.Wakeups(MemoryTransport())
         self._greeted = self._confirmed = True
         self._seal_bodies = False
-        self._expect_header()
 
     def fail(self, error: IctError) -> None:
         raise error
