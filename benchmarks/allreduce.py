@@ -89,23 +89,28 @@ async def worker(
     elements = int(mb * 1e6 / 4)
     flat, output = torch.full((elements,), float(rank.number + 1)), torch.zeros(elements)
     expected = sum(range(1, rank.ranks + 1))
-    cuts = {"": [elements]} | ({f", {tensors} tensors": sizes(elements, tensors)} if tensors else {})
+    cut = {"": [elements]} | ({f", {tensors} tensors": sizes(elements, tensors)} if tensors else {})
+    cuts = {label: (flat.split(sized), output.split(sized)) for label, sized in cut.items()}
     contenders: dict[str, arena.Contender] = {}
     for name, share in itertools.product((SEALED, CLEAR), (True, False)):
         mode, profile = name if share else name + OVER_TCP, replace(BulkProfile.local(), share_memory=share)
         bulk = await rank.bulk(mode, sealed=name == SEALED, profile=profile)
         for kind, codec in itertools.product(kinds, codecs):
             chosen = rank.plan(elements, kind or None, codec=codec)
-            written = "" if codec == "none" else f" {codec}"
-            for label, sized in cuts.items():
+            for label, (given, results) in cuts.items():
 
                 async def ours(
-                    turn: int, bulk: Any = bulk, chosen: Any = chosen, sized: Any = sized, label: str = label
+                    turn: int,
+                    bulk: Any = bulk,
+                    chosen: Any = chosen,
+                    given: Any = given,
+                    results: Any = results,
+                    label: str = label,
                 ) -> None:
-                    number = 2 * turn + bool(label)
-                    await rank.reduce(chosen, flat.split(sized), output.split(sized), bulk, number)
+                    await rank.reduce(chosen, given, results, bulk, 2 * turn + bool(label))
 
-                contenders[f"{mode} {kind}{written}{label}".strip()] = ours
+                named = " ".join(filter(None, (mode, kind, codec if codec != "none" else "")))
+                contenders[named + label] = ours
     for name, group in groups.items():
 
         async def theirs(turn: int, group: Any = group) -> None:

@@ -14,7 +14,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextvars import Context, copy_context
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
@@ -61,20 +61,30 @@ class Flat:
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor | Array], name: str = "tensors") -> None:
-        flat = [_flattened(tensor, f"{name}[{number}]") for number, tensor in enumerate(tensors)]
-        self.tensors = [tensor for tensor in flat if tensor.numel()]
-        dtypes = sorted({str(tensor.dtype) for tensor in flat})
+        given = [_checked(tensor, name, number) for number, tensor in enumerate(tensors)]
+        dtypes = {tensor.dtype for tensor in given}
         if len(dtypes) > 1:
-            raise ConfigError(f"{name} mix the types {', '.join(dtypes)}: reduce them in separate calls")
-        self.dtype = flat[0].dtype if flat else torch.float32
+            raise ConfigError(f"{name} mix the types {', '.join(sorted(map(str, dtypes)))}: reduce them separately")
+        self.dtype = given[0].dtype if given else torch.float32
         self.widened = self.dtype in _WIDENED
-        self._arrays = [t.view(torch.int16).numpy() if self.widened else t.numpy() for t in self.tensors]
+        self._given = [tensor for tensor in given if tensor.numel()]
+        bits = [tensor.view(torch.int16) for tensor in self._given] if self.widened else self._given
+        self._arrays = [tensor.numpy().reshape(-1) for tensor in bits]
         self._bytes = [array.data.cast("B") for array in self._arrays]
-        self._ends = list(accumulate(len(array) for array in self._arrays))
+        self._ends = list(accumulate(map(len, self._arrays)))
         self.elements = self._ends[-1] if self._ends else 0
         self.itemsize = self.dtype.itemsize
         self.partial_itemsize = 4 if self.widened else self.itemsize
         """Bytes per element of a partial sum on the wire."""
+
+    @cached_property
+    def tensors(self) -> list[torch.Tensor]:
+        """Those that have elements, one-dimensional; not made before they are wanted, for there may be thousands."""
+        return [tensor.view(-1) for tensor in self._given]
+
+    def same_cuts(self, other: Flat) -> bool:
+        """Say whether both have tensors of equal lengths."""
+        return self._ends == other._ends
 
     def views(self, start: int, stop: int) -> list[memoryview]:
         """Give the bytes of `[start, stop)` in order, without copying."""
@@ -109,7 +119,7 @@ class Flat:
             ConfigError: as the class; or the pieces differ in type from `like`, overlap, or reach beyond it.
         """
         flat = cls([tensor for _, tensor in pieces], name)
-        if flat.tensors and flat.dtype != like.dtype:
+        if flat._given and flat.dtype != like.dtype:
             raise ConfigError(f"{name} are {flat.dtype}, not {like.dtype}")
         pairs = zip((start for start, tensor in pieces if tensor.numel()), flat._arrays, flat.tensors, strict=True)
         nothing = np.empty(0, flat._arrays[0].dtype if flat._arrays else np.uint8)
@@ -122,7 +132,7 @@ class Flat:
         if end > like.elements:
             raise ConfigError(f"{name} reach to element {end} of {like.elements}")
         hole = flat.tensors[0][:0] if flat.tensors else torch.empty(0, dtype=like.dtype, device="cpu")
-        flat.tensors = [each for tensor in flat.tensors for each in (hole, tensor)] + [hole]
+        flat.tensors = flat._given = [each for tensor in flat.tensors for each in (hole, tensor)] + [hole]
         flat._arrays, flat._ends = [*arrays, nothing], [*ends, like.elements]
         flat._bytes = [array.data.cast("B") if len(array) else memoryview(b"") for array in flat._arrays]
         flat.dtype, flat.widened, flat.itemsize = like.dtype, like.widened, like.itemsize
@@ -131,7 +141,8 @@ class Flat:
 
     def overlaps(self, other: Flat) -> bool:
         """Say whether any memory belongs to both."""
-        spans = sorted((first, last, flat is self) for flat in (self, other) for first, last in flat._extents())
+        ours, theirs = self._extents(), other._extents()
+        spans = sorted([(*span, True) for span in ours] + [(*span, False) for span in theirs])
         reach = {True: 0, False: 0}
         for first, last, mine in spans:
             if first < reach[not mine]:
@@ -140,7 +151,8 @@ class Flat:
         return False
 
     def _extents(self) -> list[tuple[int, int]]:
-        return [(t.data_ptr(), t.data_ptr() + t.numel() * t.itemsize) for t in self.tensors]
+        starts = [tensor.data_ptr() for tensor in self._given]
+        return [(start, start + len(view)) for start, view in zip(starts, self._bytes, strict=True)]
 
     def _pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         pieces = []
@@ -315,15 +327,19 @@ def _quiet() -> Context:
     return context
 
 
-def _flattened(tensor: torch.Tensor | Array, name: str) -> torch.Tensor:
-    tensor = tensor.detach() if isinstance(tensor, torch.Tensor) else torch.from_numpy(tensor)
+def _checked(tensor: torch.Tensor | Array, name: str, number: int) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        tensor = torch.from_numpy(tensor)
+    elif tensor.requires_grad:
+        tensor = tensor.detach()
     if tensor.dtype not in _NATIVE and tensor.dtype not in _WIDENED:
-        raise ConfigError(f"{name} has type {tensor.dtype}, which cannot be reduced")
-    if tensor.device.type != "cpu":
-        raise ConfigError(f"{name} lies on {tensor.device}: between clusters tensors travel from the host's memory")
+        raise ConfigError(f"{name}[{number}] has type {tensor.dtype}, which cannot be reduced")
+    if not tensor.is_cpu:
+        where = f"{name}[{number}] lies on {tensor.device}"
+        raise ConfigError(f"{where}: between clusters tensors travel from the host's memory")
     if not tensor.is_contiguous():
-        raise ConfigError(f"{name} of shape {tuple(tensor.shape)} is not contiguous")
-    return tensor.view(-1)
+        raise ConfigError(f"{name}[{number}] of shape {tuple(tensor.shape)} is not contiguous")
+    return tensor
 
 
 def normed(factors: Sequence[float]) -> list[float]:
