@@ -13,7 +13,6 @@ only once it has much room, and a slow line may need longer than the deadline fo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -52,7 +51,7 @@ class BulkConnection(Inbound):
         stall: deadline in seconds, as `BulkProfile.stall`.
         high_water: bytes, as `BulkProfile.high_water`.
         hello: what we say first, if we dialed.
-        token: gives the token of an offer of shared memory, so many random bytes; None: offer none, and take none.
+        rings: makes memory to share with the other end; None: share none, and take none.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class BulkConnection(Inbound):
         stall: float,
         high_water: int,
         hello: Hello | None,
-        token: Callable[[int], bytes] | None = None,
+        rings: shared.Rings | None = None,
     ) -> None:
         super().__init__()
         self.peer: PeerId | None = None
@@ -77,8 +76,8 @@ class BulkConnection(Inbound):
         self._clock = clock
         self._stall = stall
         self._high_water = high_water
-        self._token = token
-        self._may_offer = token is not None
+        self._rings = rings
+        self._may_offer = rings is not None
         self._offered: shared.Writer | None = None
         """Not yet opened by the other end."""
         self._users: dict[User, None] = {}
@@ -228,15 +227,14 @@ class BulkConnection(Inbound):
             raise RemoteProtocolError(f"{header.kind.name} out of turn")
 
     def _near(self) -> bool:
-        return self._token is not None and not self.relayed and tuning.same_host(self.transport)
+        return self._rings is not None and not self.relayed and tuning.same_host(self.transport)
 
     def _offer(self) -> None:
         """Offer shared memory, once: only who sends much needs it."""
         self._may_offer = False
-        if self._token is not None and self._near():
-            with contextlib.suppress(OSError):  # the system has none for us
-                self._offered = shared.Writer(self._token(shared.TOKEN_BYTES))
-                self._control.append(Frame(Kind.OFFER, NO_TAG, views=(self._offered.offer,)))
+        if self._rings is not None and self._near() and (writer := self._rings.another()):
+            self._offered = writer
+            self._control.append(Frame(Kind.OFFER, NO_TAG, views=(writer.offer,)))
 
     # Handshake.
 

@@ -237,17 +237,18 @@ class Inbound(asyncio.BufferedProtocol):
 
     def _take_shared(self, header: Header) -> None:
         """Hand over a body that lies in shared memory; what has no place of its own is used there."""
-        if self._ring is None:
+        ring = self._ring
+        if ring is None:
             raise RemoteProtocolError(f"{header.kind.name} in shared memory, and none was opened")
         self.received += header.length
-        body, user = self._ring.read(header.length), self._user_of(header)
+        body, user = ring.read(header.length), self._user_of(header)
         if user is not None:
             place = user.place(header)
             for piece in place if isinstance(place, list) else [] if place is None else [place]:
                 piece[:] = body[: len(piece)]
                 body = body[len(piece) :]
             user.take(header, body if place is None else place if isinstance(place, memoryview) else _NOTHING)
-        if position := self._ring.done():
+        if position := ring.done():
             self._freed(position)
 
     def _user_of(self, header: Header) -> User | None:

@@ -23,6 +23,7 @@ from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.refusals import refusal
 from ictp2p.bulk.relay import Relay
+from ictp2p.bulk.shared import Rings
 from ictp2p.bulk.users import User
 from ictp2p.bulk.ways import first_way
 from ictp2p.errors import (
@@ -93,6 +94,7 @@ class Pool:
         self._clock = clock
         self._random_bytes = random_bytes
         self._membership = membership
+        self._rings = Rings(random_bytes, profile.rings) if profile.share_memory else None
         self._closed = False
         self._ready: dict[PeerId, list[BulkConnection]] = {}
         self._arrivals: dict[PeerId, list[asyncio.Event]] = {}
@@ -278,8 +280,7 @@ class Pool:
             transport.abort()
             raise PeerClosed(f"{self.me} was closed")
         profile = self._profile
-        token = self._random_bytes if profile.share_memory else None
-        connection = BulkConnection(self, self._clock, profile.stall, profile.high_water, hello, token)
+        connection = BulkConnection(self, self._clock, profile.stall, profile.high_water, hello, self._rings)
         tuning.suit(transport)
         transport.pause_reading()
         transport.set_protocol(connection)

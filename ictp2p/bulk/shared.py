@@ -26,8 +26,9 @@ import mmap
 import os
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from weakref import WeakSet
 
 from ictp2p.errors import RemoteProtocolError
 
@@ -126,6 +127,33 @@ class Writer:
                 f"freed shared memory up to {position}, not within {self.freed}..{self._places.position}"
             )
         self.freed = position
+
+
+class Rings:
+    """All rings that one process writes to.
+
+    Args:
+        random_bytes: gives tokens.
+        most: how many there may be at a time; more connections than that have none.
+        capacity: bytes of each.
+    """
+
+    def __init__(self, random_bytes: Callable[[int], bytes], most: int, capacity: int = RING_BYTES) -> None:
+        self._random_bytes = random_bytes
+        self._most = most
+        self._capacity = capacity
+        self._living: WeakSet[Writer] = WeakSet()
+
+    def another(self) -> Writer | None:
+        """Make one; None if there are enough, or the system has no such memory for us."""
+        if len(self._living) >= self._most:
+            return None
+        try:
+            writer = Writer(self._random_bytes(TOKEN_BYTES), self._capacity)
+        except OSError:
+            return None
+        self._living.add(writer)
+        return writer
 
 
 class Reader:

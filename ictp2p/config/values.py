@@ -110,7 +110,7 @@ class Config:
     share_memory: bool = parameter(
         "",
         "send tensor bytes to peers of the same user on the same host through memory that both have mapped, in clear, "
-        "instead of loopback; 4 MiB for each such peer and direction",
+        "instead of loopback; 4 MiB for each such peer and direction, 64 MiB at most",
         default=True,
     )
     full_mesh: int = parameter(

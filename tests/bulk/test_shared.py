@@ -319,6 +319,49 @@ async def test_a_body_in_memory_that_was_never_opened_ends_the_connection(mesh: 
 
 
 @pytest.mark.usefixtures("one_host")
+async def test_memory_for_no_more_peers_than_are_allowed(mesh: Meshes) -> None:
+    """A host may have as many ranks as cores, and each of them sends to each."""
+    world = mesh(4, profile=BulkProfile(rings=2))
+    inputs = [contribution(n, [(200_000,)], torch.float32) for n in range(4)]
+    outputs = [[torch.zeros(200_000)] for _ in range(4)]
+    plan = plan_of(world.names, "star", 200_000, 10_000)
+    for attempt in range(2):
+        results = await asyncio.gather(
+            *(
+                all_reduce(
+                    plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan, attempt), op="sum", profile=PROFILE
+                )
+                for n, me in enumerate(world.names)
+            )
+        )
+        assert all(isinstance(r, Stats) for r in results), results
+        assert all(torch.equal(out, sum(each for (each,) in inputs)) for (out,) in outputs)
+    for bulk in world.bulks.values():
+        made = [c._outbound.ring for kept in bulk._pool._ready.values() for c in kept]
+        assert sum(ring is not None for ring in made) == 2 < len(made)
+
+
+@pytest.mark.usefixtures("one_host")
+async def test_who_takes_a_body_may_end_the_connection(mesh: Meshes) -> None:
+    world = mesh(2)
+    _, there = await pair(world)
+    problems: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
+
+    async def zeros(peer: str, payload: bytes) -> Any:
+        yield bytes(3_000_000)
+
+    a, b = world.names
+    world.bulks[a].serve("zeros", zeros)
+    enough = ConnectionLost("enough")
+    with pytest.raises(ConnectionLost, match="enough"):
+        await world.bulks[b].request(
+            a, "zeros", b"", bytearray(3_000_000), timeout=60, progress=lambda _: there.fail(enough)
+        )
+    assert not problems
+
+
+@pytest.mark.usefixtures("one_host")
 async def test_nothing_stays_open_when_connections_end(mesh: Meshes) -> None:
     before = descriptors()
     world = mesh(2)

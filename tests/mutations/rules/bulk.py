@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "memory-for-every-pair",
+        "Memory shared with peers of one host is bounded, however many they are.",
+        "ictp2p/bulk/shared.py",
+        "        if len(self._living) >= self._most:\n",
+        "        if self._most < 0:\n",
+        ("bulk/test_shared.py::test_memory_for_no_more_peers_than_are_allowed",),
+    ),
+    Mutation(
+        "ring-gone-while-it-is-read",
+        "Who takes a body from shared memory may end the connection.",
+        "ictp2p/bulk/inbound.py",
+        "        if position := ring.done():\n",
+        "        if position := (self._ring or self).done():  # type: ignore[union-attr]\n",
+        ("bulk/test_shared.py::test_who_takes_a_body_may_end_the_connection",),
+    ),
+    Mutation(
         "written-over-unread",
         "A body in shared memory stands until the reader has said that it is done with it.",
         "ictp2p/bulk/shared.py",
