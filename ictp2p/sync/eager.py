@@ -120,7 +120,8 @@ class EagerWeights(Weights):
 
     @torch.no_grad()
     def load(self) -> None:
-        """Train on from the agreed state, whatever was here before."""
+        """Train on from the agreed state, whatever was here before, captured or not."""
+        self._unlanded = False
         self._go_on(self.state.committed, self._tensors)
 
     def carried(self, *, captured: bool) -> dict[str, Any]:

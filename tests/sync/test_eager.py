@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ictp2p.errors import ConfigError, NotFinite
 from ictp2p.sync.diloco import DiLoCo
-from ictp2p.sync.eager import EagerDiLoCo
+from ictp2p.sync.eager import EagerDiLoCo, EagerWeights
 from ictp2p.sync.pace import AdaptivePace
 
 Array = NDArray[np.float32]
@@ -152,6 +152,19 @@ def test_the_agreed_running_statistics_are_the_means_of_the_clusters_own(make_wo
     assert version == 4, "the round that was launched after 15 steps landed after 20"
     for one, other, mean in zip(a[14], b[14], agreed, strict=True):
         torch.testing.assert_close(mean, (one + other) / 2)
+
+
+def test_what_was_dropped_is_in_no_later_capture() -> None:
+    """`load` begins anew, as after a round that was missed: of what had been captured nothing is left."""
+    model = torch.nn.Module()
+    model.w = torch.nn.Parameter(torch.from_numpy(START.copy()))
+    weights = EagerWeights(model, None, [])
+    for moved in (F(0.5), F(0.25)):
+        model.w.data.sub_(float(moved))
+        weights.capture()
+        np.testing.assert_array_equal(weights.delta.numpy(), np.full(3, moved))
+        weights.load()
+        np.testing.assert_array_equal(model.w.detach().numpy(), START)
 
 
 def test_what_has_diverged_is_not_brought(make_world: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,9 @@ from numpy.typing import NDArray
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.eager import EagerDiLoCo
 from ictp2p.sync.local_sgd import LocalSGD
+from ictp2p.sync.outer import Nesterov
 from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.sync.streaming import StreamingDiLoCo
 
@@ -98,6 +102,48 @@ def test_what_missed_its_round_is_forgotten_if_it_is_to_be(make_world: Any) -> N
         trace, policy = found[name]
         np.testing.assert_array_equal(trace[-1], agreed)
         assert policy.progress.weights == [0.0]
+
+
+def test_what_an_eager_cluster_forgets_comes_with_no_later_round(make_world: Any) -> None:
+    """The second phase of y misses its round, and the third was trained on top of it: both are gone, for good."""
+
+    def body(data: Array) -> Callable[[Any], Any]:
+        def train(mesh: Any) -> Any:
+            model = torch.nn.Module()
+            model.w = torch.nn.Parameter(torch.from_numpy(START.copy()))
+            inner = torch.optim.SGD(model.parameters(), lr=float(RATE))
+            plain = partial(Nesterov, lr=1.0, momentum=0.0)
+            mesh.outer_round = meeting(mesh.outer_round)
+            with EagerDiLoCo(mesh, model, inner, plain, sync_every=EVERY, late="drop") as policy:
+                for row in data:
+                    model.w.grad = torch.from_numpy(row.copy())
+                    inner.step()
+            return policy
+
+        return train
+
+    def meeting(outer_round: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Nobody begins the second round before everybody has the result of the first."""
+        first = itertools.count()
+
+        def bring(request: Any) -> Any:
+            result = outer_round(request)
+            if next(first) == 0:
+                met.wait(DEADLINE)
+            return result
+
+        return bring
+
+    met = threading.Barrier(2)
+    world, data = make_world(x=1, y=1), [rows(0, 5 * EVERY), rows(1, 6 * EVERY)]
+    world.absent = {1: {"y"}}
+    found = world.run(x_0=body(data[0]), y_0=body(data[1]))
+    of_x, of_y = moves(data[0]), moves(data[1])
+    agreed = START - averaged([of_x[0], of_y[0]], [2.0, 2.0]) - of_x[1]
+    for x, y in ((2, 3), (3, 4)):
+        agreed = agreed - averaged([of_x[x], of_y[y]], [2.0, 2.0])
+    for policy in found.values():
+        np.testing.assert_array_equal(policy.global_parameters()["w"].numpy(), agreed)
 
 
 def test_a_fragment_is_discounted_for_its_own_rounds_alone(make_world: Any) -> None:

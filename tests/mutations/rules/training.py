@@ -49,6 +49,17 @@ MUTATIONS: Final = (
         ("sync/test_late.py::test_what_missed_its_round_is_forgotten_if_it_is_to_be",),
     ),
     Mutation(
+        "eager-brings-what-was-forgotten",
+        "What is to be forgotten is not brought to a later round, though it was captured for one.",
+        "ictp2p/sync/eager.py",
+        "        self._unlanded = False\n        self._go_on(self.state.committed, self._tensors)\n",
+        "        self._go_on(self.state.committed, self._tensors)\n",
+        (
+            "sync/test_eager.py::test_what_was_dropped_is_in_no_later_capture",
+            "sync/test_late.py::test_what_an_eager_cluster_forgets_comes_with_no_later_round",
+        ),
+    ),
+    Mutation(
         "copied-from-who-is-behind",
         "What a newcomer gets of a module is what the others hold of it, and not another newcomer's.",
         "ictp2p/sync/modules.py",
