@@ -136,7 +136,7 @@ class Outer:
             ConfigError: it does not cover exactly these parameters, or its state cannot be shared.
         """
         optimizer = made if isinstance(made, Optimizer) else (made or Nesterov)(list(parameters.values()))
-        self._optimizer = _exact(optimizer)
+        self._given, self._optimizer = optimizer, _exact(optimizer)
         self._groups = _names(self._optimizer, parameters)
         self._state = {n: _state_entries(n, p.to("meta", dtype), *self._made(n)) for n, p in parameters.items()}
         self.entries = tuple(e for kept in self._state.values() for e in kept.values())
@@ -176,6 +176,7 @@ class Outer:
         if isinstance(optimizer, DelayedNesterov):
             optimizer.contributions = contributions
         optimizer.state.clear()
+        self._follow_schedule()
         for group, names in zip(optimizer.param_groups, self._groups, strict=True):
             group["params"] = [self._bind(name, tensors, deltas[name]) for name in names if name in deltas]
         bound = {p: dict(state) for p, state in optimizer.state.items()}
@@ -183,6 +184,12 @@ class Outer:
         for param, state in bound.items():
             for key, tensor in state.items():
                 _keep(tensor, optimizer.state[param][key])
+
+    def _follow_schedule(self) -> None:
+        """A schedule sets the learning rates of the optimizer that was given, in whose place another may be."""
+        for group, given in zip(self._optimizer.param_groups, self._given.param_groups, strict=True):
+            if "lr" in given:
+                group["lr"] = given["lr"]
 
     def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
         param = torch.nn.Parameter(tensors[name], requires_grad=False)

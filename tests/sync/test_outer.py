@@ -59,6 +59,21 @@ def test_steps_with_named_state_equal_those_of_the_optimizer_itself(made: Any) -
     torch.testing.assert_close(walk(made, DELTAS), param.detach())
 
 
+@pytest.mark.parametrize("made", [torch.optim.SGD, Nesterov])
+def test_a_learning_rate_that_is_set_later_is_that_of_the_next_step(made: Any) -> None:
+    """By hand, with momentum 1/2 and gradient 1: 1 + 1/2 at rate 1, then b = 3/2 and 1 + 3/4 at rate 1/8."""
+    param = torch.nn.Parameter(torch.zeros(1))
+    given = made([param], lr=1.0, momentum=0.5, nesterov=True)
+    outer = Outer(given, {"w": param})
+    tensors = {"w": torch.zeros(1), **{e.name: torch.zeros(1) for e in outer.entries}}
+    found = []
+    for rate in (1.0, 0.125):
+        given.param_groups[0]["lr"] = rate
+        outer.step(tensors, {"w": torch.ones(1)})
+        found.append(float(tensors["w"]))
+    assert found == [-1.5, -1.71875]
+
+
 @given(
     arrays(F, (4, 5), elements=st.floats(-8, 8, width=32)),
     st.sampled_from([0.0, 0.5, 0.9]),
