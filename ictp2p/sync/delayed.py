@@ -13,8 +13,9 @@ momentum only every `every` steps, from the mean of the gradients since:
 which is the paper's form with c = 0, its default. With `every=1` it is `Nesterov`, bit for bit. A step whose gradient
 is the mean of m contributions counts as m of them: m delta goes into h, and theta moves by m times as much. So when all
 come at once, `every` of them in each step, it is `Nesterov` too, bit for bit: asynchronous training of clusters that
-are equally fast is synchronous training. Each operation is rounded once, so that every IEEE 754 machine gets the same
-bits; the count is part of the global state.
+are equally fast is synchronous training. More than `every` at once count as `every`: clusters that nobody expected
+average better, and make no step longer than a whole one. Each operation is rounded once, so that every IEEE 754 machine
+gets the same bits; the count is part of the global state.
 """
 
 from __future__ import annotations
@@ -69,9 +70,10 @@ class DelayedNesterov(Optimizer):
         if self.contributions >= every and not count.item():
             buffer.mul_(momentum).add_(delta)  # all at once: `every` contributions over `every`, without rounding
             return buffer * momentum + delta
-        share = delta * self.contributions
+        contributions = min(self.contributions, every)
+        share = delta * contributions
         held.add_(share)
-        count.add_(self.contributions)
+        count.add_(contributions)
         if count.item() < every:
             return share / every
         buffer.mul_(momentum).add_(held.div(every))

@@ -68,6 +68,17 @@ def test_several_at_once_by_hand() -> None:
     assert found == [-0.25, -0.75, -1.875, -3.6875]
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_of_more_clusters_than_expected_the_step_is_a_whole_one(before: int) -> None:
+    """Without momentum, gradient 1: half a step of one of two expected, then a whole one of five, however many came."""
+    param = torch.nn.Parameter(torch.zeros(1))
+    optimizer = DelayedNesterov([param], lr=1.0, momentum=0.0, every=2)
+    for contributions in [1] * before + [5]:
+        optimizer.contributions = contributions
+        walk(optimizer, param, np.ones((1, 1), F))
+    assert float(param.detach()) == -1.0 - 0.5 * before
+
+
 def test_by_hand() -> None:
     # Gradient 1 each time, every=2, lr 1, momentum 1/2: 1/2; then b = 1 and 1/2 + 1/2; 1/2; then b = 3/2, 1/2 + 3/4.
     param = torch.nn.Parameter(torch.zeros(1))
