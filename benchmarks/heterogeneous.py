@@ -209,7 +209,7 @@ def compared(network: Network, links: list[dict[str, Any]]) -> list[dict[str, An
                 "to": b,
                 "measured": (link["bandwidth_out"] or 0.0) * 8 / 1e6,
                 "line": line,
-                "round_trip": (link["srtt"] or 0.0) * 1000,
+                "round_trip": (link["round_trip"] or 0.0) * 1000,
                 "way": 2 * network.delays()[a][b],
             }
         )

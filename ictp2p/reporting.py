@@ -103,7 +103,7 @@ def links_of(core: Core) -> list[dict[str, Any]]:
             "to": link.neighbour,
             "bandwidth_out": link.bandwidth_out or None,
             "bandwidth_in": link.bandwidth_in or None,
-            "srtt": link.srtt or None,
+            "round_trip": link.round_trip or None,
             "loss": link.loss,
         }
         for card in sorted(core.directory.clusters.values(), key=lambda c: c.cluster)

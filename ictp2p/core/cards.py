@@ -49,8 +49,8 @@ class LinkCard(msgspec.Struct, frozen=True, array_like=True):
     neighbour: ClusterId
     bandwidth_out: float
     bandwidth_in: float
-    srtt: float
-    """Smoothed round-trip time, seconds."""
+    round_trip: float
+    """Seconds of the least one of late: what others take is queues, most of them those of our own rounds."""
     loss: float
     """Fraction of hellos that went unanswered, 0..1."""
     at_least_out: float = 0.0
@@ -169,7 +169,7 @@ def _read_cluster(payload: bytes) -> ClusterCard:
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible room of {card.room!r} bytes")
     for link in card.links:
         bounds = (link.at_least_out, link.at_least_in)
-        figures = (link.bandwidth_out, link.bandwidth_in, link.srtt, link.loss, *bounds)
+        figures = (link.bandwidth_out, link.bandwidth_in, link.round_trip, link.loss, *bounds)
         if not all(math.isfinite(x) and x >= 0 for x in figures):
             raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible link {link!r}")
     return card

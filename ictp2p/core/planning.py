@@ -259,7 +259,7 @@ def _both(outward: LinkCard | None, inward: LinkCard | None) -> LinkEstimate:
     """The link from the one that says `outward` to the one that says `inward`; not both are missing."""
     figures = [outward.bandwidth_out if outward else 0.0, inward.bandwidth_in if inward else 0.0]
     known = [x for x in figures if x > 0]
-    rtts = [end.srtt for end in (outward, inward) if end and end.srtt > 0]
+    rtts = [end.round_trip for end in (outward, inward) if end and end.round_trip > 0]
     bounds = (outward.at_least_out if outward else 0.0, inward.at_least_in if inward else 0.0)
     return LinkEstimate(min(known) if known else None, min(rtts, default=0.0) / 2, at_least=max(bounds))
 

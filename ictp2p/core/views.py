@@ -94,7 +94,7 @@ def link_card(neighbour: str, measured: LinkMeasurement) -> LinkCard:
     """A measurement as gossip carries it, rounded so that noise is no news."""
     out, into = measured.bandwidth_out or 0.0, measured.bandwidth_in or 0.0
     bounds = (0.0 if out else measured.at_least_out, 0.0 if into else measured.at_least_in)
-    figures = (out, into, measured.srtt or 0.0, measured.loss, *bounds)
+    figures = (out, into, measured.min_rtt or 0.0, measured.loss, *bounds)
     return LinkCard(ClusterId(neighbour), *(_rounded(x) for x in figures))
 
 

@@ -56,7 +56,7 @@ def test_the_slow_line_between_two_is_in_what_is_planned_for(network: heterogene
 
 
 def test_measured_links_stand_beside_what_they_are(network: heterogeneous.Network) -> None:
-    link = {"from": "c2", "to": "c4", "bandwidth_out": 5e5, "bandwidth_in": 4e5, "srtt": 0.06}
+    link = {"from": "c2", "to": "c4", "bandwidth_out": 5e5, "bandwidth_in": 4e5, "round_trip": 0.06}
     (row,) = heterogeneous.compared(network, [link])
     assert (row["from"], row["to"], row["measured"]) == (2, 4, 4.0)
     assert row["line"] == pytest.approx(5.0 * wan.PAYLOAD)

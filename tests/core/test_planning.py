@@ -75,7 +75,7 @@ def test_on_one_machine_cores_count_and_not_what_its_links_were_measured_at(host
     for name, host in zip("abcd", hosts, strict=True):
         card = mesh.clusters[ClusterId(name)]
         worker = structs.replace(card.workers[0], address=f"[{host}]:7000")
-        links = tuple(structs.replace(link, srtt=1e-4) for link in card.links)
+        links = tuple(structs.replace(link, round_trip=1e-4) for link in card.links)
         mesh.learn_cluster(structs.replace(card, workers=(worker,), links=links))
     asked = request(*"abcd")
     asked = replace(asked, spec=structs.replace(asked.spec, elements=25_000_000))
@@ -86,7 +86,7 @@ def test_a_plan_asks_of_nobody_more_room_than_its_card_gives() -> None:
     far = directory({("a", "b"): 1e9, ("b", "c"): 1e9, ("a", "c"): 1e9})
     for name, room in (("a", 48 << 20), ("b", 40 << 20), ("c", 0)):
         card = far.clusters[ClusterId(name)]
-        links = tuple(structs.replace(link, srtt=0.5) for link in card.links)
+        links = tuple(structs.replace(link, round_trip=0.5) for link in card.links)
         far.learn_cluster(structs.replace(card, links=links, room=room))
     asked = request("a", "b", "c")
     made = plans.decode(make_plan(far, replace(asked, spec=structs.replace(asked.spec, elements=50_000_000))).plan)
