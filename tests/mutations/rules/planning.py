@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "ways-as-long-as-their-queues",
+        "Plans reckon with a way's least round trip: in the middle of a round others are as long as the round made them.",
+        "ictp2p/core/views.py",
+        "    figures = (out, into, measured.min_rtt or 0.0, measured.loss, *bounds)",
+        "    figures = (out, into, measured.srtt or 0.0, measured.loss, *bounds)",
+        ("core/test_views.py::test_a_link_is_as_long_as_its_least_round_trip_whatever_waits_in_its_queues",),
+    ),
+    Mutation(
         "promises-taken-at-their-word",
         "A plan that has been carried out stays until another promises less, by as much as promises were off.",
         "ictp2p/core/proven.py",
