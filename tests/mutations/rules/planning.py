@@ -9,7 +9,7 @@ from tests.mutations.mutation import Mutation
 MUTATIONS: Final = (
     Mutation(
         "ways-as-long-as-their-queues",
-        "Plans reckon with a way's least round trip: in the middle of a round others are as long as the round made them.",
+        "Plans reckon with a way's least round trip: amid a round others are as long as the round makes them.",
         "ictp2p/core/views.py",
         "    figures = (out, into, measured.min_rtt or 0.0, measured.loss, *bounds)",
         "    figures = (out, into, measured.srtt or 0.0, measured.loss, *bounds)",
