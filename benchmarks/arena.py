@@ -30,8 +30,9 @@ import torch.distributed as dist
 import uvloop
 
 from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import ExecuteProfile, Stats, all_reduce
+from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.errors import Unreachable
@@ -139,7 +140,7 @@ class Rank:
         """Plan an all-reduce of float32 among some ranks, nothing measured."""
         names = tuple(self.names[n] for n in (among or range(self.ranks)))
         links = {(a, b): LinkEstimate() for a in names for b in names if a != b}
-        return plan(PlanRequest(names, elements, 4, links, only=kind, codec=codec)).plan
+        return plan(PlanRequest(names, elements, 4, links, only=kind, codec=codec, small=True)).plan
 
     async def reduce(
         self,

@@ -24,8 +24,9 @@ import numpy as np
 import worlds
 from planner import NETWORKS, Drawn
 
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import ExecuteProfile, all_reduce
+from ictp2p.collectives.execute import all_reduce
 from ictp2p.collectives.plan import Plan
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.collectives.topology import Trunk

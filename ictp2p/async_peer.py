@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from ictp2p.collectives.execute import ExecuteProfile
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.config import Config
 from ictp2p.control import ControlConnection, SelfConnection, open_control
 from ictp2p.core import commands, planning

@@ -18,6 +18,7 @@ import torch
 
 from ictp2p.carried import copied, gaps, shares
 from ictp2p.collectives import execute, plan
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import Links, RoundTag
 from ictp2p.collectives.tensors import Flat
 from ictp2p.errors import ConfigError
@@ -68,7 +69,7 @@ class DataPhase:
         profile: deadlines.
     """
 
-    def __init__(self, me: PeerId, cluster: ClusterId, links: Links, profile: execute.ExecuteProfile) -> None:
+    def __init__(self, me: PeerId, cluster: ClusterId, links: Links, profile: ExecuteProfile) -> None:
         self._me = me
         self._cluster = cluster
         self._links = links

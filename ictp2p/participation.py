@@ -16,6 +16,7 @@ import torch
 
 from ictp2p.collectives import execute, plan
 from ictp2p.collectives.advance import Advance
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost
 from ictp2p.collectives.codecs.prices import check_name
 from ictp2p.collectives.digest import EMPTY, digest_of
@@ -135,7 +136,7 @@ class Participation:
         driver: Driver,
         links: Links,
         telemetry: Telemetry,
-        profile: execute.ExecuteProfile,
+        profile: ExecuteProfile,
     ) -> None:
         self._me = me
         self._cluster = cluster

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 from msgspec.structs import replace
 
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
-from ictp2p.collectives.execute import ExecuteProfile, Stats
+from ictp2p.collectives.execute import Stats
 from ictp2p.collectives.plan import BROADCAST, GROUPS, NO_PARENT, REDUCE, Plan, Share
 from ictp2p.core.planning import check_groups, groups
 from ictp2p.data_phase import Brought, DataPhase, Holds, check_kind

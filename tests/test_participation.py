@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import Receiver, Slots
-from ictp2p.collectives.execute import ExecuteProfile
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
 from ictp2p.participation import Participation, Reduction
 from ictp2p.sync import notices

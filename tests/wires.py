@@ -6,11 +6,11 @@ A connection pulls once both of its ends have attached, and an end that lets go 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ictp2p.collectives.channel import Receiver, Slots
 from ictp2p.types import PeerId
-from tests.collectives.sessions import chunk_of, hand
+from tests.collectives.sessions import Chunk, chunk_of, hand
 
 
 class Wires:
@@ -20,6 +20,8 @@ class Wires:
         self.ends: dict[tuple[bytes, PeerId], End] = {}
         self.tags: dict[PeerId, list[bytes]] = {}
         """Under which tags each peer has attached, in order."""
+        self.drops: Callable[[PeerId, PeerId], bool] = lambda source, target: False
+        """Says whether what one sent early is not kept by the other."""
 
     def of(self, me: PeerId) -> Plugs:
         return Plugs(self, me)
@@ -40,14 +42,20 @@ class Plugs:
         *,
         timeout: float,
         rates: Sequence[float | None] | None = None,
+        whole: bytes | None = None,
     ) -> End:
         self._wires.tags.setdefault(self._me, []).append(tag)
-        end = self._wires.ends[tag, self._me] = End(self._wires, tag, self._me, receiver, peers)
+        end = self._wires.ends[tag, self._me] = End(self._wires, tag, self._me, receiver, peers, whole)
         for peer in peers:
             other = self._wires.ends.get((tag, peer))
             if other is not None:
+                dropped = other.whole is not None and self._wires.drops(peer, self._me)
                 receiver.begun(peer)
-                other.receiver.begun(self._me)
+                if other.whole is not None and not dropped:
+                    hand(receiver, peer, Chunk(True, 0, 0, other.whole))
+                other.receiver.begun(self._me, dropped)
+                if whole is not None:
+                    hand(other.receiver, self._me, Chunk(True, 0, 0, whole))
                 other.kick(self._me)
         return end
 
@@ -55,8 +63,10 @@ class Plugs:
 class End:
     """One collective's hold on its connections (`channel.Attachment`)."""
 
-    def __init__(self, wires: Wires, tag: bytes, me: PeerId, receiver: Receiver, peers: Sequence[PeerId]) -> None:
-        self.receiver = receiver
+    def __init__(
+        self, wires: Wires, tag: bytes, me: PeerId, receiver: Receiver, peers: Sequence[PeerId], whole: bytes | None
+    ) -> None:
+        self.receiver, self.whole = receiver, whole
         self._wires, self._tag, self._me, self._peers = wires, tag, me, peers
 
     def kick(self, peer: PeerId) -> None:

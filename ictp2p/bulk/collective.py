@@ -11,7 +11,7 @@ import msgspec
 
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Kind
-from ictp2p.bulk.pacing import Meter
+from ictp2p.bulk.pacing import FEWEST, Meter
 from ictp2p.bulk.users import Frame
 from ictp2p.collectives.channel import Receiver
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
@@ -119,6 +119,10 @@ class Hold:
 
     def take(self, header: Header, body: memoryview) -> None:
         """Hand a chunk to the collective."""
+        if header.kind is Kind.WHOLE:
+            self.begun(self.connection, again=bool(header.first))
+            self.catch_up(Header(Kind.PARTIAL, header.tag, length=header.length), body)
+            return
         if header.kind not in (Kind.PARTIAL, Kind.RESULT) or not header.length:
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes under a collective's tag")
         if self._refused:
@@ -133,6 +137,8 @@ class Hold:
 
     def report(self) -> None:
         """Tell what was measured since the last time, and measure anew."""
+        if self.meter.frames < FEWEST:
+            return
         sample, self.meter = self.meter.sample(), self.meter.again()
         if sample is not None:
             self._measured(self.connection, self.tag, *sample)
@@ -172,8 +178,9 @@ class Attached:
 
     async def flushed(self) -> None:
         """Wait until the kernel has taken all that the neighbours need from us."""
-        connections = (hold.connection for hold in self._holds.values())
-        await asyncio.gather(*(c.drained() for c in connections if c.flushed < c.written))
+        connections = [hold.connection for hold in self._holds.values() if hold.connection.pending]
+        if connections:
+            await asyncio.gather(*(connection.drained() for connection in connections))
 
     def detach(self) -> None:
         """Let go of all connections."""

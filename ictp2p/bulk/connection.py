@@ -91,6 +91,8 @@ class BulkConnection(Inbound):
         self._bucket = Bucket()
         self._paced = self._packets_paced = False
         self._ceiling: Ceiling | None = None
+        self._wrote_at = -resting.REST
+        """When we last had something to send."""
         self._wakeup: asyncio.TimerHandle | None = None
         self._watch: Watch | None = None
         self._ticker: asyncio.TimerHandle | None = None
@@ -100,11 +102,13 @@ class BulkConnection(Inbound):
 
     # What its users do.
 
-    def join(self, user: User) -> None:
-        """Let `user` send, and watch over what it expects."""
+    def join(self, user: User, *, kick: bool = True) -> None:
+        """Let `user` send, at once unless it has nothing yet, and watch over what it expects."""
         self._users[user] = None
-        self._look_after()
-        self.kick(user)
+        if self._ticker is None:
+            self._look_after()
+        if kick:
+            self.kick(user)
 
     def kick(self, user: User) -> None:
         """Ask `user`, which had nothing to send, for a frame again; nothing happens if it has left."""
@@ -128,14 +132,21 @@ class BulkConnection(Inbound):
 
     def send(self, kind: Kind, tag: bytes = NO_TAG, first: int = 0, second: int = 0, body: bytes = b"") -> None:
         """Send a small frame ahead of all that users have to send."""
-        self._control.append(Frame(kind, tag, first, second, (body,)))
-        self.pump()
+        frame = Frame(kind, tag, first, second, (body,))
+        if self._confirmed and not (self._control or self._paused or self._pumping or self.closed):
+            self._write_now(frame)
+        else:
+            self._control.append(frame)
+        if self._control:
+            self.pump()
         if len(self._control) > MOST_WAITING:
             self.fail(ConnectionLost(f"left {MOST_WAITING} answers of ours unread"))
 
     def wake(self) -> int:
         """Prepare for what is sent next, if we have rested; give the bytes that this should have (`resting`)."""
-        least = 0 if self.closed else resting.wake(self.transport)
+        if self.closed or self._clock() < self._wrote_at + resting.REST:
+            return 0
+        least = resting.wake(self.transport)
         return max(least, resting.RELAYED) if self.relayed else least
 
     def pace(self, rate: float | None) -> None:
@@ -175,6 +186,11 @@ class BulkConnection(Inbound):
         """Bytes that have left for the kernel so far."""
         return self._outbound.written if self.closed else self._outbound.flushed
 
+    @property
+    def pending(self) -> int:
+        """Bytes that the kernel has not taken yet."""
+        return 0 if self.closed else self._outbound.pending
+
     def holds_memory(self) -> bool:
         """Say whether the transport still refers to memory of a user."""
         return not self.closed and self._outbound.holds_memory()
@@ -195,15 +211,28 @@ class BulkConnection(Inbound):
                 if frame is None:
                     self._outbound.starve()
                     break
-                self._bucket.spend(size := self._outbound.write(frame))
-                if self._may_offer and size >= shared.LEAST:
-                    self._offer()
-                if self._ceiling is not None and frame.kind in TENSORS:
-                    self._ceiling.spend(size)
+                self._write(frame)
         except IctError as error:
             self.fail(error)
         finally:
             self._pumping = False
+
+    def _write_now(self, frame: Frame) -> None:
+        """Write what nothing stands before, as `pump` would."""
+        try:
+            self._write(frame)
+        except IctError as error:
+            self.fail(error)
+
+    def _write(self, frame: Frame) -> None:
+        size = self._outbound.write(frame)
+        self._wrote_at = self._clock()
+        if self._paced:
+            self._bucket.spend(size)
+        if self._may_offer and size >= shared.LEAST:
+            self._offer()
+        if self._ceiling is not None and frame.kind in TENSORS:
+            self._ceiling.spend(size)
 
     # Memory that both ends have mapped.
 

@@ -18,7 +18,7 @@ from ictp2p.errors import IctError
 if TYPE_CHECKING:
     from ictp2p.bulk.hub import Bulk
 
-_OF_COLLECTIVES = {Kind.BEGIN, Kind.ABORT, Kind.MEASURED}
+_OF_COLLECTIVES = {Kind.BEGIN, Kind.WHOLE, Kind.ABORT, Kind.MEASURED}
 _OF_OTHERS = {Kind.REQUEST, Kind.CANCEL, Kind.PROBE, Kind.ASK}
 _OF_RINGS = {Kind.OFFER, Kind.OPENED, Kind.FREED}
 KINDS = frozenset(_OF_COLLECTIVES | _OF_OTHERS | _OF_RINGS)
@@ -76,15 +76,16 @@ class Desk:
         """Act on a frame."""
         match header.kind:
             case Kind.BEGIN:
-                _remember(self._begun, header.tag, None)
-                self._bulk.begun(self._connection, header.tag, again=bool(header.first))
+                self._begin(header)
+            case Kind.WHOLE:
+                self._begin(header)
+                self._chunk(Header(Kind.PARTIAL, header.tag, length=header.length), body)
             case Kind.ABORT:
                 why = read_aborted(body)
                 _remember(self._aborted, header.tag, why)
                 self._bulk.aborted(self._connection, header.tag, why)
             case Kind.PARTIAL | Kind.RESULT:
-                if not self._bulk.catch_up(self._connection, header, body):
-                    self.early.keep(header, body)
+                self._chunk(header, body)
             case Kind.REQUEST:
                 self._serve(header.tag, body)
             case Kind.CANCEL if header.tag in self._serving:
@@ -99,6 +100,15 @@ class Desk:
                 self._bulk.told(self._connection, *read_measured(body))
             case Kind.OFFER | Kind.OPENED | Kind.FREED:
                 self._connection.share(header, body)
+
+    def _begin(self, header: Header) -> None:
+        _remember(self._begun, header.tag, None)
+        self._bulk.begun(self._connection, header.tag, again=bool(header.first))
+
+    def _chunk(self, header: Header, body: memoryview) -> None:
+        """Hand a chunk over, or keep it until we have begun as well."""
+        if not self._bulk.catch_up(self._connection, header, body):
+            self.early.keep(header, body)
 
     def _serve(self, tag: bytes, body: memoryview) -> None:
         request = read_request(body)

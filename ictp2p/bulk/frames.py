@@ -19,7 +19,7 @@ import msgspec
 from ictp2p.errors import RemoteProtocolError, VersionMismatch
 from ictp2p.types import PeerId
 
-VERSION = 2
+VERSION = 3
 MAX_BODY = 4 * 1024 * 1024
 """Bytes; the longest chunk that the planner makes. Bounds what a peer can make us allocate."""
 SEAL_BYTES = 16
@@ -59,6 +59,8 @@ class Kind(enum.IntEnum):
     """The answer: the receiver has opened it (`first` 1), or cannot."""
     FREED = 17
     """The receiver of bodies in shared memory has used all up to position `second`."""
+    WHOLE = 18
+    """`BEGIN`, and behind it a `PARTIAL` that is all that the sender has to send in the collective of this tag."""
 
 
 _KINDS = {int(kind): kind for kind in Kind}

@@ -121,6 +121,7 @@ class Bulk:
         *,
         timeout: float,
         rates: Sequence[float | None] | None = None,
+        whole: bytes | None = None,
     ) -> Attachment:
         """Connect a collective to its neighbours (see `channel.Links`)."""
         if any((peer, tag) in self._users for peer in peers):
@@ -135,7 +136,7 @@ class Bulk:
         attached = Attached(holds, self._release)
         paces = dict(zip(peers, rates, strict=True)) if rates else {}
         for hold in holds:
-            self._hold(hold, paces.get(hold.peer))
+            self._hold(hold, paces.get(hold.peer), whole)
         missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
         if missing:
             reasons = {p: "lost at once" if isinstance(c, BulkConnection) else c for p, c in missing.items()}
@@ -255,6 +256,8 @@ class Bulk:
         assert connection.peer is not None
         found, _ = self._users.get((connection.peer, header.tag), (None, None))
         if header.kind in KINDS and not isinstance(found, Probe):
+            if header.kind is Kind.WHOLE and isinstance(found, Hold) and found.connection is connection:
+                return found
             return self._desks.get(connection)
         if found is None and header.kind in CHUNKS and header.length <= EAGER_BYTES:
             desk = self._desks.get(connection)
@@ -314,13 +317,13 @@ class Bulk:
         connection.send(Kind.MEASURED, tag, body=pack_measured(size, seconds, starved))
         self._report(connection.peer, "in", size, seconds, starved)
 
-    def join(self, peer: PeerId, tag: bytes, user: User, connection: BulkConnection) -> None:
-        """Let `user` send on `connection` and take what arrives from `peer` under `tag`."""
+    def join(self, peer: PeerId, tag: bytes, user: User, connection: BulkConnection, *, kick: bool = True) -> None:
+        """Let `user` send on `connection`, and take what arrives from `peer` under `tag`; `kick` as there."""
         if connection.closed:
             user.lost(ConnectionLost(f"connection to {peer} was closed"))
             return
         self._users[peer, tag] = user, connection
-        connection.join(user)
+        connection.join(user, kick=kick)
 
     def part(self, peer: PeerId, tag: bytes, user: User) -> None:
         """Forget `user`; nothing of it is touched any more."""
@@ -334,15 +337,20 @@ class Bulk:
         user, _ = self._users.get((connection.peer, tag), (None, None))
         return user if isinstance(user, Hold) else None
 
-    def _hold(self, hold: Hold, rate: float | None) -> None:
+    def _hold(self, hold: Hold, rate: float | None, whole: bytes | None) -> None:
         """Attach one neighbour, and catch up with what it has already said, on whichever connection."""
         peer, tag, connection, most = hold.peer, hold.tag, hold.connection, self.profile.ceiling
         self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
         desks = [(each, self._desks[each]) for each in self._pool.among(peer)]
         again = sum([desk.early.dropped(tag) for _, desk in desks])
-        rested = bytes(connection.wake())
-        connection.send(Kind.BEGIN, tag, first=again, body=rested)  # before any chunk: see `EarlyChunks`
-        self.join(peer, tag, hold, connection)
+        rested = connection.wake()
+        if whole is None:
+            connection.send(Kind.BEGIN, tag, first=again, body=bytes(rested))  # before any chunk: see `EarlyChunks`
+        else:
+            if rested > len(whole):
+                connection.send(Kind.ALIVE, body=bytes(rested))
+            connection.send(Kind.WHOLE, tag, first=again, body=whole)
+        self.join(peer, tag, hold, connection, kick=whole is None)
         for each, desk in desks:
             why = desk.aborted(tag)
             if desk.begun(tag):

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from ictp2p.bulk.frames import Kind
 from ictp2p.bulk.pacing import Bucket
 
-TENSORS: Final = frozenset({Kind.PARTIAL, Kind.RESULT, Kind.REPLY})
+TENSORS: Final = frozenset({Kind.PARTIAL, Kind.RESULT, Kind.WHOLE, Kind.REPLY})
 """What counts: chunks of collectives, and of states that others fetch."""
 
 

@@ -10,6 +10,8 @@ _ARRIVALS = 512
 """Most frames of a probe that are remembered: of a longer one, or one cut small, every second is dropped."""
 _BUSY_FRAMES = 2
 """Fewest gaps that make a sample."""
+FEWEST = _BUSY_FRAMES + 1
+"""Frames that have as many gaps."""
 
 
 class Bucket:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ictp2p.collectives import crowding, staging
+from ictp2p.collectives.channel import EAGER_BYTES
 from ictp2p.collectives.codecs.prices import PRICES, Price
 from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.collectives.packing import pack
@@ -162,6 +163,17 @@ def predicted(
     beside = _latency(stacked, job, min(chunk, int(sizes.max()))) + _work(job)
     crowded = max(busy, crowding.crowded(carried, job.topology.up, job.topology.down)) + beside
     return Candidate(kind, tuple(trees), tuple(cuts), chunk, fluid, busy + beside, rooms, crowded)
+
+
+def in_one_shot(job: Job) -> float:
+    """Predict the seconds in which everybody has sent all to everybody; infinite if a link is missing, or too much."""
+    others = ~np.eye(job.topology.size, dtype=bool)
+    if not 0 < job.size <= EAGER_BYTES or not (job.topology.width[others] > 0).all():
+        return np.inf
+    carried = np.where(others, job.size, 0.0)
+    slowest = float((carried.sum(axis=1) / job.topology.up + carried.sum(axis=0) / job.topology.down).max(initial=0.0))
+    way = float((job.topology.delay + carried / np.where(others, job.topology.width, 1.0)).max())
+    return max(slowest, _handling(carried)) + way + MESSAGE * 2 * (job.topology.size - 1)
 
 
 def needed(trees: Sequence[Tree], cuts: Sequence[int], chunk: int, seconds: float, job: Job) -> tuple[int, ...]:

@@ -175,8 +175,12 @@ class Links(Protocol):
         *,
         timeout: float,
         rates: Sequence[float | None] | None = None,
+        whole: bytes | None = None,
     ) -> Attachment:
         """Connect to all `peers` and tell them that we have begun `tag`; pace each at its rate in bytes/s.
+
+        `whole`, of at most `EAGER_BYTES`, goes along as the first and only chunk, a contribution. Who has not begun
+        keeps it, or drops it and says so when it begins: then it is asked for again (`Receiver.begun`).
 
         Raises:
             ParticipantLost: one of them could not be reached within `timeout` seconds.

@@ -3,13 +3,9 @@
 Everything happens in callbacks of the connections: a chunk arrives, is added or lands in the output, and what it
 makes ready is pulled by the connection that can take it. There is no task and no queue per chunk.
 
-What a caller may rely on:
+What a caller may rely on, beside what `attempt` promises:
 
 - **Inputs are never written**, so a retry starts from them. Outputs hold garbage until the call returns.
-- **All or an exception.** A participant that dies, stalls, or gives up ends the call everywhere within the stall
-  deadline: whoever notices tells its neighbours, and each passes it on once.
-- When the call ends, in either way, nothing refers to the caller's tensors any more. When it returns, the kernel has
-  all that others need from us: they can finish even if this process does nothing but compute from then on.
 - Memory beside the tensors: partials of at most the room that the plan asks of us, which is no more than
   `Links.slots.limit`, or of `exchange.STAGING_BYTES` where it asks for none; per connection two chunks; and where
   chunks are encoded, results that wait for whoever is behind, which are no more than partials can be (`coding`).
@@ -27,32 +23,20 @@ from typing import TypeAlias
 
 import torch
 
-from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost, RoundTag
+from ictp2p.collectives import one_shot
+from ictp2p.collectives.attempt import ExecuteProfile, carry_out
+from ictp2p.collectives.channel import Links, RoundTag
 from ictp2p.collectives.codecs.schemes import scheme
 from ictp2p.collectives.coding import Coder
 from ictp2p.collectives.exchange import Exchange
 from ictp2p.collectives.fitting import check_fit, check_plan, placed, scaled
-from ictp2p.collectives.plan import BROADCAST, REDUCE, Plan
+from ictp2p.collectives.plan import BROADCAST, ONE_SHOT, REDUCE, Plan
 from ictp2p.collectives.session import Progress, Session
-from ictp2p.collectives.tensors import Adder, Array, Flat
+from ictp2p.collectives.tensors import Adder, Array, Flat, Weights
 from ictp2p.errors import ConfigError
+from ictp2p.types import PeerId
 
 Tensors: TypeAlias = Sequence[torch.Tensor | Array]
-
-
-@dataclass(frozen=True, slots=True)
-class ExecuteProfile:
-    """Deadlines of one collective, in seconds. The stall deadline belongs to the connections (`BulkProfile`)."""
-
-    connect: float = 10.0
-    """To reach all neighbours, dialing included. Longer tolerates slower dials and delays the next attempt."""
-    start: float = 10.0
-    """For all neighbours to begin the same attempt; they learn of it from the control plane."""
-    total: float = 3600.0
-    """For the whole collective. A safety net: a participant that makes no progress is found by its stall."""
-    pace: bool = False
-    """Pace each edge at the plan's own rate, so that parallel flows share a link as planned. Sharing without pacing
-    cost up to 21 % in a fluid model; worth it where bandwidths were measured, harmful where they were guessed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +91,8 @@ async def all_reduce(
     if not in_place and source.overlaps(target):
         raise ConfigError("outputs share memory with inputs: the contribution must survive a failed attempt")
     scale = scaled(plan, weights, op, source)
+    if plan.kind == ONE_SHOT:
+        return await _in_one_shot(plan, me, source, target, scale, links, tag, progress, profile)
     coder, written = None, scheme(plan.codec, len(plan.participants))
     if written is not None:
         coder = Coder(written, source, target, scale, me, min(plan.chunk, source.elements))
@@ -135,6 +121,8 @@ async def broadcast(
         ParticipantLost: a participant died, stalled or gave up; `suspects` names it.
         CollectiveTimeout: it did not end in time.
     """
+    if plan.kind == ONE_SHOT:
+        raise ConfigError(f"a {ONE_SHOT}'s plan copies nothing")
     flat = Flat(tensors)
     check_fit(plan, me, flat, flat)
     exchange = Exchange(plan, me, plan.chunk * flat.itemsize, reduce=False)
@@ -185,41 +173,31 @@ async def reduce(
 
 
 async def _run(session: Session, links: Links, tag: RoundTag, profile: ExecuteProfile | None) -> Stats:
-    profile = profile or ExecuteProfile()
     asked = session.plan.room(session.exchange.me)
     if asked > links.slots.limit:
         raise ConfigError(f"the plan asks for a room of {asked} bytes, and {links.slots.limit} are the most here")
+    began = asyncio.get_running_loop().time()
+    await carry_out(session, links, tag, profile or ExecuteProfile())
+    return Stats(session.sent, session.received, asyncio.get_running_loop().time() - began, session.staging_peak)
+
+
+async def _in_one_shot(
+    plan: Plan,
+    me: int,
+    source: Flat,
+    target: Flat,
+    weights: Weights,
+    links: Links,
+    tag: RoundTag,
+    progress: Progress | None,
+    profile: ExecuteProfile | None,
+) -> Stats:
     loop = asyncio.get_running_loop()
-    began = loop.time()
-    rates = session.rates() if profile.pace else None
-    attachment = await links.attach(tag.wire(), session, session.peers, timeout=profile.connect, rates=rates)
-    try:
-        session.attached(attachment)
-        starting = loop.call_later(profile.start, _check_start, session, profile.start)
-        try:
-            async with asyncio.timeout(profile.total):
-                await session.reduce_alone()
-                await session.ended
-                await attachment.flushed()
-        finally:
-            starting.cancel()
-    except TimeoutError:
-        error = CollectiveTimeout(
-            f"not finished after {profile.total} s, waiting for {session.owing()}", session.owing()
-        )
-        await attachment.abort(str(error), error.suspects)
-        raise error from None
-    except (ParticipantLost, CollectiveTimeout) as error:
-        await attachment.abort(str(error), error.suspects)
-        raise
-    except BaseException as error:
-        await attachment.abort(f"gave up: {type(error).__name__}", ())
-        raise
-    attachment.detach()
-    return Stats(session.sent, session.received, loop.time() - began, session.staging_peak)
-
-
-def _check_start(session: Session, seconds: float) -> None:
-    if session.exchange.silent() and not session.ended.done():
-        late = session.owing()
-        session.ended.set_exception(CollectiveTimeout(f"{late} did not begin within {seconds} s", late))
+    began, others = loop.time(), len(plan.participants) - 1
+    body = b"".join(source.views(0, source.elements))
+    names = [PeerId(name) for name in plan.participants]
+    bodies = await one_shot.swap(names, me, [len(body)] * len(names), body, links, tag, profile)
+    one_shot.add_up(bodies, target, weights)
+    if progress is not None:
+        progress(0, target.elements)
+    return Stats(others * len(body), others * len(body), loop.time() - began, others * len(body))

@@ -7,7 +7,8 @@ special cases: the direct reduce-scatter/all-gather is one star per participant,
 participant, a parameter server is a single star. So there is one format, one validator and one executor.
 
 Every element has exactly one root, which computes it once; all others copy its bytes. Results are therefore
-bit-identical on every participant by construction, whatever the order of arrival.
+bit-identical on every participant by construction, whatever the order of arrival. The one exception is a plan of kind
+`ONE_SHOT`, for what is so small that a second hop would cost more than all of its bytes (`one_shot`).
 
 A plan is agreed as bytes. Participants trust nothing in them: `validate` names the first rule that is broken.
 """
@@ -42,6 +43,10 @@ BROADCAST = "broadcast"
 REDUCE = "reduce"
 """The kind of a plan whose results stay at their roots. A receipt of each takes the result's way down, which is the
 reduce tree again: so contributions keep their windows, and nobody needs room for what it did not ask for."""
+ONE_SHOT = "one_shot"
+"""The kind of a plan without trees: everybody sends all of its contribution to everybody, and adds up for itself."""
+MAX_ONE_SHOT = 64 * 1024
+"""Elements of one. In bytes it has to fit into what may be sent to who has not begun (`channel.EAGER_BYTES`)."""
 _PACKED = zlib.compress(b"")[:1]
 GROUPS = "groups"
 """The kind of a plan that is made of others, each for some participants and a vector of their own."""
@@ -109,6 +114,8 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
     def bytes_between(self, source: int, target: int, itemsize: int) -> int:
         """Bytes that participant `source` sends to participant `target`, at `itemsize` bytes per element."""
+        if self.kind == ONE_SHOT:
+            return itemsize * self.elements * (source != target)
         return itemsize * sum(
             (share.stop - share.start)
             * ((share.reduce_parents[source] == target) + (share.broadcast_parents[target] == source))
@@ -193,7 +200,25 @@ def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
         return f"codec {plan.codec!r} is none of {', '.join(PRICES)}"
     if plan.codec != "none" and plan.kind in (BROADCAST, REDUCE):
         return f"a {plan.kind} is not encoded, and this one says {plan.codec!r}"
+    if plan.kind == ONE_SHOT:
+        return _check_one_shot(plan, elements)
     return _check_blocks(plan) or _check_shares(plan, elements)
+
+
+def one_shot_plan(participants: Sequence[str], elements: int, seconds: float = 0.0, bound: float = 0.0) -> Plan:
+    """Make the plan in which everybody sends `elements` to everybody."""
+    nobody = (NO_PARENT,) * len(participants)
+    share = Share(0, elements, 0, nobody, nobody)
+    return Plan(ONE_SHOT, tuple(participants), (share,), max(1, elements), seconds, bound)
+
+
+def _check_one_shot(plan: Plan, elements: int) -> str | None:
+    if not 1 <= elements <= MAX_ONE_SHOT:
+        return f"{elements} elements in one shot are not within 1..{MAX_ONE_SHOT}"
+    nobody = (NO_PARENT,) * len(plan.participants)
+    if plan.codec != "none" or plan.shares != (Share(0, elements, 0, nobody, nobody),):
+        return f"a {ONE_SHOT} has one share of all {elements} elements, no trees, and no codec"
+    return None
 
 
 def _check_groups(plan: Plan, participants: Sequence[str]) -> str | None:

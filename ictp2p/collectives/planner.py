@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from msgspec import structs
 
-from ictp2p.collectives.candidates import Candidate, Job, alone, needed, nobody_else, predicted, together
+from ictp2p.collectives.candidates import Candidate, Job, alone, in_one_shot, needed, nobody_else, predicted, together
 from ictp2p.collectives.codecs import prices
 from ictp2p.collectives.exchange import ROOM_BYTES
 from ictp2p.collectives.growing import grow
-from ictp2p.collectives.plan import BROADCAST, Plan, Share
+from ictp2p.collectives.plan import BROADCAST, ONE_SHOT, Plan, Share, one_shot_plan
 from ictp2p.collectives.schedules import star
 from ictp2p.collectives.schedules.trees import Tree, downward
 from ictp2p.collectives.search import Search, around, chosen
@@ -56,6 +56,8 @@ class PlanRequest:
     """Consider only this kind of schedule."""
     codec: str = "none"
     """How elements travel; `auto` to choose by predicted time."""
+    small: bool = False
+    """Whether everybody may add up for itself: what is added must come out alike everywhere (`one_shot`)."""
 
     def job(self, topology: Topology, codec: str = "none") -> Job:
         """Put together what candidates are made of."""
@@ -147,9 +149,12 @@ def _plan(request: PlanRequest, topology: Topology, codec: str) -> Decision:
     if not candidates:
         raise NoRoute(f"no {request.only or 'schedule'} connects {', '.join(request.participants)} by the links given")
     best = chosen(candidates)
-    return Decision(
-        _build(request, best, search.bound, codec), _reason(best, candidates, search.bound, len(request.links))
-    )
+    reason = _reason(best, candidates, search.bound, len(request.links))
+    at_once = in_one_shot(job) if request.small and codec == "none" and request.only in (None, ONE_SHOT) else np.inf
+    if at_once < best.seconds:
+        made = one_shot_plan(request.participants, request.elements, max(at_once, search.bound), search.bound)
+        return Decision(made, f"{ONE_SHOT}: {at_once:.3g} s predicted, against {reason}")
+    return Decision(_build(request, best, search.bound, codec), reason)
 
 
 def _estimate(request: PlanRequest, plain: Plan, seconds: float, codec: str) -> float:

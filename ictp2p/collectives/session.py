@@ -38,7 +38,7 @@ _RECEIPT = memoryview(b"\0")
 
 
 class Session:
-    """One participant's collective; implements `channel.Receiver`.
+    """One participant's collective (`attempt.Part`).
 
     Args:
         plan: the agreed plan.
@@ -118,6 +118,11 @@ class Session:
                 self.exchange.limit(node, ahead // self._chunk_bytes)
         for peer in self.peers:
             attachment.kick(peer)
+
+    async def work(self) -> None:
+        """As `attempt.Part`."""
+        await self.reduce_alone()
+        await self.ended
 
     async def reduce_alone(self) -> None:
         """Finish what nobody else contributes to, chunk by chunk, letting the event loop breathe."""
@@ -257,6 +262,10 @@ class Session:
             known = [name for name in self.plan.participants if name in suspects]
             self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", [PeerId(name) for name in known] or [peer]))
             self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
+
+    def silent(self) -> list[PeerId]:
+        """Name the neighbours that have not begun."""
+        return [self._name(n) for n in self.exchange.silent()]
 
     def owing(self) -> list[PeerId]:
         """Name whom we wait for: those that have not begun, or else those that owe chunks."""

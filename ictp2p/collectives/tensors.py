@@ -26,7 +26,7 @@ from ictp2p.errors import ConfigError
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_NATIVE: dict[torch.dtype, np.dtype[Any]] = {
+NATIVE: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
     torch.int8: np.dtype(np.int8),
@@ -50,7 +50,12 @@ _COMBINE: dict[str, tuple[np.ufunc, float]] = {
 _WHOLE = 2**24
 """The whole numbers up to this are all float32."""
 _BITWISE = frozenset({"band", "bor", "bxor"})
-_TORCH: dict[Any, Any] = {np.multiply: torch.mul, np.minimum: torch.minimum, np.maximum: torch.maximum}
+TORCH: dict[Any, Any] = {
+    np.add: torch.add,
+    np.multiply: torch.mul,
+    np.minimum: torch.minimum,
+    np.maximum: torch.maximum,
+}
 
 
 class Flat:
@@ -142,6 +147,8 @@ class Flat:
     def overlaps(self, other: Flat) -> bool:
         """Say whether any memory belongs to both."""
         ours, theirs = self._extents(), other._extents()
+        if len(ours) == len(theirs) == 1:  # what is small is often one tensor
+            return ours[0][0] < theirs[0][1] and theirs[0][0] < ours[0][1]
         spans = sorted([(*span, True) for span in ours] + [(*span, False) for span in theirs])
         reach = {True: 0, False: 0}
         for first, last, mine in spans:
@@ -244,7 +251,7 @@ class Adder:
         targets = self._outputs.arrays(start, stop)
         if len(own) != len(targets):  # the outputs are cut more coarsely
             targets = self._aligned(own, start)
-        factors, dtype = self._weights.factors, _NATIVE[self._inputs.dtype]
+        factors, dtype = self._weights.factors, NATIVE[self._inputs.dtype]
         terms: list[tuple[Array | None, float]] = []
         for node in sorted((*staged, self._me)):
             if node == self._me:
@@ -317,7 +324,7 @@ class Adder:
         if self._combine is np.add:
             total.add_(term, alpha=factor)
         else:
-            _TORCH[self._combine](total, term.to(torch.float32), out=total)
+            TORCH[self._combine](total, term.to(torch.float32), out=total)
 
 
 def _quiet() -> Context:
@@ -332,7 +339,7 @@ def _checked(tensor: torch.Tensor | Array, name: str, number: int) -> torch.Tens
         tensor = torch.from_numpy(tensor)
     elif tensor.requires_grad:
         tensor = tensor.detach()
-    if tensor.dtype not in _NATIVE and tensor.dtype not in _WIDENED:
+    if tensor.dtype not in NATIVE and tensor.dtype not in _WIDENED:
         raise ConfigError(f"{name}[{number}] has type {tensor.dtype}, which cannot be reduced")
     if not tensor.is_cpu:
         where = f"{name}[{number}] lies on {tensor.device}"

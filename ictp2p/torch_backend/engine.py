@@ -6,8 +6,8 @@ and a scattered reduction or a gathered copy is one half of that. Only a reducti
 whole vector on one rank's link however they are arranged; a chain there carries it once where a star would carry it
 size - 1 times, and costs a chunk's time per hop.
 
-**Small tensors** have a plan of their own: every rank copies its contribution to every other, and each adds all of them
-up in the same order with the same arithmetic (`tensors.Adder`): one hop instead of two, and still equal bits.
+**Small tensors** go in one shot (`collectives.one_shot`): every rank sends what it has to every other, and each adds
+all of it up in the same order: one hop instead of two, and still equal bits.
 
 **Messages between two ranks** are broadcasts in a group of two. So there is one format of plans, one executor and one
 set of connections, with their deadlines, seals and detection of deaths, under everything.
@@ -26,11 +26,12 @@ import torch
 from torch import Tensor
 
 from ictp2p.bulk import Bulk
-from ictp2p.collectives import execute
+from ictp2p.collectives import execute, one_shot
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import ParticipantLost, RoundTag
-from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share
+from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share, one_shot_plan
 from ictp2p.collectives.schedules import star
-from ictp2p.collectives.tensors import Adder, Flat, Weights
+from ictp2p.collectives.tensors import Flat
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId
 
@@ -74,13 +75,13 @@ class Engine:
         flat = Flat(tensors)
         if not flat.elements:
             return
-        if (self.size - 1) * flat.elements * flat.itemsize <= SMALL:
-            await self._reduce_everywhere(step, flat, op)
-            return
-        trees = star.trees(self.size)
-        cuts = [flat.elements * n // self.size for n in range(self.size + 1)]
-        shares = tuple(Share(a, b, *tree) for tree, a, b in zip(trees, cuts, cuts[1:], strict=False))
-        plan = self._plan("star", self.names, shares, flat.partial_itemsize)
+        if self._is_small(flat.elements * flat.itemsize):
+            plan = one_shot_plan(self.names, flat.elements)
+        else:
+            trees = star.trees(self.size)
+            cuts = [flat.elements * n // self.size for n in range(self.size + 1)]
+            shares = tuple(Share(a, b, *tree) for tree, a, b in zip(trees, cuts, cuts[1:], strict=False))
+            plan = self._plan("star", self.names, shares, flat.partial_itemsize)
         await execute.all_reduce(
             plan,
             self.rank,
@@ -92,15 +93,6 @@ class Engine:
             in_place=True,
             profile=_profile(step),
         )
-
-    async def _reduce_everywhere(self, step: Step, flat: Flat, op: str) -> None:
-        mine = torch.cat([tensor.view(torch.uint8) for tensor in flat.tensors])
-        copies = torch.empty(self.size, len(mine), dtype=torch.uint8, device="cpu")
-        copies[self.rank] = mine
-        await self.all_gather(step, list(copies))
-        weights = Weights([1.0] * self.size, op, flat)
-        others = {n: (copies[n].numpy().data, True) for n in range(self.size) if n != self.rank}
-        Adder(flat, flat, weights, self.rank, flat.elements).finish(0, flat.elements, others)
 
     async def reduce(
         self, step: Step, tensors: Sequence[Tensor], outputs: Sequence[Tensor], root: int, op: str
@@ -143,10 +135,18 @@ class Engine:
     async def all_gather(self, step: Step, parts: Sequence[Tensor]) -> None:
         """Fill in all parts, of which ours is there; `parts[i]` is that of rank `i % size`. Bytes."""
         ranks = [parts[n :: self.size] for n in range(self.size)]
+        ordered, spans = [part for each in ranks for part in each], list(_spans(ranks))
+        lengths = [stop - start for start, stop in spans]
+        if min(lengths) and self._is_small(max(lengths)):
+            flat = Flat(ordered)
+            bodies = await self._swap(step, lengths, b"".join(flat.views(*spans[self.rank])))
+            for (start, stop), body in zip(spans, bodies, strict=True):
+                flat.write(start, stop, memoryview(body))
+            return
         shares = tuple(
-            self._copied(a, b, n, star.star(self.size, n).broadcast_parents) for n, (a, b) in enumerate(_spans(ranks))
+            self._copied(a, b, n, star.star(self.size, n).broadcast_parents) for n, (a, b) in enumerate(spans)
         )
-        await self._broadcast(step, self.names, self.rank, shares, [part for each in ranks for part in each])
+        await self._broadcast(step, self.names, self.rank, shares, ordered)
 
     async def broadcast(self, step: Step, tensors: Sequence[Tensor], root: int) -> None:
         """Copy the root's bytes to all."""
@@ -157,7 +157,7 @@ class Engine:
 
     async def barrier(self, step: Step) -> None:
         """Wait until every rank is here."""
-        await self.all_gather(step, list(torch.zeros(self.size, 1, dtype=torch.uint8, device="cpu")))
+        await self._swap(step, [1] * self.size, b"\0")
 
     async def exchange(self, step: Step, outgoing: Mapping[int, Tensor], incoming: Mapping[int, Tensor]) -> None:
         """Send bytes to some ranks and receive bytes from some; both ends of each pair must give the same sizes."""
@@ -195,6 +195,13 @@ class Engine:
         await self._bulk.connection(self.names[rank], timeout)
 
     # ------------------------------------------------------------ plans
+
+    def _is_small(self, nbytes: int) -> bool:
+        return max(1, self.size - 1) * nbytes <= SMALL
+
+    async def _swap(self, step: Step, lengths: Sequence[int], body: bytes) -> list[bytes]:
+        tag = self._tag(step)
+        return await one_shot.swap(self.names, self.rank, lengths, body, self._bulk, tag, _profile(step))
 
     async def _message(self, step: Step, source: int, target: int, data: Tensor) -> None:
         """Copy a message, its length ahead of it: else the first chunks of a longer one would pass for a whole one."""
@@ -272,5 +279,5 @@ def _spans(ranks: Sequence[Sequence[Tensor]]) -> Iterable[tuple[int, int]]:
     return itertools.pairwise(itertools.accumulate((sum(map(len, parts)) for parts in ranks), initial=0))
 
 
-def _profile(step: Step) -> execute.ExecuteProfile:
-    return execute.ExecuteProfile(connect=step.timeout, start=step.timeout, total=step.timeout)
+def _profile(step: Step) -> ExecuteProfile:
+    return ExecuteProfile(connect=step.timeout, start=step.timeout, total=step.timeout)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from ictp2p.bulk import BulkProfile, early
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import ExecuteProfile, all_reduce, broadcast
-from ictp2p.collectives.plan import BROADCAST, Plan, Share
+from ictp2p.collectives.execute import all_reduce, broadcast
+from ictp2p.collectives.plan import BROADCAST, Plan, Share, one_shot_plan
 from ictp2p.collectives.schedules import star
 
 PROFILE = ExecuteProfile(connect=2.0, start=2.0, total=5.0)
@@ -24,7 +25,7 @@ PROFILE = ExecuteProfile(connect=2.0, start=2.0, total=5.0)
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 600_000))))
 def test_what_is_kept_is_bounded_and_what_is_dropped_is_known(came: list[tuple[int, int]]) -> None:
-    chunks = EarlyChunks(3)  # three kept and three dropped, at most
+    chunks = EarlyChunks(6)  # as many as are drawn: none is forgotten
     first: dict[int, int] = {}
     for number, size in came:
         first.setdefault(number, size)
@@ -92,6 +93,32 @@ async def test_a_chunk_that_comes_early_is_used_or_sent_again(
         while len(arrived := came_early(world, 2)) < 2:
             await asyncio.sleep(0)
     assert all(bool(chunks._kept) == bool(room) for chunks in arrived)
+    await asyncio.gather(*first, start[2]())
+    assert all(bool((out == 6).all()) for out in outputs)
+    assert not any(chunks._kept or chunks._dropped for chunks in arrived)
+
+
+@pytest.mark.parametrize("room", [1 << 20, 0])
+@pytest.mark.parametrize("sealed", [True, False])
+async def test_a_part_in_one_shot_that_comes_early_is_used_or_sent_again(
+    mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, room: int, sealed: bool
+) -> None:
+    monkeypatch.setattr(early, "EARLY_BYTES", room)
+    world = mesh(3, profile=BulkProfile(sealed=sealed))
+    plan = one_shot_plan(world.names, 100)
+    tag, outputs = RoundTag(b"early", 1, 0, plan.digest()), [torch.zeros(100) for _ in range(3)]
+
+    def run(node: int, bulk: Any) -> Coroutine[Any, Any, Any]:
+        inputs = [torch.full((100,), float(node + 1))]
+        return all_reduce(plan, node, inputs, [outputs[node]], bulk, tag, op="sum", profile=PROFILE)
+
+    start = starters(world, run)
+    first = [start[0](), start[1]()]
+    async with asyncio.timeout(2.0):
+        while len(arrived := came_early(world, 2)) < 2:
+            await asyncio.sleep(0)
+    assert all(bool(chunks._kept) == bool(room) for chunks in arrived)
+    assert not any(task.done() for task in first)
     await asyncio.gather(*first, start[2]())
     assert all(bool((out == 6).all()) for out in outputs)
     assert not any(chunks._kept or chunks._dropped for chunks in arrived)

@@ -113,6 +113,7 @@ async def test_the_first_message_of_a_collective_is_as_long_as_the_connection_ne
     mesh: Meshes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, woken = mesh(2), []
+    monkeypatch.setattr(resting, "REST", 0.0)
     monkeypatch.setattr(resting, "wake", lambda transport: woken.append(transport) or 2 * SEGMENT)
     inputs, outputs = [[torch.ones(100)] for _ in range(2)], [[torch.zeros(100)] for _ in range(2)]
     plan = plan_of(world.names, "ring", 100, 10)
@@ -124,7 +125,24 @@ async def test_the_first_message_of_a_collective_is_as_long_as_the_connection_ne
     assert len(woken) == 4, "before it begins, and when the other has begun, perhaps much later"
 
 
-async def test_a_first_message_over_a_relay_is_long_whatever_our_own_connection_needs(mesh: Meshes) -> None:
+async def test_the_kernel_is_not_asked_about_a_rest_before_there_can_have_been_one(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = mesh(2)
+    connection = await world.bulks[world.names[0]].connection(world.names[1], 5)
+    monkeypatch.setattr(resting, "wake", lambda transport: 2 * SEGMENT)
+    connection._clock = lambda: 7.0
+    connection.send(Kind.ALIVE)
+    connection._clock = lambda: 7.0 + 0.9 * resting.REST
+    assert connection.wake() == 0
+    connection._clock = lambda: 7.0 + resting.REST
+    assert connection.wake() == 2 * SEGMENT
+
+
+async def test_a_first_message_over_a_relay_is_long_whatever_our_own_connection_needs(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resting, "REST", 0.0)
     world = mesh(3)
     world.block((0, 2), (2, 0))
     world.deaf.update(world.names)

@@ -13,8 +13,9 @@ import torch
 import uvloop
 
 from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import ExecuteProfile, all_reduce
+from ictp2p.collectives.execute import all_reduce
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.types import PeerId
 

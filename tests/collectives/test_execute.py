@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, Receiver, RoundTag, Slots
-from ictp2p.collectives.execute import ExecuteProfile, all_reduce, broadcast, reduce
+from ictp2p.collectives.execute import all_reduce, broadcast, reduce
 from ictp2p.collectives.plan import REDUCE, Plan, Share
 from ictp2p.collectives.schedules import star
 from ictp2p.errors import ConfigError, RemoteProtocolError
@@ -37,6 +38,7 @@ class FakeLinks:
         *,
         timeout: float,
         rates: Sequence[float | None] | None = None,
+        whole: bytes | None = None,
     ) -> FakeLinks:
         self.receiver, self.rates = receiver, rates
         self.log.append(f"attach {len(tag)} {[p[0] for p in peers]} {timeout:g}")

@@ -29,6 +29,24 @@ def change(share: int, **fields: object) -> Plan:
     return msgspec.structs.replace(GOOD, shares=tuple(shares))
 
 
+def test_a_plan_of_one_shot_has_one_share_and_no_trees() -> None:
+    good = plans.one_shot_plan(NAMES, 25, 2.0, 1.0)
+    assert problem(good) is None
+    assert plans.decode(good.encode()) == good
+    assert [good.bytes_between(0, n, 4) for n in range(3)] == [0, 100, 100]
+    for wrong in (
+        msgspec.structs.replace(good, shares=(*good.shares, *good.shares)),
+        msgspec.structs.replace(good, shares=()),
+        msgspec.structs.replace(good, shares=(msgspec.structs.replace(good.shares[0], root=1),)),
+        msgspec.structs.replace(good, shares=(msgspec.structs.replace(good.shares[0], reduce_parents=(-1, 0, 0)),)),
+        msgspec.structs.replace(good, shares=(msgspec.structs.replace(good.shares[0], stop=26),)),
+        msgspec.structs.replace(good, codec="int8"),
+    ):
+        assert "one_shot has one share of all 25 elements" in (problem(wrong) or "")
+    for elements in (0, plans.MAX_ONE_SHOT + 1):
+        assert "not within 1..65536" in (problem(plans.one_shot_plan(NAMES, elements), elements) or "")
+
+
 def test_a_good_plan_is_accepted_and_survives_its_encoding() -> None:
     assert problem(GOOD) is None
     assert plans.decode(GOOD.encode()) == GOOD

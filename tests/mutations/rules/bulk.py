@@ -216,9 +216,9 @@ MUTATIONS: Final = (
         "early-chunk-lost-while-we-begin",
         "A chunk that was being read when we began is ours.",
         "ictp2p/bulk/desk.py",
-        "                if not self._bulk.catch_up(self._connection, header, body):\n"
-        "                    self.early.keep(header, body)\n",
-        "                self.early.keep(header, body)\n",
+        "        if not self._bulk.catch_up(self._connection, header, body):\n"
+        "            self.early.keep(header, body)\n",
+        "        self.early.keep(header, body)\n",
         ("bulk/test_early.py::test_a_chunk_that_is_being_read_when_we_begin_is_ours",),
     ),
     Mutation(
@@ -281,9 +281,17 @@ MUTATIONS: Final = (
         "begins-with-a-lone-short-packet",
         "The first message after a rest is as long as the kernel needs to renew its round trip.",
         "ictp2p/bulk/hub.py",
-        "first=again, body=rested)",
+        "first=again, body=bytes(rested))",
         "first=again)",
         ("bulk/test_resting.py::test_the_first_message_of_a_collective_is_as_long_as_the_connection_needs",),
+    ),
+    Mutation(
+        "never-seems-to-have-rested",
+        "A connection on which nothing was sent for long is asked whether it has rested.",
+        "ictp2p/bulk/connection.py",
+        "        self._wrote_at = self._clock()\n",
+        "        self._wrote_at = float('inf')\n",
+        ("bulk/test_resting.py::test_the_kernel_is_not_asked_about_a_rest_before_there_can_have_been_one",),
     ),
     Mutation(
         "rests-while-it-waits",

@@ -8,6 +8,38 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "leaves-who-wants-it-again",
+        "Who has sent its part in one shot stays until the others have kept it, or got it again.",
+        "ictp2p/collectives/one_shot.py",
+        "        if not (self._missing or self._again or self._attachment is None or self.ended.done()):\n",
+        "        if not (self._missing or self._attachment is None or self.ended.done()):\n",
+        ("collectives/test_one_shot.py::test_who_sent_early_stays_until_its_part_was_kept_or_sent_again",),
+    ),
+    Mutation(
+        "never-sent-again",
+        "A part in one shot that was not kept is sent again.",
+        "ictp2p/collectives/one_shot.py",
+        "        if again:\n            self._again.add(peer)\n",
+        "        if again:\n",
+        ("bulk/test_early.py::test_a_part_in_one_shot_that_comes_early_is_used_or_sent_again",),
+    ),
+    Mutation(
+        "each-its-own-nan",
+        "A sum that everybody makes by itself has the same bits everywhere, also where it is no number.",
+        "ictp2p/collectives/one_shot.py",
+        "        total = np.where(wrong, dtype.type(np.nan), total)\n",
+        "        pass\n",
+        ("collectives/test_one_shot.py::test_every_nan_has_the_same_bits",),
+    ),
+    Mutation(
+        "flushes-subnormals",
+        "A sum that everybody makes by itself does not depend on the mode of its thread.",
+        "ictp2p/collectives/one_shot.py",
+        "    torch.set_flush_denormal(False)\n",
+        "",
+        ("collectives/test_one_shot.py::test_subnormals_count_even_in_a_thread_that_flushes_them",),
+    ),
+    Mutation(
         "shares-run-ahead",
         "No share runs ahead of the others by more than its lead: what it took of a line they would lack.",
         "ictp2p/collectives/exchange.py",

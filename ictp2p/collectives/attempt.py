@@ -1,0 +1,124 @@
+"""One attempt at a collective, whatever it does: attach, let it work, and end it everywhere if it fails here.
+
+What a caller may rely on:
+
+- **All or an exception.** A participant that dies, stalls, or gives up ends the call everywhere within the stall
+  deadline: whoever notices tells its neighbours, and each passes it on once.
+- When the call ends, in either way, nothing refers to the caller's tensors any more. When it returns, the kernel has
+  all that others need from us: they can finish even if this process does nothing but compute from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ictp2p.collectives.channel import Attachment, CollectiveTimeout, Links, ParticipantLost, Receiver, RoundTag
+from ictp2p.types import PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteProfile:
+    """Deadlines of one collective, in seconds. The stall deadline belongs to the connections (`BulkProfile`)."""
+
+    connect: float = 10.0
+    """To reach all neighbours, dialing included. Longer tolerates slower dials and delays the next attempt."""
+    start: float = 10.0
+    """For all neighbours to begin the same attempt; they learn of it from the control plane."""
+    total: float = 3600.0
+    """For the whole collective. A safety net: a participant that makes no progress is found by its stall."""
+    pace: bool = False
+    """Pace each edge at the plan's own rate, so that parallel flows share a link as planned. Sharing without pacing
+    cost up to 21 % in a fluid model; worth it where bandwidths were measured, harmful where they were guessed."""
+
+
+class Part(Receiver, Protocol):
+    """One participant's part in a collective."""
+
+    ended: asyncio.Future[None]
+    """Done when nothing is left to be sent or received; failed with whom the collective was lost on."""
+
+    @property
+    def peers(self) -> Sequence[PeerId]:
+        """With whom it exchanges anything."""
+        ...
+
+    def rates(self) -> Sequence[float | None] | None:
+        """Give each neighbour's planned rate in bytes/s; None: they have none."""
+        ...
+
+    def attached(self, attachment: Attachment) -> None:
+        """All neighbours are connected: let what can leave leave."""
+        ...
+
+    async def work(self) -> None:
+        """Do what nobody else is needed for, and wait for `ended`."""
+        ...
+
+    def silent(self) -> Sequence[PeerId]:
+        """Name the neighbours that have not begun."""
+        ...
+
+    def owing(self) -> list[PeerId]:
+        """Name whom is waited for: those that have not begun, or else those that owe something."""
+        ...
+
+
+async def carry_out(
+    part: Part, links: Links, tag: RoundTag, profile: ExecuteProfile, whole: bytes | None = None
+) -> None:
+    """Carry out an attempt.
+
+    Args:
+        part: what it is to us.
+        links: the connections.
+        tag: fences it.
+        profile: deadlines.
+        whole: what each neighbour gets from us, if that is all there is.
+
+    Raises:
+        ParticipantLost: a participant died, stalled or gave up; `suspects` names it.
+        CollectiveTimeout: it did not end in time.
+    """
+    rates = part.rates() if profile.pace else None
+    attachment = await links.attach(tag.wire(), part, part.peers, timeout=profile.connect, rates=rates, whole=whole)
+    try:
+        await _conclude(part, attachment, profile)
+    except (ParticipantLost, CollectiveTimeout) as error:
+        await attachment.abort(str(error), error.suspects)
+        raise
+    except BaseException as error:
+        await attachment.abort(f"gave up: {type(error).__name__}", ())
+        raise
+    attachment.detach()
+
+
+async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile) -> None:
+    """Work until the end; what then has not left yet is watched over by the connections, as long as they are held."""
+    loop = asyncio.get_running_loop()
+    part.attached(attachment)
+    starting = loop.call_later(profile.start, _check_start, part, profile.start)
+    ending = loop.call_later(profile.total, _expire, part, profile.total)
+    try:
+        await part.work()
+        await attachment.flushed()
+    finally:
+        starting.cancel()
+        ending.cancel()
+
+
+def _check_start(part: Part, seconds: float) -> None:
+    if part.silent():
+        _fail(part, f"{part.owing()} did not begin within {seconds} s")
+
+
+def _expire(part: Part, seconds: float) -> None:
+    _fail(part, f"not finished after {seconds} s, waiting for {part.owing()}")
+
+
+def _fail(part: Part, reason: str) -> None:
+    if not part.ended.done():
+        part.ended.set_exception(CollectiveTimeout(reason, part.owing()))
+        part.ended.exception()  # whoever waited may have gone: that is no news to the event loop

@@ -1,0 +1,203 @@
+"""Small collectives in one shot: everybody sends all that it has to everybody, and works out the result by itself.
+
+A tree takes two ways, up and down, and its root handles every message twice over. What is small enough that its bytes
+cost less than a way needs only one: whoever begins sends its part along with the word that it has begun, and has ended
+when the parts of all others are here (a *one-shot* all-reduce; NCCL and MPI have the like for their smallest sizes).
+With it go the chunks, the windows and the copies of `Session`, which cost more than these bytes do.
+
+**Equal bits.** No root computes what others copy, so all must compute alike. They add in the order of participants,
+each sum and product rounded for itself, which IEEE 754 (sections 4.3 and 5.4.1) makes equal everywhere. It leaves open
+which NaN comes of two, so all of them become one; and a thread that flushes subnormal numbers to zero (as `-ffast-math`
+sets it) does not while it adds.
+
+**A part that came too early and was not kept** is asked for again (`channel.Links.attach`), and whoever has sent it
+stays until it knows: it ends only when it has heard from all, and they say it with their own part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from ictp2p.collectives.attempt import ExecuteProfile, carry_out
+from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Links, Outgoing, ParticipantLost, RoundTag
+from ictp2p.collectives.tensors import NATIVE, TORCH, Flat, Weights
+from ictp2p.errors import ConfigError, RemoteProtocolError
+from ictp2p.types import PeerId
+
+_ONE = np.float32(1.0)
+_SUBNORMAL = np.float32(1e-40)
+
+
+async def swap(
+    participants: Sequence[PeerId],
+    me: int,
+    parts: Sequence[int],
+    body: bytes,
+    links: Links,
+    tag: RoundTag,
+    profile: ExecuteProfile | None = None,
+) -> list[bytes]:
+    """Send `body` to all participants; give the parts of all, in their order.
+
+    Args:
+        participants: who takes part.
+        me: our index.
+        parts: bytes of each participant's part, 1 to `EAGER_BYTES`.
+        body: our part.
+        links: the connections.
+        tag: fences this attempt.
+        profile: deadlines.
+
+    Raises:
+        ConfigError: a part is too long, or ours is not as long as it should be.
+        ParticipantLost: a participant died, stalled or gave up; `suspects` names it.
+        CollectiveTimeout: it did not end in time.
+    """
+    if len(body) != parts[me] or not 0 < min(parts) <= max(parts) <= EAGER_BYTES:
+        raise ConfigError(f"{len(body)} bytes in one shot for parts of {tuple(parts)}, not within 1..{EAGER_BYTES}")
+    swapping = Swap(participants, me, parts, body)
+    await carry_out(swapping, links, tag, profile or ExecuteProfile(), whole=body)
+    return swapping.bodies
+
+
+def add_up(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
+    """Leave in `target` what the parts of all come to, each as `target.views` has it."""
+    with _subnormals():
+        if target.widened:
+            _add_widened(bodies, target, weights)
+        else:
+            _add_native(bodies, target, weights)
+
+
+class Swap:
+    """One participant's part (`attempt.Part`). Arguments as `swap`'s."""
+
+    def __init__(self, participants: Sequence[PeerId], me: int, parts: Sequence[int], body: bytes) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.bodies = [b""] * len(participants)
+        self.bodies[me] = body
+        self.peers = [name for node, name in enumerate(participants) if node != me]
+        self._nodes = {name: node for node, name in enumerate(participants) if node != me}
+        self._parts = parts
+        self._body = body
+        self._missing = dict.fromkeys(self.peers)
+        self._begun: set[PeerId] = set()
+        self._again: set[PeerId] = set()
+        """Who had to drop our part, and waits for it."""
+        self._attachment: Attachment | None = None
+
+    def rates(self) -> None:
+        """Nothing so short is paced."""
+        return
+
+    def attached(self, attachment: Attachment) -> None:
+        """All neighbours are connected."""
+        self._attachment = attachment
+        for peer in tuple(self._again):
+            attachment.kick(peer)
+        self._check_end()
+
+    async def work(self) -> None:
+        """Wait for the parts of all."""
+        await self.ended
+
+    def begun(self, peer: PeerId, again: bool = False) -> None:
+        """As `channel.Receiver`."""
+        self._begun.add(peer)
+        if again:
+            self._again.add(peer)
+            if self._attachment is not None:
+                self._attachment.kick(peer)
+
+    def destination(
+        self, peer: PeerId, partial: bool, share: int, chunk: int, size: int, *, passing: bool = False
+    ) -> None:
+        """As `channel.Receiver`: nowhere, it is copied.
+
+        Raises:
+            RemoteProtocolError: it is not the part that is missing from `peer`.
+        """
+        due = self._parts[self._nodes[peer]]
+        if peer not in self._missing or not partial or share or chunk or size != due:
+            what = "part" if partial and not (share or chunk) else "chunk"
+            missing = due if peer in self._missing else "nothing"
+            raise RemoteProtocolError(f"{peer} sent a {what} of {size} bytes in one shot, expected {missing}")
+
+    def arrived(self, peer: PeerId, partial: bool, share: int, chunk: int, body: memoryview) -> None:
+        """As `channel.Receiver`."""
+        self.bodies[self._nodes[peer]] = bytes(body)
+        del self._missing[peer]
+        self._check_end()
+
+    def next_frame(self, peer: PeerId) -> Outgoing | None:
+        """As `channel.Receiver`: our part once more, for who asks."""
+        if peer not in self._again or self.ended.done():
+            return None
+        self._again.remove(peer)
+        asyncio.get_running_loop().call_soon(self._check_end)  # once it has been written
+        return Outgoing(True, 0, 0, (self._body,), stable=True)
+
+    def waiting_on(self, peer: PeerId) -> bool:
+        """As `channel.Receiver`."""
+        return peer in self._begun and peer in self._missing
+
+    def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
+        """As `channel.Receiver`: the collective fails, unless nothing is owed to or by `peer` any more."""
+        if (peer in self._missing or peer in self._again) and not self.ended.done():
+            known = [name for name in self._nodes if name in suspects]
+            self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", known or [peer]))
+            self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
+
+    def silent(self) -> list[PeerId]:
+        """Name who has not begun."""
+        return [peer for peer in self._missing if peer not in self._begun]
+
+    def owing(self) -> list[PeerId]:
+        """Name whom we wait for: who has not begun, or else who owes its part."""
+        return self.silent() or list(self._missing)
+
+    def _check_end(self) -> None:
+        if not (self._missing or self._again or self._attachment is None or self.ended.done()):
+            self.ended.set_result(None)
+
+
+def _add_native(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
+    dtype, combine = NATIVE[target.dtype], weights.combine
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinity, as with torch, and not a warning
+        terms = [np.frombuffer(body, dtype) for body in bodies]
+        if set(weights.factors) != {1.0}:
+            terms = [term * dtype.type(factor) for term, factor in zip(terms, weights.factors, strict=True)]
+        total = functools.reduce(combine, terms)
+        if weights.divisor != 1:
+            total = total / weights.divisor
+    if dtype.kind == "f" and (wrong := np.isnan(total)).any():
+        total = np.where(wrong, dtype.type(np.nan), total)
+    target.write(0, target.elements, total.data.cast("B"))
+
+
+def _add_widened(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
+    terms = [torch.frombuffer(bytearray(body), dtype=target.dtype).float() for body in bodies]
+    if set(weights.factors) != {1.0}:
+        terms = [term * factor for term, factor in zip(terms, weights.factors, strict=True)]
+    total = functools.reduce(TORCH[weights.combine], terms) / weights.divisor
+    total[torch.isnan(total)] = torch.nan
+    target.write(0, target.elements, total.to(target.dtype).view(torch.uint8).numpy().data)
+
+
+@contextlib.contextmanager
+def _subnormals() -> Iterator[None]:
+    """Have this thread keep subnormal numbers meanwhile."""
+    if _SUBNORMAL * _ONE:
+        yield
+        return
+    torch.set_flush_denormal(False)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(True)
