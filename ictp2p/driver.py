@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ictp2p.core.stack import Core
 
 _TIMER_SLACK = 0.0005  # an event loop with millisecond timers fires up to half a millisecond early
+_AFTER_A_FAULT = 1.0
+"""Seconds after an exception that nobody expects: what else is due must not wait until somebody speaks to us."""
 _RETIREMENT = 1.0  # seconds for which a surplus connection is still read
 
 
@@ -237,6 +239,9 @@ class Driver:
             return
         if self._timer is not None:
             self._timer.cancel()
+        self._set_timer(due)
+
+    def _set_timer(self, due: float) -> None:
         self._armed = due
         self._timer = self._loop.call_later(max(0.0, due - self.clock()) + _TIMER_SLACK, self._time_passed)
 
@@ -246,4 +251,9 @@ class Driver:
         if due is None or due > self.clock():
             self._arm()
             return
-        self.execute(self.core.handle_timeout(self.clock()))
+        try:
+            self.execute(self.core.handle_timeout(self.clock()))
+        except Exception:
+            if not self._closed:
+                self._set_timer(self.clock() + _AFTER_A_FAULT)
+            raise

@@ -244,6 +244,27 @@ async def test_time_passes_once_it_is_due_and_not_after_the_end() -> None:
     assert len(bed.core.inputs) == count
 
 
+async def test_time_goes_on_after_an_exception_that_nobody_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ictp2p.driver._AFTER_A_FAULT", 0.01)
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+    bed = Bed()
+    bed.core.due = 0.0
+    bed.core.answers = [Told()]
+
+    def fail_once(notice: Notice) -> None:
+        bed.on_notice = lambda notice: None
+        raise ZeroDivisionError
+
+    bed.on_notice = fail_once
+    bed.driver.execute([])
+    async with asyncio.timeout(5):
+        while bed.core.inputs.count(("handle_timeout",)) < 2:
+            await asyncio.sleep(0.001)
+    await bed.driver.close()
+    assert [type(error) for error in told] == [ZeroDivisionError]
+
+
 async def test_nothing_is_dialed_or_sent_after_the_end() -> None:
     bed = Bed()
     await bed.driver.close()

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "time-stops-after-a-fault",
+        "After an exception that nobody expects, what is due does not wait for the next input.",
+        "ictp2p/driver.py",
+        "                self._set_timer(self.clock() + _AFTER_A_FAULT)\n",
+        "                pass\n",
+        ("test_driver.py::test_time_goes_on_after_an_exception_that_nobody_expects",),
+    ),
+    Mutation(
         "lock-file-alone",
         "Two processes never have one data folder, though somebody deleted its lock file.",
         "ictp2p/disk.py",
