@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.collectives import bounds, crowding, planner, topology
+from ictp2p.collectives.channel import EAGER_BYTES
 from ictp2p.collectives.plan import validate
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, Trunk, plan, plan_broadcast, predict
 from ictp2p.collectives.schedules.trees import Tree
@@ -82,6 +83,40 @@ def test_of_plans_that_are_as_fast_the_one_that_crowds_no_line_is_taken() -> Non
     edges = {edge for s in made.shares for edge in Tree(s.root, s.reduce_parents, s.broadcast_parents).edges()}
     assert made.kind != "star"
     assert len(edges) <= 2 * len(who), "a connection each way, on average"
+
+
+@given(st.lists(st.floats(0.93, 1.0), min_size=16, max_size=16))
+@settings(max_examples=20, deadline=None)
+def test_one_chain_does_where_a_slow_line_can_be_its_end_however_wrong_the_figures_are(seen: list[float]) -> None:
+    up = np.array([100, 100, 80, 80, 60, 60, 30, 50]) * 1e5
+    down = np.array([100, 100, 80, 80, 60, 100, 30, 80]) * 1e5
+    wrong_up, wrong_down = up * seen[:8], down * seen[8:]
+    asked = request(np.minimum(wrong_up[:, None], wrong_down) * (1 - np.eye(8)), 5_000_000, 0.02)
+    lines = [dict(zip(asked.participants, rates, strict=True)) for rates in (wrong_up, wrong_down)]
+    chosen = plan(replace(asked, up=lines[0], down=lines[1], only="ring")).plan
+    assert len(chosen.shares) == 1
+    carried = loads(chosen).astype(float)
+    needed = max((carried.sum(axis=1) / up).max(), (carried.sum(axis=0) / down).max())
+    assert needed <= 1.001 * 5_000_000 * 4 / 30e5, "what the slow line needs in any plan"
+
+
+@given(st.integers(2, 6), st.integers(0, 20_000), st.floats(0, 0.2))
+@settings(max_examples=30, deadline=None)
+def test_what_is_small_goes_in_one_shot_where_it_may(size: int, elements: int, delay: float) -> None:
+    asked = request(np.full((size, size), 1e8) * (1 - np.eye(size)), elements, delay)
+    small = plan(replace(asked, small=True))
+    assert validate(small.plan.encode(), asked.participants, elements) is None
+    assert plan(asked).plan.kind != "one_shot"
+    if small.plan.kind == "one_shot":
+        assert 0 < 4 * elements <= EAGER_BYTES
+        assert small.plan.bound <= small.plan.seconds < plan(asked).plan.seconds
+        assert small.reason.startswith("one_shot: ")
+    else:
+        assert not 0 < elements <= 2_000, "the bytes cost less than another way"
+    assert plan(replace(asked, small=True, only="star")).plan.kind == "star"
+    lacking = {pair: link for pair, link in asked.links.items() if pair != asked.participants[:2]}
+    if size > 2:
+        assert plan(replace(asked, small=True, links=lacking)).plan.kind != "one_shot", "somebody would get nothing"
 
 
 def test_a_slow_participant_roots_less() -> None:

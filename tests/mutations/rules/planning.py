@@ -167,6 +167,24 @@ MUTATIONS: Final = (
         ("collectives/test_planner.py::test_where_lines_would_be_crowded_trees_are_looked_for_as_well",),
     ),
     Mutation(
+        "no-chain-alone",
+        "Where one chain does, more of them are not relied on: what they carry depends on figures that may be wrong.",
+        "ictp2p/collectives/search.py",
+        '            ("ring", cycle if size > _PAIR else (), True),\n',
+        "",
+        (
+            "collectives/test_planner.py::test_one_chain_does_where_a_slow_line_can_be_its_end_however_wrong_the_figures_are",
+        ),
+    ),
+    Mutation(
+        "one-shot-unasked",
+        "Nobody plans without roots but for who said that its sums come out alike everywhere.",
+        "ictp2p/collectives/planner.py",
+        "in_one_shot(job) if request.small and codec",
+        "in_one_shot(job) if codec",
+        ("collectives/test_planner.py::test_what_is_small_goes_in_one_shot_where_it_may",),
+    ),
+    Mutation(
         "line-no-wider-than-a-link",
         "A line is as wide at least as what all its links carried together in a round.",
         "ictp2p/core/lines.py",
