@@ -339,7 +339,9 @@ class Fluid:
         if flow.timer is not None:
             self._disarm(flow)
         left = flow.head()
-        if flow.rate > 0 and left > 0:
+        if left <= 0:
+            self._stir()  # all of it has passed just as rates change: it ends, or goes on with what came since
+        elif flow.rate > 0:
             due = self._loop.now + min(TICK, max(RESOLUTION, left / flow.rate))
             flow.timer = self._loop.at(due, self._tick, flow, context=self._context)
             self._rows.armed[flow.row] = True

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.fluid import Flow, Fluid, shares
@@ -99,3 +100,25 @@ def test_a_flow_that_starts_again_has_what_its_path_has_by_then(turns: list[tupl
         fluid.start(one)
         loop.run_to(began + 1000.0)
         assert ended[0] - began == pytest.approx(1e6 / bandwidth, rel=0.01, abs=0.01)
+
+
+@given(late=st.floats(-2e-6, 2e-6))
+@example(late=5e-7)
+def test_a_flow_goes_on_though_rates_changed_in_the_moment_in_which_it_had_sent_all(late: float) -> None:
+    loop, left = SimLoop(), [0.9 + late]
+
+    def passed(amount: float) -> None:
+        left[0] -= amount
+
+    def flow(head: Callable[[], float], passed: Callable[[float], None]) -> Flow:
+        return Flow(lambda: [("x", 1.0)], lambda: 0.0, lambda: 0.0, head, passed)
+
+    fluid, one = Fluid(loop), flow(lambda: left[0] if left[0] > 1e-6 else 0.0, passed)  # the rest is rounding
+    fluid.start(one)
+    loop.run_to(0.9)
+    fluid.start(flow(lambda: 1.0, lambda _: None))
+    loop.run_to(2.0)
+    left[0] += 1.0
+    fluid.start(one)
+    loop.run_to(4.1)
+    assert left[0] == pytest.approx(0.0, abs=1e-4)
