@@ -39,6 +39,7 @@ from ictp2p.core.contacts import Contacts
 from ictp2p.core.context import Context
 from ictp2p.core.dialing import Dialer
 from ictp2p.core.directory import Directory
+from ictp2p.core.doubts import doubtful
 from ictp2p.core.machines import CODECS, Machines
 from ictp2p.core.meetings import Meetings
 from ictp2p.core.neighbourhood import Neighbourhood
@@ -427,6 +428,7 @@ class Core:
             case LinkChanged(neighbour=neighbour):
                 self._neighbourhood.link_changed(neighbour)
                 self.publication.put_off()
+                self._doubt()
             case LinkLost(neighbour=neighbour):
                 self._neighbourhood.link_lost(neighbour)
                 self.publication.put_off()
@@ -436,6 +438,12 @@ class Core:
         if status is not None:
             notice = MemberChanged(channel.name.lower(), notice.member, status)  # type: ignore[attr-defined]
         self._context.out.append(notice)
+
+    def _doubt(self) -> None:
+        """Have links probed again that show less than the lines at their ends."""
+        links, clusters = self._neighbourhood.link_cards(), self.directory.clusters.values()
+        doubted = doubtful(self._context.cluster, links, clusters)
+        self._run(Channel.LINKS, self.m.links.doubt(doubted, self._context.now))
 
     def _member_seen(self, channel: Channel, record: Record) -> None:
         if channel is Channel.MEMBERS:

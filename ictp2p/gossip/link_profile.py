@@ -53,8 +53,9 @@ class LinkProfile:
     probe_share: float = 0.01
     """Bytes that may be probed per byte that rounds moved."""
 
-    probe_credit: int = 64 * 2**20
-    """Bytes that may be probed before the first round, and the most that the bucket holds."""
+    probe_credit: int = 96 * 2**20
+    """Bytes that may be probed before the first round, and the most that the bucket holds. Each of eight clusters has
+    seven links to probe, and those again that show too little: of real links one or two of seven."""
 
     probe_timeout: float = 30.0
     """Seconds that a probe may take before the next one is wanted."""

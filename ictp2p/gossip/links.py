@@ -7,7 +7,7 @@ Theory of operation:
    that took only a few round trips shows what the sender's window was, and not the link: it is a lower bound.
 3. **Probing** is for links of which nothing fresh is known, and politely: one at a time, never in a round, paid from a
    token bucket that `probe_share` of the rounds' bytes fills. Each cluster begins its list after its own name, so
-   that not everybody probes the same one first.
+   that not everybody probes the same one first. What is left over goes to links whose figures are doubted (`doubt`).
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Links:
         self._budget = float(profile.probe_credit)
         self._probing: tuple[ClusterId, float] | None = None
         """Whom, and until when it is waited for."""
+        self._doubted: tuple[ClusterId, ...] = ()
         self.round_trips: deque[float] = deque(maxlen=4096)
         """Seconds of the newest control round trips, over all links."""
 
@@ -157,6 +158,11 @@ class Links:
     def round_ended(self, now: float) -> Effects:
         """The round is over; what waited may be probed."""
         self._in_round = False
+        return self._probe(now)
+
+    def doubt(self, neighbours: tuple[ClusterId, ...], now: float) -> Effects:
+        """Probe links once more, the first one first, when no other wants to be: they show less than they should."""
+        self._doubted = neighbours
         return self._probe(now)
 
     def measurement(self, neighbour: ClusterId, now: float) -> LinkMeasurement:
@@ -239,14 +245,27 @@ class Links:
             self._probing = None
         if self._probing or self._in_round or self._budget < self._profile.probe_bytes:
             return []
-        wanting = [n for n, link, _ in self._connected() if link.told and link.wants_probe(now)]
-        if not wanting:
+        neighbour = self._wanting(now) or self._worth_another(now)
+        if neighbour is None:
             return []
-        neighbour = min(wanting, key=lambda n: (self._links[n].probed_at, n <= self.me, n))
         self._links[neighbour].probed_at = now
         self._probing = (neighbour, now + self._profile.probe_timeout)
         self._budget -= self._profile.probe_bytes
         return [ProbeWanted(neighbour, self._profile.probe_bytes, self._profile.probe_timeout)]
+
+    def _wanting(self, now: float) -> ClusterId | None:
+        """Name a neighbour of whose link nothing fresh is known."""
+        wanting = [n for n, link, _ in self._connected() if link.told and link.wants_probe(now)]
+        return min(wanting, key=lambda n: (self._links[n].probed_at, n <= self.me, n), default=None)
+
+    def _worth_another(self, now: float) -> ClusterId | None:
+        """Name one whose link is doubted, and was not probed for that yet as long as its figures stand."""
+        for neighbour in self._doubted:
+            link = self._links.get(neighbour)
+            if link and link.talk and link.told and now >= link.doubted_at + self._profile.horizon:
+                link.doubted_at = now
+                return neighbour
+        return None
 
 
 class _Link:
@@ -259,7 +278,8 @@ class _Link:
         self.told: LinkMeasurement | None = None
         """What the floor above was last told, while the link is up for it."""
         self.told_at = 0.0
-        self.probed_at = float("-inf")
+        self.probed_at = self.doubted_at = float("-inf")
+        """When it was probed last, and when last because it was doubted."""
 
     def due(self) -> float:
         """When it wants something, if nothing comes until then; never, without a connection."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +83,20 @@ class TestProbes:
         move(links, 100 * MIB, 2.0, to=C)
         assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == []
 
+    def test_what_is_left_over_goes_once_to_links_that_are_doubted(self):
+        links = Links(A, replace(PROBING, probe_credit=48 * MIB))
+        for neighbour in (B, C):
+            links.connected(neighbour, 0.0)
+            links.receive(neighbour, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        assert links.doubt((C, B), 1.0) == [], "one is under way"
+        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)], "its first"
+        assert notices(move(links, 2 * MIB, 3.0, to=C), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)], "in doubt"
+        assert notices(move(links, 8 * MIB, 4.0, to=C), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
+        assert links.measurement(C, 4.0).bandwidth_out == 5 * MIB, "the mean of both"
+        assert notices(move(links, 8 * MIB, 5.0), ProbeWanted) == []
+        assert links.doubt((C, B), 6.0) == [], "each once as long as its figures stand"
+        assert links.doubt((A,), 7.0) == [], "a stranger"
+
     def test_an_hour_later_it_is_no_longer_known(self):
         links, _ = linked_for_probes((B,))
         move(links, 8 * MIB, 2.0)
@@ -101,7 +117,7 @@ class TestProbes:
     @given(
         st.lists(
             st.tuples(
-                st.sampled_from(["round", "end", "wait", "wait", "move", "fail"]),
+                st.sampled_from(["round", "end", "wait", "wait", "move", "fail", "doubt"]),
                 st.sampled_from([A, B]),
                 st.sampled_from([0, MIB, 100 * MIB, 2000 * MIB]),
                 st.floats(300.0, 2000.0),
@@ -131,6 +147,8 @@ class TestProbes:
                 case "move":
                     moved += size if in_round else 0
                     effects = links.transferred(neighbour, "in", size, 1.0, False, now)
+                case "doubt":
+                    effects = links.doubt((neighbour, B), now)
                 case "fail":
                     outstanding = None if outstanding == neighbour else outstanding
                     links.disconnected(neighbour, now)

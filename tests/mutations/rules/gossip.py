@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "doubts-for-ever",
+        "A link that is doubted is probed once more, not again and again: the credit is for others, too.",
+        "ictp2p/gossip/links.py",
+        "                link.doubted_at = now\n",
+        "                pass\n",
+        ("gossip/test_link_probes.py::TestProbes::test_what_is_left_over_goes_once_to_links_that_are_doubted",),
+    ),
+    Mutation(
         "twins-live-on",
         "Of two processes with one identity one stops.",
         "ictp2p/gossip/ledger.py",

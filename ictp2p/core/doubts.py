@@ -1,0 +1,46 @@
+"""Which of our links show so much less than the lines at their ends that their probe may have gone wrong.
+
+A probe lasts for a second or two, and what happens in it, a loss in the wrong moment or somebody else's traffic, may
+leave a third of what the link is. A line is as wide at least as the widest link at it, as any cluster's card tells it.
+A link that stays far below both of its lines is slow in truth, or was measured badly; which of the two only another
+probe tells. Plans rest on that: of eight clusters behind lines of their own a few links measured badly had every other
+mesh do without the plan that was best.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from ictp2p.core.cards import ClusterCard, LinkCard
+from ictp2p.types import ClusterId
+
+DOUBTED = 0.6
+"""Part of the narrower of its two lines below which a link is doubted. From `lines.NEAR` on plans take it for the line;
+of two figures of a link the mean is what counts, so a bad one of these is made good."""
+FEW = 16
+"""Clusters up to which it is looked at: among more each has more links than it may probe anyway."""
+
+
+def doubtful(me: ClusterId, links: Sequence[LinkCard], cards: Iterable[ClusterCard]) -> tuple[ClusterId, ...]:
+    """Name the neighbours to which less goes than should, the most doubtful first.
+
+    Args:
+        me: our cluster.
+        links: as we measure them.
+        cards: of all clusters.
+    """
+    told = [(card.cluster, card.links) for card in cards if card.cluster != me]
+    if len(told) >= FEW:
+        return ()
+    up: dict[ClusterId, float] = defaultdict(float)
+    down: dict[ClusterId, float] = defaultdict(float)
+    for cluster, each in (*told, (me, links)):
+        for link in each:
+            up[cluster], down[cluster] = max(up[cluster], link.bandwidth_out), max(down[cluster], link.bandwidth_in)
+            up[link.neighbour] = max(up[link.neighbour], link.bandwidth_in)
+            down[link.neighbour] = max(down[link.neighbour], link.bandwidth_out)
+    parts = {
+        link.neighbour: link.bandwidth_out / min(up[me], down[link.neighbour]) for link in links if link.bandwidth_out
+    }
+    return tuple(sorted((name for name, part in parts.items() if part < DOUBTED), key=lambda name: (parts[name], name)))
