@@ -212,7 +212,8 @@ class Inbound(asyncio.BufferedProtocol):
             self._take_shared(header)
             return
         user = self._user_of(header) if self._confirmed else None
-        body = self._open(packed, header, sealed, user)
+        target = user.place(header) if user is not None and header.length else None
+        body = self._open(packed, header, sealed, target)
         if header.kind is Kind.CONFIRM:
             if self._confirmed:
                 raise RemoteProtocolError("keys were confirmed twice")
@@ -221,9 +222,13 @@ class Inbound(asyncio.BufferedProtocol):
         elif user is not None:
             user.take(header, body)
 
-    def _open(self, packed: memoryview, header: Header, sealed: memoryview, user: User | None) -> memoryview:
-        target = user.place(header) if user is not None and header.length else None
-        if not isinstance(target, memoryview):
+    def _open(
+        self, packed: memoryview, header: Header, sealed: memoryview, target: memoryview | list[memoryview] | None
+    ) -> memoryview:
+        if isinstance(target, list):
+            self._opener().open_pieces(packed, sealed, target)
+            return _NOTHING
+        if target is None:
             if len(self._opened) < header.length:
                 self._opened = bytearray(header.length)
             target = memoryview(self._opened)[: header.length]

@@ -18,6 +18,8 @@ from ictp2p.bulk.users import Frame
 
 _COALESCE_BYTES = 64 * 1024
 """Frames up to this size are joined to one write; larger ones are not copied."""
+_PIECE = 16 * 1024
+"""Bytes: smaller pieces, on average, are copied together before they are sealed."""
 
 
 class Outbound:
@@ -143,8 +145,11 @@ class Outbound:
         buffer = self._reusable(total)
         view = memoryview(buffer)[:total]
         view[:HEADER_BYTES] = header
-        body = views[0] if len(views) == 1 else _gathered(views, view[HEADER_BYTES:-SEAL_BYTES])
-        self._seal.seal(header, body, view[HEADER_BYTES:])
+        if len(views) > 1 and size >= len(views) * _PIECE:
+            self._seal.seal_pieces(header, views, view[HEADER_BYTES:])
+        else:
+            body = views[0] if len(views) == 1 else _gathered(views, view[HEADER_BYTES:-SEAL_BYTES])
+            self._seal.seal(header, body, view[HEADER_BYTES:])
         self._put_kept(buffer, view)
 
     def _put_kept(self, buffer: bytearray, view: memoryview) -> None:

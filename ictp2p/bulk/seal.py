@@ -2,11 +2,18 @@
 
 Keys are fresh for each connection (their context holds both nonces), so counters may start at zero and never
 repeat. Sealing a megabyte costs a fifth of what TLS records cost in Python, and can go straight into the tensor.
+
+A body in several pieces, as of a list of tensors, is sealed from where they lie and opened to where they belong, piece
+by piece: what arrives is the same, and nothing is copied but by the cipher itself. To begin so costs some microseconds
+more, and so does each piece.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ictp2p.bulk.frames import SEAL_BYTES
@@ -21,12 +28,35 @@ class Seal:
     def __init__(self, key: bytes) -> None:
         if len(key) != 16:
             raise HandshakeFailed(f"bulk key of {len(key)} bytes, expected 16")
-        self._cipher = AESGCM(key)
+        self._cipher, self._block = AESGCM(key), algorithms.AES(key)
         self._count = 0
 
     def seal(self, header: bytes, body: Buffer, into: memoryview) -> None:
         """Seal `body` and bind it to `header`; `into` has `SEAL_BYTES` more than the body."""
         self._cipher.encrypt_into(self._nonce(), body, header, into)
+
+    def seal_pieces(self, header: bytes, pieces: Sequence[Buffer], into: memoryview) -> None:
+        """Seal a body that lies in several pieces, as `seal` does."""
+        encryptor = Cipher(self._block, modes.GCM(self._nonce())).encryptor()
+        encryptor.authenticate_additional_data(header)
+        at = 0
+        for piece in pieces:
+            at += encryptor.update_into(piece, into[at:])
+        encryptor.finalize()
+        into[at:] = encryptor.tag
+
+    def open_pieces(self, header: Buffer, sealed: memoryview, into: Sequence[memoryview]) -> None:
+        """Open a body into several pieces; if it raises, as `open` does, they hold what nobody vouches for."""
+        tag = bytes(sealed[-SEAL_BYTES:])
+        decryptor = Cipher(self._block, modes.GCM(self._nonce(), tag)).decryptor()
+        decryptor.authenticate_additional_data(header)
+        at = 0
+        for piece in into:
+            at += decryptor.update_into(sealed[at : at + len(piece)], piece)
+        try:
+            decryptor.finalize()
+        except InvalidTag:
+            raise _broken(sealed) from None
 
     def open(self, header: Buffer, sealed: memoryview, into: memoryview) -> None:
         """Open what `seal` made into `into`, which has `SEAL_BYTES` less than `sealed`.
@@ -37,9 +67,13 @@ class Seal:
         try:
             self._cipher.decrypt_into(self._nonce(), sealed, header, into)
         except InvalidTag:
-            raise RemoteProtocolError(f"sealed body of {len(sealed) - SEAL_BYTES} bytes is forged or torn") from None
+            raise _broken(sealed) from None
 
     def _nonce(self) -> bytes:
         nonce = self._count.to_bytes(12, "big")
         self._count += 1
         return nonce
+
+
+def _broken(sealed: memoryview) -> RemoteProtocolError:
+    return RemoteProtocolError(f"sealed body of {len(sealed) - SEAL_BYTES} bytes is forged or torn")

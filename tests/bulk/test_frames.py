@@ -109,6 +109,29 @@ def test_sealing_in_place_is_sealing(body: bytes) -> None:
     assert place == apart
 
 
+@given(st.lists(st.binary(max_size=200), max_size=5), st.data(), st.integers(0, 2**16), st.integers(0, 7))
+def test_a_body_in_pieces_is_sealed_and_opened_as_one(
+    pieces: list[bytes], data: st.DataObject, place: int, bit: int
+) -> None:
+    body = b"".join(pieces)
+    apart, whole = bytearray(len(body) + 16), bytearray(len(body) + 16)
+    Seal(bytes(16)).seal_pieces(b"head", pieces, memoryview(apart))
+    Seal(bytes(16)).seal(b"head", body, memoryview(whole))
+    assert apart == whole
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=4)))
+    opened = bytearray(len(body))
+    rooms = [memoryview(opened)[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+    receiver = Seal(bytes(16))
+    receiver.open_pieces(b"head", memoryview(whole), rooms)
+    assert opened == body
+    with pytest.raises(RemoteProtocolError, match="forged or torn"):
+        receiver.open_pieces(b"head", memoryview(whole), rooms)  # once more
+    both = bytearray(b"head" + whole)
+    both[place % len(both)] ^= 1 << bit
+    with pytest.raises(RemoteProtocolError, match="forged or torn"):
+        Seal(bytes(16)).open_pieces(both[:4], memoryview(both)[4:], rooms)
+
+
 def test_frames_cannot_be_replayed_or_reordered() -> None:
     sender, receiver = Seal(bytes(16)), Seal(bytes(16))
     sealed = [bytearray(19) for _ in range(2)]

@@ -294,6 +294,14 @@ MUTATIONS: Final = (
         ("bulk/test_resting.py::test_the_kernel_is_not_asked_about_a_rest_before_there_can_have_been_one",),
     ),
     Mutation(
+        "forged-in-pieces",
+        "What is opened in several pieces is as sure to be what was sealed as what is opened in one.",
+        "ictp2p/bulk/seal.py",
+        "            decryptor.finalize()\n",
+        "            pass\n",
+        ("bulk/test_frames.py::test_a_body_in_pieces_is_sealed_and_opened_as_one",),
+    ),
+    Mutation(
         "rests-while-it-waits",
         "A connection that waited for the other to begin is woken again.",
         "ictp2p/bulk/collective.py",
