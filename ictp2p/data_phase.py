@@ -31,6 +31,8 @@ Told: TypeAlias = Callable[[int, int], None]
 """Takes the elements `[start, stop)` whose result is in the outputs."""
 _DUE = {"broadcast": plan.BROADCAST, "gather": plan.BROADCAST, "scatter": plan.REDUCE, "collect": plan.REDUCE}
 """By kind of round the one kind of plan that does it; a sum for everybody has many."""
+_NO_ROUND = frozenset({plan.BROADCAST, plan.REDUCE, plan.ONE_SHOT})
+"""Kinds of plans by which no round adds up: each element of its result is made in one place, and copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def check_kind(chosen: plan.Plan, spec: Spec) -> str | None:
     if chosen.groups:
         return None  # whose kinds follow from what was decided: `core.planning.check_groups`
     due = _DUE.get(spec.kind)
-    fits = chosen.kind == due if due else chosen.kind not in _DUE.values()
+    fits = chosen.kind == due if due else chosen.kind not in _NO_ROUND
     return None if fits else f"a plan of kind {chosen.kind!r} does not do what a {spec.kind} is for"
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
 from ictp2p.collectives.execute import Stats
-from ictp2p.collectives.plan import BROADCAST, GROUPS, NO_PARENT, REDUCE, Plan, Share
+from ictp2p.collectives.plan import BROADCAST, GROUPS, NO_PARENT, ONE_SHOT, REDUCE, Plan, Share
 from ictp2p.core.planning import check_groups, groups
 from ictp2p.data_phase import Brought, DataPhase, Holds, check_kind
 from ictp2p.errors import ConfigError
@@ -153,7 +153,7 @@ def test_a_scattered_mean_is_each_roots_own_part(plan: Plan) -> None:
         *((kind, name, True) for kind in ("sync", "reduce", "barrier") for name in ("star", "ring")),
         *((kind, BROADCAST, True) for kind in ("broadcast", "gather")),
         *((kind, REDUCE, True) for kind in ("scatter", "collect")),
-        *((kind, name, False) for kind in ("sync", "reduce", "barrier") for name in (BROADCAST, REDUCE)),
+        *((kind, name, False) for kind in ("sync", "reduce", "barrier") for name in (BROADCAST, REDUCE, ONE_SHOT)),
         *((kind, name, False) for kind in ("broadcast", "gather") for name in ("star", REDUCE)),
         *((kind, name, False) for kind in ("scatter", "collect") for name in ("star", BROADCAST)),
     ],

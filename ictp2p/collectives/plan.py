@@ -79,7 +79,8 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     """Who adds up what, in which trees, and how long that should take."""
 
     kind: str
-    """Which schedule it is, for people: star, ring, parameter_server, tree, broadcast, or reduce."""
+    """Which schedule it is, for people: star, ring, parameter_server, halving_doubling or tree; but `BROADCAST`,
+    `REDUCE`, `ONE_SHOT` and `GROUPS` say what is done."""
     participants: tuple[str, ...]
     """Peer ids; every index in the plan points into this tuple."""
     shares: tuple[Share, ...]
@@ -227,7 +228,7 @@ def _check_groups(plan: Plan, participants: Sequence[str]) -> str | None:
     if plan.participants != tuple(participants) or not participants:
         return f"plan is for {plan.participants!r}, the round is for {tuple(participants)!r}"
     for number, group in enumerate(plan.groups):
-        odd = group.kind in (GROUPS, REDUCE)
+        odd = group.kind in (GROUPS, REDUCE, ONE_SHOT)
         wrong = "is none that may be" if odd else check(group, group.participants, group.elements)
         if wrong is not None:
             return f"group {number}: {wrong}"

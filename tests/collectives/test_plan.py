@@ -47,6 +47,11 @@ def test_a_plan_of_one_shot_has_one_share_and_no_trees() -> None:
         assert "not within 1..65536" in (problem(plans.one_shot_plan(NAMES, elements), elements) or "")
 
 
+def test_no_group_goes_in_one_shot() -> None:
+    whole = Plan(plans.GROUPS, NAMES, (), 1, 2.0, 0.0, groups=(plans.one_shot_plan(NAMES, 25, 2.0),))
+    assert problem(whole) == "group 0: is none that may be"
+
+
 def test_a_good_plan_is_accepted_and_survives_its_encoding() -> None:
     assert problem(GOOD) is None
     assert plans.decode(GOOD.encode()) == GOOD

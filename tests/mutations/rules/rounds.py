@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "round-without-roots",
+        "In a round of the mesh each element is made in one place, and copied.",
+        "ictp2p/data_phase.py",
+        "frozenset({plan.BROADCAST, plan.REDUCE, plan.ONE_SHOT})",
+        "frozenset({plan.BROADCAST, plan.REDUCE})",
+        ("test_data_phase.py::test_a_round_is_done_by_plans_of_its_kind",),
+    ),
+    Mutation(
         "kept-by-the-gone",
         "Who has no vote waits for nobody's leave once all who have one are gone.",
         "ictp2p/sync/rounds.py",
