@@ -287,11 +287,16 @@ async def test_what_is_small_passes_a_ring_that_is_full(mesh: Meshes) -> None:
     assert ring is not None
     while not ring.crowded():
         ring.write((bytes(500_000),), 500_000)
-    before = there.received
-    here.send(Kind.ALIVE)
-    async with asyncio.timeout(5):
-        while there.received == before:
-            await asyncio.sleep(0)
+    for paused in (False, True):
+        before = there.received
+        if paused:
+            here.pause_writing()
+        here.send(Kind.ALIVE)
+        if paused:
+            here.resume_writing()
+        async with asyncio.timeout(5):
+            while there.received == before:
+                await asyncio.sleep(0)
 
 
 @pytest.mark.usefixtures("one_host")
