@@ -49,6 +49,11 @@ _OFFER = struct.Struct("!IIQ16s")  # process, descriptor, bytes of the ring, tok
 TOKEN_BYTES = 16
 
 
+def _supported() -> bool:
+    """Say whether there are memory files: a Python that was built on an old system lacks them on any Linux."""
+    return sys.platform == "linux" and hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS")
+
+
 class Places:
     """Where bodies go in a ring, for both ends alike. Positions count on for ever, gaps included."""
 
@@ -76,8 +81,8 @@ class Writer:
     """
 
     def __init__(self, token: bytes, capacity: int = RING_BYTES) -> None:
-        if sys.platform != "linux":
-            raise OSError("memory files are Linux's")
+        if not _supported():
+            raise OSError("no memory files here")
         number = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         self._open: int | None = number
         try:
@@ -198,7 +203,7 @@ def opened(offer: memoryview) -> Reader | None:
     process, number, capacity, token = _OFFER.unpack(offer)
     if not _ALIGNED <= capacity <= _MOST_OFFERED or capacity % (4 * _ALIGNED):
         raise RemoteProtocolError(f"offer of a ring of {capacity} bytes")
-    if sys.platform != "linux":
+    if not _supported():
         return None
     try:
         return _mapped(Path(f"/proc/{process}/fd/{number}"), capacity, token)

@@ -42,6 +42,12 @@ def test_what_is_kept_is_bounded_and_what_is_dropped_is_known(came: list[tuple[i
     assert chunks._size == 0
 
 
+def test_what_is_kept_lies_in_shared_memory_no_longer() -> None:
+    chunks, tag = EarlyChunks(1), bytes(16)
+    chunks.keep(Header(Kind.PARTIAL, tag, length=3, shared=True), memoryview(b"abc"))
+    assert chunks.take(tag) == (Header(Kind.PARTIAL, tag, length=3), b"abc")
+
+
 @given(st.lists(st.integers(0, 9)), st.integers(0, 20), st.integers(1, 3))
 def test_no_more_collectives_are_remembered_than_allowed(came: list[int], room: int, remembered: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

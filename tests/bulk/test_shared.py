@@ -281,6 +281,24 @@ async def test_who_stops_reading_shared_memory_has_stalled(mesh: Meshes) -> None
 
 
 @pytest.mark.usefixtures("one_host")
+@pytest.mark.parametrize("lacking", [(os, "memfd_create"), (fcntl, "F_ADD_SEALS")])
+async def test_a_python_without_memory_files_does_without(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch, lacking: tuple[Any, str]
+) -> None:
+    """One that was built on an old system, to run on any, lacks them."""
+    writer = shared.Writer(TOKEN, RING)
+    monkeypatch.delattr(*lacking)
+    assert shared.opened(memoryview(writer.offer)) is None
+    writer.taken()
+    world = mesh(2)
+    outputs = [[torch.zeros(100_000)] for _ in range(2)]
+    await reduce_all(
+        world, plan_of(world.names, "ring", 100_000, 50_000), [[torch.ones(100_000)]] * 2, outputs, op="sum"
+    )
+    assert all(bool((out == 2).all()) for (out,) in outputs)
+
+
+@pytest.mark.usefixtures("one_host")
 async def test_what_is_small_passes_a_ring_that_is_full(mesh: Meshes) -> None:
     here, there = await pair(mesh(2))
     ring = here._outbound.ring
