@@ -445,4 +445,5 @@ class BulkConnection(Inbound):
         self._ring = None
         if self._offered is not None:
             self._offered.taken()
+            self._offered = None
         self._owner.closed(self, error)

@@ -17,12 +17,12 @@ for a quarter always gets it.
 reader, and offers it by the number of its process and descriptor, under a random token that stands in the file. The
 reader opens it under `/proc`, which the kernel allows to processes of the same user alone, and only if it is such a
 file; whose offer it was, the connection has proven. If anything is different, as between containers or hosts, it says
-no and all goes on as before. Nothing has a name, so nothing is left behind by whoever is killed.
+no and all goes on as before. Nothing has a name, and a fork holds nothing of it (`mapping`), so nothing is left behind
+by whoever is killed.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 import sys
@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from weakref import WeakSet
 
+from ictp2p.bulk.mapping import mapped
 from ictp2p.errors import RemoteProtocolError
 
 if sys.platform == "linux":
@@ -88,7 +89,7 @@ class Writer:
         try:
             os.posix_fallocate(number, 0, _PAGE + capacity)  # else a full system kills us at the first touch
             fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-            whole = memoryview(mmap.mmap(number, _PAGE + capacity))
+            whole = mapped(number, _PAGE + capacity)
         except BaseException:
             self.taken()
             raise
@@ -217,10 +218,10 @@ def _mapped(path: Path, capacity: int, token: bytes) -> Reader | None:
         return None
     number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        whole = os.fstat(number).st_size == _PAGE + capacity
-        if not whole or not fcntl.fcntl(number, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
+        sealed = fcntl.fcntl(number, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
+        if not sealed or os.fstat(number).st_size != _PAGE + capacity:  # in this order: unsealed it could still shrink
             return None
-        memory = memoryview(mmap.mmap(number, _PAGE + capacity))
+        memory = mapped(number, _PAGE + capacity)
     finally:
         os.close(number)
     return Reader(memory[_PAGE:]) if memory[:TOKEN_BYTES] == token else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import mmap
 import os
 import struct
 import tempfile
@@ -17,7 +18,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk import BulkProfile, shared, tuning
+from ictp2p.bulk import BulkProfile, mapping, shared, tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import NO_TAG, Header, Kind
 from ictp2p.collectives.execute import Stats, all_reduce
@@ -140,6 +141,47 @@ def test_a_file_of_another_token_name_or_size_is_not_opened(tmp_path: Any) -> No
     writer.taken()
     assert shared.opened(offer(os.getpid(), number)) is None, "given away once"
     assert shared.opened(offer(2**31, 5)) is None, "no such process"
+
+
+def test_once_opened_it_can_be_opened_by_nobody_else() -> None:
+    before = descriptors()
+    writer, reader = ring()
+    assert descriptors() == before, "who may not trace us could open it under /proc"
+    assert writer.write((b"abc",), 3)
+    assert reader.read(3) == b"abc"
+
+
+def mappings() -> int:
+    return Path("/proc/self/maps").read_text().count("memfd:ictp2p")
+
+
+def test_a_fork_holds_none_of_it_and_what_it_drops_is_not_unmapped() -> None:
+    """A fork outlives connections, and peers that are killed; their memory would stay with it."""
+    before = mappings()
+    held = ring()
+    assert mappings() == before + 2
+    if not (child := os.fork()):
+        code = 1
+        try:
+            left = mappings()
+            ours = [mmap.mmap(-1, 2 * 4096) for _ in range(64)]  # some lie where the rings lay
+            del held
+            for each in ours:
+                each[-1] = 1
+            code = int(left != 0)
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    writer, reader = held
+    assert writer.write((b"abc",), 3)
+    assert reader.read(3) == b"abc"
+    del held, writer, reader
+    assert mappings() == before, "unmapped with its last view"
+
+
+def test_what_cannot_be_mapped_is_an_error_and_no_ring() -> None:
+    with pytest.raises(OSError, match="cannot be mapped"):
+        mapping.mapped(-1, 4096)
 
 
 def test_a_file_that_can_shrink_under_us_is_not_opened() -> None:
@@ -386,11 +428,23 @@ async def test_who_takes_a_body_may_end_the_connection(mesh: Meshes) -> None:
 
 @pytest.mark.usefixtures("one_host")
 async def test_nothing_stays_open_when_connections_end(mesh: Meshes) -> None:
-    before = descriptors()
+    before = descriptors(), mappings()
     world = mesh(2)
     await pair(world)
-    assert descriptors() > before
+    assert mappings() > before[1]
     await world.close()
     world.bulks.clear()
     world.links.clear()
-    assert descriptors() == before
+    assert (descriptors(), mappings()) == before
+
+
+@pytest.mark.usefixtures("one_host")
+async def test_who_ends_before_its_offer_was_answered_holds_no_memory(mesh: Meshes) -> None:
+    world = mesh(2, profile=BulkProfile(rings=1))
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 1)
+    connection._offer()
+    connection.fail(ConnectionLost("died"))
+    rings_left = world.bulks[a]._pool._rings
+    assert rings_left is not None
+    assert rings_left.another() is not None, "the only place is free again, whoever still knows the connection"

@@ -43,8 +43,8 @@ MUTATIONS: Final = (
         "memory-that-shrinks",
         "Memory of another process is mapped only if it cannot be taken away under us.",
         "ictp2p/bulk/shared.py",
-        "if not whole or not fcntl.fcntl(number, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:",
-        "if not whole:",
+        "if not sealed or os.fstat",
+        "if os.fstat",
         ("bulk/test_shared.py::test_a_file_that_can_shrink_under_us_is_not_opened",),
     ),
     Mutation(
