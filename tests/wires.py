@@ -75,7 +75,7 @@ class End:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
-    async def flushed(self) -> None:
+    async def flushed(self, timeout: float) -> None:
         for peer in self._peers:
             self._pump(peer)
 

@@ -176,11 +176,12 @@ class Attached:
         """Say how much on the way to `peer` keeps the link busy."""
         return self._holds[peer].connection.ahead()
 
-    async def flushed(self) -> None:
-        """Wait until the kernel has taken all that the neighbours need from us."""
+    async def flushed(self, timeout: float) -> None:
+        """Wait until the kernel has taken all that the neighbours need from us (see `channel.Attachment`)."""
         connections = [hold.connection for hold in self._holds.values() if hold.connection.pending]
         if connections:
-            await asyncio.gather(*(connection.drained() for connection in connections))
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(connection.drained() for connection in connections))
 
     def detach(self) -> None:
         """Let go of all connections."""

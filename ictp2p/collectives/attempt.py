@@ -96,14 +96,16 @@ async def carry_out(
 
 
 async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile) -> None:
-    """Work until the end; what then has not left yet is watched over by the connections, as long as they are held."""
     loop = asyncio.get_running_loop()
+    over = loop.time() + profile.total
     part.attached(attachment)
     starting = loop.call_later(profile.start, _check_start, part, profile.start)
     ending = loop.call_later(profile.total, _expire, part, profile.total)
     try:
         await part.work()
-        await attachment.flushed()
+        await attachment.flushed(over - loop.time())
+    except TimeoutError:
+        raise CollectiveTimeout(f"not all had left within {profile.total} s", ()) from None
     finally:
         starting.cancel()
         ending.cancel()

@@ -117,8 +117,12 @@ class Attachment(Protocol):
         """Give the bytes that suffice on the way to `peer` to keep the link busy; None: not known."""
         ...
 
-    async def flushed(self) -> None:
-        """Wait until the kernel has taken everything, so that no connection refers to the collective's memory."""
+    async def flushed(self, timeout: float) -> None:
+        """Wait until the kernel has taken everything, so that no connection refers to the collective's memory.
+
+        Raises:
+            TimeoutError: it has not within `timeout` seconds.
+        """
         ...
 
     def detach(self) -> None:

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.bulk import BulkProfile
+from ictp2p.bulk.collective import Attached, Hold
+from ictp2p.bulk.frames import Kind
 from ictp2p.collectives.execute import Stats, all_reduce, broadcast
 from ictp2p.collectives.plan import Plan, Share
 from ictp2p.collectives.schedules import ring, star
@@ -51,6 +53,18 @@ async def test_sums_are_exact_and_the_same_bits_everywhere(
             assert torch.equal(inputs[n][i], kept[n][i]), "an input was written"
     assert sorted(x for a, b in done for x in range(a, b)) == sorted(size * list(range(elements)))
     assert all(not bulk._users for bulk in world.bulks.values())
+
+
+async def test_to_wait_for_the_kernel_has_an_end(mesh: Meshes) -> None:
+    world = mesh(2)
+    connection = await world.bulks[world.names[0]].connection(world.names[1], 1)
+    hold = Hold(None, world.names[1], bytes(16), connection, lambda: 0.0, lambda *_: None)  # type: ignore[arg-type]
+    attached = Attached([hold], lambda _: None)
+    await attached.flushed(0.0)
+    connection.transport.frozen = True  # type: ignore[attr-defined]
+    connection.send(Kind.ALIVE, body=bytes(1000))
+    with pytest.raises(TimeoutError):
+        await attached.flushed(0.01)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -75,7 +75,7 @@ class Cords:
     def ahead(self, peer: PeerId) -> int | None:
         return self.far
 
-    async def flushed(self) -> None:
+    async def flushed(self, timeout: float) -> None:
         """Nothing is queued."""
 
     def detach(self) -> None:

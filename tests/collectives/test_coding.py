@@ -92,7 +92,7 @@ class Port:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
-    async def flushed(self) -> None:
+    async def flushed(self, timeout: float) -> None:
         """Nothing is queued."""
 
     def detach(self) -> None:

@@ -11,7 +11,7 @@ import torch
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, Receiver, RoundTag, Slots
 from ictp2p.collectives.execute import all_reduce, broadcast, reduce
-from ictp2p.collectives.plan import REDUCE, Plan, Share
+from ictp2p.collectives.plan import REDUCE, Plan, Share, one_shot_plan
 from ictp2p.collectives.schedules import star
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.types import PeerId
@@ -29,6 +29,8 @@ class FakeLinks:
         self.receiver: Receiver | None = None
         self.rates: Sequence[float | None] | None = None
         self.log: list[str] = []
+        self.full = False
+        """Whether the kernel takes no more."""
 
     async def attach(
         self,
@@ -50,8 +52,10 @@ class FakeLinks:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
-    async def flushed(self) -> None:
+    async def flushed(self, timeout: float) -> None:
         self.log.append("flushed")
+        if self.full:
+            raise TimeoutError
 
     def detach(self) -> None:
         self.log.append("detach")
@@ -112,6 +116,21 @@ async def test_who_does_not_begin_is_named_after_the_start_deadline() -> None:
         await task
     assert caught.value.suspects == (NAMES[1],)
     assert links.log[-1] == "abort ['1']"
+
+
+async def test_what_does_not_leave_in_time_is_no_success() -> None:
+    links = FakeLinks()
+    links.full = True
+    body = memoryview(torch.ones(10).numpy().tobytes())
+    plan = one_shot_plan(NAMES, 10)
+    task = asyncio.ensure_future(all_reduce(plan, 0, [torch.ones(10)], [torch.zeros(10)], links, TAG))
+    await asyncio.sleep(0)
+    assert links.receiver is not None
+    links.receiver.begun(NAMES[1])
+    links.receiver.arrived(NAMES[1], True, 0, 0, body)
+    with pytest.raises(CollectiveTimeout, match=r"not all had left within 3600\.0 s"):
+        await task
+    assert links.log[-2:] == ["flushed", "abort []"]
 
 
 async def test_the_whole_has_a_deadline_too() -> None:
