@@ -24,6 +24,7 @@ from typing import TypeAlias
 import torch
 
 from ictp2p.collectives import one_shot
+from ictp2p.collectives.alike import add_up
 from ictp2p.collectives.attempt import ExecuteProfile, carry_out
 from ictp2p.collectives.channel import Links, RoundTag
 from ictp2p.collectives.codecs.schemes import scheme
@@ -197,7 +198,7 @@ async def _in_one_shot(
     body = b"".join(source.views(0, source.elements))
     names = [PeerId(name) for name in plan.participants]
     bodies = await one_shot.swap(names, me, [len(body)] * len(names), body, links, tag, profile)
-    one_shot.add_up(bodies, target, weights)
+    add_up(bodies, target, weights)
     if progress is not None:
         progress(0, target.elements)
     return Stats(others * len(body), others * len(body), loop.time() - began, others * len(body))

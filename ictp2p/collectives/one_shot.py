@@ -1,14 +1,9 @@
-"""Small collectives in one shot: everybody sends all that it has to everybody, and works out the result by itself.
+"""Small collectives in one shot: everybody sends all that it has to everybody; sums each makes by itself (`alike`).
 
 A tree takes two ways, up and down, and its root handles every message twice over. What is small enough that its bytes
 cost less than a way needs only one: whoever begins sends its part along with the word that it has begun, and has ended
 when the parts of all others are here (a *one-shot* all-reduce; NCCL and MPI have the like for their smallest sizes).
 With it go the chunks, the windows and the copies of `Session`, which cost more than these bytes do.
-
-**Equal bits.** No root computes what others copy, so all must compute alike. They add in the order of participants,
-each sum and product rounded for itself, which IEEE 754 (sections 4.3 and 5.4.1) makes equal everywhere. It leaves open
-which NaN comes of two, so all of them become one; and a thread that flushes subnormal numbers to zero (as `-ffast-math`
-sets it) does not while it adds.
 
 **A part that came too early and was not kept** is asked for again (`channel.Links.attach`), and whoever has sent it
 stays until it knows: it ends only when it has heard from all, and they say it with their own part.
@@ -17,21 +12,12 @@ stays until it knows: it ends only when it has heard from all, and they say it w
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-from collections.abc import Iterator, Sequence
-
-import numpy as np
-import torch
+from collections.abc import Sequence
 
 from ictp2p.collectives.attempt import ExecuteProfile, carry_out
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Links, Outgoing, ParticipantLost, RoundTag
-from ictp2p.collectives.tensors import NATIVE, TORCH, Flat, Weights
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.types import PeerId
-
-_ONE = np.float32(1.0)
-_SUBNORMAL = np.float32(1e-40)
 
 
 async def swap(
@@ -64,15 +50,6 @@ async def swap(
     swapping = Swap(participants, me, parts, body)
     await carry_out(swapping, links, tag, profile or ExecuteProfile(), whole=body)
     return swapping.bodies
-
-
-def add_up(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
-    """Leave in `target` what the parts of all come to, each as `target.views` has it."""
-    with _subnormals():
-        if target.widened:
-            _add_widened(bodies, target, weights)
-        else:
-            _add_native(bodies, target, weights)
 
 
 class Swap:
@@ -165,39 +142,3 @@ class Swap:
     def _check_end(self) -> None:
         if not (self._missing or self._again or self._attachment is None or self.ended.done()):
             self.ended.set_result(None)
-
-
-def _add_native(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
-    dtype, combine = NATIVE[target.dtype], weights.combine
-    with np.errstate(over="ignore", invalid="ignore"):  # an infinity, as with torch, and not a warning
-        terms = [np.frombuffer(body, dtype) for body in bodies]
-        if set(weights.factors) != {1.0}:
-            terms = [term * dtype.type(factor) for term, factor in zip(terms, weights.factors, strict=True)]
-        total = functools.reduce(combine, terms)
-        if weights.divisor != 1:
-            total = total / weights.divisor
-    if dtype.kind == "f" and (wrong := np.isnan(total)).any():
-        total = np.where(wrong, dtype.type(np.nan), total)
-    target.write(0, target.elements, total.data.cast("B"))
-
-
-def _add_widened(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
-    terms = [torch.frombuffer(bytearray(body), dtype=target.dtype).float() for body in bodies]
-    if set(weights.factors) != {1.0}:
-        terms = [term * factor for term, factor in zip(terms, weights.factors, strict=True)]
-    total = functools.reduce(TORCH[weights.combine], terms) / weights.divisor
-    total[torch.isnan(total)] = torch.nan
-    target.write(0, target.elements, total.to(target.dtype).view(torch.uint8).numpy().data)
-
-
-@contextlib.contextmanager
-def _subnormals() -> Iterator[None]:
-    """Have this thread keep subnormal numbers meanwhile."""
-    if _SUBNORMAL * _ONE:
-        yield
-        return
-    torch.set_flush_denormal(False)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(True)

@@ -11,11 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.collectives import one_shot
+from ictp2p.collectives import alike
+from ictp2p.collectives.alike import add_up
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import EAGER_BYTES, CollectiveTimeout, ParticipantLost, RoundTag
 from ictp2p.collectives.execute import all_reduce, broadcast
-from ictp2p.collectives.one_shot import Swap, add_up, swap
+from ictp2p.collectives.one_shot import Swap, swap
 from ictp2p.collectives.plan import one_shot_plan
 from ictp2p.collectives.tensors import Adder, Flat, Weights
 from ictp2p.errors import ConfigError, RemoteProtocolError
@@ -180,5 +181,5 @@ async def test_a_plan_of_one_shot_copies_nothing() -> None:
 
 
 def test_the_mode_of_the_thread_is_looked_at_each_time() -> None:
-    with one_shot._subnormals():
-        assert one_shot._SUBNORMAL * one_shot._ONE > 0
+    with alike._subnormals():
+        assert alike._SUBNORMAL * alike._ONE > 0

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "waits-for-the-kernel-for-ever",
+        "That all has left is waited for no longer than a collective may take.",
+        "ictp2p/bulk/collective.py",
+        "            async with asyncio.timeout(timeout):\n",
+        "            async with asyncio.timeout(None):\n",
+        ("bulk/test_collective.py::test_to_wait_for_the_kernel_has_an_end",),
+    ),
+    Mutation(
         "leaves-who-wants-it-again",
         "Who has sent its part in one shot stays until the others have kept it, or got it again.",
         "ictp2p/collectives/one_shot.py",
@@ -26,7 +34,7 @@ MUTATIONS: Final = (
     Mutation(
         "each-its-own-nan",
         "A sum that everybody makes by itself has the same bits everywhere, also where it is no number.",
-        "ictp2p/collectives/one_shot.py",
+        "ictp2p/collectives/alike.py",
         "        total = np.where(wrong, dtype.type(np.nan), total)\n",
         "        pass\n",
         ("collectives/test_one_shot.py::test_every_nan_has_the_same_bits",),
@@ -34,7 +42,7 @@ MUTATIONS: Final = (
     Mutation(
         "flushes-subnormals",
         "A sum that everybody makes by itself does not depend on the mode of its thread.",
-        "ictp2p/collectives/one_shot.py",
+        "ictp2p/collectives/alike.py",
         "    torch.set_flush_denormal(False)\n",
         "",
         ("collectives/test_one_shot.py::test_subnormals_count_even_in_a_thread_that_flushes_them",),

@@ -1,0 +1,68 @@
+"""Sums that everybody works out by itself and that come out alike: for what goes in one shot, where no root computes.
+
+The parts are added in the order of participants, each sum and product rounded for itself, which IEEE 754 (sections 4.3
+and 5.4.1) makes equal everywhere. It leaves open which NaN comes of two, so all of them become one; and a thread that
+flushes subnormal numbers to zero (as `-ffast-math` sets it) does not while it adds. Which of two signed zeros is the
+smaller or the larger is left open as well, and is as equal as NumPy and torch make it on different processors.
+
+`tensors.Adder` adds as well, chunk by chunk and in place, at a cost per call that what is small would notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from ictp2p.collectives.tensors import NATIVE, TORCH, Flat, Weights
+
+_ONE = np.float32(1.0)
+_SUBNORMAL = np.float32(1e-40)
+
+
+def add_up(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
+    """Leave in `target` what the parts of all come to, each as `target.views` has it."""
+    with _subnormals():
+        if target.widened:
+            _add_widened(bodies, target, weights)
+        else:
+            _add_native(bodies, target, weights)
+
+
+def _add_native(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
+    dtype, combine = NATIVE[target.dtype], weights.combine
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinity, as with torch, and not a warning
+        terms = [np.frombuffer(body, dtype) for body in bodies]
+        if set(weights.factors) != {1.0}:
+            terms = [term * dtype.type(factor) for term, factor in zip(terms, weights.factors, strict=True)]
+        total = functools.reduce(combine, terms)
+        if weights.divisor != 1:
+            total = total / weights.divisor
+    if dtype.kind == "f" and (wrong := np.isnan(total)).any():
+        total = np.where(wrong, dtype.type(np.nan), total)
+    target.write(0, target.elements, total.data.cast("B"))
+
+
+def _add_widened(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
+    terms = [torch.frombuffer(bytearray(body), dtype=target.dtype).float() for body in bodies]
+    if set(weights.factors) != {1.0}:
+        terms = [term * factor for term, factor in zip(terms, weights.factors, strict=True)]
+    total = functools.reduce(TORCH[weights.combine], terms) / weights.divisor
+    total[torch.isnan(total)] = torch.nan
+    target.write(0, target.elements, total.to(target.dtype).view(torch.uint8).numpy().data)
+
+
+@contextlib.contextmanager
+def _subnormals() -> Iterator[None]:
+    """Have this thread keep subnormal numbers meanwhile."""
+    if _SUBNORMAL * _ONE:
+        yield
+        return
+    torch.set_flush_denormal(False)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(True)
