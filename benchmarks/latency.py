@@ -51,7 +51,8 @@ async def worker(rank: arena.Rank, sizes: list[int], repeat: int) -> list[dict[s
         chosen = rank.plan(size // 4)
         times: dict[str, list[float]] = {name: [] for name in (*planes, "gloo")}
         for turn in range(repeat + 1):
-            for name in (*list(times)[turn % 3 :], *list(times)[: turn % 3]):  # nobody always comes after the same one
+            first = turn % len(times)  # nobody always comes after the same one
+            for name in (*list(times)[first:], *list(times)[:first]):
                 output.copy_(tensor)
                 began = time.perf_counter()
                 if name == "gloo":

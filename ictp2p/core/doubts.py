@@ -3,8 +3,8 @@
 A probe lasts for a second or two, and what happens in it, a loss in the wrong moment or somebody else's traffic, may
 leave a third of what the link is. A line is as wide at least as the widest link at it, as any cluster's card tells it.
 A link that stays far below both of its lines is slow in truth, or was measured badly; which of the two only another
-probe tells. Plans rest on that: of eight clusters behind lines of their own a few links measured badly had every other
-mesh do without the plan that was best.
+probe tells. Plans rest on that: of eight clusters behind lines of their own a few links measured badly had three of ten
+meshes do without the plan that was best.
 """
 
 from __future__ import annotations
