@@ -48,6 +48,9 @@ def survive(harm: str) -> dict[str, Any]:
         dist.recv(torch.zeros(1), None)
     except RankLost as error:
         found["any"] = str(error)
+    store = dist.FileStore(os.environ["STORE"].removeprefix("file://") + "-ends", 2)
+    store.set(str(rank), "")
+    store.wait(["0", "1"], timedelta(seconds=ranks.SECONDS))  # who ends is lost as well, to a slower one
     if harm == "SIGSTOP":
         dist.destroy_process_group()
     return found  # else the script ends without: that must not crash
