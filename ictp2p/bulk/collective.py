@@ -88,14 +88,18 @@ class Hold:
         self._receiver.begun(self.peer, again)
 
     def catch_up(self, header: Header, body: bytes | memoryview) -> None:
-        """Take a chunk that came before we had begun."""
+        """Take a chunk that came before we had begun, or along with the word that the peer has. It is not measured."""
+        if self._refused:
+            return
+        partial, size = header.kind is not Kind.RESULT, len(body)
         try:
-            place = self.place(header)
+            place = self._receiver.destination(self.peer, partial, header.first, header.second, size)
             if isinstance(place, memoryview):
                 place[:] = body
-            self.take(header, place if isinstance(place, memoryview) else memoryview(body))
-        except IctError as error:
-            self.connection.fail(error)
+                body = place
+            self._receiver.arrived(self.peer, partial, header.first, header.second, memoryview(body))
+        except RemoteProtocolError as error:
+            self._refuse(error)
 
     def next_frame(self) -> Frame | None:
         """Pull the next chunk."""
@@ -121,7 +125,7 @@ class Hold:
         """Hand a chunk to the collective."""
         if header.kind is Kind.WHOLE:
             self.begun(self.connection, again=bool(header.first))
-            self.catch_up(Header(Kind.PARTIAL, header.tag, length=header.length), body)
+            self.catch_up(header.part(), body)
             return
         if header.kind not in (Kind.PARTIAL, Kind.RESULT) or not header.length:
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes under a collective's tag")

@@ -126,8 +126,9 @@ class BulkConnection(Inbound):
 
     def leave(self, user: User, tag: bytes) -> None:
         """Forget `user`; whatever arrives under `tag` touches its memory no more, not even a body half read."""
-        for users in (self._users, self._heeding, self._willing):
-            users.pop(user, None)
+        self._users.pop(user, None)
+        self._heeding.pop(user, None)
+        self._willing.pop(user, None)
         self._forget(user, tag)
 
     def send(self, kind: Kind, tag: bytes = NO_TAG, first: int = 0, second: int = 0, body: bytes = b"") -> None:
@@ -135,10 +136,11 @@ class BulkConnection(Inbound):
         frame = Frame(kind, tag, first, second, (body,))
         if self._confirmed and not (self._control or self._paused or self._pumping or self.closed):
             self._write_now(frame)
+            if not self._control:
+                return
         else:
             self._control.append(frame)
-        if self._control:
-            self.pump()
+        self.pump()
         if len(self._control) > MOST_WAITING:
             self.fail(ConnectionLost(f"left {MOST_WAITING} answers of ours unread"))
 

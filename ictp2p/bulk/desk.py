@@ -50,6 +50,10 @@ class Desk:
         """Say whether the peer has begun the collective `tag`; it may be ahead of us."""
         return tag in self._begun
 
+    def knows(self, tag: bytes) -> bool:
+        """Say whether the peer has said anything of the collective `tag`."""
+        return tag in self._begun or tag in self._aborted
+
     def aborted(self, tag: bytes) -> Aborted | None:
         """Say why the peer gave up the collective `tag`, if it did."""
         return self._aborted.get(tag)
@@ -79,7 +83,7 @@ class Desk:
                 self._begin(header)
             case Kind.WHOLE:
                 self._begin(header)
-                self._chunk(Header(Kind.PARTIAL, header.tag, length=header.length), body)
+                self._chunk(header.part(), body)
             case Kind.ABORT:
                 why = read_aborted(body)
                 _remember(self._aborted, header.tag, why)

@@ -36,7 +36,7 @@ class EarlyChunks:
         """Keep a chunk of a collective that we have not begun; who sends a second one has it dropped."""
         if header.tag in self._kept or header.tag in self._dropped:
             return
-        self._kept[header.tag] = replace(header, shared=False), bytes(body)  # a copy, wherever it was
+        self._kept[header.tag] = replace(header, shared=False) if header.shared else header, bytes(body)
         self._size += len(body)
         while self._size > EARLY_BYTES or len(self._kept) > self._remembered:
             tag, (_, oldest) = self._kept.popitem(last=False)

@@ -85,6 +85,10 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     shared: bool = False
     """The body is in shared memory, and not behind the header."""
 
+    def part(self) -> Header:
+        """Give the header of the chunk that a `WHOLE` brings along."""
+        return Header(Kind.PARTIAL, self.tag, length=self.length)
+
     def pack(self) -> bytes:
         """Write the header."""
         return pack_header(self.kind, self.tag, self.first, self.second, self.length, self.starved, self.shared)

@@ -124,10 +124,10 @@ class Bulk:
         whole: bytes | None = None,
     ) -> Attachment:
         """Connect a collective to its neighbours (see `channel.Links`)."""
-        if any((peer, tag) in self._users for peer in peers):
+        if not self._users.keys().isdisjoint([(peer, tag) for peer in peers]):
             raise ConfigError("a collective with this tag is already running here")
         results: Sequence[BulkConnection | BaseException | None] = [self._pool.warm(peer) for peer in peers]
-        if not all(results):
+        if None in results:
             results = await asyncio.gather(
                 *(self._pool.connection(peer, timeout, patient=True) for peer in peers), return_exceptions=True
             )
@@ -137,8 +137,8 @@ class Bulk:
         paces = dict(zip(peers, rates, strict=True)) if rates else {}
         for hold in holds:
             self._hold(hold, paces.get(hold.peer), whole)
-        missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
-        if missing:
+        if len(ready) < len(peers):
+            missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
             reasons = {p: "lost at once" if isinstance(c, BulkConnection) else c for p, c in missing.items()}
             text = "; ".join(f"{peer}: {reason}" for peer, reason in reasons.items())
             lost = ParticipantLost(f"not reached: {text}", list(missing))
@@ -340,9 +340,10 @@ class Bulk:
     def _hold(self, hold: Hold, rate: float | None, whole: bytes | None) -> None:
         """Attach one neighbour, and catch up with what it has already said, on whichever connection."""
         peer, tag, connection, most = hold.peer, hold.tag, hold.connection, self.profile.ceiling
-        self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
-        desks = [(each, self._desks[each]) for each in self._pool.among(peer)]
-        again = sum([desk.early.dropped(tag) for _, desk in desks])
+        if rate is not None or most is not None:
+            self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
+        ready = self._pool.among(peer)
+        again = sum([self._desks[each].early.dropped(tag) for each in ready])
         rested = connection.wake()
         if whole is None:
             connection.send(Kind.BEGIN, tag, first=again, body=bytes(rested))  # before any chunk: see `EarlyChunks`
@@ -351,17 +352,24 @@ class Bulk:
                 connection.send(Kind.ALIVE, body=bytes(rested))
             connection.send(Kind.WHOLE, tag, first=again, body=whole)
         self.join(peer, tag, hold, connection, kick=whole is None)
-        for each, desk in desks:
-            why = desk.aborted(tag)
-            if desk.begun(tag):
-                hold.begun(each)
-            if early := desk.early.take(tag):
-                hold.catch_up(*early)
-            if why is not None:
-                hold.aborted(why)
+        for each in ready:
+            desk = self._desks.get(each)
+            if desk is not None and desk.knows(tag):
+                self._catch_up(hold, each, desk)
+
+    def _catch_up(self, hold: Hold, connection: BulkConnection, desk: Desk) -> None:
+        """Tell a collective what its neighbour has said of it before."""
+        why = desk.aborted(hold.tag)
+        if desk.begun(hold.tag):
+            hold.begun(connection)
+        if early := desk.early.take(hold.tag):
+            hold.catch_up(*early)
+        if why is not None:
+            hold.aborted(why)
 
     def _release(self, hold: Hold) -> None:
-        self._pace(hold, None)
+        if hold in self._rates.get(hold.connection, ()):
+            self._pace(hold, None)
         self.part(hold.peer, hold.tag, hold)
         hold.report()
 

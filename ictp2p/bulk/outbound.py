@@ -18,6 +18,8 @@ from ictp2p.bulk.users import Frame
 
 _COALESCE_BYTES = 64 * 1024
 """Frames up to this size are joined to one write; larger ones are not copied."""
+_SMALL = 4 * 1024
+"""Bytes up to which a body in one piece is sealed to memory of its own."""
 _PIECE = 16 * 1024
 """Bytes: smaller pieces, on average, are copied together before they are sealed."""
 
@@ -134,13 +136,13 @@ class Outbound:
             self.put(header)
             return
         assert self._seal is not None
-        packet = memoryview(bytearray(HEADER_BYTES + SEAL_BYTES))
-        packet[:HEADER_BYTES] = header
-        self._seal.seal(header, b"", packet[HEADER_BYTES:])
-        self.put(packet)
+        self.put(self._seal.sealed(header, b""))
 
     def _write_sealed(self, header: bytes, views: Sequence[bytes | memoryview], size: int) -> None:
         assert self._seal is not None
+        if size <= _SMALL and len(views) == 1:
+            self.put(self._seal.sealed(header, views[0]))
+            return
         total = HEADER_BYTES + size + SEAL_BYTES
         buffer = self._reusable(total)
         view = memoryview(buffer)[:total]

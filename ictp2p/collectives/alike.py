@@ -10,9 +10,8 @@ smaller or the larger is left open as well, and is as equal as NumPy and torch m
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -25,11 +24,15 @@ _SUBNORMAL = np.float32(1e-40)
 
 def add_up(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
     """Leave in `target` what the parts of all come to, each as `target.views` has it."""
-    with _subnormals():
-        if target.widened:
-            _add_widened(bodies, target, weights)
-        else:
-            _add_native(bodies, target, weights)
+    add = _add_widened if target.widened else _add_native
+    if _SUBNORMAL * _ONE:
+        add(bodies, target, weights)
+        return
+    torch.set_flush_denormal(False)
+    try:
+        add(bodies, target, weights)
+    finally:
+        torch.set_flush_denormal(True)
 
 
 def _add_native(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None:
@@ -41,8 +44,9 @@ def _add_native(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None
         total = functools.reduce(combine, terms)
         if weights.divisor != 1:
             total = total / weights.divisor
-    if dtype.kind == "f" and (wrong := np.isnan(total)).any():
-        total = np.where(wrong, dtype.type(np.nan), total)
+        doubtful = dtype.kind == "f" and np.isnan(np.add.reduce(total))  # if there is a NaN, or two infinities
+    if doubtful:
+        total = np.where(np.isnan(total), dtype.type(np.nan), total)
     target.write(0, target.elements, total.data.cast("B"))
 
 
@@ -53,16 +57,3 @@ def _add_widened(bodies: Sequence[bytes], target: Flat, weights: Weights) -> Non
     total = functools.reduce(TORCH[weights.combine], terms) / weights.divisor
     total[torch.isnan(total)] = torch.nan
     target.write(0, target.elements, total.to(target.dtype).view(torch.uint8).numpy().data)
-
-
-@contextlib.contextmanager
-def _subnormals() -> Iterator[None]:
-    """Have this thread keep subnormal numbers meanwhile."""
-    if _SUBNORMAL * _ONE:
-        yield
-        return
-    torch.set_flush_denormal(False)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(True)

@@ -102,11 +102,12 @@ def test_any_change_on_the_way_is_noticed(body: bytes, place: int, bit: int) -> 
 
 
 @given(st.binary(max_size=3000))
-def test_sealing_in_place_is_sealing(body: bytes) -> None:
+def test_where_a_body_is_sealed_to_makes_no_difference(body: bytes) -> None:
     apart, place = bytearray(len(body) + 16), bytearray(body + bytes(16))
     Seal(bytes(16)).seal(b"h", body, memoryview(apart))
     Seal(bytes(16)).seal(b"h", memoryview(place)[: len(body)], memoryview(place))
     assert place == apart
+    assert Seal(bytes(16)).sealed(b"h", body) == b"h" + apart
 
 
 @given(st.lists(st.binary(max_size=200), max_size=5), st.data(), st.integers(0, 2**16), st.integers(0, 7))

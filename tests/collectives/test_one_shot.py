@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.collectives import alike
 from ictp2p.collectives.alike import add_up
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import EAGER_BYTES, CollectiveTimeout, ParticipantLost, RoundTag
@@ -178,8 +177,3 @@ async def test_parts_that_cannot_be_are_refused(parts: list[int]) -> None:
 async def test_a_plan_of_one_shot_copies_nothing() -> None:
     with pytest.raises(ConfigError, match="copies nothing"):
         await broadcast(one_shot_plan(NAMES[:2], 3), 0, [torch.zeros(3)], Wires().of(NAMES[0]), TAG)
-
-
-def test_the_mode_of_the_thread_is_looked_at_each_time() -> None:
-    with alike._subnormals():
-        assert alike._SUBNORMAL * alike._ONE > 0

@@ -35,7 +35,7 @@ MUTATIONS: Final = (
         "each-its-own-nan",
         "A sum that everybody makes by itself has the same bits everywhere, also where it is no number.",
         "ictp2p/collectives/alike.py",
-        "        total = np.where(wrong, dtype.type(np.nan), total)\n",
+        "        total = np.where(np.isnan(total), dtype.type(np.nan), total)\n",
         "        pass\n",
         ("collectives/test_one_shot.py::test_every_nan_has_the_same_bits",),
     ),
