@@ -1,8 +1,8 @@
 """One listening port: who knocks, and who may come in.
 
 Strangers can reach this code, so every connection has one deadline for its whole handshake, which no trickle of
-bytes extends, and only so many may be in the handshake at once. Beyond that a newcomer is told so and closed,
-rather than an older one: half-finished peers would otherwise be the ones to pay for a flood.
+bytes extends, and only so many may be in the handshake at once. Beyond that a newcomer is told so and closed, unless
+another network has more of these places than its own: then the flood pays for itself (`places`).
 
 Whoever is refused is reported with the reason, because a wrong token or an old release is something an operator
 wants to read on *both* machines.
@@ -18,6 +18,7 @@ from ictp2p.control import ControlConnection, Limits
 from ictp2p.errors import HandshakeFailed, IctError
 from ictp2p.network import Listener, Network
 from ictp2p.opening import Opening
+from ictp2p.places import Places, network_of
 from ictp2p.preamble import NO_TICKET, Kind, Preamble, Verdict, check, judge
 from ictp2p.security import Security
 from ictp2p.types import Address
@@ -75,7 +76,8 @@ class Reception:
         self._on_bulk = on_bulk
         self._on_refused = on_refused
         self._limits = limits
-        self._half_open: dict[asyncio.Task[None], Opening] = {}
+        self._half_open: dict[Opening, asyncio.Task[None]] = {}
+        self._places: Places[Opening] = Places(limits.half_open)
         self._mine = Preamble(security.fingerprint)
         self._closed = False
         self.knocks = 0
@@ -97,10 +99,10 @@ class Reception:
         self.listener.close()
         await self.listener.settled()
         half_open = dict(self._half_open)
-        for task in half_open:
+        for task in half_open.values():
             task.cancel()
-        await asyncio.gather(*half_open, return_exceptions=True)
-        for task, opening in half_open.items():
+        await asyncio.gather(*half_open.values(), return_exceptions=True)
+        for opening, task in half_open.items():
             if task.cancelled():
                 opening.transport.abort()  # a task that never began has closed nothing
 
@@ -116,12 +118,25 @@ class Reception:
         if self._closed:  # it was in the backlog
             opening.transport.abort()
             return
-        if self.half_open >= self._limits.half_open:
+        gone = self._places.enter(opening, network_of(opening.transport))
+        if gone is opening:
             self._turn_away(opening)
             return
+        if gone is not None:
+            self._displace(gone)
         task = asyncio.get_running_loop().create_task(self._admit(opening))
-        self._half_open[task] = opening
-        task.add_done_callback(self._half_open.pop)
+        self._half_open[opening] = task
+        task.add_done_callback(lambda _: self._settled(opening))
+
+    def _settled(self, opening: Opening) -> None:
+        del self._half_open[opening]
+        self._places.leave(opening)
+
+    def _displace(self, opening: Opening) -> None:
+        self._half_open[opening].cancel()
+        opening.transport.abort()
+        most = f"{self._limits.half_open} connections are in the handshake, most of them from its network"
+        self._refused(opening.remote, HandshakeFailed(f"made room for others: {most}"))
 
     def _turn_away(self, opening: Opening) -> None:
         opening.transport.write(replace(self._mine, verdict=Verdict.BUSY).encode())
@@ -144,6 +159,8 @@ class Reception:
         except BaseException:
             opening.transport.abort()
             raise
+        finally:
+            self._places.leave(opening)  # at once: who has come in can be made to go no more
 
     async def _shake_hands(self, opening: Opening) -> None:
         theirs = await opening.heard

@@ -19,12 +19,13 @@ from ictp2p.errors import (
 )
 from ictp2p.identity import Identity
 from ictp2p.network import TcpNetwork
-from ictp2p.opening import open_bulk
+from ictp2p.opening import Opening, open_bulk
 from ictp2p.preamble import NO_TICKET, PREAMBLE_SIZE, Kind, Preamble, Verdict
 from ictp2p.reception import Reception, serve
 from ictp2p.security import PlainSecurity, Security, TlsSecurity
 from ictp2p.types import Address
 from ictp2p.wire import HEADER_SIZE, FrameKind, frame
+from tests.bulk.conftest import MemoryTransport
 
 NETWORK = TcpNetwork()
 LOOPBACK = Address("127.0.0.1", 0)
@@ -67,8 +68,10 @@ async def hall(security: Security = BOB, limits: Limits | None = None, **more: o
 
 
 @asynccontextmanager
-async def knocking(it: Hall) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection(*it.reception.address)
+async def knocking(
+    it: Hall, source: str = "127.0.0.1"
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(*it.reception.address, local_addr=(source, 0))
     try:
         yield reader, writer
     finally:
@@ -170,6 +173,60 @@ def test_too_many_half_open_connections_turn_newcomers_away_and_harm_nobody_insi
                 await open_control(NETWORK, it.reception.address, ALICE)
             assert it.reception.half_open == 2
 
+    run(story())
+
+
+def test_a_flood_from_one_network_keeps_no_other_out(run):
+    async def story() -> None:
+        async with hall(limits=Limits(half_open=2)) as it, contextlib.AsyncExitStack() as stack:
+            for _ in range(2):
+                await stack.enter_async_context(knocking(it, "127.0.0.2"))
+            dialed = await open_control(NETWORK, it.reception.address, ALICE)
+            admitted = await it.admitted.get()
+            address, error = await it.refusals.get()
+            assert address.host == "127.0.0.2"
+            assert "made room for others: 2 connections" in str(error)
+            assert it.reception.half_open == 1
+            for _ in range(2):
+                await stack.enter_async_context(knocking(it, "127.0.0.2"))
+            assert "2 connections are in the handshake" in str(await it.refusal())
+            assert admitted.is_open, "who has come in is in"
+            dialed.abort()
+            admitted.abort()
+
+    run(story())
+
+
+def test_who_has_just_come_in_is_not_made_to_go(run, monkeypatch):
+    """Its task has ended, and whoever is told of that has not run yet."""
+    ends: dict[Opening, asyncio.Future[None]] = {}
+
+    async def shake_hands(self: Reception, opening: Opening) -> None:
+        await ends[opening]
+
+    def knocks(reception: Reception, host: str) -> Opening:
+        opening = reception.knock()
+        assert isinstance(opening, Opening)
+        ends[opening] = asyncio.get_running_loop().create_future()
+        transport = MemoryTransport()
+        transport.other = MemoryTransport()
+        transport._extra["peername"] = (host, 5)
+        opening.connection_made(transport)
+        return opening
+
+    async def story() -> None:
+        reception = Reception(BOB, lambda _: None, None, None, Limits(half_open=2))
+        first, second = knocks(reception, "192.0.2.1"), knocks(reception, "192.0.2.1")
+        await asyncio.sleep(0)
+        ends[first].set_result(None)
+        asyncio.get_running_loop().call_soon(knocks, reception, "192.0.2.2")
+        await asyncio.sleep(0)
+        assert not first.transport.is_closing()
+        assert not second.transport.is_closing(), "there was room"
+        for end in ends.values():
+            end.cancel()
+
+    monkeypatch.setattr(Reception, "_shake_hands", shake_hands)
     run(story())
 
 

@@ -35,6 +35,7 @@ from ictp2p.errors import (
     RemoteProtocolError,
     Unreachable,
 )
+from ictp2p.places import Places, network_of
 from ictp2p.types import PeerId
 
 KeyAgreement: TypeAlias = Callable[[PeerId, bytes], tuple[bytes, bytes]]
@@ -100,6 +101,8 @@ class Pool:
         self._arrivals: dict[PeerId, list[asyncio.Event]] = {}
         self._opening: dict[PeerId, asyncio.Task[BulkConnection]] = {}
         self._half_open: dict[BulkConnection, asyncio.TimerHandle] = {}
+        self._places: Places[BulkConnection] = Places(profile.half_open)
+        """Of these, for those that were accepted."""
         self._greeting: dict[BulkConnection, asyncio.Future[None]] = {}
         self._relay = Relay(dial, ask_dial, relays, profile, random_bytes, membership)
 
@@ -108,10 +111,13 @@ class Pool:
 
     def accept(self, transport: asyncio.Transport) -> None:
         """Take over a connection that a peer dialed, past its preamble."""
-        if self._closed or len(self._half_open) >= self._profile.half_open:
+        if self._closed:
             transport.abort()
             return
-        self._take_over(transport, None)
+        connection = self._take_over(transport, None)
+        gone = self._places.enter(connection, network_of(transport))
+        if gone is not None:
+            gone.fail(HandshakeFailed(f"{self._profile.half_open} connections have yet to prove who they are"))
 
     def among(self, peer: PeerId) -> tuple[BulkConnection, ...]:
         """Give the connections to `peer` that are ready, the preferred one first."""
@@ -327,6 +333,7 @@ class Pool:
         connection.secure(hello.source, *keys, seal_bodies=own.sealed)
 
     def _settled(self, connection: BulkConnection) -> None:
+        self._places.leave(connection)
         timer = self._half_open.pop(connection, None)
         if timer is not None:
             timer.cancel()

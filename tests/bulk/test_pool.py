@@ -11,6 +11,7 @@ from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.bulk.frames import Header, Hello, Kind, Purpose
 from ictp2p.errors import NetworkError, PeerClosed, RemoteProtocolError, Unreachable
 from ictp2p.types import PeerId
+from tests.bulk.conftest import MemoryTransport
 
 Meshes = Callable[..., Any]
 PROFILE = BulkProfile(stall=0.4, handshake=0.4, patience=0.05)
@@ -144,6 +145,17 @@ async def test_half_open_connections_are_bounded(mesh: Meshes) -> None:
     world = mesh(2, profile=replace(PROFILE, half_open=3))
     ends = [await world.dial(*world.names, 1) for _ in range(5)]
     assert [end.other.is_closing() for end in ends] == [False, False, False, True, True]
+
+
+async def test_a_flood_from_one_network_keeps_no_other_out(mesh: Meshes) -> None:
+    world = mesh(2, profile=replace(PROFILE, half_open=3))
+    flood = [await world.dial(*world.names, 1) for _ in range(3)]
+    mine, theirs = MemoryTransport(), MemoryTransport()
+    mine.other, theirs.other = theirs, mine
+    theirs._extra["peername"] = ("192.0.2.7", 5)
+    world.bulks[world.names[1]].accept(theirs)
+    assert [end.other.is_closing() for end in flood] == [True, False, False]
+    assert not theirs.is_closing()
 
 
 async def test_a_hello_for_somebody_else_is_refused(mesh: Meshes) -> None:

@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "flood-keeps-others-out",
+        "A host that takes all places for connections in the handshake keeps no other host out.",
+        "ictp2p/places.py",
+        "        gone = self._to_go(network) if len(self._from) >= self._most else None\n",
+        "        gone = None\n",
+        ("test_reception.py::test_a_flood_from_one_network_keeps_no_other_out",),
+    ),
+    Mutation(
+        "takes-the-place-of-who-came-in",
+        "Who has come in gives its place back at once, and is made to go no more.",
+        "ictp2p/reception.py",
+        "            self._places.leave(opening)  # at once: who has come in can be made to go no more\n",
+        "            pass\n",
+        ("test_reception.py::test_who_has_just_come_in_is_not_made_to_go",),
+    ),
+    Mutation(
         "time-stops-after-a-fault",
         "After an exception that nobody expects, what is due does not wait for the next input.",
         "ictp2p/driver.py",
