@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import json
 import os
 import secrets
@@ -30,6 +31,8 @@ FAILED, MISUSED, INTERRUPTED, UNHEARD = 1, 2, 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # `>&-`: the interpreter has nothing there
+        return _fail(OSError(errno.EBADF, "standard output is closed"), FAILED)
     try:
         status = _sim(arguments[1:]) if arguments[:1] == ["sim"] else _run(arguments)
         sys.stdout.flush()  # here, where it can fail in words
@@ -92,6 +95,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
+    from ictp2p.config.checks import secret
     from ictp2p.status import fetch_status
     from ictp2p.tables import show, tables
     from ictp2p.types import Address
@@ -100,6 +104,10 @@ def _status(options: argparse.Namespace) -> int:
     token = options.token or os.environ.get("ICTP2P_TOKEN")
     if not token:
         raise ConfigError("the mesh is closed: give its join token with --token or in ICTP2P_TOKEN")
+    try:
+        secret(token)
+    except ConfigError:  # which says neither of what, nor its value, for that is not for a screen
+        raise ConfigError("the join token is not valid: it must be text, in UTF-8") from None
     status = asyncio.run(fetch_status(address, token, options.timeout))
     if options.json:
         print(json.dumps(status, indent=1, default=str))
@@ -114,7 +122,7 @@ def _token(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> int:
-    from ictp2p.config import page, parameters
+    from ictp2p.config import HOW_TO_LOAD, page, parameters
     from ictp2p.tables import Table, show
 
     if options.markdown:
@@ -122,6 +130,7 @@ def _config(options: argparse.Namespace) -> int:
         return 0
     heads = ("name", "unit", "default", "meaning", "how to set")
     show([Table("", heads, tuple(map(tuple, parameters(options.preset))))])
+    print(f"\n{HOW_TO_LOAD}", end="")
     return 0
 
 
@@ -172,7 +181,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 def _positive(text: str) -> float:
     value = _number(text, float)
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and finite")
     return value
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import hashlib
 import re
 import secrets
 from collections.abc import Mapping
@@ -32,6 +33,11 @@ _UNNAMED = ("", "none")
 """Run ids that nobody chose."""
 _PREFIX = "torchrun-"
 _WILDCARDS = ("0.0.0.0", "::")
+_LAST_PORT = 65535
+_LONGEST = 48
+"""Characters of a run id that fit into the cluster's name."""
+_SHORTENED = 39
+"""Characters that are left of one, before its digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +68,29 @@ class Job:
         try:
             return cls(
                 environment["TORCHELASTIC_RUN_ID"],
-                int(environment["RANK"]),
-                int(environment["LOCAL_RANK"]),
-                int(environment["WORLD_SIZE"]),
-                Address(environment["MASTER_ADDR"], int(environment["MASTER_PORT"])),
-                int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")),
+                _whole(environment, "RANK"),
+                _whole(environment, "LOCAL_RANK"),
+                _whole(environment, "WORLD_SIZE"),
+                Address(environment["MASTER_ADDR"], _whole(environment, "MASTER_PORT")),
+                _whole({"TORCHELASTIC_RESTART_COUNT": "0", **environment}, "TORCHELASTIC_RESTART_COUNT"),
                 environment.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True",
             )
         except KeyError as error:
             raise ConfigError(f"this looks like torchrun, but {error.args[0]} is not in the environment") from error
-        except ValueError as error:
-            raise ConfigError(f"the environment looks like torchrun's, but does not parse: {error}") from error
 
     @property
     def cluster(self) -> str:
-        """The cluster's name; where the id says nothing, only its beginning until rank 0 has drawn the rest."""
-        name = re.sub(r"[^a-z0-9._-]", "-", self.run.lower())[:48]
-        return cluster_id(_PREFIX + ("none" if self.run in _UNNAMED else name))
+        """The cluster's name; where the id says nothing, only its beginning until rank 0 has drawn the rest.
+
+        Two jobs are never one cluster: an id that cannot be a name as it is has its digest in it.
+        """
+        if self.run in _UNNAMED:
+            return cluster_id(f"{_PREFIX}none")
+        name = re.sub(r"[^a-z0-9._-]", "-", self.run.lower())
+        if name != self.run or len(name) > _LONGEST:
+            digest = hashlib.blake2b(self.run.encode(errors="surrogateescape"), digest_size=4).hexdigest()
+            name = f"{name[:_SHORTENED]}-{digest}"
+        return cluster_id(_PREFIX + name)
 
     @property
     def named(self) -> bool:
@@ -99,10 +111,9 @@ def completed(values: Mapping[str, Any], environment: Mapping[str, str], listen:
         return dict(values)
     known: dict[str, Any] = {"cluster": job.cluster, "rank": job.rank, "listen": listen, **values}
     for name in ("listen", "advertise"):
-        if known.get(name) not in (None, "", "none"):
-            known[name] = _counted(known[name], job.local_rank)
-    if known.get("data_dir") is not None:
-        known["data_dir"] = str(PurePath(known["data_dir"]) / f"rank-{job.rank}")
+        known |= {name: _counted(name, known[name], job.local_rank)} if name in known else {}
+    if isinstance(folder := known.get("data_dir"), str | PurePath) and str(folder):
+        known["data_dir"] = str(PurePath(folder) / f"rank-{job.rank}")
     return known
 
 
@@ -186,6 +197,26 @@ def rendezvous(config: Config, environment: Mapping[str, str]) -> Rendezvous | N
     return Rendezvous(job, config.global_timeouts.form)
 
 
-def _counted(text: str, local_rank: int) -> str:
-    address = Address.parse(text)
-    return str(address._replace(port=address.port + local_rank)) if address.port else text
+def _whole(environment: Mapping[str, str], name: str) -> int:
+    text = environment[name]
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"this looks like torchrun, but {name}={text!r} is no whole number") from None
+
+
+def _counted(name: str, value: Any, local_rank: int) -> Any:
+    """An address with its port counted up; whatever is none stays, for the check of the whole to refuse by name."""
+    if not isinstance(value, str):
+        return value
+    try:
+        address = Address.parse(value)
+    except ConfigError:
+        return value
+    port = address.port + local_rank
+    if port > _LAST_PORT:
+        raise ConfigError(
+            f"{name}: {value!r} leaves local rank {local_rank} no port: each worker of a machine takes the one after "
+            f"the last, up to {_LAST_PORT}"
+        )
+    return str(address._replace(port=port)) if address.port else value

@@ -53,7 +53,8 @@ def test_config_prints_the_parameter_table(capsys: pytest.CaptureFixture[str]) -
     assert cli.main(["config"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["name", "unit", "default", "meaning", "how", "to", "set"]
-    assert any(line.split()[0] == "cluster" for line in lines[1:])
+    assert any(line.startswith("  cluster ") for line in lines[1:])
+    assert "ictp2p.config.load(" in lines[-1], "who reads how to set a parameter learns what reads it"
 
 
 @pytest.fixture
@@ -95,6 +96,7 @@ def test_status_takes_the_token_from_the_environment(
         (["status", "nowhere", "--token", TOKEN], 2, "ConfigError: address 'nowhere' is not valid"),
         (["status", "h:99999", "--token", TOKEN], 2, "'99999' is not a number from 0 to 65535"),
         (["status", "127.0.0.1:1", "--token", TOKEN], 1, "Unreachable: nobody answered at 127.0.0.1:1"),
+        (["status", "h:1", "--token", "\udcff" * 32], 2, "ConfigError: the join token is not valid: it must be text"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line(
@@ -118,7 +120,8 @@ def test_what_the_user_can_mend_is_one_line(
         (["demo", "--rounds", "0"], "0 is less than 1"),
         (["demo", "--workers", "1"], "1 is less than 2"),
         (["demo", "--seconds", "-1"], "-1 is not above 0"),
-        (["demo", "--seconds", "nan"], "nan is not above 0"),
+        (["demo", "--seconds", "nan"], "nan is not above 0 and finite"),
+        (["demo", "--seconds", "inf"], "inf is not above 0 and finite"),
         (["demo", "--port", "65536"], "65536 is not a port"),
         (["demo", "--fault", "hug"], "'hug'"),
     ],
@@ -187,6 +190,15 @@ def test_a_command_whose_output_finds_no_room_says_so_in_a_line() -> None:
             [sys.executable, "-m", "ictp2p", "token"], stdout=full, stderr=subprocess.PIPE, cwd=ROOT, timeout=50
         )
     assert (ran.returncode, ran.stderr) == (cli.FAILED, b"ictp2p: OSError: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("command", [["token"], ["config"], ["sim", "list"]], ids=" ".join)
+def test_a_command_without_an_output_says_so_in_a_line(command: list[str]) -> None:
+    """Regression: `ictp2p token >&-` ended with a traceback."""
+    program = [sys.executable, "-m", "ictp2p", *command]
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *program]
+    ran = subprocess.run(shell, stderr=subprocess.PIPE, cwd=ROOT, timeout=50)
+    assert (ran.returncode, ran.stderr) == (cli.FAILED, b"ictp2p: OSError: [Errno 9] standard output is closed\n")
 
 
 @pytest.mark.parametrize("flag", ["--seconds", "--rounds", "--port", "--workers"])

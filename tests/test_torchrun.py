@@ -4,8 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import ictp2p
 from ictp2p import torchrun
@@ -36,11 +39,61 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("inside")
 def test_the_job_names_the_cluster_and_the_worker() -> None:
     config = ictp2p.Config.lan(token=TOKEN, data_dir="/data", advertise="203.0.113.9:9000")
-    assert config.cluster == "torchrun-my-job-7"
+    assert config.cluster == "torchrun-my-job-7-f20915cf"
     assert config.rank == 5
     assert (config.listen, config.advertise) == ("0.0.0.0:7451", "203.0.113.9:9001")
     assert config.data_dir == "/data/rank-5"
     assert ictp2p.Config.local(token=TOKEN).listen == "127.0.0.1:0"
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=80)
+        | st.text("ab-", min_size=45, max_size=55),
+        min_size=2,
+        max_size=2,
+        unique=True,
+    )
+)
+@example(["job-" + "x" * 60 + "-oslo", "job-" + "x" * 60 + "-tokyo"])
+@example(["\u8bad\u7ec3\u4e00", "\u8bad\u7ec3\u4e8c"])
+@example(["Job", "job"])
+def test_two_jobs_of_two_names_are_two_clusters(runs: list[str]) -> None:
+    """Regression: ids that differed in capitals, in other alphabets or late in a long one gave one cluster's name."""
+    jobs = [torchrun.Job.of({**ENVIRONMENT, "TORCHELASTIC_RUN_ID": run}) for run in runs]
+    names = {job.cluster for job in jobs if job is not None}
+    assert len(names) == 2
+
+
+def test_a_job_whose_id_is_a_name_keeps_it() -> None:
+    job = torchrun.Job.of({**ENVIRONMENT, "TORCHELASTIC_RUN_ID": "llama-70b.2"})
+    assert job is not None
+    assert job.cluster == "torchrun-llama-70b.2"
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"listen": 7}, "listen: 7 is not valid: it must be of type str"),
+        ({"listen": "x"}, "listen: address 'x' is not valid"),
+        ({"listen": "0.0.0.0:65535"}, "listen: '0.0.0.0:65535' leaves local rank 1 no port"),
+        ({"advertise": 7}, "advertise: 7 is not valid: it must be of type str"),
+        ({"advertise": "h:65535"}, "advertise: 'h:65535' leaves local rank 1 no port"),
+        ({"data_dir": ""}, "data_dir: '' is not valid: it must name a folder, or be left out"),
+        ({"data_dir": 7}, "data_dir: 7 is not valid: it must be of type str"),
+    ],
+)
+def test_a_bad_value_is_named_inside_torchrun_as_outside(values: dict[str, Any], words: str) -> None:
+    """Regression: what torchrun completes was taken apart before it was checked."""
+    with pytest.raises(ConfigError, match=words):
+        ictp2p.Config.lan(token=TOKEN, **values)
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_port_that_the_system_chooses_and_a_peer_that_only_dials_stay_so() -> None:
+    config = ictp2p.Config.lan(token=TOKEN, listen="127.0.0.1:0", advertise="none")
+    assert (config.listen, config.advertise) == ("127.0.0.1:0", "none")
 
 
 @pytest.mark.usefixtures("inside")
@@ -62,7 +115,7 @@ def test_half_an_environment_is_an_error_that_names_what_is_missing(name: str) -
     with pytest.raises(ConfigError, match=name):
         torchrun.Job.of(without)
     if name != "MASTER_ADDR":
-        with pytest.raises(ConfigError, match="'five'"):
+        with pytest.raises(ConfigError, match=f"{name}='five' is no whole number"):
             torchrun.Job.of({**ENVIRONMENT, name: "five"})
 
 
@@ -81,7 +134,7 @@ def test_ranks_meet_in_the_store_and_know_restarts_apart() -> None:
 
     agent = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     here = {**ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agent.port)}
-    config = ictp2p.Config.local(cluster="torchrun-my-job-7", token=TOKEN, join=("192.0.2.9:1",))
+    config = ictp2p.Config.local(cluster="torchrun-my-job-7-f20915cf", token=TOKEN, join=("192.0.2.9:1",))
     zero, one = (torchrun.rendezvous(config, {**here, "RANK": rank}) for rank in ("0", "1"))
     assert zero is not None
     assert one is not None

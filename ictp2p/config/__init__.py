@@ -1,8 +1,9 @@
 """Everything a user may set, in one frozen value, checked before anything runs.
 
-Values come from four sources, the later winning: a preset, a TOML file, `ICTP2P_*` in the environment, and the
-arguments of the call or the command line. A key that does not exist is an error, in every source: a timeout that
-is set with a typing mistake must not quietly stay as it was.
+`load` takes values from four sources, the later winning: a preset, a TOML file, `ICTP2P_*` in the environment, and
+overrides. `Config.local` and its like take a preset and arguments alone, so that what a program says is what it gets.
+A key that does not exist is an error, in every source: a timeout that is set with a typing mistake must not quietly
+stay as it was.
 
 There are two sets of timeouts and two profiles, because there are two networks. Inside a cluster a second of
 silence is a fault; between clusters it is a full up-link. The numbers of each protocol live with its machine, as
@@ -14,7 +15,7 @@ generated from them: what is written there is what runs.
 
 from ictp2p.config.checks import PROFILES
 from ictp2p.config.load import load
-from ictp2p.config.table import Parameter, page, parameters
+from ictp2p.config.table import HOW_TO_LOAD, Parameter, page, parameters
 from ictp2p.config.values import Config, Timeouts
 
-__all__ = ["PROFILES", "Config", "Parameter", "Timeouts", "load", "page", "parameters"]
+__all__ = ["HOW_TO_LOAD", "PROFILES", "Config", "Parameter", "Timeouts", "load", "page", "parameters"]

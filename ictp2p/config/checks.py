@@ -23,6 +23,8 @@ ISOLATIONS = ("thread", "process")
 
 _MANY = 2**31
 _LONGEST = 1e9
+_WIDEST = 1024
+"""Bits of a whole number: of a wider one there is no float, and no text without end."""
 _TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -151,6 +153,8 @@ def _typed(value: Any, kind: Any) -> Any:
     match kind, value:
         case _, None if kind in (str | None, float | None):
             return None
+        case _, int() if value.bit_length() > _WIDEST:
+            raise ConfigError(f"a whole number of {value.bit_length()} bits is not valid: it is too large")
         case _, bool() if kind is not bool:
             pass
         case _, int() | float() if kind in (float, float | None):
@@ -161,4 +165,16 @@ def _typed(value: Any, kind: Any) -> Any:
             return tuple(value)
         case type(), _ if isinstance(value, kind):
             return value
-    raise ConfigError(f"{value!r} is not valid: it must be of type {getattr(kind, '__name__', kind)}")
+    raise ConfigError(f"{value!r} is not valid: it must be of type {in_words(kind)}")
+
+
+def in_words(kind: Any) -> str:
+    """A declared type, as people know it who wrote the value in Python, TOML or the environment."""
+    return _WORDS.get(kind) or str(getattr(kind, "__name__", kind))
+
+
+_WORDS = {
+    str | None: "str",
+    float | None: "float",
+    tuple[str, ...]: "list of str, as in ['192.0.2.7:7000']",
+}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ictp2p.config.checks import truth, type_of
+from ictp2p.config.checks import in_words, truth, type_of
 from ictp2p.config.table import ELSEWHERE, ENVIRONMENT_PREFIX, leaves, variable
 from ictp2p.config.values import PRESETS, Config
 from ictp2p.errors import ConfigError
@@ -40,10 +40,10 @@ def load(
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_bytes().decode())
     except OSError as error:
         raise ConfigError(f"cannot read configuration {str(path)!r}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also a name with a zero byte, endless numbers, or brackets
         raise ConfigError(f"configuration {str(path)!r} is not TOML: {error}") from error
 
 
@@ -65,12 +65,15 @@ def _parse(key: str, text: str, kind: Any) -> Any:
     try:
         if kind is bool:
             return truth(text)
+    except ConfigError as error:
+        raise ConfigError(f"{key}={error}") from error
+    try:
         if kind is int:
             return int(text)
         if kind in (float, float | None):
             return float(text)
     except ValueError:
-        raise ConfigError(f"{key}={text!r} is not valid: it must be of type {kind}") from None
+        raise ConfigError(f"{key}={text!r} is not valid: it must be of type {in_words(kind)}") from None
     if kind == tuple[str, ...]:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return text

@@ -80,9 +80,25 @@ def page() -> str:
     return "\n".join([_HEAD, *("| " + " | ".join(cells) + " |" for cells in table)])
 
 
+HOW_TO_LOAD = """\
+Config.local(...), Config.lan(...) and Config.wan(...) take arguments, and read neither a file nor ICTP2P_*.
+ictp2p.config.load("wan", toml="peer.toml", env=os.environ, overrides={"rank": 1}) reads them all; later ones win.
+"""
+"""What a file and the environment need to count at all."""
+
 _HEAD = """# Every parameter
 
 Generated from `ictp2p/config/values.py`, which is what runs: `ictp2p config --markdown > docs/parameters.md`.
-The three columns of defaults are those of `Config.local`, `Config.lan` and `Config.wan`. Later sources win: preset,
-TOML file, environment, arguments. An unknown name is an error in each of them.
+The three columns of defaults are those of `Config.local`, `Config.lan` and `Config.wan`, which take arguments and
+read neither a file nor `ICTP2P_*`. To have a TOML file or the environment read as well, say so:
+
+```python
+import os
+
+from ictp2p.config import load
+
+config = load("wan", toml="peer.toml", env=os.environ, overrides={"rank": 1})
+```
+
+Later sources win: preset, TOML file, environment, overrides. An unknown name is an error in each of them.
 """

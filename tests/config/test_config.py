@@ -1,9 +1,11 @@
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ictp2p.config import PROFILES, Config, Timeouts, load, parameters
+from ictp2p.config import PROFILES, Config, Timeouts, load, page, parameters
 from ictp2p.config.table import ELSEWHERE
 from ictp2p.errors import ConfigError
 from ictp2p.torch_backend.options import Options
@@ -62,12 +64,15 @@ def test_later_sources_win(tmp_path: Path):
         ({"listen": "7000"}, "listen: address '7000'"),
         ({"advertise": "somewhere"}, "advertise: address 'somewhere'"),
         ({"join": ["ok:1", "bad"]}, "join: address 'bad'"),
-        ({"join": "127.0.0.1:7000"}, "join: .* must be of type"),
+        ({"join": "127.0.0.1:7000"}, r"join: .* must be of type list of str, as in \['192"),
         ({"join": [7]}, "join: .* must be of type"),
         ({"rank": 1.5}, "rank: 1.5 is not valid"),
         ({"rank": True}, "rank: True is not valid"),
         ({"rank": 10**30}, "rank: 1000000000000000000000000000000 is not valid: it must be between -2147483648 and"),
         ({"rank": -(2**31) - 1}, "rank: -2147483649 is not valid"),
+        ({"rank": 10**5000}, "rank: a whole number of 16610 bits is not valid"),
+        ({"bulk_rate": 10**400}, "bulk_rate: a whole number of 1329 bits is not valid: it is too large"),
+        ({"local_timeouts": {"stall": 10**400}}, "local_timeouts: stall: a whole number of 1329 bits is not valid"),
         ({"full_mesh": 1}, "full_mesh: 1 is not valid: it must be at least 2"),
         ({"full_mesh": 10**30}, "full_mesh: 1000000000000000000000000000000 is not valid"),
         ({"encrypt": 1}, "encrypt: 1 is not valid"),
@@ -119,9 +124,9 @@ def test_what_has_no_default_must_be_given(name: str):
     ("env", "words"),
     [
         ({"ICTP2P_STALL": "1"}, "ICTP2P_STALL is not known"),
-        ({"ICTP2P_RANK": "first"}, "ICTP2P_RANK='first' is not valid"),
-        ({"ICTP2P_BULK_RATE": "fast"}, "ICTP2P_BULK_RATE='fast'"),
-        ({"ICTP2P_ENCRYPT": "maybe"}, "ICTP2P_ENCRYPT='maybe'"),
+        ({"ICTP2P_RANK": "first"}, "ICTP2P_RANK='first' is not valid: it must be of type int$"),
+        ({"ICTP2P_BULK_RATE": "fast"}, "ICTP2P_BULK_RATE='fast' is not valid: it must be of type float$"),
+        ({"ICTP2P_ENCRYPT": "maybe"}, "ICTP2P_ENCRYPT='maybe' is not valid: use one of 1, true, yes, 0, false, no$"),
         ({"ICTP2P_GLOBAL_TIMEOUTS_FORM": "-1"}, "global_timeouts: form: -1"),
     ],
 )
@@ -151,6 +156,32 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path):
         load(toml=tmp_path / "bad.toml")
     with pytest.raises(ConfigError, match="preset 'moon'"):
         load("moon")
+
+
+@pytest.mark.parametrize("text", ["rank = " + "9" * 5000, "join = " + "[" * 5000 + "]" * 5000, "\xff"])
+def test_what_the_parser_chokes_on_is_no_toml(tmp_path: Path, text: str):
+    (tmp_path / "odd.toml").write_text(text, encoding="latin-1")
+    with pytest.raises(ConfigError, match=r"odd\.toml' is not TOML"):
+        load(toml=tmp_path / "odd.toml", overrides=BASE)
+
+
+def test_a_name_that_no_file_can_have_is_named():
+    with pytest.raises(ConfigError, match=r"configuration 'a.x00b'"):
+        load(toml="a\0b", overrides=BASE)
+
+
+def test_only_load_reads_the_environment_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ICTP2P_RANK", "7")
+    assert Config.wan(**BASE).rank == 0
+    assert load("wan", env=os.environ, overrides=BASE).rank == 7
+    told = page()
+    (program,) = re.findall(r"```python\n(.*?)```", told, re.DOTALL)
+    assert "read neither a file nor `ICTP2P_*`" in " ".join(told.split())
+    monkeypatch.setenv("ICTP2P_CLUSTER", "oslo")
+    monkeypatch.setenv("ICTP2P_TOKEN", BASE["token"])
+    made: dict[str, Any] = {}
+    exec(program.replace('"peer.toml"', "os.devnull"), made)  # as a reader would, with a file that is there
+    assert (made["config"].cluster, made["config"].rank) == ("oslo", 1)
 
 
 def test_every_parameter_has_a_row_and_the_way_to_set_it_works():
