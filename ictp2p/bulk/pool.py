@@ -53,6 +53,10 @@ Relays: TypeAlias = Callable[[PeerId], Sequence[PeerId]]
 """Names the peers that may lead to a peer, best first."""
 
 
+MOST_OF_ONE = 8
+"""Connections that one peer may keep open to us. It needs one, and one for each that ended without our noticing."""
+
+
 class Tenant(Protocol):
     """What uses the connections: `Bulk`."""
 
@@ -211,6 +215,9 @@ class Pool:
             waiting.set_result(None)
         for arrived in self._arrivals.get(peer, ()):
             arrived.set()
+        accepted = [each for each in kept if not each.dialed]  # the oldest first
+        if len(accepted) > MOST_OF_ONE:
+            accepted[0].fail(ConnectionLost(f"{peer} has opened {MOST_OF_ONE} others since"))
 
     def user(self, connection: BulkConnection, header: Header) -> User | None:
         """Find who takes a frame."""

@@ -9,6 +9,7 @@ import pytest
 
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.bulk.frames import Header, Hello, Kind, Purpose
+from ictp2p.bulk.pool import MOST_OF_ONE
 from ictp2p.errors import NetworkError, PeerClosed, RemoteProtocolError, Unreachable
 from ictp2p.types import PeerId
 from tests.bulk.conftest import MemoryTransport
@@ -156,6 +157,18 @@ async def test_a_flood_from_one_network_keeps_no_other_out(mesh: Meshes) -> None
     world.bulks[world.names[1]].accept(theirs)
     assert [end.other.is_closing() for end in flood] == [True, False, False]
     assert not theirs.is_closing()
+
+
+async def test_one_peer_keeps_so_many_connections_and_no_more(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    opened = [await world.bulks[a]._pool._open_direct(b) for _ in range(MOST_OF_ONE + 3)]
+    kept = world.bulks[b]._pool.among(a)
+    await asyncio.sleep(0)
+    assert len(kept) == MOST_OF_ONE
+    assert [each.closed for each in opened] == [True] * 3 + [False] * MOST_OF_ONE, "the oldest went"
+    assert await ask(world, 0, 1)
+    assert await ask(world, 1, 0)
 
 
 async def test_a_hello_for_somebody_else_is_refused(mesh: Meshes) -> None:

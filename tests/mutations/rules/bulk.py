@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "one-peer-opens-without-end",
+        "A member keeps so many connections open to a peer and no more.",
+        "ictp2p/bulk/pool.py",
+        "        if len(accepted) > MOST_OF_ONE:\n",
+        "        if not accepted:\n",
+        ("bulk/test_pool.py::test_one_peer_keeps_so_many_connections_and_no_more",),
+    ),
+    Mutation(
         "memory-for-every-pair",
         "Memory shared with peers of one host is bounded, however many they are.",
         "ictp2p/bulk/shared.py",
