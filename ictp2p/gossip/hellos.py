@@ -7,6 +7,11 @@ value moves by 0.164 of each error, as RFC 9616 has it; the deviation follows RF
 
 *Loss* is the share of a neighbour's last 16 Hellos that is missing, in the sequence or by silence (RFC 8966, appendix
 A.1); a neighbour that is silent for `hold` intervals is lost, connection or not.
+
+A neighbour that counts its Hellos from one again has begun anew, though the connection stands: its leader was elected
+anew, say, and dropped its links without our noticing. So a sequence that falls by more than is counted is a new one, as
+in the same appendix. Taken for late, its Hellos would be echoed, and measured by, only once they passed the old ones:
+after a month, hours later.
 """
 
 from __future__ import annotations
@@ -78,6 +83,8 @@ class Talk:
 
     def take(self, hello: Hello, now: float) -> float | None:
         """Count a Hello, and measure by it unless it is late (a later one has told more); the round trip, if any."""
+        if hello.sequence <= self._highest - _HISTORY:
+            self._highest, self._register, self._expected = -1, 0, 0  # another sequence
         late = hello.sequence <= self._highest
         self._count(hello.sequence)
         self.heard_at = self._hello_heard_at = now
@@ -114,7 +121,7 @@ class Talk:
             self._register = ((self._register << ahead) | 1) & (2**_HISTORY - 1)
             self._expected = min(self._expected + ahead, _HISTORY)
             self._highest = sequence
-        elif -ahead < _HISTORY:
+        else:
             self._register |= 1 << -ahead
             self._expected = max(self._expected, 1 - ahead)
 

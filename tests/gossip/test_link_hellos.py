@@ -65,6 +65,24 @@ class TestDelay:
         assert answer == Send(B, Hello(2, 4.0, 1.5, 51.0, 1.5))
         assert links.receive(B, Hello(3, 4.0, 52.0, 1.5, 51.9), 1.7) == []
 
+    @given(st.integers(0, 100_000))
+    def test_who_begins_anew_on_the_same_connection_measures_the_link_within_a_few_hellos(self, spoken):
+        """Regression: its first Hellos were taken for late ones until it had sent as many as in its former office."""
+        ours, theirs, now, profile = Links(A, NO_PROBES), Links(B, NO_PROBES), 100.0, NO_PROBES
+        ours.connected(B, now)
+        if spoken:
+            ours.receive(B, Hello(spoken, profile.hello_interval, now - 50.0, None, None), now)
+        said = theirs.connected(A, now)
+        for _ in range(18):
+            for hello in [e for e in said if isinstance(e, Send)]:
+                for answer in [e for e in ours.receive(B, hello.message, now) if isinstance(e, Send)]:
+                    theirs.receive(A, answer.message, now)
+            now += profile.hello_interval / 8
+            for hello in [e for e in ours.handle_timeout(now) if isinstance(e, Send)]:
+                theirs.receive(A, hello.message, now)
+            said = theirs.handle_timeout(now)
+        assert theirs.measurement(A, now).srtt is not None
+
 
 class TestLoss:
     def test_gaps_count_and_late_arrivals_make_good(self):

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "takes-a-new-sequence-for-late",
+        "A neighbour that counts its Hellos anew on a standing connection is measured again at once.",
+        "ictp2p/gossip/hellos.py",
+        "        if hello.sequence <= self._highest - _HISTORY:\n",
+        "        if False:\n",
+        ("gossip/test_link_hellos.py",),
+    ),
+    Mutation(
         "doubts-for-ever",
         "A link that is doubted is probed once more, not again and again: the credit is for others, too.",
         "ictp2p/gossip/links.py",
