@@ -125,12 +125,17 @@ class Coordinator:
         self._offers[sender] = digest
 
     def viewed(self) -> None:
-        """The view changed: forget what the dead said, leavers that have left, and that there was no plan before."""
+        """The view changed: forget what the dead said, leavers that have left, and that there was no plan before.
+
+        Of a cluster that has left as well: if it is back one day on other disks, its terms begin anew.
+        """
         self._refusal = None
         clusters = self._sight.clusters
-        dead = [name for name in self._readies if name in clusters and not clusters[name].alive]
-        for name in dead:
-            del self._readies[name]
+        self._readies = {
+            name: (leader, ready)
+            for name, (leader, ready) in self._readies.items()
+            if (clusters[name].alive if name in clusters else not self._sight.knew(leader))
+        }
         living = {peer for view in clusters.values() if view.alive for peer in (view.leader, *view.candidates)}
         self.leaving &= living | {self._me}
 

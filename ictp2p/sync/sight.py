@@ -96,6 +96,10 @@ class Sight:
         """When a cluster last got a leader that answers after it had lost one; 0 if it never lost one."""
         return self._returned.get(cluster, 0.0)
 
+    def knew(self, peer: PeerId) -> bool:
+        """Whether a view has ever named this peer, as far as that is remembered."""
+        return peer in self._homes
+
     def doubt(self, cluster: ClusterId, leader: PeerId, term: int) -> str | None:
         """Why this leader may not be able to speak for its cluster now, or None."""
         if leader == self._me:

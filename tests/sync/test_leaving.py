@@ -170,3 +170,29 @@ def test_who_voted_waits_for_those_who_are_thought_dead() -> None:
     m.run(3.0)
     assert m.told(A0, Released) == [Released(False)]
     assert m.value(B0).voters == (B0,)
+
+
+def test_a_cluster_that_left_and_is_back_on_other_disks_takes_part_though_its_terms_begin_anew() -> None:
+    """Regression: its READYs were taken for older ones than that of its former life, for ever."""
+    it = mesh(A=1, B=1, C=1)
+    it.terms["C"] = 7
+    it.view()
+    it.one_round()
+    assert "C" in [p.cluster for p in it.plans[-1].participants]
+    it.do(C0, it.rounds[C0].drop_out(it.now))
+    it.run(2.0)
+    it.kill(C0)
+    del it.clusters["C"]
+    it.view()
+    it.run(1.0)
+    it.one_round()
+    anew = peer("C", 9)
+    it.clusters["C"], it.leaders["C"], it.terms["C"] = 1, anew, 1
+    it.boot(anew)
+    it.do(anew, it.rounds[anew].greet(A0, it.now))
+    it.view()
+    it.run(1.0)
+    it.bases = dict.fromkeys(it.clusters, it.value(A0).state.digest)
+    it.everybody_ready()
+    it.run(12.0)
+    assert [p.cluster for p in it.plans[-1].participants] == ["A", "B", "C"]
