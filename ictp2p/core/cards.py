@@ -144,7 +144,7 @@ def decode_peer_card(payload: bytes) -> PeerCard:
     Raises:
         RemoteProtocolError: it is not a card, or names an address that cannot be.
     """
-    return _checked_peer(_decode(_peer_decoder, payload))
+    return checked_peer(_decode(_peer_decoder, payload))
 
 
 def decode_cluster_card(payload: bytes) -> ClusterCard:
@@ -162,7 +162,7 @@ def _read_cluster(payload: bytes) -> ClusterCard:
     if len(card.workers) > _MAX_WORKERS or card.worker(card.leader) is None:
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} does not list its leader {card.leader!r}")
     for worker in card.workers:
-        _checked_peer(worker)
+        checked_peer(worker)
     if not (math.isfinite(card.up) and card.up >= 0):
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible limit of {card.up!r} bytes/s")
     if not 0 <= card.room <= _MAX_ROOM:
@@ -185,7 +185,12 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Card], payload: bytes) -> _Card:
 _parsed = functools.lru_cache(_REMEMBERED)(Address.parse)
 
 
-def _checked_peer(card: PeerCard) -> PeerCard:
+def checked_peer(card: PeerCard) -> PeerCard:
+    """Give the card back.
+
+    Raises:
+        RemoteProtocolError: its key has another length, or its address cannot be one.
+    """
     if len(card.bulk_public) != 32:
         raise RemoteProtocolError(f"card of {card.peer!r} has a bulk key of {len(card.bulk_public)} bytes, not 32")
     if card.address:

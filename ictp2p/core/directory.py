@@ -46,7 +46,10 @@ class Directory:
             self._lapsed.discard(cluster)
 
     def lapse(self, cluster: ClusterId) -> None:
-        """A cluster died: its leader is still whom to dial, but whoever comes back may begin at a lower term."""
+        """A cluster died: its leader is still whom to dial, but whoever comes back may begin at a lower term.
+
+        Until its card is heard again: then the higher claim holds as before.
+        """
         self._lapsed.add(cluster)
 
     def learn_cluster(self, card: ClusterCard) -> None:
@@ -55,6 +58,7 @@ class Directory:
         self.clusters[card.cluster] = card
         self.revision += known is None or _standing(known) != _standing(card)
         self.learn_claim(card.cluster, card.term, card.leader)
+        self._lapsed.discard(card.cluster)
         for worker in card.workers:
             self.learn_peer(worker)
 

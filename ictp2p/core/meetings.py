@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import inf
 
-from ictp2p.core.cards import ClusterCard, PeerCard, decode_cluster_card, encode_card
+from ictp2p.core.cards import ClusterCard, PeerCard, checked_peer, decode_cluster_card, encode_card
 from ictp2p.core.commands import MeshLearned, StatusAsked
 from ictp2p.core.context import Context
 from ictp2p.core.machines import CODECS
@@ -126,7 +126,7 @@ class Meetings:
             case Greeting():
                 self._greeted_by(sender, message)
             case Introduction(cards=cards):
-                for card in cards:
+                for card in [checked_peer(each) for each in cards]:
                     self._context.directory.learn_peer(card)
             case MeshCopy():
                 self._shown_mesh(sender, message)
@@ -142,7 +142,7 @@ class Meetings:
         self._context.dirty = True
 
     def _greeted_by(self, peer: PeerId, greeting: Greeting) -> None:
-        context, card = self._context, greeting.card
+        context, card = self._context, checked_peer(greeting.card)
         if card.peer != peer:
             raise RemoteProtocolError(f"{peer} greeted as {card.peer}")
         first = peer not in self.greeted

@@ -193,6 +193,8 @@ class Rounds:
             return self._settle(self.agreement.receive(sender, message, now), now)
         if isinstance(message, Ready) and not _is_weight(message.weight):
             raise RemoteProtocolError(f"{sender} is READY with weight {message.weight}, not finite and positive")
+        if isinstance(message, Offer) and not message.digest:
+            raise RemoteProtocolError(f"{sender} offers a state without a digest")
         effects: Effects = self.agreement.behind(sender, message.slot, now)
         return self._settle([*effects, *self._hear(sender, message, now)], now)
 

@@ -45,6 +45,21 @@ def test_exactly_those_are_forgotten_whom_nobody_named_for_long_enough(
         assert directory.peers.keys() == {cards[n].peer for n in kept} | {directory.me.peer}
 
 
+def test_after_a_false_death_the_higher_claim_holds_as_before() -> None:
+    """Regression: whoever still believed in the leader of before made others believe in that one again."""
+    directory, cluster = Directory(card(0)), ClusterId("b")
+    leader, former = card(1, "b"), card(2, "b")
+    standing = ClusterCard(cluster, leader.peer, 5, (leader, former))
+    directory.learn_cluster(standing)
+    directory.lapse(cluster)
+    directory.learn_cluster(standing)  # it refuted
+    directory.learn_claim(cluster, 4, former.peer)
+    assert directory.leader_of(cluster) == leader.peer
+    directory.lapse(cluster)
+    directory.learn_claim(cluster, 1, former.peer)
+    assert directory.leader_of(cluster) == former.peer, "whoever is back begins at a lower term"
+
+
 def test_forgetting_is_a_change_that_others_act_upon() -> None:
     directory = Directory(card(0))
     directory.learn_peer(card(1))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.core import commands
+from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import CODECS
-from ictp2p.core.packets import Channel, MeshCopy, Packet, decode_packet, encode_packet
+from ictp2p.core.packets import Channel, Greeting, Introduction, MeshCopy, Packet, decode_packet, encode_packet
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.messages import Status
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 from tests.core.control_planes import Host, World, leaders, mesh
 
 
@@ -77,6 +79,22 @@ def test_garbage_in_any_channel_hurts_nobody_but_its_sender(body: bytes, channel
     world.do(hosts["a"][0], done)
     world.run(1.0)
     assert hosts["a"][0].core.m.mesh.members["b"].status is Status.ALIVE
+
+
+@pytest.mark.parametrize("address", ["nowhere", "192.0.2.7:99999"])
+def test_a_card_that_cannot_be_dialed_is_refused_wherever_it_stands(address: str) -> None:
+    """Regression: it was remembered, and raised a ConfigError out of an input that had nothing to do with it."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    a, b = hosts["a"][0], hosts["b"][0]
+    wrong = msgspec.structs.replace(b.core.card, address=address)
+    mate = PeerCard(PeerId("e" * 32), ClusterId("a"), address, bytes(32))
+    for message in (Greeting(wrong, wrong.peer, 1), Introduction((mate,))):
+        body = CODECS[Channel.HELLO].encode(message)
+        packet = Packet(world.id(b), ClusterId("b"), world.id(a), 16, Channel.HELLO, body)
+        done = a.core.receive(world.id(b), encode_packet(packet), world.now)
+        assert any(isinstance(each, commands.Hangup) and each.peer == world.id(b) for each in done)
+    assert mate.peer not in a.core.directory.peers
 
 
 class Watched(World):

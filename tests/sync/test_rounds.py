@@ -7,7 +7,7 @@ from msgspec import structs
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.sync.agreement import Decided
-from ictp2p.sync.messages import Ready
+from ictp2p.sync.messages import Offer, Ready
 from ictp2p.sync.notices import (
     Released,
     RoundAborted,
@@ -269,6 +269,8 @@ def test_what_cannot_be_is_refused() -> None:
     ready = Ready(0, 1, ClusterId("B"), 1, float("inf"), SYNC, None, b"")
     with pytest.raises(RemoteProtocolError, match="weight inf"):
         m.rounds[A0].receive(B0, ready, m.now)
+    with pytest.raises(RemoteProtocolError, match="without a digest"):
+        m.rounds[A0].receive(B0, Offer(0, b""), m.now)
 
 
 def test_explain_names_what_is_waited_for() -> None:
