@@ -3,7 +3,9 @@
 Three sources feed it: greetings on connections (authenticated by TLS), the cluster's own gossip, and the mesh's.
 A worker's card is kept after its death, because a vote or a frame that was on its way still has to be understood, and
 a partition heals by dialing across it. But not for ever: a worker without a disk is somebody else after each start, and
-who is named by nobody for a day is forgotten (as after Serf's `reconnect_timeout`).
+who is named by nobody for a day is forgotten (as after Serf's `reconnect_timeout`). So is a cluster that the mesh has
+not had for a day, but for the last few: each job of a scheduler may be one, and else every leader would dial all that
+ever died. That day counts only while a quorum is in touch: whoever is cut off keeps in mind all that could lead back.
 Of claims to lead a cluster the highest (term, id) is kept until that cluster dies or leaves.
 """
 
@@ -26,6 +28,8 @@ class Directory:
         self._lapsed: set[ClusterId] = set()
         self._unnamed: dict[PeerId, float] = {}
         """Since when those are named by nobody whose cards are kept all the same, seconds."""
+        self._absent: dict[ClusterId, float] = {}
+        """Since when the mesh has not had these clusters, seconds."""
         self.revision = 0
         """Grows with every change but of what clusters measure and which state they hold: those concern plans alone."""
 
@@ -84,10 +88,30 @@ class Directory:
             del self.peers[peer], self._unnamed[peer]
             self.revision += 1
 
+    def forget_clusters(self, present: Collection[ClusterId], now: float, after: float, last: int) -> None:
+        """Drop the other clusters that the mesh has not had for `after` seconds, all but the `last` ones.
+
+        Args:
+            present: those that it has, or has had of late. All, as long as nobody can tell.
+            now: seconds.
+            after: seconds.
+            last: how many are kept for good, in case that they can be dialed, and cannot dial.
+        """
+        absent = self.clusters.keys() - {*present, self.me.cluster}
+        self._absent = {cluster: self._absent.get(cluster, now) for cluster in absent}
+        for cluster in sorted(absent, key=lambda cluster: (-self._absent[cluster], cluster))[last:]:
+            if now - self._absent[cluster] >= after:
+                del self._absent[cluster]
+                self.forget_cluster(cluster)
+
     def cluster_of(self, peer: PeerId) -> ClusterId | None:
         """The cluster that a peer belongs to, if anybody said so."""
         card = self.peers.get(peer)
         return card.cluster if card else None
+
+    def living(self) -> list[ClusterCard]:
+        """The cards of the clusters that are not known to be dead."""
+        return [card for cluster, card in self.clusters.items() if cluster not in self._lapsed]
 
     def leader_of(self, cluster: ClusterId) -> PeerId | None:
         """Who leads a cluster, by the highest claim heard."""

@@ -222,11 +222,12 @@ def _limits(directory: Directory, leaders: Mapping[ClusterId, PeerId]) -> dict[P
 
 
 def _edges(directory: Directory, leaders: Mapping[ClusterId, PeerId], complete: int) -> Edges:
-    known = _measured(directory.clusters.values())
+    living = directory.living()  # what the dead said of their links is no way for anything
+    known = _measured(living)
     beside: dict[ClusterId, list[ClusterId]] = {}
     for a, b in known:
         beside.setdefault(a, []).append(b)
-    sparse = len(directory.clusters) > complete
+    sparse = len(living) > complete
     edges: Edges = {}
     for a, source in leaders.items():
         for b, target in leaders.items():

@@ -85,6 +85,9 @@ _SWEEP = 60.0
 _CARDS = 24
 """Times as long as membership remembers the dead, a day: only who still has the other's card can heal a partition."""
 
+_LAST = 32
+"""Dead clusters that are dialed for good: there may be one that is back, and cannot dial."""
+
 _QUIET = frozenset({Channel.LINKS, Channel.ROUTES})
 """Channels whose notices change nothing that the others are told, but for the measurements in this cluster's card."""
 
@@ -229,7 +232,10 @@ class Core:
             return
         self._swept = now
         revision, here = self.directory.revision, self._post.open.union(self._context.mates())
-        self.directory.forget(here, now, _CARDS * self.m.members.profile.forget_after)
+        after = _CARDS * self.m.members.profile.forget_after
+        present = map(ClusterId, self.m.mesh.members) if self.m.rounds.in_touch() else self.directory.clusters
+        self.directory.forget_clusters(tuple(present), now, after, _LAST)
+        self.directory.forget(here, now, after)
         self._meetings.forget()
         self._context.dirty |= self.directory.revision != revision
 
@@ -441,8 +447,7 @@ class Core:
 
     def _doubt(self) -> None:
         """Have links probed again that show less than the lines at their ends."""
-        links, clusters = self._neighbourhood.link_cards(), self.directory.clusters.values()
-        doubted = doubtful(self._context.cluster, links, clusters)
+        doubted = doubtful(self._context.cluster, self._neighbourhood.link_cards(), self.directory.living())
         self._run(Channel.LINKS, self.m.links.doubt(doubted, self._context.now))
 
     def _member_seen(self, channel: Channel, record: Record) -> None:

@@ -140,6 +140,20 @@ def test_what_is_relayed_takes_its_share_of_the_links_of_the_relay() -> None:
     assert max(carried.values()) <= answer.seconds * 10 * MB
 
 
+def test_nothing_is_planned_over_the_dead() -> None:
+    """Regression: what a dead cluster had last said of its links made it the widest relay of those who live."""
+    links = {("a", "b"): 5 * MB, ("a", "c"): 5 * MB}
+    known = directory(links)
+    without = make_plan(known, request("b", "c"))
+    wide = directory({("d", "b"): 50 * MB, ("d", "c"): 50 * MB}).clusters[ClusterId("d")]
+    known.learn_cluster(wide)
+    assert make_plan(known, request("b", "c")).seconds < without.seconds
+    known.lapse(wide.cluster)
+    assert make_plan(known, request("b", "c")) == without
+    known.learn_cluster(wide)
+    assert make_plan(known, request("b", "c")).seconds < without.seconds, "it is back"
+
+
 def test_participants_that_nothing_connects_have_no_plan() -> None:
     with pytest.raises(NoRoute, match="B, C"):
         make_plan(directory({("a", "b"): MB, ("c", "d"): MB}), request("b", "c"))

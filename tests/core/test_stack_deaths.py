@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ictp2p.core import commands, publication
+from ictp2p.core import commands, publication, stack
 from ictp2p.core.packets import Channel
 from ictp2p.gossip import ledger
 from ictp2p.gossip.messages import Status
@@ -195,6 +195,40 @@ def test_a_dead_mate_is_dialed_far_longer_than_membership_remembers_the_dead_but
     for host in (*hosts["a"], *hosts["b"][:-1]):
         assert world.id(victim) not in host.core.directory.peers
         assert {world.id(h) for h in (*hosts["a"], *hosts["b"][:-1])} == set(host.core.directory.peers)
+
+
+def test_dead_clusters_are_not_dialed_for_ever_by_those_who_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: each job of a scheduler may be a cluster of its own, and all that ever died were dialed."""
+    monkeypatch.setattr(stack, "_LAST", 1)
+    world = World(forget_after=FORGET)
+    hosts = mesh(world, "a", "b", "c", "d", workers=1)
+    a, b, first, last = (hosts[name][0] for name in "abcd")
+    for victim in (first, last):
+        world.kill(victim)
+        world.run(100.0)
+    assert world.id(first) in dials_of(world, a, 60.0)
+    world.run(50 * FORGET + 200.0)
+    for host in (a, b):
+        dialed = dials_of(world, host, 60.0)
+        assert world.id(first) not in dialed
+        assert world.id(last) in dialed
+        assert set(host.core.directory.clusters) == {"a", "b", "d"}
+        assert set(host.core.directory.peers) == {world.id(a), world.id(b), world.id(last)}
+
+
+def test_who_is_cut_off_from_the_mesh_keeps_in_mind_how_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack, "_LAST", 0)
+    world = World(forget_after=FORGET)
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    a, b, lone = (hosts[name][0] for name in "abc")
+    for other in (a, b):
+        world.sever(lone, other)
+    world.run(60 * FORGET)
+    assert set(a.core.directory.clusters) == {"a", "b"}
+    assert set(lone.core.directory.clusters) == {"a", "b", "c"}
+    world.cut.clear()
+    world.run(30.0)
+    assert set(a.core.m.mesh.alive()) | {"a"} == {"a", "b", "c"} == set(lone.core.m.mesh.alive()) | {"c"}
 
 
 def test_a_mate_that_said_goodbye_long_ago_is_not_kept_in_mind() -> None:

@@ -8,6 +8,38 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "dials-all-that-ever-died",
+        "Clusters that died long ago are forgotten, but for the last few.",
+        "ictp2p/core/directory.py",
+        "            if now - self._absent[cluster] >= after:\n",
+        "            if False:\n",
+        ("core/test_stack_deaths.py::test_dead_clusters_are_not_dialed_for_ever_by_those_who_go_on",),
+    ),
+    Mutation(
+        "who-is-cut-off-forgets-the-others",
+        "Who is cut off from the mesh keeps in mind how to come back.",
+        "ictp2p/core/stack.py",
+        "map(ClusterId, self.m.mesh.members) if self.m.rounds.in_touch() else self.directory.clusters\n",
+        "map(ClusterId, self.m.mesh.members)\n",
+        ("core/test_stack_deaths.py::test_who_is_cut_off_from_the_mesh_keeps_in_mind_how_to_come_back",),
+    ),
+    Mutation(
+        "plans-over-the-dead",
+        "No plan leads over a cluster that is dead.",
+        "ictp2p/core/directory.py",
+        "if cluster not in self._lapsed]\n",
+        "]\n",
+        ("core/test_planning.py::test_nothing_is_planned_over_the_dead",),
+    ),
+    Mutation(
+        "a-false-death-lets-old-claims-in",
+        "After a false death the higher claim to a cluster holds as before.",
+        "ictp2p/core/directory.py",
+        "        self._lapsed.discard(card.cluster)\n        for worker",
+        "        for worker",
+        ("core/test_directory.py::test_after_a_false_death_the_higher_claim_holds_as_before",),
+    ),
+    Mutation(
         "flood-keeps-others-out",
         "A host that takes all places for connections in the handshake keeps no other host out.",
         "ictp2p/places.py",
