@@ -230,15 +230,19 @@ class Meetings:
             self._context.run(Channel.ELECTION, election.seen(card.term, card.leader, self._context.now))
 
     def _told_of_cluster(self, sender: PeerId, card: ClusterCard) -> None:
-        """A peer says who leads its own cluster; of ours we believe our leader, and pass it on to those we let in."""
+        """A peer says who leads its own cluster; of ours we believe our leader, and pass it on to those we let in.
+
+        Of another one that is news only if the claim is: a follower's card may be older than what gossip has brought.
+        """
         context, directory = self._context, self._context.directory
-        known = directory.clusters.get(card.cluster)
-        if directory.cluster_of(sender) != card.cluster or _is_later(known, card):
+        known, ours = directory.clusters.get(card.cluster), card.cluster == context.cluster
+        news = known is None or _is_later(card, known)
+        if directory.cluster_of(sender) != card.cluster or (not news and (not ours or _is_later(known, card))):
             return
-        if card.cluster == context.cluster and (context.leading or sender != context.leader):
+        if ours and (context.leading or sender != context.leader):
             return
         directory.learn_cluster(card)
-        if card.cluster == context.cluster and (known is None or _is_later(card, known)):
+        if ours and news:
             for peer in sorted(self.greeted):
                 if directory.cluster_of(peer) != context.cluster:
                     self._show_mesh(peer)

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.core import meetings
-from ictp2p.core.packets import MeshCopy
+from ictp2p.core.cards import encode_card
+from ictp2p.core.machines import CODECS
+from ictp2p.core.packets import Channel, MeshCopy, Packet, encode_packet
 from ictp2p.gossip.messages import Record, Sight, Status, SwimState
+from ictp2p.types import ClusterId
 from tests.core.control_planes import World, mesh
 
 
@@ -47,3 +50,20 @@ def test_who_is_shown_a_view_in_parts_is_in_when_it_has_all_of_them(monkeypatch:
     assert [joined for _, joined in first] == [False] * (len(names) - 1) + [True]
     for group in hosts.values():
         assert group[0].core.m.mesh.alive() == newcomer.core.m.mesh.alive() == (*names, "e")
+
+
+def test_a_followers_card_of_its_cluster_replaces_no_newer_one_of_the_same_claim() -> None:
+    """Regression: it said of a cluster that trained that it did not, until that changed for another reason."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=2)
+    a, follower = hosts["a"][0].core, world.id(hosts["b"][1])
+    newest = a.directory.clusters[ClusterId("b")]
+    for older, taken in [
+        (msgspec.structs.replace(newest, training=not newest.training), False),
+        (msgspec.structs.replace(newest, term=newest.term - 1), False),
+        (msgspec.structs.replace(newest, term=newest.term + 1), True),
+    ]:
+        body = CODECS[Channel.HELLO].encode(MeshCopy(CODECS[Channel.MESH].encode(SwimState(())), encode_card(older)))
+        packet = Packet(follower, ClusterId("b"), world.id(hosts["a"][0]), 16, Channel.HELLO, body)
+        a.receive(follower, encode_packet(packet), world.now)
+        assert (a.directory.clusters[ClusterId("b")] == older) is taken
