@@ -222,6 +222,8 @@ class Peer(CollectiveCalls):
         self._callbacks.append(callback)
 
     def _tell(self, kind: str, fields: Mapping[str, Any]) -> None:
+        if kind == "warning":  # who watches no events must learn it too: a warning that is logged reaches the screen
+            _log.warning("%s: %s", self.config.cluster, fields["text"])
         told = {"kind": kind, "time": time.time(), **fields}
         for callback in self._callbacks:
             try:

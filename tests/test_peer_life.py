@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -83,6 +84,25 @@ def test_a_mesh_that_was_stopped_whole_goes_on_from_what_its_workers_bring(
     restored = [event for event in told if event["kind"] == "state_restored"]
     assert {event["source"] for event in restored} == {0}
     same_bits(*workers, beyond=0, least=1)
+
+
+def test_who_waits_for_a_state_that_nobody_holds_is_told_so_in_the_log(
+    pool: ThreadPoolExecutor, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Regression: warnings were events alone, so a training program that watched none stood still without a word."""
+    mine = replace(config("a"), data_dir=str(tmp_path / "a"))
+    with ictp2p.Peer(mine) as a:
+        finish(start(pool, Worker(a, versions=2)))
+    told = threading.Event()
+    a = ictp2p.Peer(mine)
+    a.on_event(lambda event: told.set() if event["kind"] == "warning" else None)
+    with a:
+        waiting = start(pool, Worker(a, versions=10**9))
+        assert told.wait(20)
+    with pytest.raises(PeerClosed):
+        finish(waiting)
+    words = "nor any other: start a worker from a checkpoint, with resume=True"
+    assert [r.levelname for r in caplog.records if words in r.getMessage()] == ["WARNING"]
 
 
 def test_a_disk_that_fails_ends_whatever_waits_on_the_peer_and_says_why(
