@@ -5,7 +5,7 @@ In two terminals, with the same ICTP2P_TOKEN in the environment (and `pip instal
     python examples/hf_trainer.py --cluster oslo  --listen 127.0.0.1:7001
     python examples/hf_trainer.py --cluster tokyo --join 127.0.0.1:7001
 
-Ctrl-C ends one of them after its next round; the other goes on.
+Ctrl-C, once, ends one of them after its next round; twice: at once. The other goes on.
 
 The model is a small GPT-2 with random weights; it reads Python's own help texts, byte by byte. Nothing is downloaded.
 """
@@ -14,12 +14,14 @@ import argparse
 import os
 import pydoc_data.topics
 import signal
+import sys
 import tempfile
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 import ictp2p
+from ictp2p.errors import IctError
 from ictp2p.integrations.huggingface import PolicyCallback
 
 CONTEXT = 32
@@ -52,17 +54,17 @@ def main() -> None:
     parser.add_argument("--join", action="append", default=[])
     parser.add_argument("--steps", type=int, default=40)
     options = parser.parse_args()
+    if not (token := os.environ.get("ICTP2P_TOKEN")):
+        parser.error("give the mesh's token in ICTP2P_TOKEN; `ictp2p token` makes one")
 
     torch.manual_seed(0)  # for who founds the mesh; the others get its weights
     model = GPT2LMHeadModel(
         GPT2Config(vocab_size=256, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
     )
-    config = ictp2p.Config.local(
-        cluster=options.cluster, token=os.environ["ICTP2P_TOKEN"], listen=options.listen, join=tuple(options.join)
-    )
+    config = ictp2p.Config.local(cluster=options.cluster, token=token, listen=options.listen, join=tuple(options.join))
     with ictp2p.Peer(config) as peer, tempfile.TemporaryDirectory(prefix="trainer-") as folder:
-        signal.signal(signal.SIGINT, lambda *_: peer.drain())
         peer.gather(2, timeout=60.0)  # so that both begin together; clusters may come and go at any time
+        drain_on_interrupt(peer)
         arguments = TrainingArguments(
             output_dir=folder,
             max_steps=options.steps,
@@ -86,5 +88,20 @@ def main() -> None:
         print(f"weight {policy.weight}  version {policy.version}  digest {policy.digest()}", flush=True)
 
 
+def drain_on_interrupt(peer: ictp2p.Peer) -> None:
+    """Leave gracefully on the first Ctrl-C, at once on the second."""
+
+    def drain(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        peer.drain()
+
+    signal.signal(signal.SIGINT, drain)
+
+
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except IctError as error:  # each says in one line what is wrong, and with which value
+        sys.exit(f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -5,17 +5,19 @@ In two terminals, with the same ICTP2P_TOKEN in the environment (and `pip instal
     python examples/lightning_module.py --cluster oslo  --listen 127.0.0.1:7001
     python examples/lightning_module.py --cluster tokyo --join 127.0.0.1:7001
 
-Ctrl-C ends one of them after its next round; the other goes on.
+Ctrl-C, once, ends one of them after its next round; twice: at once. The other goes on.
 """
 
 import argparse
 import os
 import signal
+import sys
 
 import lightning
 import torch
 
 import ictp2p
+from ictp2p.errors import IctError
 from ictp2p.integrations.lightning import PolicyCallback
 
 
@@ -58,15 +60,15 @@ def main() -> None:
     parser.add_argument("--join", action="append", default=[])
     parser.add_argument("--steps", type=int, default=40)
     options = parser.parse_args()
+    if not (token := os.environ.get("ICTP2P_TOKEN")):
+        parser.error("give the mesh's token in ICTP2P_TOKEN; `ictp2p token` makes one")
 
     torch.manual_seed(0)  # for who founds the mesh; the others get its weights
     module = Regression()
-    config = ictp2p.Config.local(
-        cluster=options.cluster, token=os.environ["ICTP2P_TOKEN"], listen=options.listen, join=tuple(options.join)
-    )
+    config = ictp2p.Config.local(cluster=options.cluster, token=token, listen=options.listen, join=tuple(options.join))
     with ictp2p.Peer(config) as peer:
-        signal.signal(signal.SIGINT, lambda *_: peer.drain())
         peer.gather(2, timeout=60.0)  # so that both begin together; clusters may come and go at any time
+        drain_on_interrupt(peer)
         together = PolicyCallback(peer, ictp2p.DiLoCo, sync_every=10)
         trainer = lightning.Trainer(
             max_steps=options.steps,
@@ -83,5 +85,20 @@ def main() -> None:
         print(f"weight {policy.weight}  version {policy.version}  digest {policy.digest()}", flush=True)
 
 
+def drain_on_interrupt(peer: ictp2p.Peer) -> None:
+    """Leave gracefully on the first Ctrl-C, at once on the second."""
+
+    def drain(*_: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        peer.drain()
+
+    signal.signal(signal.SIGINT, drain)
+
+
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except IctError as error:  # each says in one line what is wrong, and with which value
+        sys.exit(f"{type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

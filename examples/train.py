@@ -62,6 +62,8 @@ def main() -> None:
     options = parser.parse_args()
     if not options.token:
         parser.error("give the mesh's --token, or ICTP2P_TOKEN; `ictp2p token` makes one")
+    if options.steps < 0:
+        parser.error(f"--steps {options.steps} is less than 0")
 
     torch.manual_seed(0)
     torch.set_num_threads(1)

@@ -345,6 +345,7 @@ class CollectiveCalls:
             timeout: seconds; by default `global_timeouts.form`.
 
         Raises:
+            ConfigError: the number is none, or below 1, or the timeout is no time.
             RoundTimeout: naming those that take part.
         """
         self._calls.gather(clusters, self._calls.form if timeout is None else timeout)

@@ -22,6 +22,21 @@ def mesh() -> Iterator[Mesh]:
         yield mesh
 
 
+@pytest.mark.parametrize("clusters", [0, -1, 1.5, "2", float("nan")])
+def test_a_number_of_clusters_that_cannot_be_is_named(mesh: Mesh, clusters: Any) -> None:
+    mesh.add("a/0")
+    with pytest.raises(ConfigError, match=f"clusters = {clusters!r} is not valid"):
+        mesh.peers["a/0"].gather(clusters)
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), "5"])
+def test_a_time_to_gather_that_cannot_be_is_named(mesh: Mesh, timeout: Any) -> None:
+    """Regression: no time is ever past what is no number, and such a call never ended."""
+    mesh.add("a/0")
+    with pytest.raises(ConfigError, match=f"timeout = {timeout!r} is not valid"):
+        mesh.peers["a/0"].gather(2, timeout)
+
+
 # ------------------------------------------------------------ all_reduce, broadcast, barrier
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -134,6 +135,63 @@ def test_pccl_loop_with_a_newcomer(terminals: Terminals) -> None:
     line = newcomer.until("clusters oslo, tokyo")
     assert int(re.findall(r"revision (\d+)", line)[0]) > 3, "it fetched the state instead of beginning its own"
     first.until("clusters oslo, tokyo")
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "words"),
+    [
+        (["all_reduce.py"], 2, "the following arguments are required: cluster, value"),
+        (["all_reduce.py", "oslo", "three"], 2, "argument value: invalid float value: 'three'"),
+        (["all_reduce.py", "oslo", "3.0", "--listn", "127.0.0.1:7001"], 2, "unrecognized arguments: --listn"),
+        (["all_reduce.py", "Oslo", "3.0"], 1, "ConfigError: cluster: cluster name 'Oslo' is not valid"),
+        (["elastic_data.py"], 2, "the following arguments are required: cluster"),
+        (["elastic_data.py", "oslo", "--join", "7001"], 1, "ConfigError: join: address '7001' is not valid"),
+        (["pccl_loop.py"], 1, "ConfigError: parameter 'cluster' must be given"),
+        (["pccl_loop.py", "--cluster", "oslo", "--clusters", "0"], 1, "ConfigError: clusters = 0 is not valid"),
+        (["train.py", "--cluster", "oslo", "--steps", "-1"], 2, "--steps -1 is less than 0"),
+    ],
+    ids=lambda part: " ".join(part) if isinstance(part, list) else "",
+)
+def test_whatever_is_asked_wrongly_is_answered_in_words(
+    terminals: Terminals, command: list[str], status: int, words: str
+) -> None:
+    """Regression: all but one of the examples ended with a traceback."""
+    process = terminals.start(*command)
+    _, errors = process.communicate(timeout=80)
+    assert process.returncode == status
+    assert words in errors
+    assert "Traceback" not in errors
+
+
+COMMANDS = {
+    "all_reduce.py": ["oslo", "3.0"],
+    "elastic_data.py": ["oslo"],
+    "pccl_loop.py": ["--cluster", "oslo"],
+    "train.py": ["--cluster", "oslo"],
+}
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_who_gives_no_token_is_told_how_to_make_one(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ICTP2P_TOKEN", raising=False)
+    command = [sys.executable, str(EXAMPLES / script), *COMMANDS[script]]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=80)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (2, False)
+    assert "ICTP2P_TOKEN; `ictp2p token` makes one" in ran.stderr
+
+
+def test_ctrl_c_while_waiting_for_another_is_no_traceback(terminals: Terminals) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background ignores it,
+    try:  # and so would what it starts
+        first = terminals.reader("pccl_loop.py", "--cluster", "oslo", "--clusters", "2")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    first.until("listens on")
+    process = terminals.processes[0]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
 
 
 def test_a_mistake_is_answered_in_one_line(terminals: Terminals) -> None:

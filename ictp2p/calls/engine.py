@@ -21,7 +21,7 @@ from ictp2p.calls.rounds import brief
 from ictp2p.calls.runner import Call, Deadline, Runner
 from ictp2p.calls.state import SharedState, SyncState, fingerprint
 from ictp2p.calls.tensors import Bundle
-from ictp2p.errors import LocalProtocolError, PeerClosed, RoundTimeout
+from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout
 from ictp2p.handle import Handle
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
@@ -101,8 +101,13 @@ class CallEngine:
         """Wait until so many clusters take part.
 
         Raises:
+            ConfigError: there is no such number, or no such time.
             RoundTimeout: fewer do after `timeout` seconds; it names them.
         """
+        if not isinstance(clusters, int) or clusters < 1:
+            raise ConfigError(f"clusters = {clusters!r} is not valid: it must be a whole number, at least 1")
+        if not isinstance(timeout, int | float) or not timeout >= 0:  # nor is nan, which no time is ever past
+            raise ConfigError(f"timeout = {timeout!r} is not valid: it must be seconds, at least 0")
         self.mesh.take_part()
         end = self.peer.clock() + timeout
         while len(found := self.peer.taking_part()) < clusters:
