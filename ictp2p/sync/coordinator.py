@@ -97,7 +97,8 @@ class Coordinator:
         self._failures: list[tuple[PeerId, PeerId]] = []
         self._barred: frozenset[ClusterId] = frozenset()
         self._refusal: _Refusal | None = None
-        self.leaving: set[PeerId] = set()
+        self.leaving: dict[PeerId, float] = {}
+        """When each leaver last said that it leaves."""
 
     def ready(self, sender: PeerId, message: Ready) -> None:
         """Take a READY; the newest of a cluster by (term, round) counts."""
@@ -111,6 +112,10 @@ class Coordinator:
         """Drop a READY."""
         if cluster in self._readies and self._readies[cluster][0] == sender:
             del self._readies[cluster]
+
+    def leave(self, sender: PeerId, now: float) -> None:
+        """Take a LEAVE. It is repeated until its sender may go: who falls silent and stays has begun another life."""
+        self.leaving[sender] = now
 
     def verdict(self, sender: PeerId, message: Vote | Failed) -> None:
         """Take a vote or a failure."""
@@ -137,7 +142,7 @@ class Coordinator:
             if (clusters[name].alive if name in clusters else not self._sight.knew(leader))
         }
         living = {peer for view in clusters.values() if view.alive for peer in (view.leader, *view.candidates)}
-        self.leaving &= living | {self._me}
+        self.leaving = {peer: at for peer, at in self.leaving.items() if peer in living or peer == self._me}
 
     def inaugurated(self, now: float) -> None:
         """This peer is the coordinator from now on: what it did not see happen gets its time again."""
@@ -161,6 +166,7 @@ class Coordinator:
 
     def next_value(self, tip: Value, now: float) -> Step:
         """The value that should follow `tip`."""
+        self.leaving = {peer: at for peer, at in self.leaving.items() if now < at + self._profile.voter_grace}
         return self._closing(tip, now) if isinstance(tip, Open) else self._between(tip, now)
 
     def _committed(self, now: float) -> None:

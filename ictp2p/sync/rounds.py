@@ -241,7 +241,7 @@ class Rounds:
             case Offer():
                 self._coordinator.offer(sender, message.digest)
             case Leave():
-                self._coordinator.leaving.add(sender)
+                self._coordinator.leave(sender, now)
                 return self._excuse(sender)
             case Excused():
                 self._excused[sender] = message.slot

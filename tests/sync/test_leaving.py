@@ -196,3 +196,19 @@ def test_a_cluster_that_left_and_is_back_on_other_disks_takes_part_though_its_te
     it.everybody_ready()
     it.run(12.0)
     assert [p.cluster for p in it.plans[-1].participants] == ["A", "B", "C"]
+
+
+def test_who_asked_to_leave_and_is_back_before_anybody_noticed_votes_again() -> None:
+    """Regression: what it had said in its former life counted for ever: it was no voter, and nobody waited for it."""
+    it = mesh(A=1, B=1, C=1)
+    it.one_round()
+    it.do(C0, it.rounds[C0].drop_out(it.now))
+    it.run(0.002)
+    it.boot(C0)
+    it.view()
+    it.do(C0, it.rounds[C0].greet(A0, it.now))
+    it.run(it.profile.voter_grace)
+    it.one_round()
+    it.run(1.0)
+    assert C0 in it.value(A0).voters
+    assert not it.rounds[A0]._coordinator.leaving
