@@ -94,7 +94,7 @@ class CollectiveCalls:
             RoundTimeout, NoQuorum: nothing was decided in time.
             MeshMismatch: the others bring other tensors.
         """
-        engine, addend = self._calls, Addend(Bundle(tensors), op, float(weight))
+        engine, addend = self._calls, Addend(Bundle(tensors, written=True), op, float(weight))
         check_name(codec)
         if leaves_out(codec):
             raise ConfigError(
@@ -144,8 +144,8 @@ class CollectiveCalls:
             ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`; RoundTimeout also while
                 the root does not take part.
         """
-        engine, addend = self._calls, Addend(Bundle(tensors), op, float(weight))
-        root = cluster_id(root_cluster)
+        engine, root = self._calls, cluster_id(root_cluster)
+        addend = Addend(Bundle(tensors, written=root == engine.cluster), op, float(weight))
 
         def make() -> Reduce:
             return Reduce(engine.mesh, engine.past, addend, root, engine.cluster)
@@ -230,7 +230,7 @@ class CollectiveCalls:
             ConfigError: a tensor cannot be sent, or the cluster's name cannot be one.
             RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
         """
-        engine, bundle, root = self._calls, Bundle(tensors), cluster_id(root_cluster)
+        engine, bundle, root = self._calls, Bundle(tensors, written=True), cluster_id(root_cluster)
         work = engine.submit("broadcast", lambda: Broadcast(engine.mesh, engine.past, bundle, root))
         return work if async_op else work.wait()
 
@@ -334,7 +334,7 @@ class CollectiveCalls:
             NetworkError: the connection broke in the middle of the message, which is lost.
         """
         engine = self._calls
-        work = engine.receive(Bundle(tensors), cluster_id(cluster), checked_tag(tag), engine.patience)
+        work = engine.receive(Bundle(tensors, written=True), cluster_id(cluster), checked_tag(tag), engine.patience)
         return work if async_op else work.wait()
 
     def gather(self, clusters: int, timeout: float | None = None) -> None:

@@ -22,6 +22,49 @@ def mesh() -> Iterator[Mesh]:
         yield mesh
 
 
+def inference() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.ones(4)
+
+
+UNUSABLE = {
+    "device meta": torch.ones(4, device="meta"),
+    "is expanded": torch.ones(1).expand(4),
+    "inference mode": inference(),
+}
+
+
+@pytest.mark.parametrize("words", UNUSABLE)
+def test_a_tensor_that_cannot_be_used_is_named_and_the_next_call_is_none_the_worse(mesh: Mesh, words: str) -> None:
+    """Regression: it failed in the middle of the call, and the next one waited a minute for a group, and failed."""
+    tensor, peer = UNUSABLE[words], mesh.add("a/0")["a/0"]
+    calls: list[Any] = [
+        lambda: peer.all_reduce([torch.ones(1), tensor]),
+        lambda: peer.broadcast(tensor, "a"),
+        lambda: peer.reduce(tensor, "a"),
+        lambda: peer.recv(tensor, "b"),
+        lambda: peer.sync_state({"x": tensor}),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match=words):
+            call()
+    own = torch.ones(2)
+    peer.all_reduce(own, op=ictp2p.SUM)
+    assert own.tolist() == [1.0, 1.0]
+
+
+def test_what_is_only_read_may_be_expanded(mesh: Mesh) -> None:
+    peer = mesh.add("a/0")["a/0"]
+    (gathered,) = peer.all_gather(torch.ones(1).expand(4)).tensors.values()
+    assert [part.tolist() for part in gathered] == [[1.0] * 4]
+
+
+@pytest.mark.parametrize("state", [{"x": 1}, {1: torch.ones(1)}])
+def test_a_state_that_is_no_tensors_by_name_is_refused(mesh: Mesh, state: Any) -> None:
+    with pytest.raises(ConfigError, match="is not a tensor by name"):
+        mesh.add("a/0")["a/0"].sync_state(state)
+
+
 @pytest.mark.parametrize("clusters", [0, -1, 1.5, "2", float("nan")])
 def test_a_number_of_clusters_that_cannot_be_is_named(mesh: Mesh, clusters: Any) -> None:
     mesh.add("a/0")

@@ -28,6 +28,7 @@ from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.rounds import as_told, tell_failure, tell_success
 from ictp2p.calls.runner import Answer, Deadline
+from ictp2p.calls.tensors import unusable
 from ictp2p.errors import (
     ConfigError,
     IctError,
@@ -337,6 +338,10 @@ def check_state(state: Mapping[str, Tensor]) -> None:
     if not state:
         raise ConfigError("the shared state is empty")
     for name, tensor in state.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            raise ConfigError(f"state {name!r} is not a tensor by name: {type(tensor).__name__}")
+        if objection := unusable(tensor, written=True):
+            raise ConfigError(f"state {name!r} {objection}")
         if tensor.layout is not torch.strided or entry(name, tensor).dtype not in ITEM_BYTES:
             raise ConfigError(f"state {name!r} of type {tensor.dtype} and {tensor.layout} cannot be sent")
 

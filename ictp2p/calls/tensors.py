@@ -24,13 +24,18 @@ _PIECE = 4 * 1024 * 1024
 
 
 class Bundle:
-    """The tensors of one call.
+    """The tensors of one call, looked at before anybody else hears of it: one that fails later fails in the group.
+
+    Args:
+        tensors: one or several.
+        written: whether the call changes them.
 
     Raises:
-        ConfigError: there are none, or one is not an ordinary dense tensor of a type that can travel; it is named.
+        ConfigError: there are none, or one is not an ordinary dense tensor of a type that can travel, or has nothing
+            to be read, or cannot be written; it is named.
     """
 
-    def __init__(self, tensors: Tensor | Sequence[Tensor]) -> None:
+    def __init__(self, tensors: Tensor | Sequence[Tensor], *, written: bool = False) -> None:
         self.tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         if not self.tensors:
             raise ConfigError("no tensors were given")
@@ -39,6 +44,8 @@ class Bundle:
                 raise ConfigError(f"tensors[{number}] is not a dense tensor: {type(tensor).__name__}")
             if name_of(tensor) not in ITEM_BYTES:
                 raise ConfigError(f"tensors[{number}] has type {tensor.dtype}, which cannot be sent")
+            if objection := unusable(tensor, written):
+                raise ConfigError(f"tensors[{number}] {objection}")
         self.elements = sum(t.numel() for t in self.tensors)
         self._starts, self.nbytes = _layout(self.tensors)
 
@@ -91,6 +98,17 @@ class Bundle:
     def shaped(self, held: Tensor) -> list[Tensor]:
         """Flat bytes as tensors of the types and shapes of ours, sharing memory with them."""
         return [part.view(t.shape) for part, t in zip(self.parts(held), self.tensors, strict=True)]
+
+
+def unusable(tensor: Tensor, written: bool) -> str:
+    """Why a dense tensor cannot be read, or written if it is to be; nothing if it can."""
+    if tensor.is_meta:
+        return "is on the device meta, which holds no data"
+    if written and any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+        return "is expanded: several of its elements are one in memory, so it cannot be written; give a clone()"
+    if written and tensor.is_inference() and not torch.is_inference_mode_enabled():
+        return "was made in inference mode, and cannot be written outside of it; give a clone()"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
