@@ -88,8 +88,13 @@ class Pace:
         """Take over how the policy's rounds lie in a phase.
 
         Raises:
-            ConfigError: not every fragment has a step of its own, or a round would not end before the next begins.
+            ConfigError: not every fragment has a step of its own, or there is none, or a round would not end before the
+                next begins.
         """
+        if fragments < 1:
+            raise ConfigError(f"fragments: {fragments} of them is not at least 1")
+        if not isinstance(overlap, int):
+            raise ConfigError(f"overlap {overlap!r} is not a whole number of steps")
         if fragments > self.steps:
             raise ConfigError(f"sync_every {self.steps} is fewer inner steps than there are fragments: {fragments}")
         between = self.steps // fragments

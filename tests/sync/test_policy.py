@@ -101,7 +101,15 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"sync_every": 0}, "sync_every 0"), ({"without_quorum": "pray"}, "'pray'"), ({"codec": "topk2bit"}, "feedback")],
+    [
+        ({"sync_every": 0}, "sync_every 0"),
+        ({"without_quorum": "pray"}, "'pray'"),
+        ({"codec": "topk2bit"}, "feedback"),
+        ({"fragments": 0}, "fragments: 0 of them is not at least 1"),
+        ({"fragments": -2}, "fragments: -2 of them is not at least 1"),
+        ({"fragments": []}, "fragments: 0 of them is not at least 1"),
+        ({"overlap": 1.5}, "overlap 1.5 is not a whole number of steps"),
+    ],
 )
 def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
     model = Model()
