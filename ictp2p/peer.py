@@ -171,7 +171,7 @@ class Peer(CollectiveCalls):
 
     @property
     def state(self) -> str:
-        """Where it is in its life; see `docs/life.md`."""
+        """Where it is in its life; see `docs/life.md`. A peer that neither trained nor called anything stays INIT."""
         return self._life.state if self._life is not None else "INIT"
 
     @property
