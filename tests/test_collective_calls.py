@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import ictp2p
+from ictp2p.calls.tensors import Bundle
 from ictp2p.collective_calls import Synced
 from ictp2p.errors import ConfigError, LocalProtocolError, MeshMismatch, PeerClosed, RoundMissed, RoundTimeout
 from tests.calls.callers import PATIENCE, TOKEN, Mesh, succeeded
@@ -51,6 +52,29 @@ def test_a_tensor_that_cannot_be_used_is_named_and_the_next_call_is_none_the_wor
     own = torch.ones(2)
     peer.all_reduce(own, op=ictp2p.SUM)
     assert own.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_after_an_error_that_nobody_expects_the_next_call_goes_on(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """Regression: it waited until its patience was over for another group, which nobody had asked for."""
+    peers = mesh.add(*[f"a/{n}" for n in range(workers)]).peers
+    tensors = {name: torch.ones(2) for name in peers}
+
+    def broken(self: Bundle, held: torch.Tensor) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bundle, "deliver", broken)
+        works = [peer.all_reduce(tensors[name], op=ictp2p.SUM, async_op=True) for name, peer in peers.items()]
+        for work in works:
+            with pytest.raises(ZeroDivisionError):
+                work.wait()
+    works = [peer.all_reduce(tensors[name], op=ictp2p.SUM, async_op=True) for name, peer in peers.items()]
+    for work in works:
+        work.wait(PATIENCE)
+    assert {tuple(each.tolist()) for each in tensors.values()} == {(float(workers),) * 2}
 
 
 def test_what_is_only_read_may_be_expanded(mesh: Mesh) -> None:

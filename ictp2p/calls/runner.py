@@ -10,6 +10,7 @@ The answer of the last call is kept until the next one has one, because whoever 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -160,7 +161,7 @@ class Runner:
                 raise
             except BaseException as error:
                 if not isinstance(error, IctError) or isinstance(error, PeerClosed):
-                    self._drop()  # the others must not wait for what this worker will not do
+                    self._gave_up(error)
                 raise
 
     def leave(self) -> None:
@@ -260,6 +261,13 @@ class Runner:
         self._drop()
         if self._seen is not None:
             self._mesh.roster_failed(self._seen, str(error))
+
+    def _gave_up(self, error: BaseException) -> None:
+        """Let the others not wait for what this worker will not do, nor its own next call for a group that stands."""
+        self._drop()
+        if self._seen is not None and not isinstance(error, PeerClosed):
+            with contextlib.suppress(PeerClosed):
+                self._mesh.roster_failed(self._seen, f"{type(error).__name__} in a call")
 
     def _drop(self) -> None:
         if self._group is not None:
