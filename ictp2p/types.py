@@ -26,7 +26,7 @@ def cluster_id(name: str) -> ClusterId:
     Raises:
         ConfigError: the name is empty, too long, or holds a character that cannot stand in a name.
     """
-    if not _CLUSTER_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _CLUSTER_NAME.fullmatch(name):
         raise ConfigError(
             f"cluster name {name!r} is not valid: use 1 to 63 lower-case letters, digits, '.', '_' or '-', "
             "beginning with a letter or digit"

@@ -77,6 +77,23 @@ def test_after_an_error_that_nobody_expects_the_next_call_goes_on(
     assert {tuple(each.tolist()) for each in tensors.values()} == {(float(workers),) * 2}
 
 
+def test_what_is_of_another_kind_is_named(mesh: Mesh) -> None:
+    peer: Any = mesh.add("a/0")["a/0"]
+    wrong: dict[str, Any] = {
+        "tensors = 3 is neither": lambda: peer.all_reduce(3),
+        "weight '2' is not a number": lambda: peer.all_reduce(torch.ones(1), weight="2"),
+        "weight None is not a number": lambda: peer.reduce(torch.ones(1), "a", weight=None),
+        r"codec \['none'\] is not one": lambda: peer.all_reduce(torch.ones(1), codec=["none"]),
+        "cluster name 3 is not valid": lambda: peer.broadcast(torch.ones(1), 3),
+    }
+    for words, call in wrong.items():
+        with pytest.raises(ConfigError, match=words):
+            call()
+    own = torch.ones(1)
+    peer.all_reduce(iter([own]), weight=torch.tensor(2))
+    assert own.tolist() == [1.0]
+
+
 def test_what_is_only_read_may_be_expanded(mesh: Mesh) -> None:
     peer = mesh.add("a/0")["a/0"]
     (gathered,) = peer.all_gather(torch.ones(1).expand(4)).tensors.values()

@@ -36,7 +36,10 @@ class Bundle:
     """
 
     def __init__(self, tensors: Tensor | Sequence[Tensor], *, written: bool = False) -> None:
-        self.tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        try:
+            self.tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        except TypeError:
+            raise ConfigError(f"tensors = {tensors!r} is neither a tensor nor several") from None
         if not self.tensors:
             raise ConfigError("no tensors were given")
         for number, tensor in enumerate(self.tensors):
@@ -109,6 +112,18 @@ def unusable(tensor: Tensor, written: bool) -> str:
     if written and tensor.is_inference() and not torch.is_inference_mode_enabled():
         return "was made in inference mode, and cannot be written outside of it; give a clone()"
     return ""
+
+
+def number(weight: object) -> float:
+    """Take any kind of number for a weight; a text is none.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return float("" if isinstance(weight, str) else weight)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise ConfigError(f"weight {weight!r} is not a number") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,8 @@ def check_name(name: str) -> None:
     Raises:
         ConfigError: there is no such codec.
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"codec {name!r} is not one: it must be a name")
     if name != AUTO:
         price(name, 1)
 
