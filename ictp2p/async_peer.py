@@ -74,7 +74,8 @@ class AsyncPeer:
             what to close; without it this peer cannot lead a cluster whose workers train together.
 
     Raises:
-        StateError: the data folder is in use, corrupt, or that of a peer of another cluster.
+        ConfigError: the data folder cannot be used, or is in use by another peer.
+        StateError: it is corrupt, or that of a peer of another cluster.
     """
 
     def __init__(

@@ -38,9 +38,6 @@ class Peer(CollectiveCalls):
 
     Args:
         config: who we are and where; checked before anything runs.
-
-    Raises:
-        StateError: the data folder is in use by another process, or corrupt.
     """
 
     def __init__(self, config: Config) -> None:
@@ -71,6 +68,8 @@ class Peer(CollectiveCalls):
         """Join the mesh, or found one if the configuration names nobody to join.
 
         Raises:
+            ConfigError: the data folder cannot be used, or is in use by another peer.
+            StateError: it is corrupt, or that of a peer of another cluster.
             AddressInUse: the listen address is taken.
             Unreachable: no seed answered in time.
             TurnedAway, VersionMismatch: every seed refused us for good.
