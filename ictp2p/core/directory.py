@@ -39,15 +39,16 @@ class Directory:
             self.peers[card.peer] = card
             self.revision += 1
 
-    def learn_claim(self, cluster: ClusterId, term: int, leader: PeerId) -> None:
-        """Somebody leads a cluster, by its own word or another's; the highest (term, id) holds."""
-        if not (leader and cluster):
-            return
+    def learn_claim(self, cluster: ClusterId, term: int, leader: PeerId) -> bool:
+        """Somebody leads a cluster, by its own word or another's; the highest (term, id) holds. Whether it is news."""
         held = self._claims.get(cluster, (0, PeerId("")))
-        if (term, leader) > held or (cluster in self._lapsed and leader != held[1]):
-            self._claims[cluster] = (term, leader)
-            self.revision += 1
-            self._lapsed.discard(cluster)
+        lapsed = cluster in self._lapsed and leader != held[1]
+        if not (leader and cluster and (lapsed or (term, leader) > held)):
+            return False
+        self._claims[cluster] = (term, leader)
+        self.revision += 1
+        self._lapsed.discard(cluster)
+        return True
 
     def lapse(self, cluster: ClusterId) -> None:
         """A cluster died: its leader is still whom to dial, but whoever comes back may begin at a lower term.
@@ -56,15 +57,16 @@ class Directory:
         """
         self._lapsed.add(cluster)
 
-    def learn_cluster(self, card: ClusterCard) -> None:
-        """Remember a cluster's card and its workers'."""
+    def learn_cluster(self, card: ClusterCard) -> bool:
+        """Remember a cluster's card and its workers'; whether its claim is news."""
         known = self.clusters.get(card.cluster)
         self.clusters[card.cluster] = card
         self.revision += known is None or _standing(known) != _standing(card)
-        self.learn_claim(card.cluster, card.term, card.leader)
+        news = self.learn_claim(card.cluster, card.term, card.leader)
         self._lapsed.discard(card.cluster)
         for worker in card.workers:
             self.learn_peer(worker)
+        return news
 
     def forget_cluster(self, cluster: ClusterId) -> None:
         """A cluster left."""

@@ -4,7 +4,9 @@ The two ends of a connection introduce themselves first: card, leader, term. A n
 view from whomever it asked, and with it the address of everybody whom it needs to know. Workers of a cluster that
 nobody leads yet are in no view; they find each other because each peer introduces those who greeted it.
 
-A goodbye is believed: who said it is neither suspected nor dialed when its connection ends, until it greets again.
+A goodbye is believed: who said it is neither suspected nor dialed when its connection ends, until it is back: it
+greets again, or has itself announced as a member or a leader. Who cannot be dialed itself would wait for ever for that
+greeting.
 """
 
 from __future__ import annotations

@@ -418,6 +418,8 @@ class Core:
         match notice:
             case MemberJoined(record=record):
                 self._member_seen(channel, record)
+                if channel is Channel.MEMBERS:
+                    self._meetings.departed.discard(PeerId(record.member))
             case MemberFailed(member=member) if channel is Channel.MESH:
                 self.directory.lapse(ClusterId(member))
                 self._meetings.recall_claims(ClusterId(member))
@@ -455,7 +457,8 @@ class Core:
             self.directory.learn_peer(decode_peer_card(record.payload))
             return
         card = decode_cluster_card(record.payload)
-        self.directory.learn_cluster(card)
+        if self.directory.learn_cluster(card):
+            self._meetings.departed.discard(card.leader)
         if card.config and self.publication.config and card.config != self.publication.config:
             self._context.out.append(ConfigDiffers(card))
         if card.cluster == self.card.cluster:

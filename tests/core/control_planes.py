@@ -37,6 +37,9 @@ class Host:
     core: Core
     disk: MemoryDisk
     address: Address
+    identity: Identity
+    life: int
+    """How many times it was started."""
     alive: bool = True
     dialable: bool = True
     open: set[PeerId] = field(default_factory=set)
@@ -66,28 +69,38 @@ class World:
 
     def add(self, cluster: str, *, founder: bool = False, seed: PeerId | None = None, dialable: bool = True) -> Host:
         identity = Identity.from_bytes(self.rng.randbytes(32), self.rng.randbytes(32))
-        disk = MemoryDisk()
         address = Address("10.0.0.1", 1000 + len(self.hosts))
         card = PeerCard(identity.peer_id, ClusterId(cluster), str(address) if dialable else "", identity.bulk_public)
+        host = self._start(identity, card, MemoryDisk(), address, life=1)
+        if founder:
+            value = genesis(bytes(8), identity.peer_id)
+            self.do(host, host.core.call(Channel.ROUNDS, host.core.m.rounds.bootstrap(value, self.now), self.now))
+            self.do(host, host.core.joined(self.now))
+        if seed is not None:
+            self._connect(identity.peer_id, seed)
+        return host
+
+    def restart(self, dead: Host, *, seed: PeerId) -> Host:
+        """The same peer again, with its disk and at its address."""
+        host = self._start(dead.identity, dead.core.card, dead.disk, dead.address, life=dead.life + 1)
+        self._connect(self.id(host), seed)
+        return host
+
+    def _start(self, identity: Identity, card: PeerCard, disk: MemoryDisk, address: Address, *, life: int) -> Host:
         machines = Machines(
             identity,
-            ClusterId(cluster),
+            card.cluster,
             self.settings,
             disk,
-            1,
+            life,
             random.Random(self.rng.getrandbits(32)),
             planner=lambda request: planning.make_plan(host.core.directory, request),
             validate=planning.check_plan,
         )
-        host = Host(Core(machines, card, random.Random(1), complete=self.complete), disk, address, dialable=dialable)
+        core = Core(machines, card, random.Random(1), complete=self.complete)
+        host = Host(core, disk, address, identity, life, dialable=bool(card.address))
         self.hosts[identity.peer_id] = host
-        self.do(host, host.core.start(1 << 32, self.now))
-        if founder:
-            value = genesis(bytes(8), identity.peer_id)
-            self.do(host, host.core.call(Channel.ROUNDS, machines.rounds.bootstrap(value, self.now), self.now))
-            self.do(host, host.core.joined(self.now))
-        if seed is not None:
-            self._connect(identity.peer_id, seed)
+        self.do(host, core.start(life << 32, self.now))
         return host
 
     def id(self, host: Host) -> PeerId:

@@ -245,6 +245,41 @@ def test_a_mate_that_said_goodbye_long_ago_is_not_kept_in_mind() -> None:
     assert world.id(leaver) not in dials_of(world, survivor, 60.0)
 
 
+def test_a_leader_that_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial() -> None:
+    """Regression: after a goodbye its greeting was waited for, which could never come."""
+    world = World()
+    founder = world.add("a", founder=True)
+    world.run(1.0)
+    leaver = world.add("b", seed=world.id(founder))
+    hidden = world.add("c", seed=world.id(founder), dialable=False)
+    world.run(5.0)
+    world.do(leaver, leaver.core.leave(world.now))
+    world.run(0.05)
+    assert world.id(leaver) in hidden.core._meetings.departed
+    world.kill(leaver)
+    world.run(5.0)
+    assert world.id(leaver) not in dials_of(world, hidden, 60.0)
+    world.restart(leaver, seed=world.id(founder))
+    world.run(5.0)
+    assert world.id(leaver) in hidden.core.neighbours()
+
+
+def test_a_mate_that_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial() -> None:
+    world = World()
+    founder = world.add("a", founder=True)
+    world.run(1.0)
+    leaver = world.add("a", seed=world.id(founder))
+    hidden = world.add("a", seed=world.id(founder), dialable=False)
+    world.run(5.0)
+    world.do(leaver, leaver.core.leave(world.now))
+    world.run(0.05)
+    world.kill(leaver)
+    world.run(5.0)
+    world.restart(leaver, seed=world.id(founder))
+    world.run(5.0)
+    assert world.id(leaver) in hidden.core.connected()
+
+
 def test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address() -> None:
     """A worker without a disk that was started again is somebody else: to dial the former one reaches the new one."""
     world = World(forget_after=4 * FORGET)

@@ -356,4 +356,15 @@ MUTATIONS: Final = (
         "        self.join()\n",
         ("core/test_meetings.py::test_who_is_shown_a_view_in_parts_is_in_when_it_has_all_of_them",),
     ),
+    Mutation(
+        "a-goodbye-is-for-ever",
+        "Who said goodbye and leads again is dialed: it may be unable to dial us.",
+        "ictp2p/core/stack.py",
+        "            self._meetings.departed.discard(card.leader)\n",
+        "            pass\n",
+        (
+            "core/test_stack_deaths.py"
+            "::test_a_leader_that_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial",
+        ),
+    ),
 )
