@@ -52,8 +52,9 @@ class Post:
 
     def forward(self, packet: Packet) -> None:
         """Pass on what is another's."""
-        if packet.hops > 1 and packet.channel not in ONE_HOP:
-            self._pass_on(msgspec.structs.replace(packet, hops=packet.hops - 1))
+        hops = min(packet.hops, MAX_HOPS)  # the wire's word for it: while leaders change, two may pass on to each other
+        if hops > 1 and packet.channel not in ONE_HOP:
+            self._pass_on(msgspec.structs.replace(packet, hops=hops - 1))
 
     def next_hop(self, target: PeerId) -> PeerId | None:
         """The connected peer to which a packet for `target` goes, or None if there is no way."""

@@ -7,9 +7,10 @@ import itertools
 import pytest
 
 from ictp2p.core import commands
-from ictp2p.core.packets import Channel
+from ictp2p.core.cards import PeerCard
+from ictp2p.core.packets import MAX_HOPS, Channel, Packet, decode_packet, encode_packet
 from ictp2p.gossip.messages import Status
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 from tests.core.control_planes import Host, World, mesh
 
 
@@ -88,6 +89,24 @@ def test_clusters_that_cannot_dial_each_other_talk_over_a_third() -> None:
     world.run(0.1)
     assert commands.BulkInvited(b.card.peer, ticket) in hosts["c"][0].seen
     assert b.m.mesh.members["c"].status is Status.ALIVE
+
+
+def test_two_who_take_each_other_for_the_leader_do_not_pass_a_packet_to_and_fro_for_long() -> None:
+    """Regression: the hops that stand on a packet were believed, be they a million."""
+    world = World()
+    one, other = mesh(world, "a", workers=2)["a"]
+    absent = PeerId("f" * 32)
+    for host, leader in ((one, other), (other, one)):
+        host.core.m.election._leader = world.id(leader)
+        host.core.directory.learn_peer(PeerCard(absent, ClusterId("x"), "", bytes(32)))
+    frame = encode_packet(Packet(world.id(other), ClusterId("a"), absent, 10**6, Channel.BULK, b""))
+    for turns, (host, sender) in enumerate(itertools.cycle(((one, other), (other, one)))):
+        told = [c for c in host.core.receive(world.id(sender), frame, world.now) if isinstance(c, commands.Transmit)]
+        passed_on = [c.frame for c in told if decode_packet(c.frame).target == absent]
+        if not passed_on:
+            break
+        (frame,) = passed_on
+        assert turns < MAX_HOPS
 
 
 def test_a_link_that_was_slow_and_is_gone_makes_nobody_wait_for_its_other_end() -> None:

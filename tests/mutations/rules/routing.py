@@ -221,4 +221,15 @@ MUTATIONS: Final = (
         "if not c):",
         ("core/test_stack_ways.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
     ),
+    Mutation(
+        "hops-of-the-wire",
+        "A packet ends after MAX_HOPS, whatever stands on it: two may take each other for the leader.",
+        "ictp2p/core/post.py",
+        "hops = min(packet.hops, MAX_HOPS)",
+        "hops = packet.hops",
+        (
+            "core/test_stack_ways.py"
+            "::test_two_who_take_each_other_for_the_leader_do_not_pass_a_packet_to_and_fro_for_long",
+        ),
+    ),
 )
