@@ -120,7 +120,7 @@ class Survey:
     def _lack(self, tip: Value, known: dict[PeerId, Held], ask: tuple[PeerId, ...], now: float) -> Finding:
         """Nobody is known to hold it: wait, or go back."""
         self._since = now if self._since is None else self._since
-        source = self._best(known)
+        source = self._best(tip.state, known)
         due = self._since + self._profile.restore_after
         wait = self._wait(tip, known, source, due, now)
         if wait is None:
@@ -149,9 +149,12 @@ class Survey:
             return f"{', '.join(holders)} held it and are not known to be dead"
         return None
 
-    def _best(self, known: dict[PeerId, Held]) -> Held | None:
-        """The newest version; of several states that were brought along, the one that most have."""
-        held = [h for h in known.values() if h[1]]
+    def _best(self, lost: StateRef, known: dict[PeerId, Held]) -> Held | None:
+        """The newest version before the lost one; of several states that were brought along, the one that most have.
+
+        Other bytes that claim the lost version's number are no state that was ever agreed.
+        """
+        held = [h for h in known.values() if h[1] and h[0] < lost.version]
         return max(held, key=lambda h: (h[0], held.count(h), h == known[self._me], h[1]), default=None)
 
     def _alarm(self, lost: StateRef, source: Held | None, due: float, now: float) -> StateMissing | None:

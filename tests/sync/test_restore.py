@@ -101,6 +101,16 @@ def test_the_newest_version_that_somebody_holds_comes_next_once_the_time_is_over
     assert [(a.ref.version, a.source) for a in office.alarms] == [(7, 6)]
 
 
+def test_other_bytes_under_the_lost_version_are_no_state_to_go_back_to() -> None:
+    """Regression: it was proposed that version 7 stand in for version 7, which is refused, at every input again."""
+    office = Office(mine=(6, b"six"), answers={B: (7, b"other"), C: (5, b"five")}, dead={D})
+    found = office.until(100.0)
+    assert (found.source, found.holders) == ((6, b"six"), (A,))
+    value = restoring(TIP, TIP.voters, A, found)
+    assert value is not None
+    assert follows(TIP, value) is None
+
+
 def test_nothing_is_proposed_before_a_quorum_of_the_voters_has_said_what_it_holds() -> None:
     office = Office(mine=(6, b"six"), dead={D})
     found = office.until(1000.0)

@@ -299,6 +299,14 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "restored-from-no-version",
+        "Bytes under the lost version's number are no older state: to go back to them is refused, again and again.",
+        "ictp2p/sync/restore.py",
+        "if h[1] and h[0] < lost.version]",
+        "if h[1]]",
+        ("sync/test_restore.py::test_other_bytes_under_the_lost_version_are_no_state_to_go_back_to",),
+    ),
+    Mutation(
         "restored-without-patience",
         "While a holder may come back, the mesh waits for it.",
         "ictp2p/sync/restore.py",
