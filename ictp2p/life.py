@@ -54,6 +54,16 @@ class Life:
         """Follow the first of `triggers` that a table fed by the mesh answers; whether there was any."""
         return self._follow(table, triggers)
 
+    def noticed(self) -> None:
+        """Another worker of this cluster leaves. A second one, or one while this peer leaves too, changes nothing."""
+        if self.heard(DRAINING, "drain_noticed"):
+            self.happened("drain_noticed")
+
+    def grouped(self) -> None:
+        """The process group inside the cluster works."""
+        survived = self.heard(DRAINING, "survived")
+        self.happened("first_quorum", "pg_ready", *(("drain_noticed",) if survived else ()))
+
     def draining(self) -> None:
         """This peer was asked to leave. It may be in the middle of noticing that another one does."""
         if self.state != "DRAINING":

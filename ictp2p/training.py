@@ -26,7 +26,7 @@ from ictp2p.errors import (
     RoundMissed,
     StateError,
 )
-from ictp2p.fsm import DRAINING, RECEIVED_JOIN, REJOIN, Table
+from ictp2p.fsm import RECEIVED_JOIN, REJOIN, Table
 from ictp2p.handle import Asking, Ended, Handle, LeftOut, NewcomerWaits, News, Regrouped, WorkerGone
 from ictp2p.life import Life
 from ictp2p.participation import Outcome
@@ -155,8 +155,7 @@ class TrainingMesh:
         self.event("collectives", library=roster.library, reason=roster.reason, size=group.size)
         self._life.heard(REJOIN, "group_down")
         self._life.heard(RECEIVED_JOIN, "group_down")
-        survived = self._life.heard(DRAINING, "survived")
-        self._life.happened("first_quorum", "pg_ready", *(("drain_noticed",) if survived else ()))
+        self._life.grouped()
         if group.rank != 0:
             self._set_training(True)
         return group
@@ -306,8 +305,7 @@ class TrainingMesh:
                 self._life.heard(REJOIN, "commits_seen")
                 self._life.heard(RECEIVED_JOIN, "advertised")
                 if self._drained(roster, well):
-                    self._life.happened("drain_noticed")
-                    self._life.heard(DRAINING, "drain_noticed")
+                    self._life.noticed()
                 self._news(roster, mine=True)
             case LeftOut(roster=roster):
                 missed = ("relevant_fault", "self_fault", "advertise_join") if self._ready else ()

@@ -85,8 +85,7 @@ def test_the_tables_run_side_by_side() -> None:
 def test_who_is_asked_to_leave_while_it_notices_that_another_leaves_does_both() -> None:
     life = Life(Told())
     life.happened("first_quorum")
-    life.happened("drain_noticed")
-    life.heard(DRAINING, "drain_noticed")
+    life.noticed()
     life.draining()
     assert (life.state, life.inside) == ("DRAINING", {"DRAINING": "D_START"}), "not yet EXIT"
     assert not life.heard(DRAINING, "survived")
@@ -94,6 +93,25 @@ def test_who_is_asked_to_leave_while_it_notices_that_another_leaves_does_both() 
     assert life.inside == {"DRAINING": "D_NOTICE_OTHERS"}
     life.closed()
     assert (life.state, life.inside) == ("EXIT", {"DRAINING": "D_EXIT"})
+
+
+@given(st.lists(st.sampled_from(["noticed", "grouped", "received_join", "relevant_fault"]), max_size=12))
+def test_once_the_group_works_nobody_drains_but_who_was_asked_to(news) -> None:
+    """Regression: two that left before the group was open again left DRAINING on; and one, while draining, ended it."""
+    stays, leaves = Life(Told()), Life(Told())
+    for life in (stays, leaves):
+        life.happened("first_quorum")
+    leaves.draining()
+    for what in (*news, "grouped"):
+        for life in (stays, leaves):
+            if what == "noticed":
+                life.noticed()
+            elif what == "grouped":
+                life.grouped()
+            else:
+                life.happened(what)
+        assert leaves.state == "DRAINING"
+        assert what != "grouped" or stays.state != "DRAINING"
 
 
 def test_closing_a_peer_that_was_left_out_ends_its_life_too() -> None:
