@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Effects, Message, Notice, Send, earliest
 from ictp2p.sync.acceptor import Acceptor
-from ictp2p.sync.messages import HIGHEST, Accept, Accepted, Decision, Greet, Prepare, Promise, Refused
+from ictp2p.sync.learner import Learner, concerned
+from ictp2p.sync.messages import HIGHEST, Accept, Accepted, Chosen, Decision, Greet, Prepare, Promise, Refused
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.proposer import Proposer, may_bid, misanswer, owned
 from ictp2p.sync.values import Value, fault, follows, quorum
@@ -90,7 +91,8 @@ class Agreement:
         self._rng = rng
         self._profile = profile
         self._acceptor = Acceptor(me, stored)
-        self._proposer = Proposer(self._acceptor, rng, profile)
+        self._learner = Learner()
+        self._proposer = Proposer(self._acceptor, self._learner, rng, profile)
         self._log: dict[int, Value] = {}
         if self._acceptor.tip is not None:
             self._log[self._acceptor.slot] = self._acceptor.tip
@@ -214,6 +216,8 @@ class Agreement:
                 return self._on_greet(sender, message, now)
             case Decision():
                 return self._on_decision(sender, message, now)
+            case Chosen():
+                return self._on_chosen(sender, message, now)
             case Prepare():
                 return self._on_prepare(sender, message, now)
             case Accept():
@@ -292,7 +296,14 @@ class Agreement:
         wrong = follows(tip, value) if tip is not None and slot == self.slot + 1 else None
         if wrong:
             raise RemoteProtocolError(f"{sender} says that slot {slot} holds what cannot come there: {wrong}")
-        return self._learn(slot, value, now, tell=self._wards)
+        return self._learn(slot, value, now, tell=self._whom(value))
+
+    def _on_chosen(self, sender: PeerId, message: Chosen, now: float) -> Effects:
+        """What was shown before is decided; who missed that asks for it."""
+        if message.slot <= self.slot:
+            return []
+        value = self._learner.value(message.ballot) if message.slot == self.slot + 1 else None
+        return [Send(sender, self._greeting())] if value is None else self._learn(message.slot, value, now, self._wards)
 
     def _compare(self, sender: PeerId, slot: int, value: Value) -> None:
         known = self._log.get(slot, value)
@@ -313,13 +324,15 @@ class Agreement:
             return self._meet_foreign(sender, lineage)
         if slot != self.slot + 1 or tip is None:
             return self.behind(sender, slot - 1, now)
-        return None if {sender, self.me} <= set(tip.voters) else []
+        return None if sender in tip.voters else []
 
     def _on_prepare(self, sender: PeerId, message: Prepare, now: float) -> Effects:
         effects = self._misplaced(sender, message.slot, message.lineage, now)
         if effects is not None:
             return effects
         assert self._acceptor.tip is not None
+        if self.me not in self._acceptor.voters:
+            return []
         if owned(message.ballot, self._acceptor.tip) or not may_bid(sender, message.ballot, self._acceptor.tip):
             raise RemoteProtocolError(f"{sender} may not prepare {message.ballot}")
         acceptor = self._acceptor
@@ -333,17 +346,24 @@ class Agreement:
         effects = self._misplaced(sender, message.slot, message.value.lineage, now)
         if effects is not None:
             return effects
-        tip, acceptor = self._acceptor.tip, self._acceptor
+        tip = self._acceptor.tip
         assert tip is not None
         wrong = follows(tip, message.value)
         if not may_bid(sender, message.ballot, tip):
             wrong = f"ballot {message.ballot} is not its own, or above {HIGHEST}"
         if wrong:
             raise RemoteProtocolError(f"{sender} proposes for slot {message.slot} what cannot be: {wrong}")
-        persist = acceptor.accept(message.ballot, message.value)
+        self._learner.proposed(message.ballot, message.value)
+        return self._harvest(self._accept(sender, message, tip) if self.me in tip.voters else [], now)
+
+    def _accept(self, sender: PeerId, message: Accept, tip: Value) -> Effects:
+        """Accept what may come after `tip`, and say so to whoever waits for it."""
+        persist = self._acceptor.accept(message.ballot, message.value)
         if persist is None:
-            return [Send(sender, Refused(message.slot, message.ballot, acceptor.promised))]
-        return [persist, Send(sender, Accepted(message.slot, message.ballot))]
+            return [Send(sender, Refused(message.slot, message.ballot, self._acceptor.promised))]
+        self._learner.accepted(self.me, message.ballot)
+        answer = Accepted(message.slot, message.ballot)
+        return [persist, *(Send(each, answer) for each in sorted(concerned(tip, message.value) - {self.me}))]
 
     def _on_answer(self, sender: PeerId, message: Message, now: float) -> Effects:
         if not isinstance(message, Promise | Accepted | Refused) or not self._expects(sender, message.slot):
@@ -356,7 +376,7 @@ class Agreement:
             case Promise():
                 return self._proposer.promised(sender, message, now)
             case Accepted():
-                self._proposer.accepted(sender, message)
+                self._learner.accepted(sender, message.ballot)
             case Refused():
                 return self._proposer.refused(message, now)
         return []
@@ -366,22 +386,29 @@ class Agreement:
 
     def _harvest(self, effects: Effects, now: float) -> Effects:
         """If a quorum accepted, the slot is decided."""
-        chosen = self._proposer.chosen
+        chosen = self._learner.chosen(self._acceptor.voters)
         if chosen is None:
             return effects + self._watch(now)
-        tell = {*self._acceptor.voters, *chosen.voters, *self._audience, *self._wards}
-        return effects + self._learn(self.slot + 1, chosen, now, tell=sorted(tell - {self.me}))
+        return effects + self._learn(self.slot + 1, chosen, now, tell=self._whom(chosen))
+
+    def _whom(self, value: Value) -> Collection[PeerId]:
+        """Whom to tell that `value` is decided: everybody if this peer asked for it, else who relies on this peer."""
+        _, asked = self._proposer.asked(value)
+        return {*asked, *value.voters, *self._audience, *self._wards} - {self.me} if asked else self._wards
 
     def _learn(self, slot: int, value: Value, now: float, tell: Collection[PeerId]) -> Effects:
         if slot != self.slot + 1:
             self._log.clear()
+        ballot, asked = self._proposer.asked(value)
         self._acceptor.learn(slot, value)
+        self._learner.reset()
         self._proposer.learnt()
         self._log[slot] = value
         self._log.pop(slot - self._profile.history, None)
         self._save_at = now + self._profile.retry if self._save_at is None else self._save_at
-        oldest = min(self._log)
-        sends: Effects = [Send(peer, Decision(slot, value, oldest)) for peer in tell]
+        brief, whole = Chosen(slot, ballot), Decision(slot, value, min(self._log))
+        sends: Effects = [Send(peer, brief) for peer in sorted(asked.intersection(tell))]
+        sends += [Send(peer, whole) for peer in sorted({*tell} - asked)]
         return [*sends, Decided(slot, value), *self._watch(now)]
 
     def _watch(self, now: float) -> Effects:

@@ -52,7 +52,7 @@ class Promise(Message, tag=2, frozen=True, array_like=True):
 
 
 class Accept(Message, tag=3, frozen=True, array_like=True):
-    """Phase 2: accept `value` under `ballot`."""
+    """Phase 2: accept `value` under `ballot`, which the sender has done. Who does not vote is shown it."""
 
     slot: Count
     ballot: Ballot
@@ -60,7 +60,7 @@ class Accept(Message, tag=3, frozen=True, array_like=True):
 
 
 class Accepted(Message, tag=4, frozen=True, array_like=True):
-    """Answer to `Accept`: it is accepted, and on disk."""
+    """Answer to `Accept`, told to all whom the decision concerns: it is accepted, and on disk."""
 
     slot: Count
     ballot: Ballot
@@ -81,6 +81,13 @@ class Decision(Message, tag=6, frozen=True, array_like=True):
     value: Value
     oldest: Count
     """Oldest slot whose value the sender still has: a receiver that needs an older one must jump."""
+
+
+class Chosen(Message, tag=8, frozen=True, array_like=True):
+    """What the receiver was asked to accept under `ballot`, or shown with it, is decided in `slot`."""
+
+    slot: Count
+    ballot: Ballot
 
 
 class Greet(Message, tag=7, frozen=True, array_like=True):
@@ -186,7 +193,7 @@ class Holding(Message, tag=18, frozen=True, array_like=True):
     """Empty where it holds none."""
 
 
-PaxosMessage = Prepare | Promise | Accept | Accepted | Refused | Decision | Greet
+PaxosMessage = Prepare | Promise | Accept | Accepted | Refused | Decision | Chosen | Greet
 RoundMessage = Ready | Withdraw | Vote | Failed | Rejected | Leave | Excused | Offer | Inquire | Holding
 SyncMessage = PaxosMessage | RoundMessage
 """Every message of this room, for the decoder."""

@@ -16,8 +16,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from ictp2p.machine import Effects, Message, Send
+from ictp2p.machine import Effects, Send
 from ictp2p.sync.acceptor import Acceptor
+from ictp2p.sync.learner import Learner, concerned
 from ictp2p.sync.messages import HIGHEST, NO_BALLOT, Accept, Accepted, Ballot, Prepare, Promise, Refused
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.values import Value, follows, quorum
@@ -58,16 +59,17 @@ class _Campaign:
     """One ballot: collecting promises while `value` is None, acceptances afterwards."""
 
     ballot: Ballot
+    question: Prepare | Accept
     value: Value | None = None
     promises: dict[PeerId, Promise] = field(default_factory=dict)
-    acceptances: set[PeerId] = field(default_factory=set)
 
 
 class Proposer:
     """At most one ballot in flight, for the slot after the acceptor's newest decision."""
 
-    def __init__(self, acceptor: Acceptor, rng: random.Random, profile: RoundProfile) -> None:
+    def __init__(self, acceptor: Acceptor, learner: Learner, rng: random.Random, profile: RoundProfile) -> None:
         self._acceptor = acceptor
+        self._learner = learner
         self._rng = rng
         self._profile = profile
         self._campaign: _Campaign | None = None
@@ -75,8 +77,6 @@ class Proposer:
         self._outbid = 0
         self.wish: Value | None = None
         """What this peer wants decided, or None."""
-        self.chosen: Value | None = None
-        """What a quorum accepted: decided."""
         self.since: float | None = None
         """When the wish for this slot was first made."""
         self.wake: float | None = None
@@ -84,7 +84,7 @@ class Proposer:
 
     def reset(self) -> None:
         """Forget everything: the slot is decided, or the wish is given up."""
-        self._campaign = self.wish = self.chosen = self.since = self.wake = None
+        self._campaign = self.wish = self.since = self.wake = None
         self._outbid = 0
 
     def learnt(self) -> None:
@@ -109,16 +109,14 @@ class Proposer:
         if not quorum(self._acceptor.voters, campaign.promises):
             return []
         bound = max(campaign.promises.values(), key=lambda p: p.accepted)
-        return self._ask(bound.value if bound.accepted > NO_BALLOT else self.wish, now)
+        return self._ask(campaign.ballot, bound.value if bound.accepted > NO_BALLOT else self.wish, now)
 
-    def accepted(self, sender: PeerId, message: Accepted) -> None:
-        """Count an acceptance; with a quorum of them `chosen` is set."""
-        campaign = self._campaign
-        if campaign is None or campaign.value is None or message.ballot != campaign.ballot:
-            return
-        campaign.acceptances.add(sender)
-        if quorum(self._acceptor.voters, campaign.acceptances):
-            self.chosen = campaign.value
+    def asked(self, value: Value) -> tuple[Ballot, frozenset[PeerId]]:
+        """Under which ballot this peer asks for `value` to be accepted, and who was shown it; nobody if it does not."""
+        campaign, tip = self._campaign, self._acceptor.tip
+        if campaign is None or tip is None or campaign.value != value:
+            return NO_BALLOT, frozenset()
+        return campaign.ballot, concerned(tip, value)
 
     def refused(self, message: Refused, now: float) -> Effects:
         """Somebody bid higher: bid again above it, at once the first time."""
@@ -130,16 +128,13 @@ class Proposer:
     def repeat(self, peer: PeerId) -> Effects:
         """Send `peer` once more what it has not answered."""
         campaign, acceptor = self._campaign, self._acceptor
-        if campaign is None or acceptor.tip is None or peer == acceptor.me or peer not in acceptor.voters:
+        if campaign is None or peer == acceptor.me or peer not in acceptor.voters:
             return []
-        message: Message
         if campaign.value is None:
             done = peer in campaign.promises
-            message = Prepare(acceptor.slot + 1, acceptor.tip.lineage, campaign.ballot)
         else:
-            done = peer in campaign.acceptances
-            message = Accept(acceptor.slot + 1, campaign.ballot, campaign.value)
-        return [] if done else [Send(peer, message)]
+            done = self._learner.has_accepted(peer, campaign.ballot)
+        return [] if done else [Send(peer, campaign.question)]
 
     def handle_timeout(self, now: float) -> Effects:
         """Repeat the ballot in flight, or begin one after a pause."""
@@ -154,28 +149,30 @@ class Proposer:
         acceptor = self._acceptor
         assert acceptor.tip is not None
         if acceptor.untouched and acceptor.tip.author == acceptor.me:
-            self._campaign = _Campaign(Ballot(_OWNED, acceptor.me))
-            return self._ask(self.wish, now)
+            return self._ask(Ballot(_OWNED, acceptor.me), self.wish, now)
         number = max(self._highest, acceptor.promised.number, _OWNED) + 1
         ballot = Ballot(number, acceptor.me)
-        self._campaign = _Campaign(ballot)
+        self._campaign = _Campaign(ballot, Prepare(acceptor.slot + 1, acceptor.tip.lineage, ballot))
         self.wake = now + self._profile.retry
         own = Promise(acceptor.slot + 1, ballot, acceptor.accepted, acceptor.value)
         persist = acceptor.promise(ballot)
         assert persist is not None
         return [persist, *self._broadcast(), *self.promised(acceptor.me, own, now)]
 
-    def _ask(self, value: Value | None, now: float) -> Effects:
-        campaign, acceptor = self._campaign, self._acceptor
-        assert campaign is not None
+    def _ask(self, ballot: Ballot, value: Value | None, now: float) -> Effects:
+        """Ask the voters, and show whomever else it concerns."""
+        acceptor = self._acceptor
         assert value is not None
-        persist = acceptor.accept(campaign.ballot, value)
+        assert acceptor.tip is not None
+        persist = acceptor.accept(ballot, value)
         if persist is None:
             return self._lose(now)
-        campaign.value = value
+        question = Accept(acceptor.slot + 1, ballot, value)
+        self._campaign = _Campaign(ballot, question, value)
         self.wake = now + self._profile.retry
-        self.accepted(acceptor.me, Accepted(acceptor.slot + 1, campaign.ballot))
-        return [persist, *self._broadcast()]
+        self._learner.proposed(ballot, value)
+        shown = sorted(concerned(acceptor.tip, value).difference(acceptor.voters))
+        return [persist, *self._broadcast(), *(Send(peer, question) for peer in shown)]
 
     def _broadcast(self) -> Effects:
         return [effect for peer in self._acceptor.voters for effect in self.repeat(peer)]

@@ -11,7 +11,7 @@ from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.values import Value, Voters, genesis
 from ictp2p.types import PeerId
 
-A, B, C, D = (PeerId(f"{i:032x}") for i in range(1, 5))
+A, B, C, D, E = (PeerId(f"{i:032x}") for i in range(1, 6))
 LINEAGE = b"lineage!"
 PROFILE = RoundProfile.local()
 

@@ -61,12 +61,26 @@ MUTATIONS: Final = (
         "quorum-over-gossip-view",
         "A quorum is one of decided voters, never of those who are believed to be alive.",
         "ictp2p/sync/agreement.py",
-        "        chosen = self._proposer.chosen\n",
-        "        chosen, campaign = self._proposer.chosen, self._proposer._campaign\n"
-        "        believed = [v for v in self._acceptor.voters if v not in self._suspects]\n"
-        "        if campaign is not None and campaign.value is not None and quorum(believed, campaign.acceptances):\n"
-        "            chosen = campaign.value\n",
+        "        chosen = self._learner.chosen(self._acceptor.voters)\n",
+        "        believed = tuple(v for v in self._acceptor.voters if v not in self._suspects)\n"
+        "        chosen = self._learner.chosen(believed)\n",
         ("sync/test_round_deaths.py::test_a_minority_waits_says_so_and_applies_nothing",),
+    ),
+    Mutation(
+        "acceptances-of-any-ballot",
+        "An acceptance counts for the value that was proposed under its ballot and no other.",
+        "ictp2p/sync/learner.py",
+        "for voter, ballot in self._accepted.items() if ballot == self.ballot]",
+        "for voter, ballot in self._accepted.items()]",
+        ("sync/test_learner.py::test_only_what_a_quorum_has_accepted_under_one_ballot_is_learnt",),
+    ),
+    Mutation(
+        "chosen-whatever-was-shown",
+        "What was chosen under a ballot is the value that was shown under that one.",
+        "ictp2p/sync/learner.py",
+        "return self._value if ballot == self.ballot else None",
+        "return self._value",
+        ("sync/test_learner.py::test_another_ballot_than_was_shown_is_not_taken_for_chosen",),
     ),
     Mutation(
         "promise-not-on-disk",
@@ -96,8 +110,8 @@ MUTATIONS: Final = (
         "accepted-value-ignored",
         "A proposer that finds an accepted value proposes that one, for it may be decided already.",
         "ictp2p/sync/proposer.py",
-        "return self._ask(bound.value if bound.accepted > NO_BALLOT else self.wish, now)",
-        "return self._ask(self.wish, now)",
+        "return self._ask(campaign.ballot, bound.value if bound.accepted > NO_BALLOT else self.wish, now)",
+        "return self._ask(campaign.ballot, self.wish, now)",
         ("sync/test_agreement.py::test_an_accepted_value_binds_later_proposers",),
     ),
     Mutation(

@@ -14,6 +14,7 @@ def world() -> Iterator[World]:
         for name in "abc":
             made.cluster(name, workers=1)
         made.run_until(made.settled, within=30)
+        made.run_until(lambda: len({host.core.m.rounds.tip for host in made.hosts.values()}) == 1, within=30)
         yield made
 
 

@@ -63,7 +63,7 @@ def test_a1_two_values_under_one_ballot(world: World, broken: Broken) -> None:
 
 
 def test_a6_a_decision_that_cannot_follow_and_that_nobody_accepted(world: World, broken: Broken) -> None:
-    slot, value = world.hosts["a/0"].core.m.rounds.tip
+    slot, value = world.auditor.agreement.newest
     forged = msgspec.structs.replace(value, round=value.round + 5)
     world.auditor.notice(world.hosts["a/0"], Decided(slot + 1, forged))
     texts = [finding.text for finding in world.auditor.findings]
