@@ -33,6 +33,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -174,8 +175,27 @@ def told(network: Network, each: tuple[Round, ...], elements: int) -> dict[str, 
         "fluid_on_the_lines": fluid(truth, chosen),
         "kind": chosen.kind,
         "shares": len(chosen.shares),
+        "trees": trees(chosen, each[0].leaders),
         "reason": each[0].reason,
     }
+
+
+def trees(chosen: plans.Plan, leaders: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Say of each share which cluster is its root, and whom each cluster sends to, and gets the result from."""
+    number = {index: leaders.index(name) for index, name in enumerate(chosen.participants)}
+
+    def parents(found: Sequence[int]) -> dict[int, int]:
+        return {number[a]: number[b] for a, b in enumerate(found) if b in number}
+
+    return [
+        {
+            "part": (share.stop - share.start) / max(1, chosen.elements),
+            "root": number[share.root],
+            "sums_to": parents(share.reduce_parents),
+            "copies_from": parents(share.broadcast_parents),
+        }
+        for share in chosen.shares
+    ]
 
 
 def fluid(truth: PlanRequest, chosen: plans.Plan) -> float:

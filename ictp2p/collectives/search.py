@@ -1,7 +1,7 @@
 """What the planner chooses among: candidates in the order of their simplicity, and the bound on them all.
 
 First come the schedules that have a name: stars, each parameter server, the best ring, recursive halving. Of a ring the
-best single chain comes first: where slow lines can be its ends it is as fast as all of them together, and depends on
+best single chain comes first: where a slow line can be its root it is as fast as all of them together, and depends on
 fewer figures that may be wrong. Unless one of them is at the bound, sets of trees follow. Where links are what limits,
 trees are laid that fill them alike (`levelling`), which is quick and comes near the bound; where it does not, and
 wherever something else limits, trees are grown over the graph as the prices of a linear program ask for them
@@ -34,8 +34,6 @@ tenth of a second."""
 _NEAR = 1.1
 """Among more, levelled trees so near to the bound will do. To grow them takes half a second and more, and among more
 than `EXACT` they did not come so near where links limit."""
-_PAIR = 2
-"""Between so many one chain loads both lines as two do, and leaves all the adding to one."""
 _WAITING = 2
 """Where more than half of the time is not for bytes, one tree may do, and a deeper one sends fewer messages at once."""
 
@@ -50,11 +48,12 @@ class Search:
     def candidates(self) -> Iterator[Candidate]:
         """Predict candidates until one is at the bound, or there are no more."""
         size, cycle = self._job.topology.size, around(self._job.topology)
+        chain = ring.best_chain(self._job.topology.width, self._job.topology.delay)
         best = float("inf")
         for kind, trees, single in (
             ("star", star.trees(size), False),
             ("parameter_server", parameter_server.trees(size), True),
-            ("ring", cycle if size > _PAIR else (), True),
+            ("ring", (chain, *cycle) if chain else (), True),
             ("ring", cycle, False),
             ("halving_doubling", halving_doubling.trees(size), False),
             ("halving_doubling", halving_doubling.trees(size), True),

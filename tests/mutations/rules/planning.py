@@ -170,7 +170,7 @@ MUTATIONS: Final = (
         "no-chain-alone",
         "Where one chain does, more of them are not relied on: what they carry depends on figures that may be wrong.",
         "ictp2p/collectives/search.py",
-        '            ("ring", cycle if size > _PAIR else (), True),\n',
+        '            ("ring", (chain, *cycle) if chain else (), True),\n',
         "",
         (
             "collectives/test_planner.py::test_one_chain_does_where_a_slow_line_can_be_its_end_however_wrong_the_figures_are",
