@@ -42,6 +42,8 @@ _TIMER_SLACK = 0.0005  # an event loop with millisecond timers fires up to half 
 _AFTER_A_FAULT = 1.0
 """Seconds after an exception that nobody expects: what else is due must not wait until somebody speaks to us."""
 _RETIREMENT = 1.0  # seconds for which a surplus connection is still read
+_GREETING = 20.0
+"""Seconds in which who is at the other end must have greeted us; a peer does as soon as the connection is open."""
 
 
 class Driver:
@@ -109,6 +111,7 @@ class Driver:
             self.execute(self.core.opened(peer, self.clock()))
         # Last: frames may be waiting already, and must find the connection in its place.
         connection.start(lambda frame: self._receive(connection, frame), lambda reason: self._lost(connection, reason))
+        self._loop.call_later(_GREETING, self._expect_greeting, connection)
 
     def execute(self, commands: list[Command]) -> None:
         """Carry out what an input of the stack returned, then re-arm the timer."""
@@ -117,8 +120,12 @@ class Driver:
         self._pending.extend(commands)
         if self._executing:
             return
-        if self._pending:
-            self._carry_out_all()
+        try:
+            if self._pending:
+                self._carry_out_all()
+        except Exception:
+            self._arm_after_a_fault()
+            raise
         self._arm()
 
     def call(self, channel: Channel, act: Callable[[float], Effects]) -> None:
@@ -190,11 +197,12 @@ class Driver:
                 expected=peer,
                 timeout=self._dial_timeout,
             )
-        except IctError as error:
-            refused = isinstance(error, Refused)
-            self.execute(self.core.dial_failed(peer, refused, self.clock()))
-            return
-        self.adopt(connection)
+        except Exception as error:  # whatever it is: the stack dials this peer no more until it is told that it failed
+            self.execute(self.core.dial_failed(peer, isinstance(error, Refused), self.clock()))
+            if not isinstance(error, IctError):
+                raise
+        else:
+            self.adopt(connection)
 
     # ------------------------------------------------------------ connections
 
@@ -217,6 +225,12 @@ class Driver:
     def _retire(self, connection: ControlConnection) -> None:
         self._retired[connection] = None
         self._loop.call_later(_RETIREMENT, connection.close)
+
+    def _expect_greeting(self, connection: ControlConnection) -> None:
+        """Who was let in and does not say who it is to us would be kept for as long as it stays."""
+        peer = connection.peer_id
+        if self._connections.get(peer) is connection and not self.core.has_greeted(peer):
+            connection.abort()
 
     def _receive(self, connection: ControlConnection, frame: bytes) -> None:
         if not self._closed:
@@ -254,6 +268,10 @@ class Driver:
         try:
             self.execute(self.core.handle_timeout(self.clock()))
         except Exception:
-            if not self._closed:
-                self._set_timer(self.clock() + _AFTER_A_FAULT)
+            self._arm_after_a_fault()
             raise
+
+    def _arm_after_a_fault(self) -> None:
+        """Have time pass again, if it would not; but not at once, for it may be what raises."""
+        if not self._closed and self._timer is None:
+            self._set_timer(self.clock() + _AFTER_A_FAULT)

@@ -43,7 +43,9 @@ async def fetch_status(address: str, token: str, timeout: float, network: Networ
     where = Address.parse(address)
     security = TlsSecurity(identity, Mesh.from_token(token))
     loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
     answer: asyncio.Future[bytes] = loop.create_future()
+    parts: list[bytes] = []
     connection = await open_control(network or TcpNetwork(), where, security, timeout=timeout)
 
     def on_frame(frame: bytes) -> None:
@@ -52,7 +54,9 @@ async def fetch_status(address: str, token: str, timeout: float, network: Networ
             return
         message = CODECS[Channel.HELLO].decode(packet.body)
         if isinstance(message, StatusReply):
-            answer.set_result(message.document)
+            parts.append(message.document)
+            if not message.more:
+                answer.set_result(b"".join(parts))
 
     def on_closed(reason: IctError | None) -> None:
         if not answer.done():
@@ -63,12 +67,12 @@ async def fetch_status(address: str, token: str, timeout: float, network: Networ
     for message in (Greeting(card, PeerId(""), 0), StatusRequest()):
         connection.send(_packet(identity.peer_id, connection.peer_id, message))
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout_at(deadline):
             return _read(await answer)
     except TimeoutError:
         raise Unreachable(f"{where} did not tell its status within {timeout:g} s") from None
     finally:
-        connection.close()
+        connection.abort()  # there is nothing more to say, and the deadline may be over
         await connection.wait_closed()
 
 

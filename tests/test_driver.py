@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.commands import Command, Dial, Hangup, Transmit
 from ictp2p.driver import Driver
-from ictp2p.errors import IctError, StateError, Unreachable
+from ictp2p.errors import IctError, LocalProtocolError, StateError, Unreachable
 from ictp2p.machine import Notice, Persist
 from ictp2p.network import Refused
 from ictp2p.types import Address, ClusterId, PeerId
@@ -218,6 +219,63 @@ async def test_a_dial_that_fails_says_whether_it_was_refused(
         while not bed.core.inputs:
             await asyncio.sleep(0)
     assert bed.core.inputs == [("dial_failed", HIGH, refused)]
+    await bed.driver.close()
+
+
+async def test_a_dial_that_ends_in_what_nobody_expects_has_failed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the stack took it for being under way, and never dialed that peer again."""
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+    monkeypatch.setattr("ictp2p.driver.open_control", fail)
+    bed = Bed()
+    bed.driver.execute([Dial(HIGH, WHERE)])
+    async with asyncio.timeout(5):
+        while not told:
+            await asyncio.sleep(0)
+            gc.collect()  # an exception that nobody asked for is told when its task is
+    assert bed.core.inputs == [("dial_failed", HIGH, False)]
+    assert [type(error) for error in told] == [ZeroDivisionError]
+    await bed.driver.close()
+
+
+@pytest.mark.parametrize("greets", [True, False])
+async def test_who_does_not_greet_is_hung_up_on(greets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ictp2p.driver._GREETING", 0.0)
+    bed = Bed()
+    asked = asyncio.Event()
+
+    def has_greeted(peer: PeerId) -> bool:
+        asked.set()
+        return greets
+
+    bed.core.has_greeted = has_greeted  # type: ignore[method-assign]
+    there = bed.connection(HIGH, dialed=False)
+    async with asyncio.timeout(5):
+        await asked.wait()
+    assert there.is_open == greets
+    await bed.driver.close()
+
+
+async def test_time_is_not_forgotten_over_a_command_that_cannot_be_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a frame that was too long for its connection left the timer unset until somebody else spoke."""
+    monkeypatch.setattr("ictp2p.driver._AFTER_A_FAULT", 0.01)
+    bed = Bed()
+    there = bed.connection(HIGH, dialed=False)
+
+    def refuse(frame: bytes) -> bool:
+        raise LocalProtocolError("too long")
+
+    there.send = refuse  # type: ignore[method-assign]
+    bed.core.due = 0.0
+    with pytest.raises(LocalProtocolError):
+        bed.driver.execute([Transmit(HIGH, b"long")])
+    async with asyncio.timeout(5):
+        while ("handle_timeout",) not in bed.core.inputs:
+            await asyncio.sleep(0.001)
     await bed.driver.close()
 
 

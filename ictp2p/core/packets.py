@@ -25,6 +25,10 @@ MAX_HOPS = 16
 """Far more than a path needs: worker, leader, relays, leader, worker, and the overlay is a few hops wide."""
 
 
+STATUS_PART = 512 * 1024
+"""Bytes of a status in one packet: that of hundreds of clusters is longer than a frame."""
+
+
 class Channel(enum.IntEnum):
     """Which machine a packet is for. Append only: these numbers are on the wire."""
 
@@ -93,9 +97,11 @@ class StatusRequest(Message, tag=5, frozen=True, array_like=True):
 
 
 class StatusReply(Message, tag=6, frozen=True, array_like=True):
-    """The status, as a JSON document."""
+    """The status, as a JSON document in parts."""
 
     document: bytes
+    more: bool
+    """Whether another part follows."""
 
 
 class Need(Message, tag=7, frozen=True, array_like=True):

@@ -31,8 +31,8 @@ class Post:
     def __init__(self, context: Context, neighbourhood: Neighbourhood) -> None:
         self.open: set[PeerId] = set()
         """Peers with an open connection."""
-        self.inbox: deque[Packet] = deque()
-        """What arrived for this peer, its own packets to itself among it, and was not delivered yet."""
+        self.inbox: deque[tuple[PeerId, Packet]] = deque()
+        """What arrived for this peer, and from whom, its own packets to itself among it, and was not delivered yet."""
         self._context = context
         self._neighbourhood = neighbourhood
         self._encoded: tuple[Message | None, bytes] = (None, b"")
@@ -46,7 +46,7 @@ class Post:
             self._encoded = (message, CODECS[channel].encode(message))
         packet = Packet(self._context.me, self._context.cluster, target, MAX_HOPS, channel, self._encoded[1])
         if target == self._context.me:
-            self.inbox.append(packet)
+            self.inbox.append((target, packet))
         else:
             self._pass_on(packet)
 

@@ -47,6 +47,7 @@ from ictp2p.core.overlay import COMPLETE
 from ictp2p.core.packets import (
     BETWEEN_CLUSTERS,
     ONE_HOP,
+    STATUS_PART,
     BulkInvitation,
     Channel,
     Packet,
@@ -196,7 +197,7 @@ class Core:
         elif packet.channel in ONE_HOP and packet.source != peer:
             raise RemoteProtocolError(f"{peer} relayed a {packet.channel.name} packet of {packet.source}")
         else:
-            self._post.inbox.append(packet)
+            self._post.inbox.append((peer, packet))
         return self._finish()
 
     def heard(self, peer: PeerId, now: float) -> list[Command]:
@@ -286,9 +287,11 @@ class Core:
         return self._finish()
 
     def tell_status(self, observer: PeerId, document: bytes, now: float) -> list[Command]:
-        """Answer `StatusAsked`; the document is JSON."""
+        """Answer `StatusAsked`; the document is JSON, and may be longer than a frame."""
         self._context.now = now
-        self._post.send(Channel.HELLO, observer, StatusReply(document))
+        for start in range(0, len(document), STATUS_PART):
+            part, end = document[start : start + STATUS_PART], start + STATUS_PART
+            self._post.send(Channel.HELLO, observer, StatusReply(part, end < len(document)))
         return self._finish()
 
     def leave(self, now: float) -> list[Command]:
@@ -321,6 +324,10 @@ class Core:
         """Peers with an open connection whose greeting has arrived."""
         return sorted(self._meetings.greeted)
 
+    def has_greeted(self, peer: PeerId) -> bool:
+        """Whether the greeting of a peer has arrived on the connection that there is."""
+        return peer in self._meetings.greeted
+
     def linked(self) -> list[PeerId]:
         """Peers with an open connection, greeted or not."""
         return sorted(self._post.open)
@@ -349,14 +356,17 @@ class Core:
 
     # ------------------------------------------------------------ packets
 
-    def _deliver_guarded(self, packet: Packet) -> None:
-        """What one sender got wrong must not keep this peer from serving the others."""
+    def _deliver_guarded(self, bearer: PeerId, packet: Packet) -> None:
+        """What one sender got wrong must not keep this peer from serving the others.
+
+        Nor may it cost another its connection: of a packet that was passed on the source is not proven.
+        """
         try:
             self._deliver(packet)
         except ProtocolError as error:
             self._context.out.append(Violated(packet.source, f"{packet.channel.name}: {error}"))
-            if packet.source in self._post.open:
-                self._context.out.append(Hangup(packet.source, str(error)))
+            if bearer == packet.source and bearer in self._post.open:
+                self._context.out.append(Hangup(bearer, str(error)))
 
     def _deliver(self, packet: Packet) -> None:
         channel = packet.channel
@@ -504,7 +514,7 @@ class Core:
         """Deliver what this peer sent to itself, tell every machine what changed, and hand out the commands."""
         for _ in range(_PASSES):
             while self._post.inbox:
-                self._deliver_guarded(self._post.inbox.popleft())
+                self._deliver_guarded(*self._post.inbox.popleft())
             if not self._context.dirty:
                 break
             self._context.dirty = False

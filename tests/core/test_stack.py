@@ -17,6 +17,7 @@ from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.messages import Status
 from ictp2p.types import ClusterId, PeerId
+from ictp2p.wire import MAX_CONTROL_BODY
 from tests.core.control_planes import Host, World, leaders, mesh
 
 
@@ -79,6 +80,34 @@ def test_garbage_in_any_channel_hurts_nobody_but_its_sender(body: bytes, channel
     world.do(hosts["a"][0], done)
     world.run(1.0)
     assert hosts["a"][0].core.m.mesh.members["b"].status is Status.ALIVE
+
+
+@pytest.mark.parametrize("forged", [True, False])
+def test_nobody_is_hung_up_on_for_what_another_says_in_its_name(forged: bool) -> None:
+    """Regression: a packet that was passed on names a source that nobody has proven."""
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    a, b, c = (hosts[name][0] for name in "abc")
+    packet = Packet(world.id(c), ClusterId("c"), world.id(a), 3, Channel.ROUNDS, b"garbage")
+    bearer = b if forged else c
+    done = a.core.receive(world.id(bearer), encode_packet(packet), world.now)
+    assert [each.peer for each in done if isinstance(each, commands.Violated)] == [world.id(c)]
+    assert [each.peer for each in done if isinstance(each, commands.Hangup)] == ([] if forged else [world.id(c)])
+
+
+def test_a_status_that_is_longer_than_a_frame_comes_in_parts() -> None:
+    """Regression: that of some hundred clusters raised where it was sent, and its observer heard nothing."""
+    world = World()
+    host = mesh(world, "a", workers=1)["a"][0]
+    observer = PeerId("e" * 32)
+    world.do(host, host.core.opened(observer, world.now))
+    document = bytes(range(256)) * 12_000
+    done = host.core.tell_status(observer, document, world.now)
+    frames = [each.frame for each in done if isinstance(each, commands.Transmit) and each.peer == observer]
+    parts = [CODECS[Channel.HELLO].decode(decode_packet(each).body) for each in frames]
+    assert max(map(len, frames)) < MAX_CONTROL_BODY
+    assert b"".join(part.document for part in parts) == document
+    assert [part.more for part in parts] == [*([True] * (len(parts) - 1)), False]
 
 
 @pytest.mark.parametrize("address", ["nowhere", "192.0.2.7:99999"])
