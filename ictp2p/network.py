@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import os
 import socket
 from collections.abc import Callable
@@ -68,6 +69,7 @@ class Network(Protocol):
 
         Raises:
             AddressInUse: the port is taken, or the address is not ours.
+            Unreachable: its host name cannot be looked up, or the system has no room for another socket.
         """
         ...
 
@@ -92,15 +94,14 @@ class TcpNetwork:
             family, where = await _resolve(address, socket.AI_PASSIVE)
             sock = _listening_socket(family, where)
         except (OSError, ValueError) as error:  # ValueError: a host that cannot even be looked up, as in "a..b"
-            raise translate(error, f"cannot listen on {address}") from error
+            raise translate(error, f"cannot listen on {address}", listening=True) from error
         return _TcpListener(loop, sock, factory)
 
     async def connect(self, factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
         """Connect to `address`; see `Network.connect`."""
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout):
-                transport, protocol = await loop.create_connection(factory, address.host, address.port)
+                transport, protocol = await _reach(factory, address, timeout)
         except TimeoutError as error:
             raise Unreachable(f"{address} did not answer within {timeout:g} s") from error
         except (OSError, ValueError) as error:
@@ -173,14 +174,14 @@ class _TcpListener:
         return f"<TcpListener {self.address}>"
 
 
-def translate(error: BaseException, what: str) -> NetworkError:
-    """Say as one of our errors why an attempt to listen or connect failed; `what` begins the message."""
+def translate(error: BaseException, what: str, *, listening: bool = False) -> NetworkError:
+    """Say as one of our errors why an attempt to connect, or to listen, failed; `what` begins the message."""
     match error:
         case ConnectionRefusedError():
             return Refused(f"{what}: nobody listens there")
         case ConnectionError():
             return ConnectionLost(f"{what}: the connection was reset")
-        case OSError() if error.errno in _TAKEN:
+        case OSError() if listening and error.errno in _TAKEN:
             return AddressInUse(f"{what}: {os.strerror(error.errno)}")
         case _:
             return Unreachable(f"{what}: {_words(error)}")
@@ -208,6 +209,33 @@ def shown_address(name: object) -> Address:
             return Address(host.removeprefix("::ffff:") if "." in host else host, port)
         case _:
             return Address("unknown", 0)  # the peer was gone before anybody could ask
+
+
+async def _reach(factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
+    """Try one address of the host after the other, each for its part of the time that is left.
+
+    A name may have several, of which one leads nowhere; RFC 8305 tries them side by side, which dials twice where both
+    answer. If none does, one that was silent tells more than one that refused: its host may be the one that is meant.
+    """
+    loop, errors = asyncio.get_running_loop(), list[OSError]()
+    deadline = loop.time() + timeout
+    places = await _places(address)
+    for left, (family, host) in zip(range(len(places), 0, -1), places, strict=True):
+        try:
+            async with asyncio.timeout((deadline - loop.time()) / left):
+                return await loop.create_connection(factory, host, address.port, family=family)
+        except OSError as error:
+            errors.append(error)
+    raise max(errors, key=lambda error: (isinstance(error, TimeoutError), isinstance(error, ConnectionRefusedError)))
+
+
+async def _places(address: Address) -> list[tuple[int, str]]:
+    """The addresses of a host, with their families, the best first (RFC 6724); its own if that is what it is called."""
+    try:
+        return [(socket.AF_INET6 if ipaddress.ip_address(address.host).version == 6 else socket.AF_INET, address.host)]
+    except ValueError:
+        found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys((family, str(where[0])) for family, _, _, _, where in found))
 
 
 async def _resolve(address: Address, flags: int) -> tuple[int, tuple[object, ...]]:

@@ -298,8 +298,8 @@ def test_a_dual_stack_listener_shows_ipv4_peers_as_ipv4(run):
         (ConnectionRefusedError(errno.ECONNREFUSED, "x"), Refused, "nobody listens"),
         (ConnectionResetError(errno.ECONNRESET, "x"), ConnectionLost, "was reset"),
         (BrokenPipeError(errno.EPIPE, "x"), ConnectionLost, "was reset"),
-        (OSError(errno.EADDRINUSE, "x"), AddressInUse, os.strerror(errno.EADDRINUSE)),
-        (OSError(errno.EADDRNOTAVAIL, "x"), AddressInUse, os.strerror(errno.EADDRNOTAVAIL)),
+        (OSError(errno.EADDRNOTAVAIL, "no local port"), Unreachable, "no local port"),
+        (OSError(errno.EACCES, "a firewall said so"), Unreachable, "a firewall said so"),
         (OSError(errno.EHOSTUNREACH, "No route to host"), Unreachable, "No route to host"),
         (TimeoutError(errno.ETIMEDOUT, "timed out"), Unreachable, "timed out"),
         (socket.gaierror(socket.EAI_NONAME, "Name not known"), Unreachable, "Name not known"),
@@ -311,6 +311,64 @@ def test_what_a_failed_attempt_means(error: BaseException, kind: type[NetworkErr
     assert type(translated) is kind
     assert str(translated).startswith("dialing x: ")
     assert words in str(translated)
+
+
+@pytest.mark.parametrize("number", [errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES])
+def test_an_address_to_listen_on_that_is_taken_is_named(number: int):
+    translated = translate(OSError(number, "x"), "listening", listening=True)
+    assert type(translated) is AddressInUse
+    assert os.strerror(number) in str(translated)
+
+
+ANSWERS = {
+    "silent": lambda: asyncio.get_running_loop().create_future(),
+    "refuses": lambda: failed(ConnectionRefusedError(errno.ECONNREFUSED, "x")),
+    "no way": lambda: failed(OSError(errno.ENETUNREACH, "Network is unreachable")),
+}
+
+
+def failed(error: OSError) -> asyncio.Future[None]:
+    future = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        (["silent", "takes"], None),
+        (["no way", "silent", "refuses", "takes"], None),
+        (["refuses", "no way"], Refused),
+        (["no way", "refuses"], Refused),
+        (["refuses", "silent"], Unreachable),
+        (["silent", "refuses"], Unreachable),
+    ],
+)
+async def test_each_address_of_a_host_gets_its_chance(
+    answers: list[str], kind: type[NetworkError] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the first one that was silent took all the time there was."""
+    loop = asyncio.get_running_loop()
+    listener = await NETWORK.serve(Caught, LOOPBACK)
+    real = loop.create_connection
+
+    async def places(address: Address) -> list[tuple[int, str]]:
+        return [(socket.AF_INET, answer) for answer in answers]
+
+    async def connected(factory, host, port, **more):  # type: ignore[no-untyped-def]
+        return await (ANSWERS[host]() if host in ANSWERS else real(factory, "127.0.0.1", port, **more))
+
+    monkeypatch.setattr("ictp2p.network._places", places)
+    monkeypatch.setattr(loop, "create_connection", connected)
+    if kind is None:
+        transport, protocol = await NETWORK.connect(Caught, listener.address, 0.5)
+        transport.abort()
+        await protocol.lost
+    else:
+        with pytest.raises(Unreachable) as raised:
+            await NETWORK.connect(Caught, listener.address, 0.2)
+        assert type(raised.value) is kind
+    listener.close()
 
 
 @pytest.mark.parametrize(
