@@ -83,7 +83,7 @@ class FileDisk:
         """The directory, and its lock; nothing once it is closed."""
         held_alone(self)
         try:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make(self._directory)
             self._held.append(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             self._held.append(self._open("lock", os.O_RDWR | os.O_CREAT))
         except OSError as error:
@@ -158,6 +158,18 @@ class FileDisk:
         if not self._held:
             raise StateError(f"data directory {str(self._directory)!r} is closed")
         return self._directory / (_checked(key) + _SUFFIX)
+
+
+def _make(directory: Path) -> None:
+    """Make the directory and those above it, durably: a crash must not take a promise with the folder that it is in."""
+    made = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for each in made:
+        parent = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
 
 
 def _lock(folder: int, file: int) -> None:

@@ -94,6 +94,17 @@ def test_a_value_is_synced_before_it_replaces_the_old_one_and_the_directory_afte
     assert steps == ["sync term.new", "rename term.new term.ict", "sync data"]
 
 
+def test_a_directory_that_was_made_is_there_after_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Regression: its name was in no directory that had been synced; a promise was gone with it."""
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))  # noqa: PTH115
+    FileDisk(tmp_path / "made" / "data").close()
+    assert synced == [str(tmp_path / "made"), str(tmp_path)]
+    synced.clear()
+    FileDisk(tmp_path / "made" / "data").close()
+    assert synced == []
+
+
 @pytest.mark.parametrize("step", ["fsync", "rename"])
 def test_a_write_that_fails_half_way_leaves_the_old_value(disk: FileDisk, monkeypatch: pytest.MonkeyPatch, step: str):
     def fail(*_: object, **__: object) -> None:
