@@ -34,8 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # `>&-`: the interpreter has nothing there
         return _fail(OSError(errno.EBADF, "standard output is closed"), FAILED)
     try:
-        status = _sim(arguments[1:]) if arguments[:1] == ["sim"] else _run(arguments)
-        sys.stdout.flush()  # here, where it can fail in words
+        return _answer(arguments)
     except BrokenPipeError:
         _fall_silent()
         return UNHEARD
@@ -48,7 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(error, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
-    return status
+
+
+def _answer(arguments: list[str]) -> int:
+    try:
+        return _sim(arguments[1:]) if arguments[:1] == ["sim"] else _run(arguments)
+    finally:
+        sys.stdout.flush()  # here, where it can fail in words; help and usage, which argparse exits with, as well
 
 
 def _run(arguments: list[str]) -> int:
@@ -147,8 +152,9 @@ def _parser() -> argparse.ArgumentParser:
     token.set_defaults(run=_token)
     config = commands.add_parser("config", help="print every parameter: unit, default, meaning, how to set it")
     config.set_defaults(run=_config)
-    config.add_argument("--markdown", action="store_true", help="print the documentation page, all presets")
-    config.add_argument("--preset", choices=("local", "lan", "wan"), default="lan", help="whose defaults to show")
+    shown = config.add_mutually_exclusive_group()
+    shown.add_argument("--markdown", action="store_true", help="print the documentation page, all presets")
+    shown.add_argument("--preset", choices=("local", "lan", "wan"), default="lan", help="whose defaults to show")
     return parser
 
 

@@ -124,6 +124,7 @@ def test_what_the_user_can_mend_is_one_line(
         (["demo", "--seconds", "inf"], "inf is not above 0 and finite"),
         (["demo", "--port", "65536"], "65536 is not a port"),
         (["demo", "--fault", "hug"], "'hug'"),
+        (["config", "--markdown", "--preset", "wan"], "not allowed with"),
     ],
 )
 def test_bad_arguments_are_named(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
@@ -184,11 +185,12 @@ def test_a_command_whose_output_nobody_reads_ends_without_a_word(command: list[s
     assert (ran.returncode, ran.stderr) == (cli.UNHEARD, b"")
 
 
-def test_a_command_whose_output_finds_no_room_says_so_in_a_line() -> None:
+@pytest.mark.parametrize("command", ["token", "--help"])
+def test_a_command_whose_output_finds_no_room_says_so_in_a_line(command: str) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # argparse hides it then
     with Path("/dev/full").open("w") as full:
-        ran = subprocess.run(
-            [sys.executable, "-m", "ictp2p", "token"], stdout=full, stderr=subprocess.PIPE, cwd=ROOT, timeout=50
-        )
+        asked = [sys.executable, "-m", "ictp2p", command]
+        ran = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, cwd=ROOT, timeout=50, env=env)
     assert (ran.returncode, ran.stderr) == (cli.FAILED, b"ictp2p: OSError: [Errno 28] No space left on device\n")
 
 

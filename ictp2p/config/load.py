@@ -75,5 +75,8 @@ def _parse(key: str, text: str, kind: Any) -> Any:
     except ValueError:
         raise ConfigError(f"{key}={text!r} is not valid: it must be of type {in_words(kind)}") from None
     if kind == tuple[str, ...]:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
+        parts = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not parts:  # as of a variable that a script forgot to set: a mesh of one's own is not what it meant
+            raise ConfigError(f"{key}={text!r} names nobody: unset it if that is meant")
+        return parts
     return text

@@ -123,6 +123,8 @@ def test_what_has_no_default_must_be_given(name: str):
 @pytest.mark.parametrize(
     ("env", "words"),
     [
+        ({"ICTP2P_JOIN": ""}, "ICTP2P_JOIN='' names nobody"),
+        ({"ICTP2P_JOIN": " , "}, "ICTP2P_JOIN=' , ' names nobody"),
         ({"ICTP2P_STALL": "1"}, "ICTP2P_STALL is not known"),
         ({"ICTP2P_RANK": "first"}, "ICTP2P_RANK='first' is not valid: it must be of type int$"),
         ({"ICTP2P_BULK_RATE": "fast"}, "ICTP2P_BULK_RATE='fast' is not valid: it must be of type float$"),
