@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from math import inf
 from typing import TYPE_CHECKING
 
 from ictp2p.control import ControlConnection, open_control
@@ -99,19 +100,10 @@ class Driver:
         if self._closed:
             connection.abort()
             return
-        peer = connection.peer_id
-        self._bury(peer, connection.process)
-        present = self._connections.get(peer)
-        if present is not None and present.is_open and not self._preferred(connection, present):
-            self._retire(connection)
-        else:
-            self._connections[peer] = connection
-            if present is not None:
-                self._retire(present)
-            self.execute(self.core.opened(peer, self.clock()))
-        # Last: frames may be waiting already, and must find the connection in its place.
-        connection.start(lambda frame: self._receive(connection, frame), lambda reason: self._lost(connection, reason))
-        self._loop.call_later(_GREETING, self._expect_greeting, connection)
+        try:
+            self._bury(connection.peer_id, connection.process)
+        finally:  # whatever raises: one that nobody reads would look open for as long as the other side is there
+            self._place(connection)
 
     def execute(self, commands: list[Command]) -> None:
         """Carry out what an input of the stack returned, then re-arm the timer."""
@@ -124,7 +116,7 @@ class Driver:
             if self._pending:
                 self._carry_out_all()
         except Exception:
-            self._arm_after_a_fault()
+            self._go_on_after_a_fault()
             raise
         self._arm()
 
@@ -174,7 +166,7 @@ class Driver:
                 if (connection := self._connections.get(peer)) is not None:
                     connection.send(frame)
             case Persist(key=key, value=value):
-                self._disk.save(key, value)
+                self._keep(key, value)
             case Dial(peer=peer, address=address):
                 self._spawn(self._dial(peer, address))
             case Hangup(peer=peer):
@@ -182,6 +174,18 @@ class Driver:
                     connection.abort()
             case Notice():
                 self._on_notice(command)
+
+    def _keep(self, key: str, value: bytes) -> None:
+        """Nothing may leave that relies on what was not kept, whatever was in the way: an interrupt as well."""
+        try:
+            self._disk.save(key, value)
+        except StateError:
+            raise
+        except Exception as error:
+            raise StateError(f"{key!r} could not be kept: {error!r}") from error
+        except BaseException:
+            self.stop()
+            raise
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
@@ -205,6 +209,24 @@ class Driver:
             self.adopt(connection)
 
     # ------------------------------------------------------------ connections
+
+    def _place(self, connection: ControlConnection) -> None:
+        peer = connection.peer_id
+        present = self._connections.get(peer)
+        try:
+            if present is not None and present.is_open and not self._preferred(connection, present):
+                self._retire(connection)
+            else:
+                self._connections[peer] = connection
+                if present is not None:
+                    self._retire(present)
+                self.execute(self.core.opened(peer, self.clock()))
+        finally:  # last: frames may be waiting already, and must find the connection in its place
+            self._start(connection)
+
+    def _start(self, connection: ControlConnection) -> None:
+        connection.start(lambda frame: self._receive(connection, frame), lambda reason: self._lost(connection, reason))
+        self._loop.call_later(_GREETING, self._expect_greeting, connection)
 
     def _preferred(self, new: ControlConnection, present: ControlConnection) -> bool:
         """A connection by the same dialer replaces the older one; else the lower id's is kept."""
@@ -246,14 +268,14 @@ class Driver:
 
     # ------------------------------------------------------------ time
 
-    def _arm(self) -> None:
+    def _arm(self, earliest: float = -inf) -> None:
         """Set the timer, unless it is set for that time or sooner: most inputs only put off what was due."""
         due = None if self._closed else self.core.next_timeout()
-        if due is None or (self._timer is not None and self._armed <= due):
+        if due is None or (self._timer is not None and self._armed <= max(due, earliest)):
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._set_timer(due)
+        self._set_timer(max(due, earliest))
 
     def _set_timer(self, due: float) -> None:
         self._armed = due
@@ -268,10 +290,11 @@ class Driver:
         try:
             self.execute(self.core.handle_timeout(self.clock()))
         except Exception:
-            self._arm_after_a_fault()
+            self._go_on_after_a_fault()
             raise
 
-    def _arm_after_a_fault(self) -> None:
-        """Have time pass again, if it would not; but not at once, for it may be what raises."""
-        if not self._closed and self._timer is None:
-            self._set_timer(self.clock() + _AFTER_A_FAULT)
+    def _go_on_after_a_fault(self) -> None:
+        """Carry out what is queued behind, and have time pass again; but not at once, for it may be what raises."""
+        if self._pending:
+            self._loop.call_soon(self.execute, [])
+        self._arm(earliest=self.clock() + _AFTER_A_FAULT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,17 +103,28 @@ class Bed:
     def __init__(self) -> None:
         self.log: list[Any] = []
         self.core = FakeCore()
+        self.disk = FakeDisk(self.log)
         self.on_notice: Any = lambda notice: None
         self.now = 0.0
         self.driver = Driver(
             self.core,  # type: ignore[arg-type]
             network=self,  # type: ignore[arg-type]
             security=None,  # type: ignore[arg-type]
-            disk=FakeDisk(self.log),
+            disk=self.disk,
             clock=lambda: self.now,
             on_notice=lambda notice: self.on_notice(notice),
             on_failure=lambda error: self.log.append(("failed", str(error))),
         )
+
+    def what_fails(self) -> Notice:
+        """A command that cannot be carried out, and after which all goes well again."""
+
+        def fail_once(notice: Notice) -> None:
+            self.on_notice = lambda notice: None
+            raise ZeroDivisionError
+
+        self.on_notice = fail_once
+        return Told()
 
     def connection(self, peer: PeerId, *, dialed: bool, process: bytes = b"first") -> FakeConnection:
         made = FakeConnection(peer, dialed, self.log, process)
@@ -137,6 +149,23 @@ async def test_nothing_leaves_any_more_once_the_disk_has_refused_what_it_relied_
     connection.on_frame(b"a question")
     assert bed.log == [("save", "promise"), ("failed", "cannot write: No space left on device")]
     assert bed.core.inputs[-1] == ("opened", LOW), "the stack is told nothing either"
+    await bed.driver.close()
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+async def test_nothing_leaves_any_more_once_keeping_it_ended_in_what_nobody_expects(error: type[BaseException]) -> None:
+    """Regression: what was queued behind left with the next command."""
+    bed = Bed()
+    bed.connection(LOW, dialed=True)
+
+    def interrupted(key: str, value: bytes) -> None:
+        raise error
+
+    bed.disk.save = interrupted  # type: ignore[method-assign]
+    with contextlib.suppress(KeyboardInterrupt):
+        bed.driver.execute([Persist("promise", b""), Transmit(LOW, b"relies on it")])
+    bed.driver.execute([Transmit(LOW, b"as if it had been kept")])
+    assert bed.log == ([("failed", "'promise' could not be kept: MemoryError()")] if error is MemoryError else [])
     await bed.driver.close()
 
 
@@ -279,6 +308,50 @@ async def test_time_is_not_forgotten_over_a_command_that_cannot_be_carried_out(m
     await bed.driver.close()
 
 
+async def test_what_became_due_is_not_put_off_to_what_was_due_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a timer that was set already stayed as it was, however soon what the faulty input made due."""
+    monkeypatch.setattr("ictp2p.driver._AFTER_A_FAULT", 0.01)
+    bed = Bed()
+    bed.core.due = 1000.0
+    bed.driver.execute([])
+    bed.core.due = 0.0
+    with pytest.raises(ZeroDivisionError):
+        bed.driver.execute([bed.what_fails()])
+    async with asyncio.timeout(5):
+        while ("handle_timeout",) not in bed.core.inputs:
+            await asyncio.sleep(0.001)
+    await bed.driver.close()
+
+
+async def test_what_is_queued_behind_a_command_that_fails_is_carried_out() -> None:
+    """Regression: it waited for the next input, though it might be what the others wait for."""
+    bed = Bed()
+    bed.connection(LOW, dialed=True)
+    with pytest.raises(ZeroDivisionError):
+        bed.driver.execute([bed.what_fails(), Persist("promise", b""), Transmit(LOW, b"reply")])
+    async with asyncio.timeout(5):
+        while not bed.log:
+            await asyncio.sleep(0)
+    assert bed.log == [("save", "promise"), ("send", b"reply")]
+    await bed.driver.close()
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_a_connection_is_read_whatever_its_coming_causes(*, restarted: bool) -> None:
+    """Regression: it looked open for as long as the other side was there, and nobody ever read it."""
+    bed = Bed()
+    if restarted:
+        bed.connection(HIGH, dialed=False)
+    bed.core.answers = [bed.what_fails()]
+    with pytest.raises(ZeroDivisionError):
+        bed.connection(HIGH, dialed=False, process=b"second")
+    there: Any = bed.driver.connection(HIGH)
+    assert there.process == b"second"
+    there.on_frame(b"hello")
+    assert bed.core.inputs[-2:] == [("opened", HIGH), ("receive", HIGH, b"hello")]
+    await bed.driver.close()
+
+
 async def test_a_frame_for_a_peer_that_is_gone_is_dropped_and_a_hangup_ends_a_connection() -> None:
     bed = Bed()
     bed.driver.execute([Transmit(LOW, b"to nobody"), Hangup(LOW, "nobody")])
@@ -308,13 +381,7 @@ async def test_time_goes_on_after_an_exception_that_nobody_expects(monkeypatch: 
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
     bed = Bed()
     bed.core.due = 0.0
-    bed.core.answers = [Told()]
-
-    def fail_once(notice: Notice) -> None:
-        bed.on_notice = lambda notice: None
-        raise ZeroDivisionError
-
-    bed.on_notice = fail_once
+    bed.core.answers = [bed.what_fails()]
     bed.driver.execute([])
     async with asyncio.timeout(5):
         while bed.core.inputs.count(("handle_timeout",)) < 2:

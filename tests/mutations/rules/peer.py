@@ -59,8 +59,8 @@ MUTATIONS: Final = (
         "time-stops-after-a-fault",
         "After an exception that nobody expects, what is due does not wait for the next input.",
         "ictp2p/driver.py",
-        "                self._set_timer(self.clock() + _AFTER_A_FAULT)\n",
-        "                pass\n",
+        "        self._arm(earliest=self.clock() + _AFTER_A_FAULT)\n",
+        "",
         ("test_driver.py::test_time_goes_on_after_an_exception_that_nobody_expects",),
     ),
     Mutation(
@@ -94,6 +94,14 @@ MUTATIONS: Final = (
         "            self.stop()\n            self._on_failure(error)\n",
         "            self._on_failure(error)\n",
         ("test_driver.py::test_nothing_leaves_any_more_once_the_disk_has_refused_what_it_relied_on",),
+    ),
+    Mutation(
+        "said-though-not-kept-for-whatever-reason",
+        "The same holds when keeping it ended in an exception that nobody expects.",
+        "ictp2p/driver.py",
+        "                self._keep(key, value)\n",
+        "                self._disk.save(key, value)\n",
+        ("test_driver.py::test_nothing_leaves_any_more_once_keeping_it_ended_in_what_nobody_expects",),
     ),
     Mutation(
         "no-ring",
