@@ -24,7 +24,7 @@ from ictp2p.calls.messages import checked_tag
 from ictp2p.calls.parts import Gathered, Reduce, Scattered
 from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed
 from ictp2p.calls.state import Synced, check_state
-from ictp2p.calls.tensors import Addend, Bundle, number
+from ictp2p.calls.tensors import Addend, Bundle, as_weight
 from ictp2p.collectives.codecs.prices import check_name, leaves_out
 from ictp2p.errors import ConfigError, PeerClosed
 from ictp2p.types import cluster_id
@@ -94,7 +94,7 @@ class CollectiveCalls:
             RoundTimeout, NoQuorum: nothing was decided in time.
             MeshMismatch: the others bring other tensors.
         """
-        engine, addend = self._calls, Addend(Bundle(tensors, written=True), op, number(weight))
+        engine, addend = self._calls, Addend(Bundle(tensors, written=True), op, as_weight(weight))
         check_name(codec)
         if leaves_out(codec):
             raise ConfigError(
@@ -145,7 +145,7 @@ class CollectiveCalls:
                 the root does not take part.
         """
         engine, root = self._calls, cluster_id(root_cluster)
-        addend = Addend(Bundle(tensors, written=root == engine.cluster), op, number(weight))
+        addend = Addend(Bundle(tensors, written=root == engine.cluster), op, as_weight(weight))
 
         def make() -> Reduce:
             return Reduce(engine.mesh, engine.past, addend, root, engine.cluster)
@@ -177,7 +177,7 @@ class CollectiveCalls:
         Raises:
             ConfigError, RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
         """
-        engine, addend = self._calls, Addend(Bundle(tensors), op, number(weight))
+        engine, addend = self._calls, Addend(Bundle(tensors), op, as_weight(weight))
 
         def body(run: parts.Run) -> Scattered:
             return parts.reduce_scatter(run, engine.mesh, engine.past, addend, engine.cluster)

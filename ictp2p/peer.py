@@ -18,7 +18,7 @@ from ictp2p import torchrun
 from ictp2p.calls.engine import CallEngine
 from ictp2p.collective_calls import CollectiveCalls
 from ictp2p.config import Config
-from ictp2p.errors import LocalProtocolError, PeerClosed
+from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed
 from ictp2p.fsm import DRAINING
 from ictp2p.handle import Handle
 from ictp2p.handle.process import ProcessHandle
@@ -41,6 +41,8 @@ class Peer(CollectiveCalls):
     """
 
     def __init__(self, config: Config) -> None:
+        if not isinstance(config, Config):
+            raise ConfigError(f"config must be an ictp2p.Config, as Config.lan() gives, not {config!r}")
         self.config = config
         self._callbacks: list[EventCallback] = []
         self._handle: Handle | None = None
@@ -217,7 +219,12 @@ class Peer(CollectiveCalls):
 
         It runs on the peer's thread: it must be quick, and must not call this peer. What it raises is logged, and it is
         told of the next event all the same.
+
+        Raises:
+            ConfigError: it cannot be called.
         """
+        if not callable(callback):
+            raise ConfigError(f"callback {callback!r} cannot be called")
         self._callbacks.append(callback)
 
     def _tell(self, kind: str, fields: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -111,6 +112,10 @@ def test_a_number_of_clusters_that_cannot_be_is_named(mesh: Mesh, clusters: Any)
     mesh.add("a/0")
     with pytest.raises(ConfigError, match=f"clusters = {clusters!r} is not valid"):
         mesh.peers["a/0"].gather(clusters)
+
+
+def test_a_number_of_clusters_may_be_any_whole_number(mesh: Mesh) -> None:
+    mesh.add("a/0")["a/0"].gather(np.int64(1), np.float32(30.0))
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), "5"])

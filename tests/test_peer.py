@@ -11,9 +11,7 @@ import pytest
 import torch
 
 import ictp2p
-from ictp2p.errors import (
-    MeshMismatch,
-)
+from ictp2p.errors import ConfigError, MeshMismatch
 from ictp2p.sync.policy import Policy
 from tests.trainers import Together, Worker, config, finish, same_bits, start
 
@@ -21,6 +19,13 @@ from tests.trainers import Together, Worker, config, finish, same_bits, start
 def of_five(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rounds in which five clusters took part."""
     return [e for e in events if e["kind"] == "round_committed" and len(e["participants"]) == 5]
+
+
+def test_what_is_of_another_kind_is_named_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"must be an ictp2p.Config, .*not \{'cluster': 'a'\}"):
+        ictp2p.Peer({"cluster": "a"})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="callback None cannot be called"):
+        ictp2p.Peer(config("a")).on_event(None)  # type: ignore[arg-type]
 
 
 def test_two_clusters_hold_the_same_bits_at_every_version(pool: ThreadPoolExecutor) -> None:
@@ -166,7 +171,7 @@ def test_a_cluster_that_joins_later_starts_from_the_agreed_state(pool: ThreadPoo
 
 @pytest.mark.parametrize(
     ("other", "named"),
-    [({"sync_every": 3}, "sync_every"), ({"width": 6}, r"tensor .*\[6"), ({"codec": "other"}, "codec")],
+    [({"sync_every": 3}, "sync_every"), ({"width": 6}, r"tensor .*\[6"), ({"codec": "int8"}, "codec")],
 )
 def test_a_model_or_policy_that_differs_is_refused_by_name(
     pool: ThreadPoolExecutor, other: dict[str, Any], named: str

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 
 from torch import Tensor
 
@@ -104,9 +104,9 @@ class CallEngine:
             ConfigError: there is no such number, or no such time.
             RoundTimeout: fewer do after `timeout` seconds; it names them.
         """
-        if not isinstance(clusters, int) or clusters < 1:
+        if not isinstance(clusters, SupportsIndex) or clusters < 1:
             raise ConfigError(f"clusters = {clusters!r} is not valid: it must be a whole number, at least 1")
-        if not isinstance(timeout, int | float) or not timeout >= 0:  # nor is nan, which no time is ever past
+        if not isinstance(timeout, SupportsFloat) or not timeout >= 0:  # nor is nan, which no time is ever past
             raise ConfigError(f"timeout = {timeout!r} is not valid: it must be seconds, at least 0")
         self.mesh.take_part()
         end = self.peer.clock() + timeout

@@ -114,7 +114,7 @@ def unusable(tensor: Tensor, written: bool) -> str:
     return ""
 
 
-def number(weight: object) -> float:
+def as_weight(weight: object) -> float:
     """Take any kind of number for a weight; a text is none.
 
     Raises:

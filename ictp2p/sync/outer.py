@@ -116,6 +116,15 @@ def _phases(buffer: Tensor, delta: Tensor, momentum: float, nesterov: bool, phas
     return total.mul_(momentum).add_(delta) if nesterov else total
 
 
+def _made(factory: OuterFactory | None, parameters: Mapping[str, torch.nn.Parameter]) -> Optimizer:
+    if factory is not None and not callable(factory):
+        raise ConfigError(f"outer {factory!r} is neither an optimizer nor something that makes one")
+    optimizer = (factory or Nesterov)(list(parameters.values()))
+    if not isinstance(optimizer, Optimizer):
+        raise ConfigError(f"outer {factory!r} made {optimizer!r}, which is no optimizer")
+    return optimizer
+
+
 class Outer:
     """An outer optimizer whose parameters and state live in named tensors that come with each step."""
 
@@ -135,7 +144,7 @@ class Outer:
         Raises:
             ConfigError: it does not cover exactly these parameters, or its state cannot be shared.
         """
-        optimizer = made if isinstance(made, Optimizer) else (made or Nesterov)(list(parameters.values()))
+        optimizer = made if isinstance(made, Optimizer) else _made(made, parameters)
         self._given, self._optimizer = optimizer, _exact(optimizer)
         self._groups = _names(self._optimizer, parameters)
         self._state = {n: _state_entries(n, p.to("meta", dtype), *self._made(n)) for n, p in parameters.items()}

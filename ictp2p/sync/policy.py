@@ -32,7 +32,7 @@ from torch import Tensor
 from ictp2p.device_memory import home
 from ictp2p.errors import ConfigError, LocalProtocolError, StateError
 from ictp2p.fsm import RECONFIG_PG, TRAINING
-from ictp2p.sync import checkpoint
+from ictp2p.sync import checkpoint, options
 from ictp2p.sync.agreed import Agenda, Agreed
 from ictp2p.sync.averaging import NOTHING, Averager, Heads
 from ictp2p.sync.groups import Groups, Moved
@@ -122,11 +122,14 @@ class Policy:
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
+        _check_objects(model, inner, agenda, carry, sampler)
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
         if without_quorum not in get_args(WithoutQuorum):
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
-        if most_skipped < 0:
-            raise ConfigError(f"most_skipped {most_skipped!r} is negative")
+        options.whole("most_skipped", most_skipped, 0)
+        options.codec(codec)
+        if not isinstance(fragments, int | list | tuple):
+            raise ConfigError(f"fragments {fragments!r} is neither a whole number nor a list of the modules in each")
         _check_rounds(quorum, spread, late, sampler)
         pace.fit(fragments if isinstance(fragments, int) else len(fragments), overlap)
         self._weight = 1.0
@@ -412,11 +415,18 @@ class Policy:
         self._groups.leave()
 
 
+def _check_objects(model: object, inner: object, agenda: object, carry: object, sampler: object) -> None:
+    options.kind("model", model, torch.nn.Module)
+    options.kind("inner", inner, torch.optim.Optimizer)
+    options.each_has("agenda", agenda, options.AGREED)
+    options.each_has("carry", carry, options.STATEFUL)
+    if sampler is not None:
+        options.kind("sampler", sampler, ElasticSampler)
+
+
 def _check_rounds(quorum: float, spread: float, late: str, sampler: ElasticSampler | None) -> None:
-    if not 0.0 < quorum <= 1.0:
-        raise ConfigError(f"quorum {quorum!r} is not in (0, 1]")
-    if not 0.0 <= spread <= MOST_SPREAD:
-        raise ConfigError(f"spread {spread!r} is not from 0 to {MOST_SPREAD:g}")
+    options.number("quorum", quorum, lambda share: 0.0 < share <= 1.0, "in (0, 1]")
+    options.number("spread", spread, lambda width: 0.0 <= width <= MOST_SPREAD, f"from 0 to {MOST_SPREAD:g}")
     if late not in get_args(Late):
         raise ConfigError(f"late {late!r} is none of {get_args(Late)}")
     if late == "drop" and sampler is not None:

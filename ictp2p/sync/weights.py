@@ -26,6 +26,7 @@ from torch.nn.parameter import is_lazy
 
 from ictp2p.device_memory import placed, settle
 from ictp2p.errors import ConfigError, NotFinite
+from ictp2p.sync import options
 from ictp2p.sync.agreed import Agenda
 from ictp2p.sync.fragments import Fragments, fragments
 from ictp2p.sync.manifest import Entry, describe
@@ -71,8 +72,7 @@ class Weights:
         Raises:
             ConfigError: the outer optimizer does not fit the model, nor the fragments, or `mix` is out of range.
         """
-        if not 0.0 <= mix < 1.0:
-            raise ConfigError(f"mix {mix!r} is not in [0, 1)")
+        options.number("mix", mix, lambda part: 0.0 <= part < 1.0, "in [0, 1)")
         _check_model(model)
         self.trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
         """Parameters by name."""

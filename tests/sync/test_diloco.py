@@ -249,7 +249,7 @@ def test_the_inner_optimizer_stays_local(make_world: Any) -> None:
     [
         ({"sync_every": 5}, "sync_every: 5 here, 4 there"),
         ({"sync_every": 4, "outer": lambda p: torch.optim.SGD(p, lr=0.5)}, "outer lr, group 0: 0.5 here, 0.7 there"),
-        ({"sync_every": 4, "codec": "bf16"}, "codec: bf16 here, none there"),
+        ({"sync_every": 4, "codec": "bfloat16"}, "codec: bfloat16 here, none there"),
     ],
 )
 def test_another_setup_is_refused_by_name(make_world: Any, options: dict[str, Any], named: str) -> None:

@@ -109,13 +109,33 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
         ({"fragments": -2}, "fragments: -2 of them is not at least 1"),
         ({"fragments": []}, "fragments: 0 of them is not at least 1"),
         ({"overlap": 1.5}, "overlap 1.5 is not a whole number of steps"),
+        ({"overlap": "x"}, "overlap 'x' is not a whole number of steps"),
+        ({"fragments": 2.5}, "fragments 2.5 is neither"),
+        ({"most_skipped": -1}, "most_skipped -1 is not a whole number of at least 0"),
+        ({"most_skipped": "x"}, "most_skipped 'x'"),
+        ({"quorum": "x"}, "quorum 'x' is not in"),
+        ({"quorum": float("nan")}, "quorum nan"),
+        ({"spread": None}, "spread None is not from 0"),
+        ({"late": 3}, "late 3 is none of"),
+        ({"mix": "x"}, "mix 'x' is not in"),
+        ({"mix": True}, "mix True is not in"),
+        ({"codec": "zip"}, "codec 'zip' is none of"),
+        ({"codec": 8}, "codec 8 is not one"),
+        ({"model": 3}, r"model must be a torch\.nn.*, not 3"),
+        ({"inner": None}, r"inner must be a torch\.optim.*, not None"),
+        ({"outer": 3}, "outer 3 is neither"),
+        ({"outer": lambda parameters: None}, "made None, which is no optimizer"),
+        ({"agenda": 3}, "agenda must be a list, not 3"),
+        ({"agenda": [3]}, "agenda: 3 has no name"),
+        ({"carry": [3]}, "carry: 3 has no state_dict"),
+        ({"sampler": object}, "sampler must be a ictp2p.sync.sampler.ElasticSampler"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
     model = Model()
-    mesh: Any = None
+    given = {"model": model, "inner": torch.optim.SGD(model.parameters(), lr=1.0), **options}
     with pytest.raises(ConfigError, match=named):
-        DiLoCo(mesh, model, torch.optim.SGD(model.parameters(), lr=1.0), **options)
+        DiLoCo(None, **given)  # type: ignore[arg-type]
 
 
 def test_half_precision_and_buffers_stay_identical_everywhere(make_world: Any) -> None:

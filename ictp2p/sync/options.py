@@ -1,0 +1,73 @@
+"""What a program gave as an option of a policy, held against what it has to be.
+
+A policy takes other people's objects: a model, optimizers, schedules. One of the wrong kind is best named where it was
+given; later it is an `AttributeError` in the first round, on all machines, after a night in the queue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from numbers import Real
+
+from ictp2p.collectives.codecs import prices
+from ictp2p.errors import ConfigError
+
+AGREED = ("name", "entries", "counters", "describe", "note", "decide", "landed")
+"""What a thing that is decided with each round has; see `agreed.Agreed`."""
+STATEFUL = ("state_dict", "load_state_dict")
+"""What a thing that newcomers take over has."""
+
+
+def number(name: str, value: object, fits: Callable[[float], bool], words: str) -> None:
+    """Check a number.
+
+    Raises:
+        ConfigError: it is none, or does not fit; `words` say what it should be.
+    """
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not real or math.isnan(float(value)) or not fits(float(value)):  # type: ignore[arg-type]
+        raise ConfigError(f"{name} {value!r} is not {words}")
+
+
+def whole(name: str, value: object, least: int) -> None:
+    """Check a whole number.
+
+    Raises:
+        ConfigError: it is none, or less than `least`.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{name} {value!r} is not a whole number of at least {least}")
+
+
+def kind(name: str, value: object, wanted: type) -> None:
+    """Check what a thing is.
+
+    Raises:
+        ConfigError: it is not a `wanted`.
+    """
+    if not isinstance(value, wanted):
+        raise ConfigError(f"{name} must be a {wanted.__module__}.{wanted.__qualname__}, not {value!r}")
+
+
+def each_has(name: str, values: object, attributes: Iterable[str]) -> None:
+    """Check what things can do.
+
+    Raises:
+        ConfigError: they are no sequence, or one of them lacks one of the attributes.
+    """
+    if not isinstance(values, list | tuple):
+        raise ConfigError(f"{name} must be a list, not {values!r}")
+    for value in values:
+        lacking = [attribute for attribute in attributes if not hasattr(value, attribute)]
+        if lacking:
+            raise ConfigError(f"{name}: {value!r} has no {lacking[0]}")
+
+
+def codec(name: str) -> None:
+    """Check the name of a codec.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    prices.check_name(name)
