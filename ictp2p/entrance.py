@@ -160,6 +160,10 @@ class Entrance:
             self._answers[address] = await self._dial(address)
         except IctError as error:
             self._answers[address] = error
+        except Exception as error:  # what nobody expects of one address must not end the search for all
+            self._answers[address] = Unreachable(f"{address}: {error!r}")
+            told = {"message": f"dialing {address} failed unexpectedly", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(told)
 
     def _check_refusals(self) -> None:
         """Give up if every seed refused us for good: another token, another version.

@@ -1,0 +1,64 @@
+"""The way in: what one address does keeps nobody from the others."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from ictp2p.config import Config
+from ictp2p.disk import MemoryDisk
+from ictp2p.entrance import Entrance
+from ictp2p.errors import Unreachable
+from ictp2p.types import Address, PeerId
+
+ODD, SOUND = Address("192.0.2.1", 7450), Address("192.0.2.2", 7450)
+
+
+class Bed:
+    """An entrance with two seeds: one that raises what nobody expects, and one that takes us in the third time."""
+
+    def __init__(self) -> None:
+        self.dialed: list[Address] = []
+        self.told: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: self.told.append(context["exception"]))
+        rounds = SimpleNamespace(tip=None, in_touch=lambda: False)
+        core: Any = SimpleNamespace(
+            m=SimpleNamespace(rounds=rounds),
+            directory=SimpleNamespace(peers={}),
+            linked=list,
+            connected=list,
+        )
+        config = Config.local(cluster="a", token="x" * 32, join=(str(ODD), str(SOUND)))
+        self.entrance = Entrance(config, MemoryDisk(), core, self.dial, lambda: None, lambda: None)
+
+    async def dial(self, address: Address) -> PeerId:
+        self.dialed.append(address)
+        if address == ODD:
+            raise ZeroDivisionError
+        if self.dialed.count(SOUND) < 3:
+            raise Unreachable(f"{address} is busy")
+        self.entrance.open()
+        return PeerId("1")
+
+
+async def test_a_seed_that_raises_what_nobody_expects_keeps_nobody_out() -> None:
+    bed = Bed()
+    async with asyncio.timeout(10):
+        await bed.entrance.enter()
+    assert bed.told
+    assert all(isinstance(error, ZeroDivisionError) for error in bed.told)
+
+
+async def test_a_peer_goes_on_looking_for_the_others_after_what_nobody_expects() -> None:
+    """Regression: the first such error ended the search, and islands of one mesh never met again."""
+    bed = Bed()
+    bed.entrance.open()
+    bed.entrance._timeouts = replace(bed.entrance._timeouts, connect=0.001)
+    looking = asyncio.create_task(bed.entrance.keep_in_touch())
+    async with asyncio.timeout(10):
+        while bed.dialed.count(SOUND) < 3:
+            await asyncio.sleep(0.001)
+    looking.cancel()
+    assert bed.dialed.count(ODD) >= 3
