@@ -5,6 +5,9 @@ a training script that ends without closing its peer ends, and the others notice
 stopped before the interpreter is taken apart, though: a daemon thread that runs on into that ends the process with a
 segmentation fault when it is inside an extension (uvloop, torch) at the wrong moment, and the script's exit status
 is lost.
+
+A thread cannot be cancelled: a look-up of a host name that nobody answers, or a digest of gigabytes, ends when it ends.
+So the loop finishes in its own thread, and who closes it waits for so long and no longer.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ T = TypeVar("T")
 
 _PATIENCE = 2.0
 """Seconds that the end of the process waits for a loop that is in the middle of something."""
+_CLOSING = 10.0
+"""Seconds that a close waits for what cannot be cancelled: more than a look-up takes (resolv.conf(5): 5 s a try)."""
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -42,6 +47,8 @@ class LoopThread:
         self._loop = new_loop()
         self._lock = threading.RLock()  # reentrant: a signal handler may ask while its thread is asking
         self._closing = False
+        self._finishing = False
+        """Whether the loop is to finish once it has stopped."""
         self._process = os.getpid()
         self.threads = Threads()
         """What threads beside this loop wait with."""
@@ -121,32 +128,28 @@ class LoopThread:
             return not self._closing
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread."""
-        if self.left_behind:  # its sockets are the parent's too, and so is the selector that watches them
-            return
-        with self._lock:
-            if self._closing:
-                return
-            self._closing = True
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        _RUNNING.pop(self, None)
-        self._thread.join()
-        _finish(self._loop)
+        """Cancel what still runs, and end the thread; what it is in the middle of after 10 s, it ends without us."""
+        self._end(_CLOSING, finishing=True)
 
     def abandon(self) -> None:
         """Stop, finishing nothing: the process ends. Its sockets end with it."""
-        if self.left_behind:
+        self._end(_PATIENCE, finishing=False)
+
+    def _end(self, patience: float, *, finishing: bool) -> None:
+        if self.left_behind:  # its sockets are the parent's too, and so is the selector that watches them
             return
         with self._lock:
-            if self._closing:
-                return
-            self._closing = True
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_PATIENCE)
+            if not self._closing:
+                self._closing, self._finishing = True, finishing
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(patience)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        if self._finishing:
+            _finish(self._loop)
+            _RUNNING.pop(self, None)
 
 
 _RUNNING: dict[LoopThread, None] = {}

@@ -46,6 +46,36 @@ def test_a_closed_loop_takes_nothing_more() -> None:
         loop.call(lambda: None)
 
 
+@pytest.mark.parametrize("where", ["in the loop", "beside it"])
+def test_a_close_does_not_wait_for_ever_for_what_cannot_be_cancelled(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a thread that looked up a host name held up whoever closed the peer for as long as it took."""
+    monkeypatch.setattr("ictp2p.loop_thread._CLOSING", 0.05)
+    loop = LoopThread("test")
+    began, end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        began.set()
+        end.wait(20)
+        ended.set()
+
+    async def work() -> None:
+        await asyncio.get_running_loop().run_in_executor(None, stuck)
+
+    if where == "in the loop":
+        loop.post(stuck)
+    else:
+        loop.submit(work())
+    assert began.wait(10)
+    loop.close()
+    assert not ended.is_set()
+    end.set()
+    loop._thread.join(10)
+    assert not loop._thread.is_alive(), "it ends by itself then"
+    assert loop._loop.is_closed()
+
+
 _LAST = """
 import atexit, threading
 atexit.register(lambda: print([t.name for t in threading.enumerate()]))  # called after what is registered later
