@@ -55,12 +55,23 @@ def _per_load(width: np.ndarray, order: tuple[int, ...]) -> list[float]:
 def test_of_cycles_that_are_as_wide_the_nearest_is_best(seed: int, size: int) -> None:
     """Regression: a way around was taken because its first links were wider, though its last was the narrowest."""
     rng = np.random.default_rng(seed)
-    width, delay = rng.integers(1, 3, (size, size)).astype(float), rng.uniform(0, 1, (size, size))
+    width, delay = rng.integers(1, 3, (size, size)) * 1e15, rng.uniform(0, 1, (size, size))
     found = ring.best_cycle(width, delay)
     assert found is not None
     cycles = [(0, *rest) for rest in itertools.permutations(range(1, size))]
     scores = [_narrowest_and_nearness(order, width, delay) for order in cycles]
     assert np.allclose(_narrowest_and_nearness(found, width, delay), max(scores))
+
+
+@given(st.permutations(range(8)))
+def test_a_ring_goes_once_between_two_regions_though_no_delay_was_measured(places: list[int]) -> None:
+    """All links between them may be one line, which each further crossing would share."""
+    region = np.array(places) // 4
+    width = np.where(region[:, None] == region, 1e9, 1e8)
+    order = ring.best_cycle(width, np.zeros((8, 8)))
+    assert order is not None
+    crossings = sum(region[a] != region[b] for a, b in zip(order, (*order[1:], order[0]), strict=True))
+    assert crossings == 2
 
 
 def _narrowest_and_nearness(order: tuple[int, ...], width: np.ndarray, delay: np.ndarray) -> tuple[float, float]:

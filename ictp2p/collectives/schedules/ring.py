@@ -2,7 +2,7 @@
 
 Every link of the cycle carries the same load, `2 (N-1)/N` of the vector, so its slowest link paces all: 1.5 to 1.8
 times the optimum where access links differ, far worse between regions. Worth having where a cycle is all there is.
-The best cycle is the one whose narrowest link is widest, and at a tie the one with the least delay.
+The best cycle is the one whose narrowest link is widest, and at a tie the one that a chunk is around soonest.
 
 A single chain along a cycle loads the links at its root with one vector and all others with two. So a cluster behind a
 slow line is best the root, and those with the slow sides of theirs towards it are best beside it: where lines differ
@@ -21,6 +21,8 @@ from ictp2p.collectives.schedules.trees import Matrix, Tree
 
 _INNER = 0.5
 """Part of an edge's width that a chain has for each of its two ways, but for the edges at its root."""
+_CHUNK = 64 * 1024
+"""Bytes whose way around counts: between two cycles that are as wide as long, the wider links are sooner."""
 EXACT = 9
 """Up to this many participants all cycles are searched (by subsets: n^2 2^n steps); beyond, greedily."""
 
@@ -92,9 +94,12 @@ _Score = tuple[float, float]
 
 
 def _exact(width: Matrix, delay: Matrix) -> tuple[int, ...] | None:
-    """Find the cycle with the widest narrowest edge; then, with none counted wider than that, the nearest such."""
+    """Find the cycle with the widest narrowest edge; then, of those that are as wide, the soonest around."""
     found = _best_path(width, delay)
-    return found and _best_path(np.minimum(width, _score(found, width, delay)[0]), delay)
+    if found is None:
+        return None
+    soon = delay + np.divide(_CHUNK, width, out=np.zeros_like(width), where=width > 0)
+    return _best_path(np.minimum(width, _score(found, width, delay)[0]), soon)
 
 
 def _best_path(width: Matrix, delay: Matrix) -> tuple[int, ...] | None:
