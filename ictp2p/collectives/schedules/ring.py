@@ -22,7 +22,7 @@ from ictp2p.collectives.schedules.trees import Matrix, Tree
 _INNER = 0.5
 """Part of an edge's width that a chain has for each of its two ways, but for the edges at its root."""
 _CHUNK = 64 * 1024
-"""Bytes whose way around counts: between two cycles that are as wide as long, the wider links are sooner."""
+"""Bytes whose way around counts: of two cycles that are as wide and as far around, wider links are sooner."""
 EXACT = 9
 """Up to this many participants all cycles are searched (by subsets: n^2 2^n steps); beyond, greedily."""
 
