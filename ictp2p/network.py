@@ -21,7 +21,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
 from ictp2p.forks import connected_alone, held_alone
@@ -235,7 +235,13 @@ async def _places(address: Address) -> list[tuple[int, str]]:
         return [(socket.AF_INET6 if ipaddress.ip_address(address.host).version == 6 else socket.AF_INET, address.host)]
     except ValueError:
         found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys((family, str(where[0])) for family, _, _, _, where in found))
+        return list(dict.fromkeys((family, _numeric(where)) for family, _, _, _, where in found))
+
+
+def _numeric(where: tuple[Any, ...]) -> str:
+    """The address, with its link if it means something on that alone (RFC 4007)."""
+    scope = where[3] if len(where) > 3 else 0
+    return f"{where[0]}%{scope}" if scope else str(where[0])
 
 
 async def _resolve(address: Address, flags: int) -> tuple[int, tuple[object, ...]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
-from ictp2p.network import Refused, TcpNetwork, ended, shown_address, translate
+from ictp2p.network import Refused, TcpNetwork, _places, ended, shown_address, translate
 from ictp2p.types import Address
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -331,6 +331,23 @@ def failed(error: OSError) -> asyncio.Future[None]:
     future = asyncio.get_running_loop().create_future()
     future.set_exception(error)
     return future
+
+
+async def test_an_address_that_means_something_on_one_link_alone_keeps_its_link(monkeypatch: pytest.MonkeyPatch):
+    """Regression: who announces itself by such an address alone (RFC 6762) could not be dialed by its name."""
+    loop = asyncio.get_running_loop()
+    index = socket.if_nametoindex("lo")
+
+    async def found(*_, **__):  # type: ignore[no-untyped-def]
+        local = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("fe80::1", 7450, 0, index))
+        return [local, (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", 7450))]
+
+    monkeypatch.setattr(loop, "getaddrinfo", found)
+    places = await _places(Address("near.local", 7450))
+    assert places == [(socket.AF_INET6, f"fe80::1%{index}"), (socket.AF_INET, "192.0.2.7")]
+    monkeypatch.undo()
+    known = await loop.getaddrinfo(places[0][1], 7450, type=socket.SOCK_STREAM)
+    assert [where for *_, where in known] == [("fe80::1", 7450, 0, index)]
 
 
 @pytest.mark.parametrize(
