@@ -31,7 +31,7 @@ from ictp2p.data_plane import DataPlane
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.driver import Driver
 from ictp2p.entrance import Entrance
-from ictp2p.errors import AddressInUse, IctError, PeerFailed, StateError, TurnedAway, Unreachable
+from ictp2p.errors import AddressInUse, IctError, PeerClosed, PeerFailed, StateError, TurnedAway, Unreachable
 from ictp2p.events import tell
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import ProbeWanted
@@ -117,6 +117,7 @@ class AsyncPeer:
         """How well the event loop keeps up, and how often it suspected wrongly."""
         self.failure: PeerFailed | None = None
         """Why this peer stopped by itself, if it did."""
+        self._closed = False
         self._collapse: asyncio.Task[None] | None = None
         self._config_digest = b""
         self._state: Provider | None = None
@@ -131,8 +132,10 @@ class AsyncPeer:
             Unreachable: no seed let us in within the deadline; the message says what each answered.
             TurnedAway, VersionMismatch: every seed refused us for good.
             PeerFailed: the disk keeps nothing, or another process has our identity.
+            PeerClosed: the peer was closed, meanwhile or before.
         """
         try:
+            self._check()
             await self._start()
             self._check()
         except BaseException:
@@ -142,6 +145,7 @@ class AsyncPeer:
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         self.security = await loop.run_in_executor(None, self._secured)
+        self._check()
         self.reception: Reception = await serve(
             self._network,
             self.config.listen_address,
@@ -150,6 +154,7 @@ class AsyncPeer:
             on_bulk=lambda transport, preamble: self.bulk.accept(transport),
             on_refused=self._refused,
         )
+        self._check()
         self._assemble()
         self.telemetry.event("started", peer=self.id, cluster=self.cluster, address=str(self.address))
         self._execute(self.core.start(self._life << 32, self.clock()))
@@ -260,7 +265,9 @@ class AsyncPeer:
             Whether all who need to know that this peer votes no longer do know it. If not, they may need its vote to
             find out, and so what is on its disk.
         """
-        if self.failure is not None:
+        if self._closed:
+            return self._released.is_set()
+        if self.failure is not None or not hasattr(self, "participation"):
             await self.close()
             return False
         self._released.clear()
@@ -276,7 +283,8 @@ class AsyncPeer:
         return self._released.is_set()
 
     async def close(self) -> None:
-        """Stop everything at once. Others will notice a death; `leave` is the polite way."""
+        """Stop everything at once. Others will notice a death; `leave` is the polite way. A start under way ends."""
+        self._closed = True
         if self._collapse is not None:
             await self._collapse
         else:
@@ -284,6 +292,7 @@ class AsyncPeer:
 
     async def _close(self) -> None:
         if hasattr(self, "participation"):
+            self._wake()
             self.participation.closed()
             await self.bulk.close()
             await self.driver.close()
@@ -309,15 +318,21 @@ class AsyncPeer:
         self.driver.stop()
         self.telemetry.event("failed", error=type(cause).__name__, text=str(cause))
         self.participation.closed(failure)
-        self._entrance.open()
-        self._led.set()
+        self._wake()
         for subscriber in list(self._subscribers):
             subscriber(commands.Failed(failure))
         self._collapse = asyncio.get_running_loop().create_task(self._close())
 
+    def _wake(self) -> None:
+        """Have a start that waits look at what has become of this peer."""
+        self._entrance.open()
+        self._led.set()
+
     def _check(self) -> None:
         if self.failure is not None:
             raise self.failure
+        if self._closed:
+            raise PeerClosed("the peer is closed")
 
     async def __aenter__(self) -> Self:
         await self.start()

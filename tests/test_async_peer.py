@@ -20,6 +20,7 @@ from ictp2p.errors import (
     ConfigError,
     HandshakeFailed,
     MeshMismatch,
+    PeerClosed,
     PeerFailed,
     RoundAborted,
     RoundMissed,
@@ -96,6 +97,38 @@ async def test_three_clusters_average_and_hold_the_same_bits() -> None:
             assert torch.equal(work.outputs[0], torch.full((ELEMENTS,), 3.0))
             assert outcome.participants == ("a", "b", "c")
         assert torch.equal(works[0].inputs[0], torch.full((ELEMENTS,), 1.0))
+
+
+@pytest.mark.parametrize("ending", ["close", "leave"])
+@pytest.mark.parametrize("seeds", [(), ("127.0.0.1:1",)], ids=["as it begins", "at the door"])
+async def test_a_peer_that_is_closed_while_it_starts_starts_no_more(ending: str, seeds: tuple[str, ...]) -> None:
+    """Regression: it went on, and lived after it had been closed; or knocked until its time was up."""
+    peer = AsyncPeer(
+        config("a", join=seeds, global_timeouts=Timeouts(connect=0.2, stall=2.0, form=50.0, complete=60.0))
+    )
+    starting = asyncio.create_task(peer.start())
+    await (until(lambda: hasattr(peer, "participation")) if seeds else asyncio.sleep(0))
+    assert not await getattr(peer, ending)()
+    with pytest.raises(PeerClosed):
+        await starting
+    with pytest.raises(PeerClosed):
+        await peer.start()
+
+
+async def test_a_peer_that_never_started_can_be_left() -> None:
+    """Regression: it raised an AttributeError."""
+    assert not await AsyncPeer(config("a")).leave()
+
+
+async def test_who_has_left_need_not_leave_again() -> None:
+    """Regression: it waited for its release once more, in vain, and told people that it had none."""
+    async with AsyncPeer(config("a")) as peer:
+        told: list[str] = []
+        peer.telemetry.subscribe(lambda event: told.append(event.kind))
+        first = await peer.leave()
+        told.clear()
+        assert await peer.leave() == first
+    assert told == []
 
 
 async def test_a_round_ends_the_probes_that_hold_its_links() -> None:
