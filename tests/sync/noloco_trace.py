@@ -86,7 +86,7 @@ class Golden:
 
     def __init__(self, weights: Sequence[float]) -> None:
         count = len(weights)
-        self.weights = [F(EVERY * w) for w in weights]
+        self._weights, self._since = weights, 0
         self.theta = [START.copy() for _ in range(count)]
         self.phi = [START.copy() for _ in range(count)]
         self.momentum = [np.zeros(3, F) for _ in range(count)]
@@ -94,16 +94,18 @@ class Golden:
 
     def steps(self, data: Sequence[Array]) -> None:
         for row in zip(*data, strict=True):
+            self._since += 1
             for i, g in enumerate(row):
                 self.theta[i] = self.theta[i] - RATE * (g + self.theta[i])
                 self.traces[i].append(self.theta[i])
 
     def meet(self, groups: Sequence[Sequence[int]]) -> None:
         phi, momentum = list(self.phi), list(self.momentum)
+        weights, self._since = [F(self._since * w) for w in self._weights], 0
         for group in groups:
-            total = F(sum(self.weights[i] for i in group))
-            delta = np.asarray(sum(self.weights[i] * (phi[i] - self.theta[i]) for i in group), F) / total
-            mean = np.asarray(sum(self.weights[i] * phi[i] for i in group), F) / total
+            total = F(sum(weights[i] for i in group))
+            delta = np.asarray(sum(weights[i] * (phi[i] - self.theta[i]) for i in group), F) / total
+            mean = np.asarray(sum(weights[i] * phi[i] for i in group), F) / total
             for i in group:
                 self.momentum[i] = momentum[i] * MU + (delta * LR + (phi[i] - mean) * PULL)
                 self.phi[i] = phi[i] - self.momentum[i]

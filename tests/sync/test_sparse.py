@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -83,12 +83,13 @@ class Golden:
         self.agreed = self.agreed - np.asarray(sum(brought) / F(len(brought)), F)
         self.w = [self.agreed.copy() for _ in self.w]
 
-    def run(self, data: Sequence[Array]) -> tuple[list[list[Array]], list[list[Array]]]:
+    def run(self, data: Sequence[Array], aborts: Collection[int] = ()) -> tuple[list[list[Array]], list[list[Array]]]:
+        """Train; rounds in `aborts`, counted from 0, come to nothing."""
         traces: list[list[Array]] = [[] for _ in self.w]
         kept: list[list[Array]] = [[] for _ in self.w]
         for step in range(len(data[0])):
             self.w = [w - self.rate * d[step] for w, d in zip(self.w, data, strict=True)]
-            if (step + 1) % EVERY == 0:
+            if (step + 1) % EVERY == 0 and step // EVERY not in aborts:
                 self.outer()
             for cluster in range(len(self.w)):
                 traces[cluster].append(self.w[cluster].copy())
@@ -109,6 +110,27 @@ def test_every_step_and_every_residual_is_the_papers(make_world: Any, decay: flo
         assert policy.version == 7
     assert found["x_0"][2].digest() == found["y_0"][2].digest()
     assert not np.array_equal(found["x_0"][1][-1], found["y_0"][1][-1]), "a residual is its cluster's own"
+
+
+@given(
+    seeds=st.lists(st.integers(0, 2**31), min_size=1, max_size=3),
+    decay=st.sampled_from([0.0, 0.5, 0.95, 1.0]),
+    aborts=st.sets(st.integers(0, 5)),
+)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])  # it is a class
+def test_whichever_rounds_come_to_nothing_what_follows_is_the_papers(
+    make_world: Any, seeds: list[int], decay: float, aborts: set[int]
+) -> None:
+    names = "xyz"[: len(seeds)]
+    data = [rows(seed, 6 * EVERY + 1) for seed in seeds]
+    world = make_world(**dict.fromkeys(names, 1))
+    world.aborts = aborts
+    found = world.run(**{f"{name}_0": sparse(each, decay=decay) for name, each in zip(names, data, strict=True)})
+    traces, kept = Golden(len(seeds), decay).run(data, aborts)
+    for cluster, name in enumerate(names):
+        np.testing.assert_array_equal(np.array(found[f"{name}_0"][0]), np.array(traces[cluster]))
+        np.testing.assert_array_equal(np.array(found[f"{name}_0"][1]), np.array(kept[cluster]))
+        assert found[f"{name}_0"][2].version == 7 - len(aborts)
 
 
 def test_what_is_kept_whole_and_fits_bfloat16_is_local_sgd(make_world: Any) -> None:
