@@ -11,6 +11,7 @@ be a lie; greetings introduce the two ends of a connection.
 from __future__ import annotations
 
 import enum
+from typing import Annotated
 
 import msgspec
 
@@ -53,7 +54,8 @@ BETWEEN_CLUSTERS = frozenset({Channel.MESH, Channel.LINKS, Channel.ROUTES})
 class Packet(msgspec.Struct, frozen=True, array_like=True):
     """One message of one machine, on its way."""
 
-    source: PeerId
+    source: Annotated[PeerId, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
+    """Decisions name it, and whoever cannot read a decision is stuck: so what no peer is called gets no further."""
     cluster: ClusterId
     """The source's cluster."""
     target: PeerId

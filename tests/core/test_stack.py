@@ -95,6 +95,14 @@ def test_nobody_is_hung_up_on_for_what_another_says_in_its_name(forged: bool) ->
     assert [each.peer for each in done if isinstance(each, commands.Hangup)] == ([] if forged else [world.id(c)])
 
 
+@pytest.mark.parametrize("name", ["", "nobody", "e" * 31, "E" * 32, "e" * 32 + "\n"])
+def test_a_packet_of_what_no_peer_is_called_is_malformed(name: str) -> None:
+    """Regression: a READY of such a one got into an OPEN that nobody could read."""
+    frame = encode_packet(Packet(PeerId(name), ClusterId("c"), PeerId("a" * 32), 3, Channel.ROUNDS, b""))
+    with pytest.raises(RemoteProtocolError, match="malformed packet"):
+        decode_packet(frame)
+
+
 def test_a_status_that_is_longer_than_a_frame_comes_in_parts() -> None:
     """Regression: that of some hundred clusters raised where it was sent, and its observer heard nothing."""
     world = World()
