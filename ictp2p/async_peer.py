@@ -39,7 +39,7 @@ from ictp2p.group_store import GroupStore, OpenStore
 from ictp2p.health import Health
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
-from ictp2p.network import Network, TcpNetwork
+from ictp2p.network import Network, TcpNetwork, is_local
 from ictp2p.participation import Outcome, Participation, Reduction
 from ictp2p.reception import Reception, serve
 from ictp2p.reporting import status_of
@@ -286,7 +286,7 @@ class AsyncPeer:
         """Stop everything at once. Others will notice a death; `leave` is the polite way. A start under way ends."""
         self._closed = True
         if self._collapse is not None:
-            await self._collapse
+            await asyncio.shield(self._collapse)
         else:
             await self._close()
 
@@ -319,8 +319,7 @@ class AsyncPeer:
         self.telemetry.event("failed", error=type(cause).__name__, text=str(cause))
         self.participation.closed(failure)
         self._wake()
-        for subscriber in list(self._subscribers):
-            subscriber(commands.Failed(failure))
+        self._tell(commands.Failed(failure))
         self._collapse = asyncio.get_running_loop().create_task(self._close())
 
     def _wake(self) -> None:
@@ -415,19 +414,25 @@ class AsyncPeer:
         return await self.participation.reduce(work)
 
     def subscribe(self, subscriber: Callable[[Notice], None]) -> None:
-        """Have every notice of the stack given to `subscriber`, on the event loop."""
+        """Have every notice given to `subscriber`, on the event loop; what it raises goes to that one's handler."""
         self._subscribers.append(subscriber)
 
     # ------------------------------------------------------------ connections
 
     def _adopt(self, connection: ControlConnection) -> None:
-        if not self.core.card.address and self.config.advertise != "none":
-            shown = Address(connection.local.host, self.address.port)
-            self._execute(self.core.readdress(str(shown), self.clock()))
+        self._shown(connection.local.host)
         self.driver.adopt(connection)
 
+    def _shown(self, host: str) -> None:
+        """A connection shows an address of ours; one that only this host can dial will do until there is another."""
+        if self._advertised() or self.config.advertise == "none":
+            return
+        known = self.core.card.endpoint()
+        if known is None or (is_local(known.host) and not is_local(host)):
+            self._execute(self.core.readdress(str(Address(host, self.address.port)), self.clock()))
+
     def _advertised(self) -> str:
-        """Where others may dial us; a wildcard address is replaced by what the first connection shows."""
+        """Where others may dial us; a wildcard address is replaced by what connections show."""
         if self.config.advertise == "none":
             return ""
         if self.config.advertise:
@@ -481,8 +486,16 @@ class AsyncPeer:
                 self._released.set()
             case _:
                 pass
+        self._tell(notice)
+
+    def _tell(self, notice: Notice) -> None:
+        """What one subscriber raises keeps the notice from no other, and costs no neighbour its connection."""
         for subscriber in list(self._subscribers):
-            subscriber(notice)
+            try:
+                subscriber(notice)
+            except Exception as error:
+                told = {"message": f"a subscriber failed on {notice}", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(told)
 
     def _speaker(self, scope: str, member: str) -> str | None:
         return self.core.directory.leader_of(ClusterId(member)) if scope == "mesh" else member

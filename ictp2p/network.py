@@ -211,6 +211,15 @@ def shown_address(name: object) -> Address:
             return Address("unknown", 0)  # the peer was gone before anybody could ask
 
 
+def is_local(host: str) -> bool:
+    """Whether a host is such that nobody beyond this machine, or beyond one link of it, reaches it by that."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_link_local
+
+
 async def _reach(factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
     """Try one address of the host after the other, each for its part of the time that is left.
 

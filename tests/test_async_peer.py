@@ -9,12 +9,14 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.config import Config, Timeouts
+from ictp2p.core.commands import Failed
 from ictp2p.errors import (
     AddressInUse,
     ConfigError,
@@ -28,11 +30,13 @@ from ictp2p.errors import (
     Unreachable,
     VersionMismatch,
 )
+from ictp2p.machine import Notice
 from ictp2p.network import TcpNetwork
 from ictp2p.participation import Outcome, Reduction
 from ictp2p.preamble import PREAMBLE_SIZE, Preamble, Verdict
 from ictp2p.status import fetch_status
 from ictp2p.sync.values import Spec
+from ictp2p.types import Address
 
 TOKEN = "a token for tests only"
 ELEMENTS = 50_021
@@ -115,9 +119,61 @@ async def test_a_peer_that_is_closed_while_it_starts_starts_no_more(ending: str,
         await peer.start()
 
 
+async def test_a_subscriber_that_raises_does_so_at_its_own_cost() -> None:
+    """Regression: the others heard nothing, a neighbour lost its connection, and a peer that had failed stayed open."""
+    told: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+    async with mesh("a", "b") as (peer, other):
+        heard: list[Notice] = []
+
+        def raises(notice: Notice) -> None:
+            raise ZeroDivisionError
+
+        peer.subscribe(raises)
+        peer.subscribe(heard.append)
+        connection = peer.driver.connection(other.id)
+        other.set_training(True, b"same")
+        await until(lambda: bool(heard) and any(c["training"] for c in peer.status()["clusters"]))
+        assert peer.driver.connection(other.id) is connection
+        peer._fail(StateError("no space left"))
+        await until(lambda: isinstance(heard[-1], Failed))
+        await peer.close()
+        assert not peer._tasks, "it is closed"
+    assert {type(error) for error in told} == {ZeroDivisionError}
+
+
 async def test_a_peer_that_never_started_can_be_left() -> None:
     """Regression: it raised an AttributeError."""
     assert not await AsyncPeer(config("a")).leave()
+
+
+@pytest.mark.parametrize(
+    ("shown", "believed"),
+    [
+        (["127.0.0.1"], "127.0.0.1"),
+        (["127.0.0.1", "192.0.2.7"], "192.0.2.7"),
+        (["::1", "fe80::1", "2001:db8::7"], "2001:db8::7"),
+        (["192.0.2.7", "127.0.0.1", "198.51.100.7"], "192.0.2.7"),
+    ],
+)
+async def test_an_address_that_only_this_host_can_dial_is_believed_until_there_is_another(
+    shown: list[str], believed: str
+) -> None:
+    """Regression: who asked a founder for its status on its own host had it tell all others to dial 127.0.0.1."""
+    async with AsyncPeer(config("a", listen="0.0.0.0:0")) as peer:
+        peer.driver.adopt = lambda connection: None  # type: ignore[method-assign]
+        for host in shown:
+            peer._adopt(SimpleNamespace(local=Address(host, 1)))  # type: ignore[arg-type]
+        assert peer.core.card.endpoint() == Address(believed, peer.address.port)
+
+
+@pytest.mark.parametrize("given", [{"listen": "127.0.0.1:0"}, {"listen": "0.0.0.0:0", "advertise": "127.0.0.1:7"}])
+async def test_an_address_that_was_given_is_the_one_that_is_told(given: dict[str, str]) -> None:
+    async with AsyncPeer(config("a", **given)) as peer:
+        before = peer.core.card.address
+        peer.driver.adopt = lambda connection: None  # type: ignore[method-assign]
+        peer._adopt(SimpleNamespace(local=Address("192.0.2.7", 1)))  # type: ignore[arg-type]
+        assert peer.core.card.address == before != ""
 
 
 async def test_who_has_left_need_not_leave_again() -> None:
