@@ -83,6 +83,8 @@ class Coordinator:
         self._offers: dict[PeerId, bytes] = {}
         self._box = BallotBox()
         self._replanning = Replanning(profile)
+        self._round = 0
+        """That this book is about."""
         self._opened: Open | None = None
         self._opened_at = 0.0
         self._closed_at = 0.0
@@ -150,7 +152,9 @@ class Coordinator:
         self.survey.reset()
 
     def decided(self, value: Value, now: float) -> None:
-        """Take a decision."""
+        """Take a decision. After one that was missed it may be of a later round, and what was noted of ours is over."""
+        if value.round > self._round:
+            self._turn_to(value.round)
         if isinstance(value, Open):
             self._opened, self._opened_at = value, now
             self._replanning.opened(value.round, now)
@@ -161,6 +165,7 @@ class Coordinator:
         self._closed_at = now
         if value.committed:
             self._committed(now)
+            self._turn_to(value.round + 1)
         else:
             self._aborted(value, opened)
 
@@ -173,11 +178,14 @@ class Coordinator:
         self._arrivals.committed(self._expected, now)
         self._expected = ()
         self._committed_at = now
+        self._offers.clear()
+
+    def _turn_to(self, round_: int) -> None:
+        self._round = round_
         self._first_at = self._most_at = None
         self._retry_of = None
         self._failures.clear()
         self._barred = frozenset()
-        self._offers.clear()
 
     def _aborted(self, close: Close, opened: Open | None) -> None:
         if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):

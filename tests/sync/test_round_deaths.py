@@ -6,6 +6,7 @@ import heapq
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from ictp2p.sync.agreement import QuorumLost
 from ictp2p.sync.notices import (
@@ -396,3 +397,18 @@ def test_a_voter_that_no_view_ever_named_is_replaced_after_a_while() -> None:
     assert C0 in m.value(A0).voters
     m.run(m.profile.voter_grace)
     assert m.value(A0).voters == (A0, B0)
+
+
+def test_what_failed_in_a_round_that_is_long_over_keeps_nobody_waiting() -> None:
+    """Regression: who missed its end, and coordinates later, waited for the clusters of that attempt alone."""
+    m = mesh(A=1, B=1, C=1, D=1)
+    m.one_round()
+    book, tip = m.rounds[B0]._coordinator, m.value(A0)
+    opened = next(n.open for n in m.told(A0, RoundOpened))  # type: ignore[attr-defined]
+    failed = replace(opened, round=2, participants=opened.participants[:2])
+    book.decided(failed, m.now)
+    book.decided(replace(tip, round=2, committed=False, digest=b"", holders=()), m.now)
+    assert book._due(replace(tip, round=2, committed=False), {}) == ["A", "B"]
+    much_later = Voters(tip.lineage, tip.voters, tip.state, A0, 40)
+    book.decided(much_later, m.now)
+    assert book._due(much_later, {}) == ["A", "B", "C", "D"]
