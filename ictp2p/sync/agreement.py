@@ -101,6 +101,8 @@ class Agreement:
         self._wards: tuple[PeerId, ...] = ()
         self._foreign: set[PeerId] = set()
         self._lessons: dict[PeerId, _Lesson] = {}
+        self._early: dict[int, Value] = {}
+        """Decisions that overtook those before them: packets between two peers may go different ways."""
         self._compare_at: float | None = None
         self._save_at: float | None = None
         self._stuck_since: float | None = None
@@ -225,6 +227,14 @@ class Agreement:
             case _:
                 return self._harvest(self._on_answer(sender, message, now), now)
 
+    def catch_up(self, now: float) -> Effects:
+        """Learn the next decision, if it has come before those ahead of it. One at a time: each has consequences."""
+        self._early = {slot: value for slot, value in self._early.items() if slot > self.slot}
+        tip, value = self._acceptor.tip, self._early.get(self.slot + 1)
+        if tip is None or value is None or follows(tip, value) is not None:
+            return []
+        return self._learn(self.slot + 1, value, now, tell=self._whom(value))
+
     def handle_timeout(self, now: float) -> Effects:
         """Repeat what was not answered, save what was learnt, compare notes."""
         effects = self._harvest(self._proposer.handle_timeout(now), now)
@@ -292,6 +302,8 @@ class Agreement:
             self._compare(sender, slot, value)
             return []
         if tip is not None and slot > self.slot + 1 and message.oldest <= self.slot + 1:
+            if slot - self.slot <= self._profile.history:
+                self._early[slot] = value
             return [Send(sender, self._greeting())]
         wrong = follows(tip, value) if tip is not None and slot == self.slot + 1 else None
         if wrong:

@@ -276,9 +276,10 @@ class Rounds:
 
     def _act(self, now: float) -> Effects:
         """What follows from the state as it is: whom to doubt, what to say, what to propose."""
+        early = self.agreement.catch_up(now)
         tip = self.agreement.tip
-        if tip is None:
-            return []
+        if early or tip is None:
+            return early
         voters = tip[1].voters
         self._sight.mind(voters, now)
         effects = self.agreement.suspects([v for v in voters if self._sight.doubted(v, now)], now)

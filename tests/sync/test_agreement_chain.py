@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ictp2p.errors import StateError
 from ictp2p.machine import Send
@@ -44,6 +46,20 @@ def test_a_decision_that_overtook_others_asks_for_them_first() -> None:
     n = net(A, B, C)
     n.go_on_without(C, 2)
     assert n.machines[C].receive(A, Decision(3, n.tip(A), 1), 0.0) == [Send(A, Greet(1, LINEAGE))]
+
+
+@given(st.permutations(range(2, 7)))
+def test_lessons_may_come_in_any_order_and_each_decision_is_told_in_its_turn(order: list[int]) -> None:
+    """Regression: of decisions that had come by different ways only the next one counted."""
+    n = net(A, B, C)
+    n.go_on_without(C, 5)
+    c, log = n.machines[C], n.machines[A]._log
+    for slot in order:
+        n.do(C, c.receive(A, Decision(slot, log[slot], 1), 0.0))
+        while effects := c.catch_up(0.0):
+            n.do(C, effects)
+    assert n.tip(C) == n.tip(A)
+    assert [each.slot for each in n.notices[C] if isinstance(each, Decided)] == [2, 3, 4, 5, 6]
 
 
 def test_an_acceptor_that_is_behind_is_taught_and_then_answers() -> None:
