@@ -164,8 +164,11 @@ def _make(directory: Path) -> None:
     """Make the directory and those above it, durably: a crash must not take a promise with the folder that it is in."""
     made = [each for each in (directory, *directory.parents) if not each.exists()]
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for each in made:
-        parent = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for each in made or [directory]:  # that was made by a process which died before it came to this
+        try:
+            parent = os.open(each.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError:  # others made it, and it is theirs to keep
+            continue
         try:
             os.fsync(parent)
         finally:
