@@ -278,6 +278,9 @@ class AsyncPeer:
         except TimeoutError:
             text = "left without being released from voting, for no quorum answered in time: keep the data folder"
             self.telemetry.event("warning", text=text)
+        except BaseException:  # cancelled: who leaves `async with` like that has nobody who closes this peer later
+            await self.close()
+            raise
         self._execute(self.core.leave(self.clock()))
         await self.close()
         return self._released.is_set()

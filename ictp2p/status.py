@@ -83,7 +83,7 @@ def _packet(source: PeerId, target: PeerId, message: Message) -> bytes:
 def _read(document: bytes) -> dict[str, Any]:
     try:
         status = json.loads(document)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"the status is not JSON: {error}") from error
     if not isinstance(status, dict):
         raise RemoteProtocolError(f"the status is a {type(status).__name__}, not an object")

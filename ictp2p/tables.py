@@ -27,7 +27,7 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     plain = {key: value for key, value in document.items() if _is_scalar(value)}
     nested = {key: value for key, value in document.items() if not _is_scalar(value)}
     first = [_table("", plain)] if plain else []
-    return [*first, *(_table(title, value) for title, value in nested.items())]
+    return [*first, *(_table(_text(title), value) for title, value in nested.items())]
 
 
 def show(shown: Iterable[Table], stream: TextIO | None = None) -> None:
@@ -42,7 +42,7 @@ def _table(title: str, value: Any) -> Table:
     if isinstance(value, Mapping) and value and all(isinstance(row, Mapping) for row in value.values()):
         return _objects(title, [{"": key, **row} for key, row in value.items()])
     if isinstance(value, Mapping):
-        return Table(title, (), tuple((str(key), _text(item)) for key, item in value.items()))
+        return Table(title, (), tuple((_text(key), _text(item)) for key, item in value.items()))
     if value and all(isinstance(row, Mapping) for row in value):
         return _objects(title, value)
     return Table(title, (), tuple((_text(item),) for item in value))
@@ -50,7 +50,8 @@ def _table(title: str, value: Any) -> Table:
 
 def _objects(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     heads = tuple(dict.fromkeys(key for row in rows for key in row))
-    return Table(title, heads, tuple(tuple(_text(row.get(head)) for head in heads) for row in rows))
+    cells = tuple(tuple(_text(row.get(head)) for head in heads) for row in rows)
+    return Table(title, tuple(map(_text, heads)), cells)
 
 
 def _is_scalar(value: object) -> bool:
@@ -68,13 +69,18 @@ def _text(value: object) -> str:
         case bytes():
             return value.hex()
         case Mapping():
-            return " ".join(f"{key}={_text(item)}" for key, item in value.items()) or "-"
+            return " ".join(f"{_text(key)}={_text(item)}" for key, item in value.items()) or "-"
         case list() | tuple():
             return " ".join(map(_text, value)) or "-"
         case set() | frozenset():
             return " ".join(sorted(map(_text, value))) or "-"
         case _:
-            return str(value)
+            return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """What a terminal would obey, a line would end at, or no encoding has, is escaped: the text is another host's."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _plain(table: Table) -> str:

@@ -17,6 +17,7 @@ import torch
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.config import Config, Timeouts
 from ictp2p.core.commands import Failed
+from ictp2p.disk import FileDisk
 from ictp2p.errors import (
     AddressInUse,
     ConfigError,
@@ -140,6 +141,38 @@ async def test_a_subscriber_that_raises_does_so_at_its_own_cost() -> None:
         await peer.close()
         assert not peer._tasks, "it is closed"
     assert {type(error) for error in told} == {ZeroDivisionError}
+
+
+async def test_a_close_that_was_given_up_does_not_keep_a_failed_peer_from_being_closed(tmp_path: Path) -> None:
+    """Regression: whoever closed it then was cancelled, each time, and it was never closed to its end."""
+    peer = AsyncPeer(config("a", data_dir=str(tmp_path)))
+    await peer.start()
+    peer._fail(StateError("no space left"))
+    closing = asyncio.create_task(peer.close())
+    await asyncio.sleep(0)  # it waits by now
+    closing.cancel()
+    await asyncio.wait([closing])
+    await peer.close()
+    FileDisk(tmp_path).close()
+
+
+async def test_a_leave_that_is_cancelled_closes_the_peer(tmp_path: Path) -> None:
+    """Regression: it went on listening and held its folder, and nobody was left to close it."""
+    peer = AsyncPeer(config("a", data_dir=str(tmp_path)))
+    entered = asyncio.Event()
+
+    async def life() -> None:
+        async with peer:
+            peer.driver.stop()  # nobody is going to release it
+            entered.set()
+
+    living = asyncio.create_task(life())
+    await entered.wait()
+    await asyncio.sleep(0)  # it waits for its release by now
+    living.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await living
+    FileDisk(tmp_path).close()
 
 
 async def test_a_peer_that_never_started_can_be_left() -> None:

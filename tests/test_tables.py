@@ -82,3 +82,15 @@ def test_values_are_written_for_people() -> None:
 def test_whatever_a_peer_tells_can_be_shown(document: dict[str, Any]) -> None:
     show(tables(document), io.StringIO())
     show(tables(document), Terminal())
+
+
+@pytest.mark.parametrize("text", ["\x1b]0;taken over\x07", "two\nlines", "\ud800", "\u202etxt", "\x9b2J"])
+def test_what_another_host_says_cannot_move_the_terminal_that_shows_it(text: str) -> None:
+    """Regression: it was written as it came, and a lone surrogate ended the command with a traceback."""
+    document = {text: 1, "members": [{"device": text, text: text}], "b": {text: text}, text * 2: [text, {text: text}]}
+    stream = io.StringIO()
+    show(tables(document), stream)
+    shown = stream.getvalue()
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert shown.count(repr(text)[1:-1]) == 11
+    shown.encode()
