@@ -83,6 +83,17 @@ MUTATIONS: Final = (
         ("sync/test_learner.py::test_another_ballot_than_was_shown_is_not_taken_for_chosen",),
     ),
     Mutation(
+        "early-decisions-dropped",
+        "A decision that overtook those before it is learnt after them.",
+        "ictp2p/sync/agreement.py",
+        "                self._early[slot] = value\n",
+        "                pass\n",
+        (
+            "sync/test_agreement_chain.py"
+            "::test_lessons_may_come_in_any_order_and_each_decision_is_told_in_its_turn",
+        ),
+    ),
+    Mutation(
         "promise-not-on-disk",
         "A promise survives the process that made it.",
         "ictp2p/sync/acceptor.py",
