@@ -88,10 +88,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/agreement.py",
         "                self._early[slot] = value\n",
         "                pass\n",
-        (
-            "sync/test_agreement_chain.py"
-            "::test_lessons_may_come_in_any_order_and_each_decision_is_told_in_its_turn",
-        ),
+        ("sync/test_agreement_chain.py::test_lessons_may_come_in_any_order_and_each_decision_is_told_in_its_turn",),
     ),
     Mutation(
         "promise-not-on-disk",
