@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ictp2p.errors import ConfigError
+from ictp2p.sync import options
 
 
 class DelayedNesterov(Optimizer):
@@ -44,12 +44,8 @@ class DelayedNesterov(Optimizer):
         Raises:
             ConfigError: a value is out of range.
         """
-        if not lr > 0.0:
-            raise ConfigError(f"outer learning rate {lr!r} is not positive")
-        if not 0.0 <= momentum < 1.0:
-            raise ConfigError(f"outer momentum {momentum!r} is not in [0, 1)")
-        if every < 1:
-            raise ConfigError(f"every {every!r} is not at least 1")
+        options.rates(lr, momentum)
+        options.whole("every", every, 1)
         super().__init__(params, {"lr": lr, "momentum": momentum, "every": every})
         self.contributions = 1
         """Of how many contributions the next gradients are the mean."""

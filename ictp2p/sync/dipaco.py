@@ -17,7 +17,7 @@ As every cluster holds something else, the state is agreed on by what it was mad
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -79,6 +79,8 @@ class DiPaCo(Policy):
         wrong = next((name for name in ("fragments", "agenda", "sampler") if options.get(name) is not None), None)
         if wrong is not None:
             raise ConfigError(f"DiPaCo takes no {wrong}")
+        if modules is not None and not _are_names(modules):
+            raise ConfigError(f"modules {modules!r} is not a list of names")
         names = [name for name, _ in model.named_children()] if modules is None else list(modules)
         holdings = Holdings()
         arithmetic = partial(
@@ -96,6 +98,14 @@ class DiPaCo(Policy):
             arithmetic=arithmetic,
             **options,
         )
+
+
+def _are_names(values: object) -> bool:
+    return (
+        isinstance(values, Collection)
+        and not isinstance(values, str)
+        and all(isinstance(value, str) for value in values)
+    )
 
 
 class Holdings:

@@ -57,11 +57,14 @@ class EagerDiLoCo(Policy):
             inner: as for `Policy`.
             outer: as for `Policy`; None for Nesterov SGD with learning rate 0.7 and momentum 0.9.
             sync_every: inner steps between outer rounds, and the time that each has.
-            options: as for `Policy`.
+            options: as for `Policy`, but for `fragments`, `overlap` and `mix`.
 
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
+        taken = next((name for name in ("fragments", "overlap", "mix") if name in options), None)
+        if taken is not None:
+            raise ConfigError(f"EagerDiLoCo takes no {taken}: a round is of the whole model, and lands a phase later")
         if not isinstance(sync_every, int):
             raise ConfigError(f"sync_every {sync_every!r} is not a whole number: a round takes a phase, however long")
         super().__init__(

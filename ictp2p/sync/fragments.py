@@ -77,6 +77,8 @@ def _listed(names: Sequence[str], wanted: Sequence[Collection[str]]) -> dict[str
         raise ConfigError("no fragments")
     placed: dict[str, int] = {}
     for number, prefixes in enumerate(wanted):
+        if not isinstance(prefixes, Collection) or isinstance(prefixes, str):
+            raise ConfigError(f"fragment {number} is {prefixes!r}, not a list of names")
         for prefix in sorted(prefixes):
             found = [name for name in names if name == prefix or name.startswith(f"{prefix}.")]
             twice = next((name for name in found if name in placed), None)

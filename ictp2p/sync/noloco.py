@@ -32,6 +32,7 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Mesh, Receiver
+from ictp2p.sync.options import number, rates
 from ictp2p.sync.outer import Nesterov
 from ictp2p.sync.own import CHAIN, Name, OwnState, chained
 from ictp2p.sync.pairs import pairs
@@ -70,7 +71,7 @@ class NoLoCo(Policy):
             model: as for `Policy`.
             inner: as for `Policy`.
             sync_every: inner steps between outer rounds.
-            lr: how much of the mean pseudo-gradient goes into the momentum.
+            lr: how much of the mean pseudo-gradient goes into the momentum, positive.
             momentum: its decay per round, in [0, 1).
             pull: how much of the way to the pair's mean parameters goes into the momentum, from 0 to below
                 2 (1 + momentum).
@@ -80,10 +81,7 @@ class NoLoCo(Policy):
         Raises:
             ConfigError: a value is out of range.
         """
-        if not 0.0 <= pull < 2.0 * (1.0 + momentum):
-            raise ConfigError(f"pull {pull!r} is not in [0, 2 (1 + momentum)): the clusters would drift apart")
-        if not isinstance(sync_every, int):
-            raise ConfigError(f"sync_every {sync_every!r} is not a whole number: a pull knows no longer phases")
+        _check(lr, momentum, pull, sync_every)
         wrong = next((name for name in ("codec", "agenda", "sampler") if options.get(name) not in (None, "none")), None)
         if wrong is not None:
             raise ConfigError(f"NoLoCo takes no {wrong}")
@@ -164,6 +162,14 @@ class PairWeights(Weights):
 
     def _second(self, flat: Tensor) -> Tensor:
         return flat[len(flat) // self.carries :]
+
+
+def _check(lr: float, momentum: float, pull: float, sync_every: object) -> None:
+    rates(lr, momentum)
+    bound = "in [0, 2 (1 + momentum)): the clusters would drift apart"
+    number("pull", pull, lambda share: 0.0 <= share < 2.0 * (1.0 + momentum), bound)
+    if not isinstance(sync_every, int):
+        raise ConfigError(f"sync_every {sync_every!r} is not a whole number: a pull knows no longer phases")
 
 
 def _heavy_ball(parameters: list[torch.nn.Parameter], momentum: float) -> Nesterov:

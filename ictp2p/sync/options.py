@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from numbers import Real
+from numbers import Integral, Real
 
 from ictp2p.collectives.codecs import prices
 from ictp2p.errors import ConfigError
@@ -30,14 +30,26 @@ def number(name: str, value: object, fits: Callable[[float], bool], words: str) 
         raise ConfigError(f"{name} {value!r} is not {words}")
 
 
-def whole(name: str, value: object, least: int) -> None:
+def whole(name: str, value: object, least: int | None = None) -> None:
     """Check a whole number.
 
     Raises:
-        ConfigError: it is none, or less than `least`.
+        ConfigError: it is none, or less than `least`, if there is a least one.
     """
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{name} {value!r} is not a whole number of at least {least}")
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or (least is not None and int(value) < least):  # type: ignore[call-overload]
+        bound = "" if least is None else f" of at least {least}"
+        raise ConfigError(f"{name} {value!r} is not a whole number{bound}")
+
+
+def rates(lr: object, momentum: object) -> None:
+    """Check what every outer optimizer takes.
+
+    Raises:
+        ConfigError: the learning rate is not positive and finite, or the momentum not in [0, 1).
+    """
+    number("outer learning rate", lr, lambda rate: 0.0 < rate < math.inf, "positive and finite")
+    number("outer momentum", momentum, lambda decay: 0.0 <= decay < 1.0, "in [0, 1)")
 
 
 def kind(name: str, value: object, wanted: type) -> None:

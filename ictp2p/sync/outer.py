@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from ictp2p.errors import ConfigError
+from ictp2p.sync import options
 from ictp2p.sync.delayed import DelayedNesterov
 from ictp2p.sync.manifest import Entry
 from ictp2p.sync.state import entry
@@ -53,10 +54,7 @@ class Nesterov(Optimizer):
         Raises:
             ConfigError: a value is out of range.
         """
-        if not lr > 0.0:
-            raise ConfigError(f"outer learning rate {lr!r} is not positive")
-        if not 0.0 <= momentum < 1.0:
-            raise ConfigError(f"outer momentum {momentum!r} is not in [0, 1)")
+        options.rates(lr, momentum)
         super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov})
         self.phase = 1.0
         """How many phases of training the next gradients are of; see `_phases`."""

@@ -35,6 +35,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ictp2p.errors import ConfigError
+from ictp2p.sync import options
 from ictp2p.sync.agreed import Said
 from ictp2p.sync.manifest import Entry
 
@@ -73,8 +74,7 @@ class Pace:
         Raises:
             ConfigError: `steps` is not a whole number of at least 1.
         """
-        if not isinstance(steps, int) or steps < 1:
-            raise ConfigError(f"sync_every {steps!r} is not a whole number of at least 1")
+        options.whole("sync_every", steps, 1)
         self.steps = steps
         """Inner steps after which all of the model has been in a round."""
         self.reference = steps
@@ -157,12 +157,11 @@ class AdaptivePace(Pace):
             ConfigError: a value is out of range.
         """
         super().__init__(steps)
-        if not 0.0 < utilization < 1.0:
-            raise ConfigError(f"utilization {utilization!r} is not in (0, 1)")
-        if not 1 <= least <= steps <= most:
-            raise ConfigError(
-                f"steps {steps!r} are not from least {least!r} to most {most!r}, or least is not positive"
-            )
+        options.number("utilization", utilization, lambda share: 0.0 < share < 1.0, "in (0, 1)")
+        options.whole("least", least, 1)
+        options.whole("most", most, 1)
+        if not least <= steps <= most:
+            raise ConfigError(f"steps {steps!r} are not from least {least!r} to most {most!r}")
         self._utilization, self._least, self._most = utilization, least, most
         self._proportional = proportional
         self._step = self._round = 0.0

@@ -128,7 +128,7 @@ class Policy:
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
         options.whole("most_skipped", most_skipped, 0)
         options.codec(codec)
-        if not isinstance(fragments, int | list | tuple):
+        if not isinstance(fragments, int | list | tuple) or isinstance(fragments, bool):
             raise ConfigError(f"fragments {fragments!r} is neither a whole number nor a list of the modules in each")
         _check_rounds(quorum, spread, late, sampler)
         pace.fit(fragments if isinstance(fragments, int) else len(fragments), overlap)

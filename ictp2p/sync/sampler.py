@@ -34,6 +34,7 @@ import numpy as np
 from torch.utils.data import Sampler
 
 from ictp2p.errors import ConfigError, LocalProtocolError
+from ictp2p.sync import options
 from ictp2p.sync.agreed import Said
 from ictp2p.sync.averaging import NOTHING
 from ictp2p.sync.leases import BLOCKS, DONE, EPOCH, WINDOW, Blocks, Leases, Wish
@@ -91,18 +92,15 @@ class ElasticSampler(Sampler[list[int]]):
         Raises:
             ConfigError: a value is out of range.
         """
-        if not 1 <= size <= _LARGEST:
+        for setting, value in (("size", size), ("batch", batch), ("accumulate", accumulate), ("keep", keep)):
+            options.whole(setting, value, 1)
+        options.whole("seed", seed)
+        if epochs is not None:
+            options.whole("epochs", epochs, 1)
+        if size > _LARGEST:
             raise ConfigError(f"size {size!r} is not from 1 to {_LARGEST}")
-        if batch < 1:
-            raise ConfigError(f"batch {batch!r} is not at least 1")
-        if accumulate < 1:
-            raise ConfigError(f"accumulate {accumulate!r} is not at least 1")
         if 0 < size % (batch * accumulate) < accumulate:
             raise ConfigError(f"size {size!r} leaves less than a sample for each of the {accumulate} last batches")
-        if epochs is not None and epochs < 1:
-            raise ConfigError(f"epochs {epochs!r} is not at least 1")
-        if keep < 1:
-            raise ConfigError(f"keep {keep!r} is not at least 1")
         self.batch = batch
         """Samples per batch."""
         self.accumulate = accumulate

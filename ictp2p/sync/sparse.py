@@ -17,7 +17,6 @@ average of a round that others finished without this cluster takes nothing of it
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
@@ -30,6 +29,7 @@ from ictp2p.collectives.codecs.topk import BLOCK, TopK
 from ictp2p.collectives.codecs.topk2bit import KEPT, TopK2Bit
 from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Mesh
+from ictp2p.sync.options import number, whole
 from ictp2p.sync.outer import Nesterov, OuterFactory
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.policy import Policy
@@ -166,12 +166,13 @@ class SparseWeights(Weights):
 
 
 def _check(chunk: int, keep: int, decay: float, codec: str) -> None:
-    if not 1 <= chunk <= _MOST_CHUNK:
+    whole("chunk", chunk, 1)
+    whole("keep", keep, 1)
+    if chunk > _MOST_CHUNK:
         raise ConfigError(f"chunk {chunk!r} is not from 1 to {_MOST_CHUNK}")
-    if not 1 <= keep <= chunk:
+    if keep > chunk:
         raise ConfigError(f"keep {keep!r} is not from 1 to the {chunk} elements of a chunk")
-    if not (math.isfinite(decay) and 0.0 <= decay <= 1.0):
-        raise ConfigError(f"decay {decay!r} is not in [0, 1]")
+    number("decay", decay, lambda share: 0.0 <= share <= 1.0, "in [0, 1]")
     if codec not in ("topk", "topk2bit", "none"):
         raise ConfigError(f"codec {codec!r} would lose more than the residual knows of: 'topk', 'topk2bit' or 'none'")
     if codec == "topk2bit" and (keep, chunk) != (KEPT, BLOCK):

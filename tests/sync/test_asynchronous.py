@@ -128,7 +128,16 @@ def test_a_round_begins_with_whoever_is_there() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"clusters": 0}, "every 0"), ({"clusters": 2, "quorum": 0.5}, "no quorum"), ({"clusters": 2, "lr": 0.0}, "0.0")],
+    [
+        ({"clusters": 0}, "clusters 0"),
+        ({"clusters": "x"}, "clusters 'x'"),
+        ({"clusters": 1.5}, "clusters 1.5"),
+        ({"clusters": float("nan")}, "clusters nan"),
+        ({"clusters": 2, "quorum": 0.5}, "no quorum"),
+        ({"clusters": 2, "lr": 0.0}, "0.0"),
+        ({"clusters": 2, "lr": "x"}, "learning rate 'x'"),
+        ({"clusters": 2, "momentum": None}, "momentum None"),
+    ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
     model = torch.nn.Linear(2, 2)

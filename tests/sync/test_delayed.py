@@ -102,7 +102,15 @@ def test_what_it_counts_is_part_of_the_global_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "match"), [({"lr": 0.0}, "0.0"), ({"momentum": 1.0}, "1.0"), ({"every": 0}, "every 0")]
+    ("settings", "match"),
+    [
+        ({"lr": 0.0}, "0.0"),
+        ({"lr": "x"}, "learning rate 'x'"),
+        ({"momentum": 1.0}, "1.0"),
+        ({"momentum": "x"}, "momentum 'x'"),
+        ({"every": 0}, "every 0"),
+        ({"every": 1.5}, "every 1.5"),
+    ],
 )
 def test_what_makes_no_sense_is_refused(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigError, match=match):

@@ -330,6 +330,9 @@ def test_a_pool_goes_on_from_its_clusters_own_files(make_world: Any, tmp_path: P
         ({"fragments": 2}, "no fragments"),
         ({"agenda": []}, "no agenda"),
         ({"modules": ["v", "nowhere"]}, "'nowhere' names nothing"),
+        ({"modules": 3}, "modules 3"),
+        ({"modules": "vw"}, "modules 'vw'"),
+        ({"modules": [3]}, r"modules \[3\]"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:

@@ -177,6 +177,15 @@ def test_what_has_diverged_is_not_brought(make_world: Any) -> None:
         make_world(a=1).run(a_0=body)
 
 
+@pytest.mark.parametrize("options", [{"fragments": 2}, {"overlap": 2}, {"mix": 0.5}])
+def test_what_a_round_of_the_whole_model_has_no_use_for_is_refused(options: dict[str, Any]) -> None:
+    """Regression: `mix` was taken, and nothing was mixed."""
+    model = torch.nn.Linear(2, 1)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ConfigError, match=f"takes no {next(iter(options))}"):
+        EagerDiLoCo(None, model, inner, **options)  # type: ignore[arg-type]
+
+
 def test_a_phase_that_follows_from_how_long_rounds_take_is_refused() -> None:
     model = torch.nn.Linear(2, 1)
     inner = torch.optim.SGD(model.parameters(), lr=0.1)

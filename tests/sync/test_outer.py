@@ -158,6 +158,12 @@ def test_state_that_the_optimizer_replaces_is_kept() -> None:
         (lambda p: torch.optim.SGD(p, lr=1.0, momentum=0.9, dampening=0.5), "does not start from a state of zeros"),
         (lambda p: Counting(p, lr=1.0), "'count' as int"),
         (lambda p: Nesterov(p, lr=0.0), "learning rate 0.0"),
+        (lambda p: torch.optim.SGD(p, lr=float("nan")), "learning rate nan"),
+        (lambda p: torch.optim.SGD(p, lr=0.1, momentum=1.5), "momentum 1.5"),
+        (lambda p: Nesterov([{"params": p, "lr": -1.0}]), "learning rate -1.0"),
+        (lambda p: Nesterov(p, lr=float("inf")), "learning rate inf"),
+        (lambda p: Nesterov(p, lr="x"), "learning rate 'x'"),  # type: ignore[arg-type]
+        (lambda p: Nesterov(p, momentum=None), "momentum None"),  # type: ignore[arg-type]
         (lambda p: Nesterov(p, momentum=1.0), r"momentum 1.0 is not in \[0, 1\)"),
     ],
 )

@@ -256,6 +256,11 @@ def test_a_newcomer_of_the_cluster_launches_with_the_others(make_world: Any, kil
         ({"steps": 5, "least": 6}, "least 6"),
         ({"steps": 5, "least": 1, "most": 4}, "most 4"),
         ({"least": 0}, "least 0"),
+        ({"least": "x"}, "least 'x'"),
+        ({"least": 1.5}, "least 1.5"),
+        ({"most": None}, "most None"),
+        ({"utilization": "x"}, "utilization 'x'"),
+        ({"steps": True}, "sync_every True"),
     ],
 )
 def test_what_cannot_be_is_refused(settings: dict[str, Any], match: str) -> None:

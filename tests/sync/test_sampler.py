@@ -336,6 +336,14 @@ def test_a_step_takes_a_batch(make_world: Any) -> None:
         ({"size": 17, "accumulate": 4}, "size 17 leaves less than a sample for each of the 4 last batches"),
         ({"epochs": 0}, "epochs 0"),
         ({"keep": 0}, "keep 0"),
+        ({"size": "x"}, "size 'x'"),
+        ({"size": 4.5}, "size 4.5"),
+        ({"size": 2**53 + 1}, "size 9007199254740993"),
+        ({"batch": None}, "batch None"),
+        ({"accumulate": "x"}, "accumulate 'x'"),
+        ({"epochs": 1.5}, "epochs 1.5"),
+        ({"keep": 1.5}, "keep 1.5"),
+        ({"seed": None}, "seed None"),
     ],
 )
 def test_what_cannot_be_is_refused(settings: dict[str, Any], match: str) -> None:
