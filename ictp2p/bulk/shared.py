@@ -32,6 +32,7 @@ from weakref import WeakSet
 
 from ictp2p.bulk.mapping import mapped
 from ictp2p.errors import RemoteProtocolError
+from ictp2p.forks import held_alone
 
 if sys.platform == "linux":
     import fcntl
@@ -86,6 +87,7 @@ class Writer:
             raise OSError("no memory files here")
         number = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         self._open: int | None = number
+        held_alone(self)
         try:
             os.posix_fallocate(number, 0, _PAGE + capacity)  # else a full system kills us at the first touch
             fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
@@ -106,6 +108,10 @@ class Writer:
         if self._open is not None:
             os.close(self._open)
             self._open = None
+
+    def close(self) -> None:
+        """A fork holds nothing of it."""
+        self.taken()
 
     def crowded(self) -> bool:
         """Say whether a quarter of the ring, in one piece, is missing: the reader is about to free as much."""

@@ -185,6 +185,8 @@ class Policy:
     def weight(self) -> float:
         """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on.
 
+        A cluster all of whose workers look on brings nothing to rounds, and stays at the version that it has.
+
         Raises:
             ConfigError: it was set to what is no number, negative, or of no reasonable size.
         """

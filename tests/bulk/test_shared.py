@@ -181,6 +181,21 @@ def test_a_fork_holds_none_of_it_and_what_it_drops_is_not_unmapped() -> None:
     assert not rings & mappings(), "unmapped with its last view"
 
 
+def test_a_fork_holds_none_of_what_is_on_offer() -> None:
+    """Regression: one made before the other end had opened it kept the memory for as long as it lived."""
+    writer = shared.Writer(TOKEN, RING)
+    _, number, _, _ = struct.unpack("!IIQ16s", writer.offer)
+    file = os.fstat(number).st_ino
+    if not (child := os.fork()):
+        code = 2
+        try:
+            code = int(file in {each.stat().st_ino for each in Path("/proc/self/fd").iterdir() if each.exists()})
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert shared.opened(memoryview(writer.offer)) is not None, "the other end can still open it"
+
+
 def test_what_cannot_be_mapped_is_an_error_and_no_ring() -> None:
     with pytest.raises(OSError, match="cannot be mapped"):
         mapping.mapped(-1, 4096)
