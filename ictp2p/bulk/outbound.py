@@ -69,9 +69,10 @@ class Outbound:
         return not self._seal_bodies and self.pending > 0
 
     def hold(self, most: int) -> None:
-        """Let the transport hold at most `most` bytes."""
+        """Let the transport hold at most `most` bytes; while somebody waits until it holds none, from then on."""
         self._most = most
-        self._transport.set_write_buffer_limits(high=most, low=most // 4)
+        if self._drained is None:
+            self._transport.set_write_buffer_limits(high=most, low=most // 4)
 
     def starve(self) -> None:
         """Note that there was nothing to send: the next frame's gap says nothing about the link."""
@@ -116,8 +117,8 @@ class Outbound:
     def resumed(self) -> None:
         """The transport has room: if somebody waits for that, it has none left to send."""
         if self._drained is not None:
-            self.hold(self._most)
             self._let_go()
+            self.hold(self._most)
 
     def release(self) -> None:
         """Forget what is under way: the connection has ended."""

@@ -1,0 +1,109 @@
+"""The writing half alone, over a transport whose kernel takes what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ictp2p.bulk.frames import Kind
+from ictp2p.bulk.outbound import Outbound
+from ictp2p.bulk.users import Frame
+from tests.bulk.conftest import run_turns
+
+MOST = 1024 * 1024
+PROBING = 64 * 1024
+
+Step = tuple[str, int]
+steps = st.lists(st.tuples(st.sampled_from(["write", "hold", "take"]), st.integers(1, MOST)), max_size=8)
+
+
+class Slow(asyncio.Transport):
+    """Holds what is written until `take`, and asks for pauses as uvloop's transports do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outbound: Outbound | None = None
+        self.paused = False
+        self._size = 0
+        self._high, self._low = 65536, 16384
+
+    def get_write_buffer_size(self) -> int:
+        return self._size
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        self._high, self._low = high, high // 4 if low is None else low
+        self._press()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writelines([data])
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self._size += sum(map(len, list_of_data))
+        self._press()
+
+    def take(self, size: int) -> None:
+        self._size -= min(size, self._size)
+        if self.paused and self._size <= self._low and self.outbound is not None:
+            self.paused = False
+            self.outbound.resumed()
+
+    def _press(self) -> None:
+        self.paused = self.paused or self._size > self._high
+
+
+def slow() -> tuple[Slow, Outbound]:
+    transport = Slow()
+    transport.outbound = outbound = Outbound(transport, MOST)
+    outbound.secure(bytes(16), bodies=False)
+    return transport, outbound
+
+
+async def follow(before: list[Step], after: list[Step]) -> None:
+    transport, outbound = slow()
+    waiting: asyncio.Task[None] | None = None
+    promised = 0
+    for number, (act, size) in enumerate([*before, *after, ("take", 16 * MOST)]):
+        if number == len(before):
+            promised = outbound.written
+            waiting = asyncio.create_task(outbound.drained())
+            await asyncio.sleep(0)
+        if act == "write" and not transport.paused:
+            outbound.write(Frame(Kind.RESULT, bytes(16), views=(memoryview(bytearray(size)),), stable=True))
+        elif act == "hold":
+            outbound.hold(size)
+        elif act == "take":
+            transport.take(size)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert waiting is None or not waiting.done() or outbound.flushed >= promised
+    assert waiting is not None
+    assert waiting.done(), "all has left"
+    assert not transport.paused
+
+
+@given(before=steps, after=steps)
+@example(before=[("write", 900_000)], after=[("hold", MOST), ("take", 700_000)])  # a probe ends meanwhile
+def test_who_waits_until_all_has_left_does_whatever_else_changes_the_limits(
+    before: list[Step], after: list[Step]
+) -> None:
+    """In clear a transport holds memory of callers, who go on to write to it."""
+    run_turns(follow(before, after))
+
+
+def test_the_limit_that_was_asked_for_meanwhile_holds_afterwards() -> None:
+    async def story() -> None:
+        transport, outbound = slow()
+        outbound.put(bytes(1000))
+        waiting = asyncio.create_task(outbound.drained())
+        await asyncio.sleep(0)
+        outbound.hold(PROBING)
+        transport.take(1000)
+        await waiting
+        outbound.put(bytes(PROBING + 1))
+        assert transport.paused
+
+    run_turns(story())
