@@ -7,6 +7,9 @@ and nobody there; and the others would not hear of its death from its kernel at 
 
 A transport goes by the number of its descriptor, whatever that stands for. So the number stays taken, by nothing: who
 closes it later, be it the garbage collector, closes nothing else.
+
+A fork may come from any thread, between a call that opens something and the one that says what becomes of it in a fork.
+So both stand under a lock that a fork takes first (`undivided`).
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import weakref
+from collections.abc import Iterator
 from typing import Protocol
 
 
@@ -28,6 +33,7 @@ class Closable(Protocol):
 
 _HOLDERS: weakref.WeakSet[Closable] = weakref.WeakSet()
 _CONNECTIONS: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+_LOCK = threading.RLock()  # reentrant: a signal handler may fork while its thread holds it
 
 
 def held_alone(holder: Closable) -> None:
@@ -38,6 +44,13 @@ def held_alone(holder: Closable) -> None:
 def connected_alone(transport: asyncio.BaseTransport) -> None:
     """Have the socket of a transport closed in every fork of this process, for as long as it is open."""
     _CONNECTIONS.add(transport)
+
+
+@contextlib.contextmanager
+def undivided() -> Iterator[None]:
+    """Have no other thread fork this process until what is done here is complete. Nothing in it may wait."""
+    with _LOCK:
+        yield
 
 
 def _let_go() -> None:
@@ -52,4 +65,11 @@ def _let_go() -> None:
     os.close(nothing)
 
 
-os.register_at_fork(after_in_child=_let_go)
+def _ended_in_child() -> None:
+    try:
+        _let_go()
+    finally:
+        _LOCK.release()
+
+
+os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_ended_in_child)

@@ -3,7 +3,8 @@
 Python's `mmap` keeps a descriptor of the file for itself, up to 3.12 without a choice. Through `/proc` every process of
 the same user could open that one for as long as the mapping stands, although it may not trace us (Yama), and a fork
 inherits it. A fork has no use for the mapping either, but would keep its memory for as long as it lives: the workers of
-a `DataLoader` are forks and outlive many connections. So it gets none of both (`MADV_DONTFORK`, madvise(2)).
+a `DataLoader` are forks and outlive many connections. So it gets none of both (`MADV_DONTFORK`, madvise(2)), nor does
+one that comes from another thread between the two calls (`forks.undivided`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import functools
 import mmap
 import os
 import weakref
+
+from ictp2p.forks import undivided
 
 _FAILED = ctypes.c_void_p(-1).value
 
@@ -27,14 +30,23 @@ def mapped(number: int, size: int) -> memoryview:
     Raises:
         OSError: it cannot be mapped.
     """
-    access = mmap.PROT_READ | mmap.PROT_WRITE
-    address = _system().mmap(None, ctypes.c_size_t(size), access, mmap.MAP_SHARED, number, ctypes.c_long(0))
-    if address == _FAILED:
-        raise OSError(ctypes.get_errno(), f"{size} bytes of a memory file cannot be mapped")
-    _system().madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.MADV_DONTFORK)
+    with undivided():
+        address = _mapped_alone(number, size)
     memory = (ctypes.c_ubyte * size).from_address(address)
     weakref.finalize(memory, _unmap, address, size, os.getpid()).atexit = False  # others may use it to the end
     return memoryview(memory).cast("B")
+
+
+def _mapped_alone(number: int, size: int) -> int:
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    address: int = _system().mmap(None, ctypes.c_size_t(size), access, mmap.MAP_SHARED, number, ctypes.c_long(0))
+    if address == _FAILED:
+        raise OSError(ctypes.get_errno(), f"{size} bytes of a memory file cannot be mapped")
+    if _system().madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.MADV_DONTFORK):
+        why = ctypes.get_errno()
+        _unmap(address, size, os.getpid())
+        raise OSError(why, f"{size} bytes of a memory file cannot be kept from forks")
+    return address
 
 
 def _unmap(address: int, size: int, owner: int) -> None:

@@ -32,7 +32,7 @@ from weakref import WeakSet
 
 from ictp2p.bulk.mapping import mapped
 from ictp2p.errors import RemoteProtocolError
-from ictp2p.forks import held_alone
+from ictp2p.forks import held_alone, undivided
 
 if sys.platform == "linux":
     import fcntl
@@ -85,9 +85,10 @@ class Writer:
     def __init__(self, token: bytes, capacity: int = RING_BYTES) -> None:
         if not _supported():
             raise OSError("no memory files here")
-        number = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        self._open: int | None = number
-        held_alone(self)
+        with undivided():
+            number = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            self._open: int | None = number
+            held_alone(self)
         try:
             os.posix_fallocate(number, 0, _PAGE + capacity)  # else a full system kills us at the first touch
             fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
@@ -105,9 +106,10 @@ class Writer:
 
     def taken(self) -> None:
         """The other end has opened it, or never will: no third process shall."""
-        if self._open is not None:
-            os.close(self._open)
-            self._open = None
+        with undivided():
+            number, self._open = self._open, None
+            if number is not None:
+                os.close(number)
 
     def close(self) -> None:
         """A fork holds nothing of it."""
@@ -222,12 +224,13 @@ def _mapped(path: Path, capacity: int, token: bytes) -> Reader | None:
     """Map a memory file; to open anything else could have effects, so its name is read first."""
     if str(path.readlink()) != f"/memfd:{_NAME} (deleted)":
         return None
-    number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        sealed = fcntl.fcntl(number, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
-        if not sealed or os.fstat(number).st_size != _PAGE + capacity:  # in this order: unsealed it could still shrink
-            return None
-        memory = mapped(number, _PAGE + capacity)
-    finally:
-        os.close(number)
+    with undivided():
+        number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            sealed = fcntl.fcntl(number, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
+            if not sealed or os.fstat(number).st_size != _PAGE + capacity:  # in this order: unsealed it could shrink
+                return None
+            memory = mapped(number, _PAGE + capacity)
+        finally:
+            os.close(number)
     return Reader(memory[_PAGE:]) if memory[:TOKEN_BYTES] == token else None

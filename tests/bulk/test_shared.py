@@ -10,7 +10,9 @@ import struct
 import tempfile
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ictp2p import forks
 from ictp2p.bulk import BulkProfile, mapping, shared, tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import NO_TAG, Header, Kind
@@ -196,9 +199,74 @@ def test_a_fork_holds_none_of_what_is_on_offer() -> None:
     assert shared.opened(memoryview(writer.offer)) is not None, "the other end can still open it"
 
 
+def test_no_other_thread_forks_before_it_is_kept_from_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To open, to map, and to keep from forks are calls of their own, in which other threads run."""
+    forkable: list[tuple[str, bool]] = []
+
+    def told(what: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            made = act(*given, **named)
+            with ThreadPoolExecutor(1) as other:
+                forkable.append((what, other.submit(may_fork).result()))
+            return made
+
+        return call
+
+    system = mapping._system()
+    calls = {name: told(name, getattr(system, name)) for name in ("mmap", "madvise")}
+    monkeypatch.setattr(mapping, "_system", lambda: SimpleNamespace(munmap=system.munmap, **calls))
+    for name in ("memfd_create", "open", "close"):
+        monkeypatch.setattr(os, name, told(name, getattr(os, name)))
+    writer, _ = ring()
+    monkeypatch.undo()
+    made = ["memfd_create", "mmap", "madvise"]
+    opened = ["open", "mmap", "madvise", "close", "close"]
+    assert forkable == [(what, False) for what in made + opened]
+    assert may_fork()
+    assert writer.freed == 0
+
+
+def may_fork() -> bool:
+    taken = forks._LOCK.acquire(blocking=False)
+    if taken:
+        forks._LOCK.release()
+    return taken
+
+
+def test_a_fork_takes_the_lock_and_leaves_it_free_on_both_sides() -> None:
+    class Holder:
+        owned = False
+
+        def close(self) -> None:
+            self.owned = forks._LOCK._is_owned()  # type: ignore[attr-defined]
+
+    holder = Holder()
+    forks.held_alone(holder)
+    if not (child := os.fork()):
+        code = 1
+        try:
+            with ThreadPoolExecutor(1) as other:
+                code = int(not (holder.owned and other.submit(may_fork).result()))
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(may_fork).result()
+
+
 def test_what_cannot_be_mapped_is_an_error_and_no_ring() -> None:
     with pytest.raises(OSError, match="cannot be mapped"):
         mapping.mapped(-1, 4096)
+
+
+def test_what_cannot_be_kept_from_forks_is_not_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = mapping._system()
+    refusing = SimpleNamespace(mmap=system.mmap, munmap=system.munmap, madvise=lambda *given: -1)
+    monkeypatch.setattr(mapping, "_system", lambda: refusing)
+    before = descriptors(), mappings()
+    with pytest.raises(OSError, match="cannot be kept from forks"):
+        shared.Writer(TOKEN, RING)
+    assert (descriptors(), mappings()) == before
 
 
 def test_a_file_that_can_shrink_under_us_is_not_opened() -> None:
