@@ -58,6 +58,11 @@ class Desk:
         """Say why the peer gave up the collective `tag`, if it did."""
         return self._aborted.get(tag)
 
+    def forget(self, tag: bytes) -> None:
+        """The collective `tag` has ended here: what is remembered is for those that have not begun."""
+        self._begun.pop(tag, None)
+        self._aborted.pop(tag, None)
+
     def next_frame(self) -> None:
         """Send nothing."""
         return

@@ -371,6 +371,8 @@ class Bulk:
         if hold in self._rates.get(hold.connection, ()):
             self._pace(hold, None)
         self.part(hold.peer, hold.tag, hold)
+        for each in self._pool.among(hold.peer):
+            self._desks[each].forget(hold.tag)
         hold.report()
 
     def _pace(self, hold: Hold, rate: float | None) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.bulk import BulkProfile, early
+from ictp2p.bulk import desk as desk_module
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.collectives.attempt import ExecuteProfile
@@ -19,6 +20,7 @@ from ictp2p.collectives.channel import RoundTag
 from ictp2p.collectives.execute import all_reduce, broadcast
 from ictp2p.collectives.plan import BROADCAST, Plan, Share, one_shot_plan
 from ictp2p.collectives.schedules import star
+from tests.bulk.conftest import Mesh, run_turns
 
 PROFILE = ExecuteProfile(connect=2.0, start=2.0, total=5.0)
 
@@ -169,6 +171,51 @@ async def test_a_chunk_that_is_being_read_when_we_begin_is_ours(mesh: Callable[.
     assert connection._filled < 4000, "it has not been read by the time that we begin"
     await asyncio.gather(first, second)
     assert all(bool((out == 3).all()) for out in outputs)
+
+
+def copies(world: Any, number: int, elements: int) -> tuple[torch.Tensor, list[Start]]:
+    """A broadcast from the first to the second; what the second gets, and both ends."""
+    share = Share(0, elements, 0, (-1, -1), (-1, 0))
+    plan = Plan(BROADCAST, tuple(world.names), (share,), elements, 0.0, 0.0)
+    tag, vectors = RoundTag(b"early", number, 0, plan.digest()), [torch.ones(elements), torch.zeros(elements)]
+    return vectors[1], starters(world, lambda n, bulk: broadcast(plan, n, [vectors[n]], bulk, tag, profile=PROFILE))
+
+
+early_ends = st.tuples(st.integers(0, 1), st.sampled_from([9, 20_000]))
+
+
+@given(st.lists(early_ends, min_size=1, max_size=2), st.lists(st.sampled_from([9, 20_000]), max_size=6))
+@example([(0, 9)], [20_000] * 4)  # the copy that came early was there, and never asked for
+@example([(1, 20_000)], [20_000] * 4)  # the root waited for a word that it had heard
+@settings(max_examples=30, deadline=None)
+def test_who_has_begun_is_remembered_however_many_others_begin_and_end_meanwhile(
+    ahead: list[tuple[int, int]], between: list[int]
+) -> None:
+    """A receive that is posted at the beginning of a training takes what is sent at its end."""
+
+    async def story() -> None:
+        world = Mesh(2)
+        vectors, waiting, others = [], [], []
+        for number, (node, elements) in enumerate(ahead):
+            vector, start = copies(world, number, elements)
+            vectors.append(vector)
+            waiting.append(start[node]())
+            others.append(start[1 - node])
+        while sum(len(desk._begun) for bulk in world.bulks.values() for desk in bulk._desks.values()) < len(ahead):
+            await asyncio.sleep(0)
+        for number, elements in enumerate(between, len(ahead)):
+            vector, start = copies(world, number, elements)
+            await asyncio.gather(*(begin() for begin in start))
+            assert bool((vector == 1).all())
+        await asyncio.gather(*waiting, *(begin() for begin in others))
+        assert all(bool((vector == 1).all()) for vector in vectors)
+        desks = [desk for bulk in world.bulks.values() for desk in bulk._desks.values()]
+        assert not any(desk._begun or desk._aborted for desk in desks), "what has ended is forgotten"
+        await world.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desk_module, "_REMEMBERED", 3)
+        run_turns(story())
 
 
 async def test_large_chunks_wait_until_the_other_has_begun(mesh: Callable[..., Any]) -> None:

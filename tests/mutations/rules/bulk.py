@@ -8,6 +8,38 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "key-of-the-connection-before",
+        "A connection's keys are its own: counters are nonces, and none may come twice under one key.",
+        "ictp2p/bulk/pool.py",
+        "return Hello(purpose, self.me, peer, self._random_bytes(32), ticket",
+        "return Hello(purpose, self.me, peer, bytes(32), ticket",
+        ("bulk/test_seal.py::test_no_nonce_comes_twice_under_one_key_however_connections_come_and_go",),
+    ),
+    Mutation(
+        "limit-moved-under-who-waits",
+        "Who waits until a transport holds nothing does, whatever else changes its limits.",
+        "ictp2p/bulk/outbound.py",
+        "        if self._drained is None:\n            self._transport.set",
+        "        if True:\n            self._transport.set",
+        ("bulk/test_outbound.py::test_who_waits_until_all_has_left_does_whatever_else_changes_the_limits",),
+    ),
+    Mutation(
+        "fork-between",
+        "No fork of another thread comes between mapping memory and keeping it from forks.",
+        "ictp2p/bulk/mapping.py",
+        "    with undivided():\n",
+        "    if True:\n",
+        ("bulk/test_shared.py::test_no_other_thread_forks_before_it_is_kept_from_forks",),
+    ),
+    Mutation(
+        "ended-and-remembered",
+        "What has begun is remembered until it has ended here, however many others begin and end meanwhile.",
+        "ictp2p/bulk/hub.py",
+        "            self._desks[each].forget(hold.tag)\n",
+        "            pass\n",
+        ("bulk/test_early.py::test_who_has_begun_is_remembered_however_many_others_begin_and_end_meanwhile",),
+    ),
+    Mutation(
         "one-peer-opens-without-end",
         "A member keeps so many connections open to a peer and no more.",
         "ictp2p/bulk/pool.py",
