@@ -23,6 +23,7 @@ from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.limit import TENSORS, Ceiling
 from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.pacing import Bucket, Watch
+from ictp2p.bulk.renewal import Renewal
 from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.users import Frame, Owner, User
 from ictp2p.collectives.exchange import AHEAD_BYTES
@@ -72,6 +73,7 @@ class BulkConnection(Inbound):
         """Our kernel sees only the way to the relay."""
         self.transport: asyncio.Transport
         self._outbound: Outbound
+        self._renewal: Renewal
         self._owner = owner
         self._clock = clock
         self._stall = stall
@@ -149,6 +151,8 @@ class BulkConnection(Inbound):
         if self.closed or self._clock() < self._wrote_at + resting.REST:
             return 0
         least = resting.wake(self.transport)
+        if least:
+            self._renewal.woken(self._clock())
         return max(least, resting.RELAYED) if self.relayed else least
 
     def pace(self, rate: float | None) -> None:
@@ -158,7 +162,7 @@ class BulkConnection(Inbound):
         self._paced = rate is not None
         self._bucket.set(rate, self._clock())
         if not self.closed and (rate is not None or self._packets_paced):
-            self._packets_paced = tuning.pace(self.transport, None if rate is None else PACKETS * rate)
+            self._packets_paced = self._renewal.pace(None if rate is None else PACKETS * rate)
         self.pump()
 
     def keep_under(self, ceiling: Ceiling) -> None:
@@ -228,7 +232,9 @@ class BulkConnection(Inbound):
 
     def _write(self, frame: Frame) -> None:
         size = self._outbound.write(frame)
-        self._wrote_at = self._clock()
+        before, self._wrote_at = self._wrote_at, self._clock()
+        if self._wrote_at < before + resting.REST:
+            self._renewal.sent(self._wrote_at)
         if self._paced:
             self._bucket.spend(size)
         if self._may_offer and size >= shared.LEAST:
@@ -324,6 +330,7 @@ class BulkConnection(Inbound):
         self.transport = cast("asyncio.Transport", transport)
         self._wakeups = tuning.Wakeups(self.transport)
         self._outbound = Outbound(self.transport, self._high_water)
+        self._renewal = Renewal(self.transport, self._clock())
 
     def eof_received(self) -> None:
         """Close when the other end has."""

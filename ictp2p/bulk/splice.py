@@ -14,6 +14,7 @@ from typing import cast
 
 from ictp2p.bulk import resting, tuning
 from ictp2p.bulk.pacing import Watch
+from ictp2p.bulk.renewal import Renewal
 
 _BUFFER_BYTES = 256 * 1024
 
@@ -24,6 +25,7 @@ class Splice(asyncio.BufferedProtocol):
     def __init__(self, stall: float, ended: Callable[[], None]) -> None:
         self.other: Splice | None = None
         self.transport: asyncio.Transport
+        self._renewal: Renewal
         self._stall = stall
         self._ended = ended
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -36,6 +38,7 @@ class Splice(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin on `transport`."""
         self.transport = cast("asyncio.Transport", transport)
+        self._renewal = Renewal(self.transport, self._clock())
         self.transport.set_write_buffer_limits(high=4 * _BUFFER_BYTES)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -46,13 +49,15 @@ class Splice(asyncio.BufferedProtocol):
         """Pass on what was read."""
         now = self._clock()
         if self.other is not None and not self.other.transport.is_closing():
-            if now > self._passed_on + resting.REST:
-                resting.wake(self.other.transport)
-            self._passed_on = now
-            self.other.pass_on(bytes(self._buffer[:nbytes]))
+            rested, self._passed_on = now > self._passed_on + resting.REST, now
+            self.other.pass_on(bytes(self._buffer[:nbytes]), now, rested=rested)
 
-    def pass_on(self, data: bytes) -> None:
+    def pass_on(self, data: bytes, now: float, *, rested: bool) -> None:
         """Send what the other end has read."""
+        if not rested:
+            self._renewal.sent(now)
+        elif resting.wake(self.transport):
+            self._renewal.woken(now)
         self._written += len(data)
         self.transport.write(data)
 

@@ -8,6 +8,30 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "renewed-too-late",
+        "What bbr knows of a line is renewed before it is old, while we send.",
+        "ictp2p/bulk/renewal.py",
+        "        self._next = now + EXPIRY - EARLY\n\n    def _hold",
+        "        self._next = now + 2 * EXPIRY\n\n    def _hold",
+        ("bulk/test_renewal.py::test_what_bbr_knows_is_never_old_while_we_send",),
+    ),
+    Mutation(
+        "held-for-good",
+        "A connection is held near the rate that it knew while it searches for it, and no longer.",
+        "ictp2p/bulk/renewal.py",
+        "        if not searches:\n",
+        "        if False:\n",
+        ("bulk/test_renewal.py::test_a_connection_is_held_near_the_rate_that_it_knew_until_it_knows_it_again",),
+    ),
+    Mutation(
+        "relay-that-pauses",
+        "A relay keeps its connections from pausing as their ends do.",
+        "ictp2p/bulk/splice.py",
+        "            self._renewal.sent(now)\n",
+        "            pass\n",
+        ("bulk/test_renewal.py::test_a_relay_renews_what_it_knows_of_the_way_onward",),
+    ),
+    Mutation(
         "key-of-the-connection-before",
         "A connection's keys are its own: counters are nonces, and none may come twice under one key.",
         "ictp2p/bulk/pool.py",

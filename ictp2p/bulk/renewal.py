@@ -1,0 +1,131 @@
+"""Renews what bbr knows of a line while it sends, so that it does not stop to measure the round trip.
+
+bbr measures its least round trip again when the last value is ten seconds old, and has four packets on their way for
+200 ms to do so (`bbr_update_min_rtt`; Cardwell et al., BBR, ACM Queue 2016, "ProbeRTT"). A chain of clusters stands
+still whenever one of its connections does: with one pause on the way in and one on the way out, eight clusters took
+6.4 to 6.8 s for what took 6.16 s, every time, when no connection paused. Who has rested is spared by its first message
+(`resting`). Who sends on has no cheap way to empty its queue, but does not need one: a connection that is given to bbr
+anew takes the least round trip that the kernel has seen in the last five minutes (`tcp_min_rtt`), as new.
+
+It also forgets the rate, and searches for it with nearly three times what it has, into the line's queue. So it is held
+a little above the rate that it knew for as long as it searches: some round trips where it has enough to send, and else
+until it has; a link of a chain that is not the narrowest never has (`bbr_check_full_bw_reached`). A connection that
+searched already goes on with that, and is not held.
+
+The pause has a use, which this takes away: several connections of bbr that pause together see their line empty. Ours
+see it empty between rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import sys
+
+from ictp2p.bulk import tuning
+
+EXPIRY = 10.0
+"""Seconds after which bbr measures again: `bbr_min_rtt_win_sec`."""
+EARLY = 1.0
+"""Seconds before that in which a frame finds us; while somebody sends there is one every few milliseconds."""
+_AGAIN = 0.1
+"""Seconds until we look again at a connection that just repairs a loss."""
+_ABOVE = 1.05
+"""Times the rate that it knew, what a connection may send until it knows it again: what goes beyond that of the line
+fills its queue."""
+_ROUND_TRIPS = 5
+"""Until we look whether it does: the first shows the rate, three more that it does not grow."""
+_BBR, _OTHER = b"bbr", b"reno"  # the kernel always has reno, and lets everybody use it
+_TCP_CC_INFO = 26
+"""include/uapi/linux/tcp.h; Python has no name for it."""
+_CC_INFO = struct.Struct("=QI2I")  # struct tcp_bbr_info: bytes/s, least round trip, gains in 1/256 of rate and window
+_SEARCHING = 2 * 256
+"""A gain above which bbr still searches for its rate; else it has 5/4 at most."""
+_PAUSED = 4
+"""Packets on their way in a pause."""
+_INFO = struct.Struct("=xB66xI8xI")  # in struct tcp_info: state of repair, round trip in microseconds, window
+_REPAIRS = 2
+"""The first state in which a loss is repaired (TCP_CA_CWR); before it, all is well or out of order."""
+
+
+class Renewal:
+    """Keeps one connection from pausing.
+
+    Args:
+        transport: of the connection.
+        now: monotonic seconds.
+    """
+
+    def __init__(self, transport: asyncio.Transport, now: float) -> None:
+        self._transport = transport
+        self._renewed = now
+        self._next = now + EXPIRY - EARLY if _possible(transport) else float("inf")
+        """When there is something to do."""
+        self._paced: float | None = None
+        self._held: float | None = None
+
+    def pace(self, rate: float | None) -> bool:
+        """Have the kernel send at most `rate` bytes/s, headers included; None: as fast as it goes. Say if it does."""
+        self._paced = rate
+        return self._limit()
+
+    def woken(self, now: float) -> None:
+        """Note that the connection had rested: what is sent next renews what is old."""
+        if now >= self._renewed + EXPIRY:
+            self._renew_at(now)
+
+    def sent(self, now: float) -> None:
+        """Renew what will be old soon. To be called with each frame that follows another one."""
+        if now < self._next:
+            return
+        self._next = now + _AGAIN
+        endpoint = tuning.tcp_socket(self._transport)
+        if endpoint is not None and not self._transport.is_closing():
+            with contextlib.suppress(OSError, struct.error):  # it has just gone; another bbr than we know
+                self._look(endpoint, now)
+
+    def _look(self, endpoint: socket.socket, now: float) -> None:
+        control = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+        repair, round_trip, window = _INFO.unpack_from(endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256))
+        if control != _BBR or window <= _PAUSED:  # it may be given to bbr later; it pauses, and renews it so
+            self._hold(None)
+            self._renew_at(now)
+            return
+        rate, _, gain, _ = _CC_INFO.unpack(endpoint.getsockopt(socket.IPPROTO_TCP, _TCP_CC_INFO, _CC_INFO.size))
+        searches = gain > _SEARCHING or not rate
+        if not searches:
+            self._hold(None)
+        if now >= self._renewed + EXPIRY - EARLY:
+            if repair < _REPAIRS:
+                self._renew(endpoint, now, None if searches else _ABOVE * rate)
+        else:
+            self._renew_at(self._renewed)
+        if self._held is not None:
+            self._next = min(self._next, now + _ROUND_TRIPS * round_trip / 1e6)
+
+    def _renew(self, endpoint: socket.socket, now: float, rate: float | None) -> None:
+        if rate is not None:
+            self._hold(rate)
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _OTHER)
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _BBR)
+        self._renew_at(now)
+
+    def _renew_at(self, now: float) -> None:
+        self._renewed = now
+        self._next = now + EXPIRY - EARLY
+
+    def _hold(self, rate: float | None) -> None:
+        if rate != self._held:
+            self._held = rate
+            self._limit()
+
+    def _limit(self) -> bool:
+        limits = [rate for rate in (self._paced, self._held) if rate is not None]
+        return tuning.pace(self._transport, min(limits, default=None))
+
+
+def _possible(transport: asyncio.Transport) -> bool:
+    linux = sys.platform.startswith("linux")
+    return linux and hasattr(socket, "TCP_CONGESTION") and tuning.tcp_socket(transport) is not None

@@ -1,0 +1,242 @@
+"""That a connection of bbr need not pause to measure its round trip while it sends, and is otherwise left alone."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.bulk import renewal, resting
+from ictp2p.bulk.frames import Kind
+from ictp2p.bulk.renewal import EARLY, EXPIRY, Renewal
+from tests.bulk.conftest import run_turns
+from tests.bulk.test_resting import Carrier, carry
+from tests.bulk.test_splice import SIZE, Spliced
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")
+
+MAX_PACING_RATE = 47
+UNPACED = (1 << 64) - 1
+STARTUP, CRUISE = 739, 256  # gains of bbr, in 1/256
+RATE, ROUND_TRIP = 3_000_000, 0.05
+gaps = st.floats(0.001, 0.9 * resting.REST)
+rests = st.floats(resting.REST, 3 * EXPIRY)
+
+
+class Line:
+    """A socket with a bbr of which the test sees what it knows, and since when."""
+
+    family = socket.AF_INET
+
+    def __init__(self, control: bytes = b"bbr", gain: int = CRUISE, repair: int = 0, window: int = 100) -> None:
+        self.control, self.gain, self.repair, self.window = control, gain, repair, window
+        self.rate, self.limit = RATE, UNPACED
+        self.given: list[bytes] = []
+        """To which controls it was given."""
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> bytes:
+        if option == socket.TCP_CONGESTION:
+            return self.control.ljust(size, b"\0")
+        if option == renewal._TCP_CC_INFO:
+            return struct.pack("=5I", self.rate, 0, int(ROUND_TRIP * 1e6), self.gain, 2 * 256)
+        info = bytearray(size)
+        info[1] = self.repair
+        for offset, value in ((68, int(ROUND_TRIP * 1e6)), (80, self.window)):  # linux/tcp.h
+            struct.pack_into("=I", info, offset, value)
+        return bytes(info)
+
+    def setsockopt(self, level: int, option: int, value: bytes) -> None:
+        if option == MAX_PACING_RATE:
+            self.limit = int.from_bytes(value, sys.byteorder)
+        else:
+            self.control = value
+            self.given.append(value)
+
+
+def old(line: Line) -> Renewal:
+    """Of a connection that has sent for so long that bbr soon measures again."""
+    made = Renewal(Carrier(line), 0.0)
+    made.sent(EXPIRY - EARLY)
+    return made
+
+
+@given(st.lists(st.one_of(gaps, gaps, gaps, rests), max_size=400), st.integers(0, 30))
+def test_what_bbr_knows_is_never_old_while_we_send(pauses: list[float], more: int) -> None:
+    """By a model of the kernel: what is old is measured for nothing after a rest, and else with a pause."""
+    line, now, known = Line(), 0.0, 0.0
+    spared = Renewal(Carrier(line), now)
+    for pause in itertools.chain(pauses, [0.1] * more * 10):
+        now += pause
+        if pause >= resting.REST:
+            spared.woken(now)
+            known = now if now >= known + EXPIRY else known
+            continue
+        line.given.clear()
+        spared.sent(now)
+        known = now if line.given else known
+        assert now < known + EXPIRY
+        assert line.control == b"bbr"
+
+
+@given(st.lists(gaps, min_size=1, max_size=300))
+def test_it_is_renewed_no_more_often_than_needed(pauses: list[float]) -> None:
+    line, now = Line(), 0.0
+    spared = Renewal(Carrier(line), now)
+    for pause in pauses:
+        spared.sent(now := now + pause)
+    assert line.given.count(b"bbr") <= now / (EXPIRY - EARLY)
+
+
+def test_a_connection_is_held_near_the_rate_that_it_knew_until_it_knows_it_again() -> None:
+    line, now = Line(), EXPIRY - EARLY
+    spared = old(line)
+    assert line.given == [b"reno", b"bbr"]
+    limit = line.limit
+    assert RATE < limit < 1.1 * RATE
+    for line.rate, line.gain, later in ((0, 0, 1.0), (RATE, STARTUP, 2.0), (RATE // 2, STARTUP, 3 * EXPIRY)):
+        spared.sent(now + later)
+        assert line.limit == limit, "before its first acknowledgement, while it searches, and when renewed again"
+    line.rate, line.gain = RATE, CRUISE
+    spared.sent(now + 3 * EXPIRY + 5.1 * ROUND_TRIP)
+    assert line.limit == UNPACED
+    assert line.given == 2 * [b"reno", b"bbr"]
+
+
+def test_a_connection_that_is_given_to_another_control_is_held_no_more() -> None:
+    line = Line()
+    spared = old(line)
+    line.control = b"cubic"
+    spared.sent(EXPIRY)
+    assert line.limit == UNPACED
+
+
+@given(st.sampled_from([0.5, 2.0]))
+def test_a_pace_stands_while_the_rate_is_renewed_and_after(times: float) -> None:
+    line = Line()
+    spared = Renewal(Carrier(line), 0.0)
+    assert spared.pace(times * RATE)
+    spared.sent(EXPIRY - EARLY)
+    assert line.limit == int(min(times, renewal._ABOVE) * RATE)
+    spared.sent(EXPIRY)
+    assert line.limit == int(times * RATE)
+    spared.pace(None)
+    assert line.limit == UNPACED
+
+
+def test_who_still_searches_for_the_rate_is_not_held() -> None:
+    line = Line(gain=STARTUP)
+    old(line)
+    assert (line.given, line.limit) == ([b"reno", b"bbr"], UNPACED)
+
+
+@pytest.mark.parametrize("line", [Line(control=b"cubic"), Line(window=4)], ids=["another", "pausing"])
+def test_another_control_and_one_that_pauses_are_left_alone(line: Line) -> None:
+    spared = old(line)
+    line.control, line.window = b"bbr", 100
+    spared.sent(2 * (EXPIRY - EARLY) - 0.1)
+    assert not line.given, "it was as new just now"
+    spared.sent(2 * (EXPIRY - EARLY))
+    assert line.given
+
+
+def test_a_loss_is_repaired_first() -> None:
+    line = Line(repair=3)
+    spared = old(line)
+    assert not line.given
+    line.repair = 1
+    spared.sent(EXPIRY - EARLY / 2)
+    assert line.given
+
+
+def test_a_connection_that_has_just_gone_is_no_error() -> None:
+    class Gone(Line):
+        def getsockopt(self, level: int, option: int, size: int = 0) -> bytes:
+            raise OSError("bad file descriptor")
+
+    old(Gone())
+    closing, line = Carrier(Line()), Line()
+    closing.closing = True
+    Renewal(closing, 0.0).sent(EXPIRY)
+    assert not line.given
+
+
+async def test_a_connection_renews_as_it_sends_and_not_with_the_first_after_a_rest(
+    mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = mesh(2)
+    connection = await world.bulks[world.names[0]].connection(world.names[1], 5)
+    told: list[tuple[str, float]] = []
+    monkeypatch.setattr(connection._renewal, "sent", lambda now: told.append(("sent", now)))
+    monkeypatch.setattr(connection._renewal, "woken", lambda now: told.append(("woken", now)))
+    monkeypatch.setattr(resting, "wake", lambda transport: 2)
+    for now in (50.0, 50.0 + 0.9 * resting.REST, 60.0):
+        connection._clock = lambda now=now: now
+        connection.wake()
+        connection.send(Kind.ALIVE)
+    assert told == [("woken", 50.0), ("sent", 50.0 + 0.9 * resting.REST), ("woken", 60.0)]
+
+
+def test_a_relay_renews_what_it_knows_of_the_way_onward(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[Any, str, float]] = []
+    monkeypatch.setattr(Renewal, "sent", lambda self, now: told.append((self._transport, "sent", now)))
+    monkeypatch.setattr(Renewal, "woken", lambda self, now: told.append((self._transport, "woken", now)))
+    monkeypatch.setattr(resting, "wake", lambda transport: 2)
+
+    async def story() -> None:
+        relay = Spliced(SIZE)
+        (incoming,) = (end for end in (relay.sender.other,) if end is not None)
+        protocol = incoming.get_protocol()
+        for now in (1e9, 1e9 + 0.9 * resting.REST, 2e9):
+            protocol._clock = lambda now=now: now
+            protocol.buffer_updated(1)
+        onward = relay.onward
+        assert told == [(onward, "woken", 1e9), (onward, "sent", 1e9 + 0.9 * resting.REST), (onward, "woken", 2e9)]
+
+    run_turns(story())
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as near:
+        near.connect(server.getsockname())
+        far, _ = server.accept()
+        with far:
+            yield near, far
+
+
+def test_the_kernel_does_it(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    try:
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"bbr")
+    except OSError:
+        pytest.skip("this host lacks bbr, or keeps it from us")
+    for _ in range(500):
+        carry(near, far, 1 << 22)
+        if known(near)[1] <= 1.25 * 256:
+            break
+    else:
+        pytest.skip("it found no rate on this host")
+    spared = Renewal(Carrier(near), 0.0)
+    spared.sent(EXPIRY)
+    assert known(near)[0] == 0, "it begins anew"
+    assert limit(near) < UNPACED
+    carry(near, far, 1 << 20)
+    near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    spared.sent(2 * EXPIRY)
+    assert limit(near) == UNPACED
+
+
+def known(endpoint: socket.socket) -> tuple[int, int]:
+    rate, _, gain, _ = renewal._CC_INFO.unpack(endpoint.getsockopt(socket.IPPROTO_TCP, renewal._TCP_CC_INFO, 20))
+    return rate, gain
+
+
+def limit(endpoint: socket.socket) -> int:
+    return int.from_bytes(endpoint.getsockopt(socket.SOL_SOCKET, MAX_PACING_RATE, 8), sys.byteorder)
