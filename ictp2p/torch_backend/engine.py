@@ -181,6 +181,11 @@ class Engine:
         """Receive bytes from a rank."""
         await self._message(step, source, self.rank, data)
 
+    async def awaited(self, step: Step, other: int, *, sending: bool) -> None:
+        """Wait until the other end of a message that we send, or receive, has begun it."""
+        edge = self._edge(self.rank, other) if sending else self._edge(other, self.rank)
+        await self._bulk.first_begun({self.names[other]: self._tag(step, edge).wire()})
+
     async def first_sender(self, steps: Mapping[int, Step]) -> int:
         """Wait until one of some ranks has begun to `send`, each with its own step; that rank."""
         tags = {self.names[n]: self._tag(step, self._edge(n, self.rank)).wire() for n, step in steps.items()}

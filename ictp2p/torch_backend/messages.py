@@ -1,21 +1,25 @@
 """Messages between two ranks, in order per sender, receiver and tag; a receiver may take whoever sends first.
 
 Sender and receiver count their messages, so a message and the call that takes it find each other without a word on
-the wire, and any number may be under way. Who receives from anybody waits for the first to begin; until it has chosen,
-later receives of its tag wait behind it, or numbers would be given away twice.
+the wire, and any number may be under way; of more than `places.MOST` the other end hears later. Who receives from
+anybody waits for the first to begin; until it has chosen, later receives of its tag wait behind it, or numbers would be
+given away twice.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from typing import Any
 
 from torch import Tensor
 
-from ictp2p.collectives.channel import ParticipantLost
+from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
 from ictp2p.errors import IctError
 from ictp2p.torch_backend.engine import Engine, Step
+from ictp2p.torch_backend.places import Places
 
 
 class Messages:
@@ -26,6 +30,8 @@ class Messages:
         self._sent: defaultdict[tuple[int, int], int] = defaultdict(int)
         self._received: defaultdict[tuple[int, int], int] = defaultdict(int)
         self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._places: defaultdict[tuple[int, bool], Places] = defaultdict(Places)
+        """By rank, and whether we send to it."""
         self._own: defaultdict[int, asyncio.Queue[Tensor]] = defaultdict(asyncio.Queue)
         self._gone: set[int] = set()
         self._deaths: dict[int, ParticipantLost] = {}
@@ -38,18 +44,21 @@ class Messages:
             self._own[tag].put_nowait(data.clone())
             return
         self._sent[target, tag] += 1
-        await self._engine.send(_step(tag, self._sent[target, tag], timeout), data, target)
+        step = _step(tag, self._sent[target, tag], timeout)
+        async with self._place(step, target, sending=True):
+            await self._engine.send(step, data, target)
 
     async def receive(self, data: Tensor, source: int | None, tag: int, timeout: float) -> int:
         """Receive bytes from a rank, or from any; who it was."""
-        async with self._turns[tag]:
-            source = await self._first(tag, timeout) if source is None else source
-            self._received[source, tag] += 1
-            number = self._received[source, tag]
+        async with asyncio.timeout(timeout):
+            source, number = await self._numbered(source, tag, timeout)
+        step = _step(tag, number, timeout)
         if source == self._engine.rank:
-            data.copy_(await self._own[tag].get())
-        else:
-            await self._engine.receive(_step(tag, number, timeout), data, source)
+            async with asyncio.timeout(timeout):
+                data.copy_(await self._own[tag].get())
+            return source
+        async with self._place(step, source, sending=False):
+            await self._engine.receive(step, data, source)
         return source
 
     def lost(self, rank: int, error: IctError, polite: bool) -> None:
@@ -66,6 +75,28 @@ class Messages:
         """A connection to a rank stands: it lives, whatever ended the one before."""
         self._gone.discard(rank)
         self._deaths.pop(rank, None)
+
+    async def _numbered(self, source: int | None, tag: int, timeout: float) -> tuple[int, int]:
+        """Find whose message a receive takes, and which one; one after the other for each tag."""
+        async with self._turns[tag]:
+            source = await self._first(tag, timeout) if source is None else source
+            self._received[source, tag] += 1
+            return source, self._received[source, tag]
+
+    @contextlib.asynccontextmanager
+    async def _place(self, step: Step, other: int, *, sending: bool) -> AsyncIterator[None]:
+        places = self._places[other, sending]
+        try:
+            await places.enter(lambda: self._engine.awaited(step, other, sending=sending), step.timeout)
+        except TimeoutError:
+            name = self._engine.names[other]
+            raise CollectiveTimeout(
+                f"{name} did not take what was before it within {step.timeout:g} s", [name]
+            ) from None
+        try:
+            yield
+        finally:
+            places.leave()
 
     def _left(self) -> list[int]:
         return [n for n in range(self._engine.size) if n != self._engine.rank and n not in self._gone]

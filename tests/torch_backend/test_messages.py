@@ -17,6 +17,7 @@ from ictp2p.errors import ConnectionLost
 from ictp2p.torch_backend.engine import Engine, Step
 from ictp2p.torch_backend.messages import Messages
 from ictp2p.types import PeerId
+from tests.bulk.conftest import run_turns
 
 TIMEOUT = 3600.0
 """Seconds; far more than a test may take: who waits for it is never told."""
@@ -39,6 +40,23 @@ class Ranks:
 
     async def receive(self, step: Step, data: Tensor, source: int) -> None:
         data.fill_(source)
+
+
+@given(st.lists(st.tuples(st.sampled_from([None, 1]), st.integers(1, 9)), min_size=1, max_size=6))
+def test_each_receive_ends_by_its_own_deadline_however_many_wait_before_it(calls: list[tuple[int | None, int]]) -> None:
+    async def run() -> None:
+        loop, messages = asyncio.get_running_loop(), Messages(cast("Engine", Ranks(2)))
+        began, ends = loop.time(), [0.0] * (1 + len(calls))
+
+        async def receive(number: int, source: int | None, seconds: int) -> None:
+            with pytest.raises(TimeoutError):
+                await messages.receive(torch.zeros(1), source, 0, float(seconds))
+            ends[number] = loop.time() - began
+
+        await asyncio.gather(*(receive(n, *call) for n, call in enumerate([(None, 10), *calls])))
+        assert [round(each) for each in ends] == [seconds for _, seconds in [(None, 10), *calls]]
+
+    run_turns(run())
 
 
 async def settled() -> None:
