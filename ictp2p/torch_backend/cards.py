@@ -4,11 +4,19 @@ The store is what the group trusts: whoever can write to it can take a rank's pl
 who reaches its port. With a token (see `credential`) each card is signed by one who knows it, and bound to its group
 and rank; then the store can withhold a card but not forge, swap or move one. Bytes on the data connections are sealed
 under X25519 keys from the cards either way.
+
+A store may have seen an earlier group of the same name: torchrun's outlives every group, and a program may end one and
+form it again. The cards of that one still stand there when a rank comes first. So each rank says under a digest of all
+cards that it has read them, and has met the others once all say the same; until then it looks again. A rank's own card
+is fresh, so no digest comes twice.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
+import time
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -21,6 +29,10 @@ from ictp2p.wire import MALFORMED
 
 VERSION = 1
 _CONTEXT = b"ictp2p process group card v1"
+_PATIENCE, _MOST_PATIENCE = 0.2, 5.0
+"""Seconds after which cards are read again if not all ranks have read the same; doubled each time, up to these."""
+_PAUSE, _LONGEST_PAUSE = 1e-3, 0.1
+"""Seconds between two looks whether all have: `TCPStore.wait` would log a warning for each that was in vain."""
 
 
 class Card(msgspec.Struct, frozen=True, array_like=True):
@@ -43,6 +55,45 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
         return Address(self.host, self.port)
 
 
+def meet(
+    store: Any,
+    rank: int,
+    size: int,
+    mine: Card,
+    mesh: Mesh | None,
+    timeout: float,
+    know: Callable[[list[Card]], object],
+) -> list[Card]:
+    """Publish our card, and wait until every rank has read the same cards: then whoever dials another is known there.
+
+    Args:
+        store: as `exchange`.
+        rank: ours.
+        size: how many ranks there are.
+        mine: our card.
+        mesh: as `exchange`.
+        timeout: seconds for all of it.
+        know: told the cards before any other rank hears that we have them; the last ones count.
+
+    Raises:
+        RoundTimeout: not all ranks came; the missing are named.
+        HandshakeFailed: as `exchange`.
+        RemoteProtocolError: as `exchange`.
+    """
+    over, patience = time.monotonic() + timeout, _PATIENCE
+    cards = exchange(store, rank, size, mine, mesh, timeout)
+    while True:
+        know(cards)
+        ready = [_ready(n, cards) for n in range(size)]
+        store.set(ready[rank], b"")
+        if _agreed(store, ready, min(over, time.monotonic() + patience)):
+            return cards
+        if time.monotonic() >= over:
+            raise _missing(store, ready, timeout)
+        patience = min(2 * patience, _MOST_PATIENCE)
+        cards = _cards(store, size, mine, mesh)
+
+
 def exchange(store: Any, rank: int, size: int, mine: Card, mesh: Mesh | None, timeout: float) -> list[Card]:
     """Publish our card and wait for everybody's, in the order of ranks.
 
@@ -61,7 +112,15 @@ def exchange(store: Any, rank: int, size: int, mine: Card, mesh: Mesh | None, ti
     """
     body = msgspec.msgpack.encode(mine)
     store.set(_key(rank), body + (mesh.vouch(_signed(rank, size, body)) if mesh else b""))
-    _wait(store, [_key(n) for n in range(size)], timeout)
+    keys = [_key(n) for n in range(size)]
+    try:
+        store.wait(keys, datetime.timedelta(seconds=timeout))
+    except (dist.DistError, RuntimeError) as error:
+        raise _missing(store, keys, timeout) from error
+    return _cards(store, size, mine, mesh)
+
+
+def _cards(store: Any, size: int, mine: Card, mesh: Mesh | None) -> list[Card]:
     cards = [_read(bytes(store.get(_key(n))), n, size, mesh) for n in range(size)]
     if len({card.peer for card in cards}) < size:
         raise RemoteProtocolError("two ranks of the group have one identity: the store was used before, or is wrong")
@@ -71,22 +130,19 @@ def exchange(store: Any, rank: int, size: int, mine: Card, mesh: Mesh | None, ti
     return cards
 
 
-def all_ready(store: Any, rank: int, size: int, timeout: float) -> None:
-    """Wait until every rank knows all cards: from then on whoever dials another is known there.
+def _agreed(store: Any, keys: list[str], until: float) -> bool:
+    pause = _PAUSE
+    while not store.check(keys):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return True
 
-    Raises:
-        RoundTimeout: not all ranks came so far; the missing are named.
-    """
-    store.set(_ready(rank), b"")
-    _wait(store, [_ready(n) for n in range(size)], timeout)
 
-
-def _wait(store: Any, keys: list[str], timeout: float) -> None:
-    try:
-        store.wait(keys, datetime.timedelta(seconds=timeout))
-    except (dist.DistError, RuntimeError) as error:
-        missing = [n for n, key in enumerate(keys) if not store.check([key])]
-        raise RoundTimeout(f"ranks {missing} of {len(keys)} did not come to the store within {timeout:g} s") from error
+def _missing(store: Any, keys: list[str], timeout: float) -> RoundTimeout:
+    missing = [n for n, key in enumerate(keys) if not store.check([key])]
+    return RoundTimeout(f"ranks {missing} of {len(keys)} did not come to the store within {timeout:g} s")
 
 
 def _read(data: bytes, rank: int, size: int, mesh: Mesh | None) -> Card:
@@ -106,8 +162,8 @@ def _key(rank: int) -> str:
     return f"ictp2p/{rank}"
 
 
-def _ready(rank: int) -> str:
-    return f"ictp2p/{rank}/ready"
+def _ready(rank: int, cards: Sequence[Card]) -> str:
+    return f"ictp2p/{rank}/ready/{hashlib.blake2b(msgspec.msgpack.encode(cards), digest_size=16).hexdigest()}"
 
 
 def _signed(rank: int, size: int, body: bytes) -> bytes:

@@ -21,7 +21,7 @@ from torch import Tensor
 from ictp2p.credential import Mesh
 from ictp2p.errors import IctError
 from ictp2p.torch_backend.calls import Calls, Start
-from ictp2p.torch_backend.cards import all_ready, exchange
+from ictp2p.torch_backend.cards import Card, meet
 from ictp2p.torch_backend.described import DescribedGroup
 from ictp2p.torch_backend.endpoint import LOOP, Endpoint
 from ictp2p.torch_backend.engine import Engine, Step
@@ -81,13 +81,15 @@ class ProcessGroup(DescribedGroup):
             lambda: Endpoint(self._chosen, mesh, stall, self._calls.under_way, self._lost, self._met)
         )
         mine = self._loop.run(self._endpoint.listen())
-        cards = exchange(store, self._rank, self._size, mine, mesh, seconds)
+        meet(store, self._rank, self._size, mine, mesh, seconds, self._know)
+
+    def _know(self, cards: list[Card]) -> None:
+        """Take the ranks' cards. No rank dials another before all have read the same."""
         self._loop.call(lambda: self._endpoint.know(cards))
         names = [card.peer for card in cards]
         self._engine = Engine(self._endpoint.bulk, names, self._rank, cards[0].nonce)
         self._messages = Messages(self._engine)
         self._calls.peers = names  # from now on the loop may tell of ranks that come and go
-        all_ready(store, self._rank, self._size, seconds)
 
     def shutdown(self) -> None:
         """Say goodbye and end. What is under way fails with `PeerClosed`. May be called twice."""

@@ -1,15 +1,19 @@
-"""Cards in a store that anybody may write to."""
+"""Cards in a store that anybody may write to, and that may have seen other groups."""
 
 from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ictp2p.credential import Mesh
-from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, VersionMismatch
+from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, RoundTimeout, VersionMismatch
 from ictp2p.identity import Identity
-from ictp2p.torch_backend.cards import VERSION, Card, exchange
+from ictp2p.torch_backend.cards import VERSION, Card, exchange, meet
 
 MESH = Mesh.from_token("a secret of sixteen letters")
 
@@ -66,3 +70,28 @@ def test_two_ranks_with_one_identity_are_no_group() -> None:
     store.set("ictp2p/1", msgspec.msgpack.encode(mine))
     with pytest.raises(RemoteProtocolError, match="one identity"):
         exchange(store, 0, 2, mine, None, 1.0)
+
+
+@given(size=st.integers(1, 4), left=st.lists(st.sets(st.integers(0, 3)), max_size=3))
+@settings(max_examples=15, deadline=None)
+def test_ranks_meet_by_their_present_cards_whatever_earlier_groups_left(size: int, left: list[set[int]]) -> None:
+    """Of each earlier group some ranks came as far as to publish their cards, all of them to the end, or none."""
+    store = dist.HashStore()
+
+    def come(rank: int, mine: Card, known: list[list[Card]], timeout: float) -> list[Card]:
+        return meet(store, rank, size, mine, None, timeout, known.append)
+
+    for came in [*left, set(range(4))]:
+        ranks = sorted(came & set(range(size)))
+        mine, known = [card() for _ in ranks], [list[list[Card]]() for _ in ranks]
+        complete = len(ranks) == size
+        with ThreadPoolExecutor(size) as pool:
+            found = [
+                pool.submit(come, *each, 20.0 if complete else 0.05) for each in zip(ranks, mine, known, strict=True)
+            ]
+        for each, told in zip(found, known, strict=True):
+            if complete:
+                assert each.result() == told[-1] == mine
+            else:
+                with pytest.raises(RoundTimeout, match="did not come"):
+                    each.result()
