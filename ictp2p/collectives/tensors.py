@@ -346,7 +346,19 @@ def _checked(tensor: torch.Tensor | Array, name: str, number: int) -> torch.Tens
         raise ConfigError(f"{where}: between clusters tensors travel from the host's memory")
     if not tensor.is_contiguous():
         raise ConfigError(f"{name}[{number}] of shape {tuple(tensor.shape)} is not contiguous")
-    return tensor
+    return writable(tensor)
+
+
+def writable(tensor: torch.Tensor) -> torch.Tensor:
+    """Give a tensor that any thread may write to, on the same memory; it must be contiguous, and on the host.
+
+    A tensor that was made under `torch.inference_mode` is refused to whoever is not in that mode, which is of a thread.
+    """
+    if not (tensor.is_inference() and tensor.numel()):
+        return tensor
+    with torch.inference_mode(False):
+        octets = torch.from_numpy(tensor.view(-1).view(torch.uint8).numpy())
+        return octets.view(tensor.dtype).view(tensor.shape)
 
 
 def normed(factors: Sequence[float]) -> list[float]:

@@ -1,6 +1,9 @@
 """Tensors of any shape and place as flat, dense memory of the host: their own where it is that, else a copy.
 
-A negative view (the imaginary part of a conjugate) is not: its memory holds other values than it does.
+Under `torch.inference_mode` tensors are made that only threads in that mode may write to, and the event loop's is not;
+so these are taken for the memory that they are (`writable`).
+
+A conjugate is not, nor is a negative view (the imaginary part of one): their memory holds other values than they do.
 
 What is copied in is copied back when the collective has succeeded. Device tensors are staged through pinned memory:
 copying out waits for the caller's stream, and a result is on the device before anybody is told that it is there. So are
@@ -16,6 +19,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from ictp2p.collectives.tensors import writable
 from ictp2p.errors import ConfigError
 
 
@@ -38,8 +42,8 @@ class Memory:
         """
         tensor = _dense(tensor)
         if tensor.device.type == "cpu":
-            return _flat(tensor.resolve_neg().contiguous())
-        held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda, device="cpu")
+            return _flat(tensor.resolve_conj().resolve_neg().contiguous())
+        held = _held(tensor)
         held.view(tensor.shape).copy_(tensor)
         return held
 
@@ -50,9 +54,9 @@ class Memory:
             ConfigError: it is not dense.
         """
         tensor = _dense(tensor)
-        if tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg():
+        if tensor.device.type == "cpu" and tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
             return _flat(tensor)
-        held = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda, device="cpu")
+        held = _held(tensor)
         self._returns.append((tensor, held))
         return held
 
@@ -83,11 +87,11 @@ class Memory:
         return [self._copy(place) if is_read(place) else place for place in places]
 
     def _copy(self, place: Tensor) -> Tensor:
-        held = torch.empty_like(place)
+        held = _held(place)
         self._returns.append((place, held))
         return held
 
-    @torch.no_grad()
+    @torch.inference_mode()  # in which every tensor may be written to, also one that was made in it
     def give_back(self) -> None:
         """Copy back what had to be copied."""
         for tensor, held in self._returns:
@@ -96,12 +100,18 @@ class Memory:
 
 def octets(flat: Tensor) -> Tensor:
     """The bytes of a flat tensor."""
-    return flat.view(torch.uint8)
+    return writable(flat.view(torch.uint8))
 
 
 def _flat(tensor: Tensor) -> Tensor:
     """A contiguous tensor as one row, also where a single element of a column keeps the column's stride."""
-    return tensor.as_strided((tensor.numel(),), (1,))
+    return writable(tensor.as_strided((tensor.numel(),), (1,)))
+
+
+def _held(tensor: Tensor) -> Tensor:
+    """Memory of the host for as many elements, flat, that the loop's thread may write to, whatever mode we are in."""
+    with torch.inference_mode(False):
+        return torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=tensor.is_cuda, device="cpu")
 
 
 def _span(flat: Tensor) -> tuple[int, int]:

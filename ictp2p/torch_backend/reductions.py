@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ictp2p.collectives.tensors import writable
 from ictp2p.errors import ConfigError
 
 _OPS: dict[Any, str] = {
@@ -56,8 +57,8 @@ class Reduction:
     def view(self, flat: Tensor) -> Tensor:
         """See a flat tensor as a type that can be reduced."""
         if self._dtype is torch.bool:
-            return flat.view(torch.uint8)
-        return torch.view_as_real(flat).view(-1) if flat.is_complex() else flat
+            return writable(flat.view(torch.uint8))
+        return writable(torch.view_as_real(flat).view(-1)) if flat.is_complex() else flat
 
     def contribution(self, flat: Tensor) -> Tensor:
         """What a rank brings: `flat` itself, or times the factor."""

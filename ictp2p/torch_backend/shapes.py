@@ -51,9 +51,11 @@ def cut(flat: Tensor, shape: torch.Size, rows: Sequence[int], size: int) -> list
     """Cut a tensor that had `shape` by rows of it: so many for each rank, or evenly where none are given.
 
     Raises:
-        ConfigError: they are not as many as ranks, or do not add up to all rows.
+        ConfigError: they are not as many as ranks, or do not add up to all rows; or there are none, as in a scalar.
     """
-    height = shape[0] if shape else 0
+    if not shape:
+        raise ConfigError("a tensor without dimensions has no rows to cut it by")
+    height = shape[0]
     if not rows:
         if height % size:
             raise ConfigError(f"{height} rows do not make {size} equal parts")

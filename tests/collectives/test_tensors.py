@@ -27,6 +27,19 @@ def test_writing_a_range_changes_the_tensors_themselves() -> None:
     assert [t.tolist() for t in tensors] == [[0, 0], 1, [[2, 3], [0, 0]]]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int8])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 2)])
+def test_tensors_of_inference_mode_are_written_in_place_without_it(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Regression: sums of halves were refused by torch in the middle of a collective, which ended its connection."""
+    with torch.inference_mode():
+        made = torch.zeros(shape, dtype=dtype)
+        flat = Flat([made])
+    for each in (flat, Flat([made])):
+        for part in each.ranges(0, each.elements):
+            part.add_(1)
+    assert made.float().sum() == 2 * made.numel()
+
+
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import ConfigError, HandshakeFailed, IctError, PeerClosed, RoundTimeout
 from ictp2p.torch_backend import Options, ProcessGroup, RankLost, RankTimeout
-from tests.torch_backend.conftest import formed, together
+from tests.torch_backend.conftest import SECONDS, formed, together
 
 LOCAL = Options(host="127.0.0.1")
 
@@ -114,6 +114,37 @@ def test_a_rank_may_be_late_for_more_collectives_than_a_connection_remembers(mon
         return [float(part.sum()) / len(part) for part in sums]
 
     expected = [2.0 * n + 1 for n in range(40)]
+    assert together(2, act) == [expected, expected]
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("elements", [1, 20_000])
+def test_any_number_of_messages_may_be_under_way_in_whatever_order_they_are_taken(
+    monkeypatch: pytest.MonkeyPatch, late: int, elements: int
+) -> None:
+    """Regression: of 9000 that were sent before one was taken, 808 were lost, and all was well for their sender."""
+    monkeypatch.setattr("ictp2p.torch_backend.places.MOST", 2)
+    monkeypatch.setattr("ictp2p.bulk.desk._REMEMBERED", 8)
+    gate, tags, each = threading.Barrier(2), 4, 12
+
+    def act(group: ProcessGroup, rank: int) -> list[list[float]]:
+        if rank == late:
+            gate.wait(SECONDS)
+        parts = [[torch.full((elements,), float(n * (1 - rank))) for n in range(each)] for _ in range(tags)]
+        if rank == 0:
+            works = [group.send([part], 1, tag) for tag in range(tags) for part in parts[tag]]
+        else:
+            works = [group.recv([part], 0, tag) for tag in reversed(range(tags)) for part in parts[tag]]
+        if rank != late:
+            group.send([torch.zeros(1)], late, 99)
+            gate.wait(SECONDS)
+        else:
+            group.recv([torch.zeros(1)], 1 - late, 99).wait()
+        for work in works:
+            work.wait()
+        return [[float(part[-1]) for part in each] for each in parts]
+
+    expected = [[float(n) for n in range(each)]] * tags
     assert together(2, act) == [expected, expected]
 
 
@@ -270,6 +301,27 @@ def test_negative_views_are_read_and_written_by_value(length: int) -> None:
     assert together(2, act) == [[3.0] * length + [0.0] * length + [3.0] * length + [3.0] * length] * 2
 
 
+@pytest.mark.parametrize("length", [0, 1, 5])
+def test_conjugates_are_read_and_written_by_value(length: int) -> None:
+    """`conj` copies nothing: what lies in memory is the number before it."""
+
+    def act(group: ProcessGroup, rank: int) -> list[complex]:
+        mine = torch.full((length,), complex(rank, -1.0)).conj()
+        got = [torch.zeros(length, dtype=torch.complex64).conj() for _ in range(4)]
+        sending = group.send([mine], 1 - rank, 0)
+        group.recv([got[0]], 1 - rank, 0).wait()
+        sending.wait()
+        group.all_to_all_single(torch.zeros(2 * length, dtype=torch.complex64), torch.cat([mine, mine]), [], []).wait()
+        group.gather([got[1:3]] if rank == 0 else [], [mine], rooted("GatherOptions", 0)).wait()
+        group.broadcast([told := mine.clone() if rank == 0 else got[3]], rooted("BroadcastOptions", 0)).wait()
+        group.allreduce([mine]).wait()
+        return [*mine.tolist(), *got[0].tolist(), *(got[2].tolist() if rank == 0 else []), *told.tolist()]
+
+    first, second = together(2, act)
+    assert first == [1 + 2j] * length + [1 + 1j] * length + [1 + 1j] * length + [1j] * length
+    assert second == [1 + 2j] * length + [1j] * length + [1j] * length
+
+
 def test_a_factor_multiplies_each_contribution_before_the_sum() -> None:
     def act(group: ProcessGroup, rank: int) -> list[float]:
         mine = torch.full((4,), float(rank + 1))
@@ -409,6 +461,24 @@ def test_ranks_that_differ_on_sealing_are_told() -> None:
 def test_ranks_that_do_not_meet_are_named() -> None:
     with pytest.raises(RoundTimeout, match=r"ranks \[1, 2\] of 3"):
         ProcessGroup(dist.HashStore(), 0, 3, timedelta(seconds=0.2), LOCAL)
+
+
+def test_a_group_may_be_formed_again_on_a_store_that_has_seen_it() -> None:
+    """The store of torchrun outlives groups. An earlier group's card is none of a rank that has yet to come."""
+    store, times = dist.HashStore(), 4
+
+    def live(rank: int) -> list[float]:
+        sums = []
+        for number in range(times):
+            group = ProcessGroup(store, rank, 2, timedelta(seconds=SECONDS), LOCAL)
+            mine = torch.tensor([float(rank + number)])
+            group.allreduce([mine]).wait()
+            sums.append(mine.item())
+            group.shutdown()
+        return sums
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(live, range(2))) == [[2.0 * number + 1 for number in range(times)]] * 2
 
 
 def test_options_come_from_the_caller_first_and_then_from_the_environment() -> None:

@@ -8,6 +8,30 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "mode-of-another-thread",
+        "Tensors that were made under inference_mode are written to by the thread of the event loop as others are.",
+        "ictp2p/collectives/tensors.py",
+        "    if not (tensor.is_inference() and tensor.numel()):\n",
+        "    if True:\n",
+        ("torch_backend/test_inference.py", "collectives/test_tensors.py"),
+    ),
+    Mutation(
+        "messages-without-places",
+        "A rank begins no more messages ahead of another than that one remembers.",
+        "ictp2p/torch_backend/places.py",
+        "        if self._taken >= MOST:\n",
+        "        if self._taken < 0:\n",
+        ("torch_backend/test_places.py::test_of_those_that_nobody_wants_only_so_many_are_under_way",),
+    ),
+    Mutation(
+        "card-of-an-earlier-group",
+        "Ranks have met when all have read the same cards, whatever earlier groups left in the store.",
+        "ictp2p/torch_backend/cards.py",
+        "hashlib.blake2b(msgspec.msgpack.encode(cards), digest_size=16)",
+        "hashlib.blake2b(b'', digest_size=16)",
+        ("torch_backend/test_cards.py::test_ranks_meet_by_their_present_cards_whatever_earlier_groups_left",),
+    ),
+    Mutation(
         "death-told-to-one",
         "Everyone who receives from anybody hears of a death, whatever their tags.",
         "ictp2p/torch_backend/messages.py",
