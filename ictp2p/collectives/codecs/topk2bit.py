@@ -53,7 +53,8 @@ class TopK2Bit(Sparse):
         values = source.numpy()[_starts(len(at)) + at]
         marks = np.zeros(len(codes) * _CODES, np.uint8)
         for kept, rows, width in _spans(len(values)):
-            magnitudes = np.abs(values[kept].reshape(-1, width)).astype(np.float64)
+            with np.errstate(invalid="ignore"):  # a signalling NaN is told by its level, as a quiet one is
+                magnitudes = np.abs(values[kept].reshape(-1, width)).astype(np.float64)
             upper, found = _levels_of(magnitudes)
             levels[rows] = torch.from_numpy(found)
             marks[kept] = upper.ravel() * np.uint8(_UPPER)

@@ -87,6 +87,44 @@ def test_what_is_not_finite_is_never_hidden(codec: Codec) -> None:
         assert result.isfinite().all(), ("it reaches beyond its block", strange, place)
 
 
+STRANGE = [
+    0,
+    1 << 31,
+    1,
+    0x80000001,
+    0x007FFFFF,
+    0x00800000,
+    0x7F7FFFFF,
+    0x7F800000,
+    0xFF800000,
+    0x7FC00000,
+    0x7F800001,
+]
+"""Bits of zeros, of subnormal numbers, of the least and the largest normal ones, of infinities, and of NaNs, quiet or
+signalling."""
+
+
+@each
+@given(data=st.data(), size=st.one_of(st.integers(0, 3), st.sampled_from([255, 256, 257, 4095, 4096, 4097])))
+@settings(max_examples=40, deadline=None)
+def test_any_elements_are_encoded_to_what_decodes_alike_for_ever(codec: Codec, data: st.DataObject, size: int) -> None:
+    bits = np.full(size, data.draw(st.sampled_from(STRANGE)), np.uint32)
+    odd = data.draw(st.lists(st.tuples(st.integers(0, max(0, size - 1)), st.sampled_from(STRANGE)), max_size=9))
+    for place, strange in odd if size else []:
+        bits[place] = strange
+    if data.draw(st.booleans()):
+        bits = np.random.default_rng(data.draw(st.integers(0, 2**32))).integers(0, 2**32, size, dtype=np.uint32)
+    elements = torch.from_numpy(bits.view(np.float32))
+    once = through(codec, elements)
+    again, total = through(codec, once), torch.zeros(size)
+    assert torch.allclose(again, once, rtol=0, atol=0, equal_nan=True)
+    codec.add(encoded(codec, elements), total)
+    assert torch.allclose(total, once, rtol=0, atol=0, equal_nan=True)
+    for start in range(0, size, codec.block):
+        block = slice(start, start + codec.block)
+        assert elements[block].isfinite().all() or not once[block].isfinite().all()
+
+
 @each
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 700))
 @settings(max_examples=40, deadline=None)
