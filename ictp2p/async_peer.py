@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from ictp2p.closing import Step, close_all
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.config import Config
 from ictp2p.control import ControlConnection, SelfConnection, open_control
@@ -57,6 +58,13 @@ from ictp2p.types import Address, ClusterId, PeerId
 if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
     from ictp2p.sync.state import GlobalState
+
+
+_UNRELEASED = (
+    "left without being released from voting, for no quorum answered in time: whoever stays may need this peer's vote. "
+    "Keep the data folder, and start it again if the others report that they have no quorum; if nobody stays, it is of "
+    "no more use"
+)
 
 
 class AsyncPeer:
@@ -270,23 +278,27 @@ class AsyncPeer:
         if self.failure is not None or not hasattr(self, "participation"):
             await self.close()
             return False
+        try:
+            await self._be_released()
+            self._execute(self.core.leave(self.clock()))
+        finally:  # cancelled or broken: who leaves `async with` has nobody who closes this peer later
+            await self.close()
+        return self._released.is_set()
+
+    async def _be_released(self) -> None:
         self._released.clear()
         self.call(Channel.ROUNDS, self.core.m.rounds.drop_out)
         try:
             async with asyncio.timeout(self.config.global_timeouts.connect):
                 await self._released.wait()
         except TimeoutError:
-            text = "left without being released from voting, for no quorum answered in time: keep the data folder"
-            self.telemetry.event("warning", text=text)
-        except BaseException:  # cancelled: who leaves `async with` like that has nobody who closes this peer later
-            await self.close()
-            raise
-        self._execute(self.core.leave(self.clock()))
-        await self.close()
-        return self._released.is_set()
+            self.telemetry.event("warning", text=_UNRELEASED)
 
     async def close(self) -> None:
-        """Stop everything at once. Others will notice a death; `leave` is the polite way. A start under way ends."""
+        """Stop everything at once. Others will notice a death; `leave` is the polite way. A start under way ends.
+
+        What one part raises as it is closed is raised once all others are closed too.
+        """
         self._closed = True
         if self._collapse is not None:
             await asyncio.shield(self._collapse)
@@ -294,20 +306,20 @@ class AsyncPeer:
             await self._close()
 
     async def _close(self) -> None:
+        steps: list[Step] = []
         if hasattr(self, "participation"):
-            self._wake()
-            self.participation.closed()
-            await self.bulk.close()
-            await self.driver.close()
-        self.health.rest()
+            steps += [self._wake, self.participation.closed, self.bulk.close, self.driver.close]
+        steps.append(self.health.rest)
         if self._store is not None:
-            await self._store.close()
+            steps.append(self._store.close)
         if hasattr(self, "reception"):
-            await self.reception.close()
+            steps.append(self.reception.close)
+        await close_all(*steps, self._end_tasks, self._let_go_of_disk)
+
+    async def _end_tasks(self) -> None:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._let_go_of_disk()
 
     def _let_go_of_disk(self) -> None:
         if isinstance(self._disk, FileDisk):

@@ -169,9 +169,9 @@ class Driver:
                 self._keep(key, value)
             case Dial(peer=peer, address=address):
                 self._spawn(self._dial(peer, address))
-            case Hangup(peer=peer):
+            case Hangup(peer=peer, gently=gently):
                 if (connection := self._connections.get(peer)) is not None:
-                    connection.abort()
+                    (connection.close if gently else connection.abort)()
             case Notice():
                 self._on_notice(command)
 

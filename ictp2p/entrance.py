@@ -128,7 +128,8 @@ class Entrance:
                     await self._call_on(self._seeds)
                     self._check_refusals()
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._inside.wait(), _PAUSE)
+                        async with asyncio.timeout(_PAUSE):
+                            await self._inside.wait()
         except TimeoutError:
             reasons = "; ".join(self._told(seed) for seed in self._seeds)
             raise Unreachable(f"no seed let this peer in within {self._timeouts.form:g} s: {reasons}") from None

@@ -15,7 +15,8 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   ├── HandshakeFailed    somebody answered who may not come in
     │   │   └── TurnedAway         nor later: another token, or an identity that another process has
     │   ├── ConnectionLost     it was there and went away
-    │   └── NoRoute            no path, direct or relayed
+    │   ├── NoRoute            no path, direct or relayed
+    │   └── StatusRefused      a peer does not tell its status: too many ask at once, or it is too long
     ├── RoundError             a collective that did not happen: parameters untouched, safe to retry
     │   ├── RoundAborted       the mesh agreed to abort it
     │   ├── RoundTimeout       it was not decided before its deadline
@@ -89,6 +90,10 @@ class ConnectionLost(NetworkError):
 
 class NoRoute(NetworkError):
     """There is no path to a cluster, direct or relayed."""
+
+
+class StatusRefused(NetworkError):
+    """A peer was asked for its status, and says why it does not tell it."""
 
 
 class RoundError(IctError):

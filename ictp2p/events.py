@@ -24,8 +24,8 @@ def tell(telemetry: Telemetry, cluster: ClusterId, notice: Notice) -> None:
             telemetry.event("leader", cluster=cluster, leader=leader, term=term)
         case commands.MemberChanged(scope=scope, member=member, status=status):
             telemetry.event("member", scope=scope, member=member, status=status)
-        case commands.Violated(peer=peer, text=text):
-            telemetry.event("warning", text=f"{peer} broke the protocol: {text}")
+        case commands.Violated():
+            telemetry.event("warning", text=_violation(notice))
         case commands.Crowded(workers=workers, listed=listed):
             text = f"{cluster} has {workers} workers, of which the mesh knows {listed}: the others have no vote"
             telemetry.event("warning", text=f"{text}; split the cluster")
@@ -35,3 +35,11 @@ def tell(telemetry: Telemetry, cluster: ClusterId, notice: Notice) -> None:
             telemetry.event("route", destination=destination, next_hop=hop, traffic_class=traffic_class)
         case _:
             announce(telemetry, notice)
+
+
+def _violation(notice: commands.Violated) -> str:
+    """Who broke the protocol is known only of what came over its own connection."""
+    if notice.source == notice.bearer:
+        return f"{notice.bearer} broke the protocol: {notice.text}"
+    what = f"a packet in the name of {notice.source}, passed on by {notice.bearer}, breaks the protocol"
+    return f"{what} (whose it is, is not proven): {notice.text}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ictp2p.core.directory import Directory
 from ictp2p.core.stack import Core
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 
 
 def status_of(core: Core, life: str, inside: Mapping[str, str]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def members_of(core: Core) -> list[dict[str, Any]]:
     """The workers of this peer's cluster."""
     rows = []
     for name, member in sorted(core.m.members.members.items()):
-        card = next((c for p, c in core.directory.peers.items() if p == name), None)
+        card = core.directory.peers.get(PeerId(name))
         rows.append(
             {
                 "peer": name,

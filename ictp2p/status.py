@@ -13,9 +13,19 @@ from typing import Any
 from ictp2p.control import open_control
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import CODECS
-from ictp2p.core.packets import Channel, Greeting, Packet, StatusReply, StatusRequest, decode_packet, encode_packet
+from ictp2p.core.packets import (
+    STATUS_LIMIT,
+    Channel,
+    Greeting,
+    Packet,
+    StatusRefusal,
+    StatusReply,
+    StatusRequest,
+    decode_packet,
+    encode_packet,
+)
 from ictp2p.credential import Mesh
-from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, Unreachable
+from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, StatusRefused, Unreachable
 from ictp2p.identity import Identity
 from ictp2p.machine import Message
 from ictp2p.network import Network, TcpNetwork
@@ -37,6 +47,7 @@ async def fetch_status(address: str, token: str, timeout: float, network: Networ
     Raises:
         ConfigError: the address or the token cannot be one.
         NetworkError: nobody answered, or somebody who does not let us in.
+        StatusRefused: too many others are asking, or the status is longer than one may be; the message says which.
         ProtocolError: whoever answered is no peer of this version.
     """
     identity = Identity.generate()
@@ -45,18 +56,22 @@ async def fetch_status(address: str, token: str, timeout: float, network: Networ
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     answer: asyncio.Future[bytes] = loop.create_future()
-    parts: list[bytes] = []
+    document = bytearray()
     connection = await open_control(network or TcpNetwork(), where, security, timeout=timeout)
 
     def on_frame(frame: bytes) -> None:
         packet = decode_packet(frame)
         if packet.channel != Channel.HELLO or answer.done():
             return
-        message = CODECS[Channel.HELLO].decode(packet.body)
-        if isinstance(message, StatusReply):
-            parts.append(message.document)
-            if not message.more:
-                answer.set_result(b"".join(parts))
+        match CODECS[Channel.HELLO].decode(packet.body):
+            case StatusRefusal(reason=reason):
+                answer.set_exception(StatusRefused(f"{where} does not tell its status: {reason}"))
+            case StatusReply(document=part, more=more):
+                document.extend(part)
+                if len(document) > STATUS_LIMIT:
+                    raise RemoteProtocolError(f"{where} sent a status of more than {STATUS_LIMIT} bytes")
+                if not more:
+                    answer.set_result(bytes(document))
 
     def on_closed(reason: IctError | None) -> None:
         if not answer.done():

@@ -28,6 +28,7 @@ from ictp2p.errors import (
     RoundAborted,
     RoundMissed,
     StateError,
+    StatusRefused,
     Unreachable,
     VersionMismatch,
 )
@@ -154,6 +155,24 @@ async def test_a_close_that_was_given_up_does_not_keep_a_failed_peer_from_being_
     await asyncio.wait([closing])
     await peer.close()
     FileDisk(tmp_path).close()
+
+
+async def test_what_one_part_raises_as_it_is_closed_leaves_no_other_open(tmp_path: Path) -> None:
+    """Regression: the port stayed open, the tasks ran on and the folder was held."""
+
+    async def fails() -> None:
+        raise OSError("no")
+
+    peer = AsyncPeer(config("a", data_dir=str(tmp_path)))
+    await peer.start()
+    await peer.bulk.close()
+    peer.bulk.close = fails  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no"):
+        await peer.leave()
+    assert not peer._tasks
+    FileDisk(tmp_path).close()
+    await (again := await TcpNetwork().serve(asyncio.Protocol, peer.address)).settled()
+    again.close()
 
 
 async def test_a_leave_that_is_cancelled_closes_the_peer(tmp_path: Path) -> None:
@@ -486,6 +505,16 @@ async def test_who_asked_for_the_status_has_hung_up_when_it_has_it() -> None:
     async with mesh("a") as (founder,):
         await fetch_status(str(founder.address), TOKEN, 5.0, Watched())
         assert [sock.fileno() for sock in sockets] == [-1]
+
+
+async def test_who_is_not_told_the_status_is_told_why() -> None:
+    """Regression: of a status beyond what may wait for its reader, parts were dropped, and its observer timed out."""
+    async with mesh("a") as (founder,):
+        founder.status = lambda: {"peer": "x" * (9 << 20)}  # type: ignore[method-assign]
+        with pytest.raises(StatusRefused, match=r"the status has 9437196 bytes, and at most 8388608 are sent"):
+            await fetch_status(str(founder.address), TOKEN, 5.0)
+        founder.status = lambda: {"peer": "x" * ((8 << 20) - 12)}  # type: ignore[method-assign]
+        assert len((await fetch_status(str(founder.address), TOKEN, 5.0))["peer"]) == (8 << 20) - 12
 
 
 async def test_a_peer_that_leaves_gives_up_its_vote_and_is_not_mourned() -> None:

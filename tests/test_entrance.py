@@ -7,6 +7,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ictp2p.config import Config
 from ictp2p.disk import MemoryDisk
 from ictp2p.entrance import Entrance
@@ -49,6 +51,23 @@ async def test_a_seed_that_raises_what_nobody_expects_keeps_nobody_out() -> None
         await bed.entrance.enter()
     assert bed.told
     assert all(isinstance(error, ZeroDivisionError) for error in bed.told)
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_gives_up_just_as_it_is_let_in_is_cancelled_or_in(turns: int) -> None:
+    """Regression: a cancellation that came in the same turn was swallowed, and the peer went on to start."""
+    bed = Bed()
+    entering = asyncio.create_task(bed.entrance.enter())
+    while SOUND not in bed.dialed:
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)  # it waits by now
+    bed.entrance.open()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    cancelled = entering.cancel()
+    await asyncio.wait([entering])
+    assert entering.cancelled() == cancelled
 
 
 async def test_a_peer_goes_on_looking_for_the_others_after_what_nobody_expects() -> None:

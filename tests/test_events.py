@@ -16,7 +16,7 @@ from ictp2p.sync.roster import Roster, RosterChanged
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
 
-ME = PeerId("a" * 32)
+ME, OTHER = PeerId("a" * 32), PeerId("b" * 32)
 ROSTER = Roster(1, 2, (ME,), "127.0.0.1:7000", 0)
 TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
     (LeaderChanged(ME, 3), "leader", {"cluster": "here", "leader": ME, "term": 3}),
@@ -25,7 +25,15 @@ TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
         "member",
         {"scope": "mesh", "member": "there", "status": "dead"},
     ),
-    (commands.Violated(ME, "lied"), "warning", {"text": f"{ME} broke the protocol: lied"}),
+    (commands.Violated(ME, ME, "lied"), "warning", {"text": f"{ME} broke the protocol: lied"}),
+    (
+        commands.Violated(ME, OTHER, "lied"),
+        "warning",
+        {
+            "text": f"a packet in the name of {OTHER}, passed on by {ME}, breaks the protocol "
+            "(whose it is, is not proven): lied"
+        },
+    ),
     (
         commands.Crowded(700, 550),
         "warning",

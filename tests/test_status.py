@@ -2,10 +2,46 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.core.cards import PeerCard
 from ictp2p.errors import RemoteProtocolError
+from ictp2p.gossip.messages import Status
+from ictp2p.reporting import members_of
 from ictp2p.status import _read
+from ictp2p.types import ClusterId, PeerId
+
+
+class Unsearched(dict[PeerId, PeerCard]):
+    """Cards that are looked up, and never gone through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("to look at all cards for each member is quadratic")
+
+    items = values = keys = __iter__  # type: ignore[assignment]
+
+
+@given(
+    members=st.sets(st.integers(0, 9).map(str)),
+    known=st.sets(st.integers(0, 9).map(str)),
+)
+def test_each_member_is_shown_with_its_card_if_there_is_one_and_looked_up_once(
+    members: set[str], known: set[str]
+) -> None:
+    """Regression: of a thousand workers the status went through a thousand cards for each."""
+    cards = Unsearched({PeerId(p): PeerCard(PeerId(p), ClusterId("a"), f"192.0.2.{p}:1", bytes(32)) for p in known})
+    told = {name: SimpleNamespace(status=Status.ALIVE) for name in members}
+    core: Any = SimpleNamespace(
+        m=SimpleNamespace(members=SimpleNamespace(members=told)), directory=SimpleNamespace(peers=cards), leader=None
+    )
+    rows = members_of(core)
+    assert [row["peer"] for row in rows] == sorted(members)
+    assert all(row["address"] == (f"192.0.2.{row['peer']}:1" if row["peer"] in known else "") for row in rows)
 
 
 @pytest.mark.parametrize("document", [b"", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"1" * 10_000, b"[]", b"1"])

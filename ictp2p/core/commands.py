@@ -33,6 +33,8 @@ class Hangup:
 
     peer: PeerId
     reason: str
+    gently: bool = False
+    """Whether what was sent before is to arrive first."""
 
 
 Command = Transmit | Dial | Hangup | Persist | Notice
@@ -98,7 +100,9 @@ class Failed(Notice):
 
 @dataclass(frozen=True, slots=True)
 class Violated(Notice):
-    """`peer` sent what no peer of this version sends; what it was is in `text`."""
+    """A packet that came over the connection to `bearer` is what no peer of this version sends; `text` says why."""
 
-    peer: PeerId
+    bearer: PeerId
+    source: PeerId
+    """Whom the packet names as its sender. If that is not the bearer, nobody has proven it."""
     text: str

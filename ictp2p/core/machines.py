@@ -19,6 +19,7 @@ from ictp2p.core.packets import (
     MeshCopy,
     Need,
     Parting,
+    StatusRefusal,
     StatusReply,
     StatusRequest,
 )
@@ -46,7 +47,9 @@ from ictp2p.types import ClusterId
 from ictp2p.wire import Codec
 
 CODECS: dict[Channel, Codec] = {
-    Channel.HELLO: Codec(Greeting, Introduction, MeshCopy, Goodbye, StatusRequest, StatusReply, Need, Parting),
+    Channel.HELLO: Codec(
+        Greeting, Introduction, MeshCopy, Goodbye, StatusRequest, StatusReply, Need, Parting, StatusRefusal
+    ),
     Channel.MEMBERS: Codec(*gossip.SwimMessage.__args__),
     Channel.MESH: Codec(*gossip.SwimMessage.__args__),
     Channel.LINKS: Codec(Hello),

@@ -14,9 +14,10 @@ from __future__ import annotations
 from math import inf
 
 from ictp2p.core.cards import ClusterCard, PeerCard, checked_peer, decode_cluster_card, encode_card
-from ictp2p.core.commands import MeshLearned, StatusAsked
+from ictp2p.core.commands import MeshLearned
 from ictp2p.core.context import Context
 from ictp2p.core.machines import CODECS
+from ictp2p.core.observers import Observers
 from ictp2p.core.packets import Channel, Goodbye, Greeting, Introduction, MeshCopy, Need, Parting, StatusRequest
 from ictp2p.core.thrift import Thrift
 from ictp2p.errors import RemoteProtocolError
@@ -39,11 +40,12 @@ _BESIDE = 256
 class Meetings:
     """Greetings, introductions and goodbyes of one peer."""
 
-    def __init__(self, context: Context, thrift: Thrift) -> None:
+    def __init__(self, context: Context, thrift: Thrift, observers: Observers) -> None:
         self._context = context
         self._thrift = thrift
+        self._observers = observers
         self.greeted: set[PeerId] = set()
-        """Peers with an open connection whose greeting has arrived."""
+        """Peers with an open connection whose greeting has arrived; observers are none of them."""
         self.departed: set[PeerId] = set()
         """Peers that said goodbye and have not been back."""
         self._claims: dict[PeerId, tuple[int, PeerId]] = {}
@@ -138,19 +140,22 @@ class Meetings:
             case Need() | Parting():
                 self._thrift.receive(sender, message)
             case StatusRequest():
-                self._context.out.append(StatusAsked(sender))
+                self._observers.ask(sender)
             case _:
-                pass  # a status reply: only observers ask, and an observer has no stack
+                pass  # an answer to an observer, which has no stack
         self._context.dirty = True
 
     def _greeted_by(self, peer: PeerId, greeting: Greeting) -> None:
         context, card = self._context, checked_peer(greeting.card)
         if card.peer != peer:
             raise RemoteProtocolError(f"{peer} greeted as {card.peer}")
+        if peer in (self._observers if card.cluster else self.greeted):
+            raise RemoteProtocolError(f"{peer} greeted as an observer and as a member")
+        if not card.cluster:
+            self._observers.admit(peer)
+            return
         first = peer not in self.greeted
         self.greeted.add(peer)
-        if not card.cluster:
-            return
         context.directory.learn_peer(card)
         self._claims[peer] = (greeting.term, greeting.leader)
         context.directory.learn_claim(card.cluster, greeting.term, greeting.leader)

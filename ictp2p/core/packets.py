@@ -29,6 +29,10 @@ MAX_HOPS = 16
 STATUS_PART = 512 * 1024
 """Bytes of a status in one packet: that of hundreds of clusters is longer than a frame."""
 
+STATUS_LIMIT = 16 * STATUS_PART
+"""Most bytes of a status: what may wait on a connection for its reader, and what a peer can spare the time to write
+down. Of 256 clusters with 31 links each it takes 1.3 MB."""
+
 
 class Channel(enum.IntEnum):
     """Which machine a packet is for. Append only: these numbers are on the wire."""
@@ -104,6 +108,12 @@ class StatusReply(Message, tag=6, frozen=True, array_like=True):
     document: bytes
     more: bool
     """Whether another part follows."""
+
+
+class StatusRefusal(Message, tag=9, frozen=True, array_like=True):
+    """Why an observer is not told the status; the connection is closed after it."""
+
+    reason: str
 
 
 class Need(Message, tag=7, frozen=True, array_like=True):

@@ -43,15 +43,14 @@ from ictp2p.core.doubts import doubtful
 from ictp2p.core.machines import CODECS, Machines
 from ictp2p.core.meetings import Meetings
 from ictp2p.core.neighbourhood import Neighbourhood
+from ictp2p.core.observers import Observers
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.core.packets import (
     BETWEEN_CLUSTERS,
     ONE_HOP,
-    STATUS_PART,
     BulkInvitation,
     Channel,
     Packet,
-    StatusReply,
     decode_packet,
 )
 from ictp2p.core.post import Post
@@ -123,12 +122,13 @@ class Core:
         self._neighbourhood = Neighbourhood(self._context, self._thrift.serves)
         self._post = Post(self._context, self._neighbourhood)
         self._context.send = self._post.send
-        self._meetings = Meetings(self._context, self._thrift)
+        self._observers = Observers(self._context)
+        self._meetings = Meetings(self._context, self._thrift, self._observers)
         self._contacts = Contacts(self._context, self._meetings, complete)
         self.publication = Publication(self._context, self._neighbourhood, limits)
         self._machines = _by_channel(machines)
         self._timetable = Timetable(self._machines)
-        self._parts = (self.dialer, self._thrift, self._meetings, self.publication)
+        self._parts = (self.dialer, self._thrift, self._meetings, self._observers, self.publication)
         self._told: dict[str, object] = {}
         self._based: dict[str, object] = {}
         self._swept = 0.0
@@ -155,6 +155,7 @@ class Core:
         self._post.open.add(peer)
         self._meetings.departed.discard(peer)
         self.dialer.opened(peer, now)
+        self._observers.forget(peer)
         self._thrift.forget(peer)
         self._thrift.changed()
         self._based.pop("needed", None)  # what this side said of it, it said on the connection before
@@ -167,6 +168,7 @@ class Core:
         self._post.open.discard(peer)
         self.dialer.lost(peer, now)
         agreed = peer in self._thrift.parted
+        self._observers.forget(peer)
         self._thrift.forget(peer)
         if peer in self._meetings.greeted:
             self._meetings.greeted.discard(peer)
@@ -213,6 +215,7 @@ class Core:
             self._run(channel, self._machine(channel).handle_timeout(now))
         self._context.dirty |= self.publication.is_due()
         self._meetings.show_what_waits()
+        self._observers.handle_timeout()
         self._context.dirty |= self._thrift.handle_timeout()
         self._forget()
         return self._finish()
@@ -289,9 +292,7 @@ class Core:
     def tell_status(self, observer: PeerId, document: bytes, now: float) -> list[Command]:
         """Answer `StatusAsked`; the document is JSON, and may be longer than a frame."""
         self._context.now = now
-        for start in range(0, len(document), STATUS_PART):
-            part, end = document[start : start + STATUS_PART], start + STATUS_PART
-            self._post.send(Channel.HELLO, observer, StatusReply(part, end < len(document)))
+        self._observers.answer(observer, document)
         return self._finish()
 
     def leave(self, now: float) -> list[Command]:
@@ -326,7 +327,7 @@ class Core:
 
     def has_greeted(self, peer: PeerId) -> bool:
         """Whether the greeting of a peer has arrived on the connection that there is."""
-        return peer in self._meetings.greeted
+        return peer in self._meetings.greeted or peer in self._observers
 
     def linked(self) -> list[PeerId]:
         """Peers with an open connection, greeted or not."""
@@ -364,7 +365,7 @@ class Core:
         try:
             self._deliver(packet)
         except ProtocolError as error:
-            self._context.out.append(Violated(packet.source, f"{packet.channel.name}: {error}"))
+            self._context.out.append(Violated(bearer, packet.source, f"{packet.channel.name}: {error}"))
             if bearer == packet.source and bearer in self._post.open:
                 self._context.out.append(Hangup(bearer, str(error)))
 

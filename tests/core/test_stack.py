@@ -91,7 +91,8 @@ def test_nobody_is_hung_up_on_for_what_another_says_in_its_name(forged: bool) ->
     packet = Packet(world.id(c), ClusterId("c"), world.id(a), 3, Channel.ROUNDS, b"garbage")
     bearer = b if forged else c
     done = a.core.receive(world.id(bearer), encode_packet(packet), world.now)
-    assert [each.peer for each in done if isinstance(each, commands.Violated)] == [world.id(c)]
+    violations = [(each.bearer, each.source) for each in done if isinstance(each, commands.Violated)]
+    assert violations == [(world.id(bearer), world.id(c))], "who is named is told apart from who is proven"
     assert [each.peer for each in done if isinstance(each, commands.Hangup)] == ([] if forged else [world.id(c)])
 
 

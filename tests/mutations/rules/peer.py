@@ -40,6 +40,22 @@ MUTATIONS: Final = (
         ("core/test_directory.py::test_after_a_false_death_the_higher_claim_holds_as_before",),
     ),
     Mutation(
+        "observers-without-number",
+        "Whoever knows the token and only looks on takes so many connections of a peer, and no more.",
+        "ictp2p/core/observers.py",
+        "        if len(self._until) >= _AT_ONCE:\n",
+        "        if False:\n",
+        ("core/test_observers.py::test_the_seventeenth_is_told_how_many_there_are_and_comes_in_once_one_has_gone",),
+    ),
+    Mutation(
+        "observers-for-ever",
+        "Nobody looks on for ever.",
+        "ictp2p/core/stack.py",
+        "        self._observers.handle_timeout()\n",
+        "",
+        ("core/test_observers.py::test_who_stays_for_a_minute_is_sent_away",),
+    ),
+    Mutation(
         "flood-keeps-others-out",
         "A host that takes all places for connections in the handshake keeps no other host out.",
         "ictp2p/places.py",
