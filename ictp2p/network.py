@@ -21,10 +21,11 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
 from ictp2p.forks import connected_alone, held_alone
+from ictp2p.happy_eyeballs import reach
 from ictp2p.types import Address
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -101,13 +102,13 @@ class TcpNetwork:
         """Connect to `address`; see `Network.connect`."""
         try:
             async with asyncio.timeout(timeout):
-                transport, protocol = await _reach(factory, address, timeout)
+                transport, protocol = await _over(await reach(address, timeout), factory)
         except TimeoutError as error:
             raise Unreachable(f"{address} did not answer within {timeout:g} s") from error
         except (OSError, ValueError) as error:
             raise translate(error, f"cannot connect to {address}") from error
         try:
-            if transport.is_closing():  # it ended while the protocol said its first words: there is nothing to tune
+            if transport.is_closing():  # there is nothing to tune
                 raise ConnectionResetError
             _tune(transport.get_extra_info("socket"))
         except OSError as error:
@@ -220,37 +221,30 @@ def is_local(host: str) -> bool:
     return address.is_loopback or address.is_link_local
 
 
-async def _reach(factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
-    """Try one address of the host after the other, each for its part of the time that is left.
-
-    A name may have several, of which one leads nowhere; RFC 8305 tries them side by side, which dials twice where both
-    answer. If none does, one that was silent tells more than one that refused: its host may be the one that is meant.
-    """
-    loop, errors = asyncio.get_running_loop(), list[OSError]()
-    deadline = loop.time() + timeout
-    places = await _places(address)
-    for left, (family, host) in zip(range(len(places), 0, -1), places, strict=True):
-        try:
-            async with asyncio.timeout((deadline - loop.time()) / left):
-                return await loop.create_connection(factory, host, address.port, family=family)
-        except OSError as error:
-            errors.append(error)
-    raise max(errors, key=lambda error: (isinstance(error, TimeoutError), isinstance(error, ConnectionRefusedError)))
-
-
-async def _places(address: Address) -> list[tuple[int, str]]:
-    """The addresses of a host, with their families, the best first (RFC 6724); its own if that is what it is called."""
+async def _over(sock: socket.socket, factory: Callable[[], P]) -> tuple[asyncio.Transport, P]:
+    """Make a connected socket a transport, which owns it from then on, and its protocol."""
     try:
-        return [(socket.AF_INET6 if ipaddress.ip_address(address.host).version == 6 else socket.AF_INET, address.host)]
-    except ValueError:
-        found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys((family, _numeric(where)) for family, _, _, _, where in found))
+        protocol = factory()
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, sock=sock)
+    except BaseException:
+        _forget(sock)
+        raise
+    if transport.is_closing():  # it ended while the protocol said its first words
+        _forget(sock)
+    return transport, protocol
 
 
-def _numeric(where: tuple[Any, ...]) -> str:
-    """The address, with its link if it means something on that alone (RFC 4007)."""
-    scope = where[3] if len(where) > 3 else 0
-    return f"{where[0]}%{scope}" if scope else str(where[0])
+def _forget(sock: socket.socket) -> None:
+    """Have a socket object let go of a descriptor that is its transport's to close.
+
+    A transport of uvloop that ends this early leaves it to both, and by the second time it may be another connection's.
+    """
+    if not isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
+        sock.detach()
 
 
 async def _resolve(address: Address, flags: int) -> tuple[int, tuple[object, ...]]:

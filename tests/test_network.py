@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
-from ictp2p.network import Refused, TcpNetwork, _places, ended, shown_address, translate
+from ictp2p.happy_eyeballs import places
+from ictp2p.network import Refused, TcpNetwork, ended, shown_address, translate
 from ictp2p.types import Address
 
 LOOPBACK = Address("127.0.0.1", 0)
@@ -225,6 +226,31 @@ def test_who_arrives_just_as_the_port_closes_reaches_a_protocol_or_nothing(run, 
     run(story())
 
 
+@pytest.mark.parametrize("turns", range(10))
+def test_who_gives_up_dialing_leaves_nothing_open(run, turns: int):
+    """However the turns of the loop fall (the fixture looks)."""
+
+    async def story() -> None:
+        accepted: list[Caught] = []
+        listener = await NETWORK.serve(lambda: accepted.append(Caught()) or accepted[-1], LOOPBACK)
+        dialing = asyncio.get_running_loop().create_task(NETWORK.connect(Caught, listener.address, 5))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        dialing.cancel()
+        await asyncio.wait([dialing])
+        if not dialing.cancelled():
+            transport, dialer = dialing.result()
+            transport.abort()
+            await dialer.lost
+        listener.close()
+        await listener.settled()
+        for each in accepted:
+            each.made.result().abort()
+            await each.lost
+
+    run(story())
+
+
 def test_out_of_descriptors_the_port_pauses_and_goes_on(run, monkeypatch: pytest.MonkeyPatch):
     async def story() -> None:
         accepted = Caught()
@@ -343,10 +369,10 @@ async def test_an_address_that_means_something_on_one_link_alone_keeps_its_link(
         return [local, (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", 7450))]
 
     monkeypatch.setattr(loop, "getaddrinfo", found)
-    places = await _places(Address("near.local", 7450))
-    assert places == [(socket.AF_INET6, f"fe80::1%{index}"), (socket.AF_INET, "192.0.2.7")]
+    near = await places(Address("near.local", 7450))
+    assert near == [(socket.AF_INET6, f"fe80::1%{index}"), (socket.AF_INET, "192.0.2.7")]
     monkeypatch.undo()
-    known = await loop.getaddrinfo(places[0][1], 7450, type=socket.SOCK_STREAM)
+    known = await loop.getaddrinfo(near[0][1], 7450, type=socket.SOCK_STREAM)
     assert [where for *_, where in known] == [("fe80::1", 7450, 0, index)]
 
 
@@ -364,21 +390,22 @@ async def test_an_address_that_means_something_on_one_link_alone_keeps_its_link(
 async def test_each_address_of_a_host_gets_its_chance(
     answers: list[str], kind: type[NetworkError] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: the first one that was silent took all the time there was."""
+    """Regression: the first one that was silent took its part of all the time there was."""
     loop = asyncio.get_running_loop()
     listener = await NETWORK.serve(Caught, LOOPBACK)
-    real = loop.create_connection
+    real = loop.sock_connect
 
-    async def places(address: Address) -> list[tuple[int, str]]:
+    async def found(address: Address) -> list[tuple[int, str]]:
         return [(socket.AF_INET, answer) for answer in answers]
 
-    async def connected(factory, host, port, **more):  # type: ignore[no-untyped-def]
-        return await (ANSWERS[host]() if host in ANSWERS else real(factory, "127.0.0.1", port, **more))
+    async def connected(sock: socket.socket, where: tuple[str, int]) -> None:
+        host, port = where
+        await (ANSWERS[host]() if host in ANSWERS else real(sock, ("127.0.0.1", port)))
 
-    monkeypatch.setattr("ictp2p.network._places", places)
-    monkeypatch.setattr(loop, "create_connection", connected)
+    monkeypatch.setattr("ictp2p.happy_eyeballs.places", found)
+    monkeypatch.setattr(loop, "sock_connect", connected)
     if kind is None:
-        transport, protocol = await NETWORK.connect(Caught, listener.address, 0.5)
+        transport, protocol = await NETWORK.connect(Caught, listener.address, 1000.0)
         transport.abort()
         await protocol.lost
     else:
