@@ -119,6 +119,7 @@ def main() -> None:
     parser.add_argument("--warm", type=int, default=6, help="calls of the mesh before any counts")
     parser.add_argument("--settle", type=float, default=30.0, help="seconds for the first probes, before any call")
     parser.add_argument("--repeat", type=int, default=5, help="measurements of each contender")
+    parser.add_argument("--rest", type=float, default=0.0, help="seconds of silence before each turn")
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
     parser.add_argument("--json", type=Path, help="file to write the results to")
     parser.add_argument("--plot", type=Path, help="file to draw them in")
@@ -359,7 +360,7 @@ async def worker(network: Network, node: Node, peer: ictp2p.Peer, options: argpa
         else:
             output.fill_(0)
 
-    turns = await arena.take_turns(meet, contenders, prepare, check, options.repeat)
+    turns = await arena.take_turns(meet, contenders, prepare, check, options.repeat, options.rest)
     return Found(turns, mesh.rounds, peer.links)
 
 
