@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import struct
 import sys
@@ -127,5 +128,15 @@ class Renewal:
 
 
 def _possible(transport: asyncio.Transport) -> bool:
-    linux = sys.platform.startswith("linux")
-    return linux and hasattr(socket, "TCP_CONGESTION") and tuning.tcp_socket(transport) is not None
+    return sys.platform.startswith("linux") and tuning.tcp_socket(transport) is not None and _allowed()
+
+
+@functools.cache
+def _allowed() -> bool:
+    """Say whether we may give a connection to bbr: one that has it by its route we could take it from, and no more."""
+    try:
+        with socket.socket() as unconnected:
+            unconnected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _BBR)
+    except OSError:
+        return False
+    return True

@@ -30,6 +30,12 @@ gaps = st.floats(0.001, 0.9 * resting.REST)
 rests = st.floats(resting.REST, 3 * EXPIRY)
 
 
+@pytest.fixture(autouse=True)
+def _bbr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether this host has it is no matter but to the last test."""
+    monkeypatch.setattr(renewal, "_allowed", lambda: True)
+
+
 class Line:
     """A socket with a bbr of which the test sees what it knows, and since when."""
 
@@ -167,6 +173,14 @@ def test_a_connection_that_has_just_gone_is_no_error() -> None:
     assert not line.given
 
 
+def test_what_we_may_not_give_back_is_not_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection may have bbr by its route, on a host that lets only its administrator choose it."""
+    monkeypatch.setattr(renewal, "_allowed", lambda: False)
+    line = Line()
+    old(line)
+    assert not line.given
+
+
 async def test_a_connection_renews_as_it_sends_and_not_with_the_first_after_a_rest(
     mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,8 +205,8 @@ def test_a_relay_renews_what_it_knows_of_the_way_onward(monkeypatch: pytest.Monk
 
     async def story() -> None:
         relay = Spliced(SIZE)
-        (incoming,) = (end for end in (relay.sender.other,) if end is not None)
-        protocol = incoming.get_protocol()
+        assert relay.sender.other is not None
+        protocol: Any = relay.sender.other.get_protocol()
         for now in (1e9, 1e9 + 0.9 * resting.REST, 2e9):
             protocol._clock = lambda now=now: now
             protocol.buffer_updated(1)
