@@ -54,7 +54,8 @@ class Hold:
     """A collective's use of one connection (`connection.User`).
 
     A chunk that does not fit fails this collective and no other: both ends may have been called with different sizes,
-    and what else runs over the connection has nothing to do with that.
+    and what else runs over the connection has nothing to do with that. Nor has it with what breaks here, for want of
+    memory say, nor has the neighbour: the collective ends with that error, and the others hear who gave up.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Hold:
         self._clock = clock
         self._measured = measured
         self._refused = False
-        """A chunk did not fit: what still comes is for nobody."""
+        """A chunk did not fit, or we broke: what still comes is for nobody."""
 
     def begun(self, connection: BulkConnection, *, again: bool = False) -> None:
         """The peer takes part, and sends on `connection`; it wants what we sent early `again` if it had to drop it."""
@@ -100,10 +101,16 @@ class Hold:
             self._receiver.arrived(self.peer, partial, header.first, header.second, memoryview(body))
         except RemoteProtocolError as error:
             self._refuse(error)
+        except Exception as error:
+            self._break(error)
 
     def next_frame(self) -> Frame | None:
         """Pull the next chunk."""
-        out = self._receiver.next_frame(self.peer)
+        try:
+            out = self._receiver.next_frame(self.peer)
+        except Exception as error:
+            self._break(error)
+            return None
         if out is None:
             return None
         kind = Kind.PARTIAL if out.partial else Kind.RESULT
@@ -119,7 +126,9 @@ class Hold:
             return self._receiver.destination(*chunk, passing=header.shared)
         except RemoteProtocolError as error:
             self._refuse(error)
-            return None
+        except Exception as error:
+            self._break(error)
+        return None
 
     def take(self, header: Header, body: memoryview) -> None:
         """Hand a chunk to the collective."""
@@ -138,6 +147,8 @@ class Hold:
             self._receiver.arrived(self.peer, header.kind is Kind.PARTIAL, header.first, header.second, body)
         except RemoteProtocolError as error:
             self._refuse(error)
+        except Exception as error:
+            self._break(error)
 
     def report(self) -> None:
         """Tell what was measured since the last time, and measure anew."""
@@ -158,6 +169,10 @@ class Hold:
     def _refuse(self, error: RemoteProtocolError) -> None:
         self._refused = True
         self._receiver.lost(self.peer, str(error).removeprefix(f"{self.peer} "), ())
+
+    def _break(self, error: Exception) -> None:
+        self._refused = True
+        self._receiver.broke(error)
 
     def aborted(self, why: Aborted) -> None:
         """The peer gave up."""
@@ -196,18 +211,20 @@ class Attached:
         """Tell the neighbours, let go, and have nothing of the collective's memory left in a transport.
 
         In clear, what a transport still holds are the caller's tensors. A second is given to send them; a connection
-        that needs longer is dropped, or a torn contribution could leave it after the caller has gone on.
+        that needs longer is dropped, or a torn contribution could leave it after the caller has gone on. What others
+        have given it since is theirs.
         """
         body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects)))
         for hold in self._holds.values():
             hold.connection.send(Kind.ABORT, hold.tag, body=body)
         self.detach()
-        holding = [hold.connection for hold in self._holds.values() if hold.connection.holds_memory()]
+        connections = [hold.connection for hold in self._holds.values()]
+        holding = {connection: connection.written for connection in connections if connection.holds_memory()}
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ABORT_SECONDS):
                     await asyncio.gather(*(connection.drained() for connection in holding))
         finally:
-            for connection in holding:
-                if connection.holds_memory():
+            for connection, ours in holding.items():
+                if connection.flushed < ours:
                     connection.fail(ConnectionLost("did not take the rest of an aborted collective"))

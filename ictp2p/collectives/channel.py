@@ -70,7 +70,8 @@ class CollectiveTimeout(RoundTimeout):
 class Receiver(Protocol):
     """A collective, as its connections see it. Called on the event loop; must not block.
 
-    Nothing raises but `destination` and `arrived`: `RemoteProtocolError`, where a chunk does not fit; `lost` follows.
+    `destination` and `arrived` raise `RemoteProtocolError` where a chunk does not fit; `lost` follows. After whatever
+    else they or `next_frame` raise `broke` does.
     """
 
     def begun(self, peer: PeerId, again: bool = False) -> None:
@@ -103,6 +104,10 @@ class Receiver(Protocol):
 
     def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
         """The connection to `peer` is gone, or `peer` gave the collective up because of `suspects`."""
+        ...
+
+    def broke(self, error: Exception) -> None:
+        """What we do ourselves has failed: end with this error."""
         ...
 
 

@@ -131,6 +131,12 @@ class Swap:
             self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", known or [peer]))
             self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
 
+    def broke(self, error: Exception) -> None:
+        """As `channel.Receiver`."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
+
     def silent(self) -> list[PeerId]:
         """Name who has not begun."""
         return [peer for peer in self._missing if peer not in self._begun]

@@ -263,6 +263,12 @@ class Session:
             self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", [PeerId(name) for name in known] or [peer]))
             self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
 
+    def broke(self, error: Exception) -> None:
+        """As `channel.Receiver`."""
+        if not self.ended.done():
+            self.ended.set_exception(error)
+            self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
+
     def silent(self) -> list[PeerId]:
         """Name the neighbours that have not begun."""
         return [self._name(n) for n in self.exchange.silent()]

@@ -16,6 +16,7 @@ from ictp2p.bulk.frames import Kind
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, RoundTag
 from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan
+from ictp2p.collectives.session import Session
 from ictp2p.errors import IctError
 from ictp2p.types import PeerId
 from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag
@@ -310,6 +311,33 @@ async def test_silence_is_noticed_on_the_connection_that_a_peer_sends_on(mesh: M
     async with asyncio.timeout(20):
         await here._gone.wait()
     assert not there.closed
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("where", ["_slot", "_partial", "_finish", "_land", "_outgoing"])
+async def test_what_breaks_here_ends_its_collective_with_that_error_and_nothing_beside_it(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch, sealed: bool, where: str
+) -> None:
+    """Regression: it ended the connection with all that ran over it, and each end blamed the other."""
+    works = getattr(Session, where)
+
+    def breaks(session: Session, *given: Any) -> Any:
+        if session.exchange.me == 1 and session.plan.elements == 30_000:
+            raise MemoryError("none left")
+        return works(session, *given)
+
+    monkeypatch.setattr(Session, where, breaks)
+    world = mesh(3, profile=replace(BulkProfile(), sealed=sealed))
+    plans = [plan_of(world.names, "ring", elements, 5000) for elements in (30_000, 300_000)]
+    inputs = [[contribution(n, [(plan.elements,)], torch.float32) for n in range(3)] for plan in plans]
+    outputs = [[[torch.zeros(plan.elements)] for _ in range(3)] for plan in plans]
+    broken, beside = await asyncio.gather(*map(reduce_all, [world, world], plans, inputs, outputs))
+    assert all(isinstance(each, Stats) for each in beside), beside
+    assert isinstance(broken[1], MemoryError)
+    for other in (broken[0], broken[2]):
+        assert isinstance(other, ParticipantLost)
+        assert other.suspects == (world.names[1],)
+        assert "gave up: MemoryError" in str(other)
 
 
 @pytest.mark.parametrize("sealed", [True, False])

@@ -425,8 +425,8 @@ MUTATIONS: Final = (
         "misfit-ends-the-connection",
         "A chunk that does not fit fails its collective and nothing beside it.",
         "ictp2p/bulk/collective.py",
-        "        except RemoteProtocolError as error:\n            self._refuse(error)\n            return None\n",
-        "        except ZeroDivisionError:\n            return None\n",
+        "        self._refused = True\n        self._receiver.lost(",
+        "        raise error\n        self._receiver.lost(",
         ("bulk/test_collective_faults.py::test_sizes_that_differ_fail_their_collective_and_nothing_beside_it",),
     ),
     Mutation(

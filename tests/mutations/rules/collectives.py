@@ -8,6 +8,28 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "dropped-for-what-came-after",
+        "A connection that took all of an aborted collective stands, whatever others have given it since.",
+        "ictp2p/bulk/collective.py",
+        "                if connection.flushed < ours:\n",
+        "                if connection.holds_memory():\n",
+        (
+            "bulk/test_collective_faults.py"
+            "::test_what_breaks_here_ends_its_collective_with_that_error_and_nothing_beside_it",
+        ),
+    ),
+    Mutation(
+        "broken-here-blamed-there",
+        "What breaks in a collective here ends that one with its error, and not the connection.",
+        "ictp2p/bulk/collective.py",
+        "        self._receiver.broke(error)\n",
+        "        raise error\n",
+        (
+            "bulk/test_collective_faults.py"
+            "::test_what_breaks_here_ends_its_collective_with_that_error_and_nothing_beside_it",
+        ),
+    ),
+    Mutation(
         "waits-for-the-kernel-for-ever",
         "That all has left is waited for no longer than a collective may take.",
         "ictp2p/bulk/collective.py",
