@@ -353,8 +353,8 @@ MUTATIONS: Final = (
         "never-seems-to-have-rested",
         "A connection on which nothing was sent for long is asked whether it has rested.",
         "ictp2p/bulk/connection.py",
-        "        self._wrote_at = self._clock()\n",
-        "        self._wrote_at = float('inf')\n",
+        "self._wrote_at = self._wrote_at, self._clock()\n",
+        "self._wrote_at = self._wrote_at, float('inf')\n",
         ("bulk/test_resting.py::test_the_kernel_is_not_asked_about_a_rest_before_there_can_have_been_one",),
     ),
     Mutation(
