@@ -240,7 +240,7 @@ class TrainingMesh:
             agreed = self.decided_state()
             if not self.contributed(agreed, request.base.version) or agreed.version <= request.base.version:
                 raise
-            return RoundResult(agreed, mine=True, participants=sum(v == agreed.version for _, v in agreed.credits))
+            return RoundResult(agreed, mine=True)
         except RoundAborted as error:
             # Another worker leads, and what was brought here may yet be committed: it must not grow before that is
             # known, nor what was voted for be forgotten. The next group goes on with the same round.
@@ -248,7 +248,6 @@ class TrainingMesh:
         return RoundResult(
             outcome.state,
             mine=True,
-            participants=len(outcome.participants),
             seconds=outcome.seconds,
             sent=outcome.bytes_sent,
             received=outcome.bytes_received,

@@ -49,7 +49,7 @@ class SizeOnlyWeights(Weights):
         """Zeros, or what a codec makes of them."""
         return self._result
 
-    def capture(self) -> None:
+    def capture(self, weight: float) -> None:
         """Take note of the fragment."""
         self._captured = self.fragment
 
@@ -60,7 +60,7 @@ class SizeOnlyWeights(Weights):
         counters = {**self.state.counters, "round": self.state.counters["round"] + 1}
         return self.state.seal(self.agenda.decide(counters, tentative, parts))
 
-    def commit(self, version: int, participants: int) -> None:
+    def commit(self, version: int) -> None:
         """Make the counted state the agreed one."""
         self.state.commit(version)
 

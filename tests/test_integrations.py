@@ -186,6 +186,28 @@ def test_what_a_trainer_accumulates_is_counted_once(library: str, batches: int, 
     assert found["weight"] == 2.0 * batches or library == "lightning", "Lightning counts what is in the last block"
 
 
+@pytest.mark.parametrize(
+    ("policy", "options", "named"),
+    [
+        (ictp2p.DiLoCo, {"carry": 3}, "carry must be a list, not 3"),
+        (ictp2p.DiLoCo, {"carry": [3]}, "carry: 3 has no state_dict"),
+        (ictp2p.DiLoCo, {"sampler": "x"}, "sampler must be a .*ElasticSampler, not 'x'"),
+        (None, {}, "policy None makes no policy"),
+    ],
+)
+def test_what_a_policy_cannot_be_made_of_is_refused_where_it_is_given(policy: Any, options: Any, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        Embedded(None, policy, options)  # type: ignore[arg-type]
+
+
+def test_what_makes_something_else_than_a_policy_is_named() -> None:
+    model = torch.nn.Linear(2, 1)
+    embedded = Embedded(None, lambda *given, **options: 3, {})  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigError, match=r"what <function .*> makes must be a .*Policy, not 3"):
+        embedded.enter(model, [torch.optim.SGD(model.parameters())], [])
+    assert embedded.policy is None
+
+
 def test_trainers_that_would_average_themselves_are_refused() -> None:
     check_alone(1)
     with pytest.raises(ConfigError, match="2 processes"):

@@ -11,6 +11,7 @@ import torch
 from ictp2p.errors import ConfigError
 from ictp2p.peer import Peer
 from ictp2p.sync.heal import Stateful
+from ictp2p.sync.options import STATEFUL, each_has, kind
 from ictp2p.sync.policy import Policy
 from ictp2p.sync.sampler import ElasticSampler
 
@@ -25,7 +26,15 @@ class Embedded:
             peer: started; it must stay so as long as training goes on.
             policy: takes the peer, the model, the optimizer, and `options`.
             options: of the policy.
+
+        Raises:
+            ConfigError: what is to make the policy cannot, or `carry` or `sampler` of the options is no such thing.
         """
+        if not callable(policy):
+            raise ConfigError(f"policy {policy!r} makes no policy: give the class, such as ictp2p.DiLoCo")
+        each_has("carry", options.get("carry", ()), STATEFUL)
+        if options.get("sampler") is not None:
+            kind("sampler", options["sampler"], ElasticSampler)
         self.policy: Policy | None = None
         """The one that was entered last; still readable after training."""
         self._peer, self._make, self._options = peer, policy, options
@@ -59,6 +68,7 @@ class Embedded:
             inner = inner.optimizer
         carry = (*self._options.get("carry", ()), *schedules)
         policy = self._make(self._peer, model, inner, **{**self._options, "carry": carry})
+        kind(f"what {self._make!r} makes", policy, Policy)
         self.policy = policy.__enter__()
         self._inside = True
         self._steps = self._peer.steps(itertools.repeat(None))

@@ -44,6 +44,9 @@ class PolicyCallback(TrainerCallback):
             peer: started; it must stay so as long as training goes on.
             policy: such as `ictp2p.DiLoCo`: takes the peer, the model, the optimizer, and `options`.
             options: of the policy.
+
+        Raises:
+            ConfigError: one of these is no such thing.
         """
         self._embedded = Embedded(peer, policy, options)
         self._seen = 0

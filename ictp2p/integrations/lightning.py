@@ -49,8 +49,13 @@ class PolicyCallback(Callback):
             policy: such as `ictp2p.DiLoCo`: takes the peer, the model, the optimizer, and `options`.
             weigh: what a batch weighs, its tokens say; None for its samples, the length of its first tensor.
             options: of the policy.
+
+        Raises:
+            ConfigError: one of these is no such thing.
         """
         self._embedded = Embedded(peer, policy, options)
+        if weigh is not None and not callable(weigh):
+            raise ConfigError(f"weigh {weigh!r} is nothing that says what a batch weighs")
         self._weigh = weigh or samples
         self._weight = 0.0
 

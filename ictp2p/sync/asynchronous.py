@@ -24,7 +24,7 @@ import torch
 from ictp2p.errors import ConfigError
 from ictp2p.sync.delayed import DelayedNesterov
 from ictp2p.sync.mesh import Mesh
-from ictp2p.sync.options import whole
+from ictp2p.sync.options import flag, whole
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.policy import Policy
 
@@ -74,6 +74,7 @@ class AsyncDiLoCo(Policy):
         if taken is not None:
             raise ConfigError(f"AsyncDiLoCo waits for nobody, so it takes no {taken}")
         whole("clusters", clusters, 1)
+        flag("proportional", proportional)
         pace = AdaptivePace(sync_every, least=sync_every, most=sync_every) if proportional else Pace(sync_every)
         outer = partial(DelayedNesterov, lr=lr, momentum=momentum, every=clusters)
         super().__init__(peer, model, inner, outer, pace, name="async-diloco", quorum=_ANYBODY, spread=0.0, **options)

@@ -23,7 +23,7 @@ wrong. So the rounds of calls wait for the heir of a leader, as long as a cluste
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ictp2p.machine import earliest
@@ -36,7 +36,19 @@ from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.replanning import Replanning
 from ictp2p.sync.restore import Survey, restoring
 from ictp2p.sync.sight import Sight
-from ictp2p.sync.values import Close, Open, Spec, StateRef, Value, Voters, advanced, same, upcoming
+from ictp2p.sync.values import (
+    LOOKS_ON,
+    Close,
+    Open,
+    Participant,
+    Spec,
+    StateRef,
+    Value,
+    Voters,
+    advanced,
+    same,
+    upcoming,
+)
 from ictp2p.sync.voters import desired_voters
 from ictp2p.types import ClusterId, PeerId
 
@@ -164,7 +176,7 @@ class Coordinator:
             return
         self._closed_at = now
         if value.committed:
-            self._committed(now)
+            self._committed(now, idle=opened is not None and _idle(opened.spec, opened.participants))
             self._turn_to(value.round + 1)
         else:
             self._aborted(value, opened)
@@ -174,10 +186,11 @@ class Coordinator:
         self.leaving = {peer: at for peer, at in self.leaving.items() if now < at + self._profile.voter_grace}
         return self._closing(tip, now) if isinstance(tip, Open) else self._between(tip, now)
 
-    def _committed(self, now: float) -> None:
+    def _committed(self, now: float, *, idle: bool) -> None:
         self._arrivals.committed(self._expected, now)
         self._expected = ()
-        self._committed_at = now
+        if not idle:  # the phase of whoever trains goes on
+            self._committed_at = now
         self._offers.clear()
 
     def _turn_to(self, round_: int) -> None:
@@ -282,7 +295,9 @@ class Coordinator:
         return StateRef(1, self._offers[provider], (provider,))
 
     def _voters(self, tip: Value, now: float) -> tuple[PeerId, ...]:
-        return desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
+        chosen = desired_voters(tip.voters, self._sight, self.leaving, self._profile.max_voters, now)
+        # A leaver is chosen only if nobody stays: then whoever coordinates lets the others go, and goes last.
+        return (self._me,) if self._me in chosen and self._me in self.leaving else chosen
 
     def _standing(self, tip: Value) -> Standing:
         """READYs that could go into the next attempt."""
@@ -339,7 +354,7 @@ class Coordinator:
             )
         if self._first_at is None:
             self._first_at = now
-        if self._most_at is None and len(standing) > len(absent):
+        if self._most_at is None and len(standing) > len(absent) and not _onlookers(standing):
             self._most_at = now
         self._arrivals.came(standing, now)
         until = self._door(standing, absent)
@@ -359,7 +374,7 @@ class Coordinator:
         """Until when the absent are waited for: the straggler timeout, or sooner where a quorum is enough."""
         start = self._start()
         until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
-        if self._retry_of is not None:
+        if self._retry_of is not None or _onlookers(standing):
             return until
         spec = elect_spec(standing, self._sight.mine)
         door = self._arrivals.door(spec, len(standing) + len(absent), standing, self._profile.retry)
@@ -368,7 +383,8 @@ class Coordinator:
     def _start(self) -> float:
         """When waiting for stragglers begins: once most are READY; if fewer are, once they usually would be.
 
-        Whoever missed a round is READY for the next one at once. That must not make stragglers of all the others.
+        Whoever missed a round is READY for the next one at once, and whoever looks on may be long before those who
+        train. Neither must make stragglers of all the others.
         """
         assert self._first_at is not None
         if self._most_at is not None:
@@ -415,6 +431,15 @@ class Coordinator:
 def _by_call(standing: Standing) -> bool:
     """Whether the round is one of calls, which are lost on who misses it, and not of the state."""
     return any(ready.spec.kind != "sync" for _, ready in standing.values())
+
+
+def _onlookers(standing: Standing) -> bool:
+    """Whether nobody who is READY has trained anything: a round of theirs would be for nothing, and be missed."""
+    return all(_idle(ready.spec, [ready]) for _, ready in standing.values())
+
+
+def _idle(spec: Spec, brought: Iterable[Ready | Participant]) -> bool:
+    return spec.kind == "sync" and all(each.weight <= LOOKS_ON for each in brought)
 
 
 def _stale(ready: Ready, tip: Value) -> bool:

@@ -44,6 +44,7 @@ class DelayedNesterov(Optimizer):
         Raises:
             ConfigError: a value is out of range.
         """
+        lr = options.scalar(lr)
         options.rates(lr, momentum)
         options.whole("every", every, 1)
         super().__init__(params, {"lr": lr, "momentum": momentum, "every": every})

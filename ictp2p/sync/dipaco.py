@@ -29,6 +29,7 @@ from ictp2p.sync.agreed import Said
 from ictp2p.sync.manifest import Entry
 from ictp2p.sync.mesh import Mesh, Receiver
 from ictp2p.sync.modules import NAME, Card, Held, card_of, groups, key_of, spans
+from ictp2p.sync.options import kind
 from ictp2p.sync.outer import OuterFactory
 from ictp2p.sync.own import CHAIN, Name, PathState, chained
 from ictp2p.sync.pace import Pace
@@ -69,8 +70,8 @@ class DiPaCo(Policy):
             outer: as for `Policy`; None for Nesterov SGD with learning rate 0.7 and momentum 0.9. Its state must have
                 the dtype of the parameters.
             sync_every: inner steps between outer rounds, or an `AdaptivePace`.
-            modules: names of the modules that are shared, each as one; None for the model's children. What none of them
-                holds is one more. At most 42 in all.
+            modules: names of the modules that are shared, each as one; None for those of the model's children that hold
+                any of what is shared. What none of them holds is one more. At most 42 in all.
             options: as for `Policy`, but for `fragments`, `agenda` and `sampler`.
 
         Raises:
@@ -79,9 +80,10 @@ class DiPaCo(Policy):
         wrong = next((name for name in ("fragments", "agenda", "sampler") if options.get(name) is not None), None)
         if wrong is not None:
             raise ConfigError(f"DiPaCo takes no {wrong}")
+        kind("model", model, torch.nn.Module)
         if modules is not None and not _are_names(modules):
             raise ConfigError(f"modules {modules!r} is not a list of names")
-        names = [name for name, _ in model.named_children()] if modules is None else list(modules)
+        names = _children(model) if modules is None else list(modules)
         holdings = Holdings()
         arithmetic = partial(
             ModuleWeights, cluster=peer.cluster if peer is not None else "", modules=names, holdings=holdings
@@ -100,9 +102,17 @@ class DiPaCo(Policy):
         )
 
 
+def _children(model: torch.nn.Module) -> list[str]:
+    """Those in which there is something to train or to average; what two of them share is the first one's."""
+    tensors = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    tensors += [name for name, buffer in model.named_buffers() if buffer.is_floating_point()]
+    return [name for name, _ in model.named_children() if any(_inside(tensor, name) for tensor in tensors)]
+
+
 def _are_names(values: object) -> bool:
     return (
         isinstance(values, Collection)
+        and len(values) > 0
         and not isinstance(values, str)
         and all(isinstance(value, str) for value in values)
     )
@@ -179,9 +189,9 @@ class ModuleWeights(Weights):
         """All that is agreed of a module: parameters, buffers, and the outer optimizer's state."""
         return [self.state.committed[name].view(-1) for name in self._entries_of(self._modules[key])]
 
-    def capture(self) -> None:
+    def capture(self, weight: float) -> None:
         """Compute the pseudo-gradient; who is behind makes room for what others hold."""
-        super().capture()
+        super().capture(weight)
         self._make_room()
 
     def finish(self, parts: Sequence[Participant]) -> bytes:
@@ -189,9 +199,9 @@ class ModuleWeights(Weights):
         self._parts = parts
         return super().finish(parts)
 
-    def commit(self, version: int, participants: int) -> None:
+    def commit(self, version: int) -> None:
         """Make the finished state the agreed one: nothing is behind any longer."""
-        super().commit(version, participants)
+        super().commit(version)
         self._behind(False)
 
     def adopt(self, *, mine: bool) -> None:
@@ -272,13 +282,18 @@ class ModuleWeights(Weights):
         """The model's tensors by the key of their module, in the order of the keys."""
         named: dict[str, list[str]] = {}
         for tensor in self._tensors:
-            plain = tensor.removeprefix(BUFFER)
-            fitting = [name for name in modules if plain == name or plain.startswith(f"{name}.")]
+            fitting = [name for name in modules if _inside(tensor, name)]
             named.setdefault(max(fitting, key=len, default=""), []).append(tensor)
-        strange = next((name for name in modules if name and not any(name in n for n in self._tensors)), None)
+        strange = next((name for name in modules if not any(_inside(t, name) for t in self._tensors)), None)
         if strange is not None:
             raise ConfigError(f"module {strange!r} names nothing that is trained")
         keyed = {key_of(n, [(t, self._tensors[t].shape) for t in held]): held for n, held in named.items()}
         return dict(
             sorted((key, names) for key, names in keyed.items() if sum(self._tensors[n].numel() for n in names))
         )
+
+
+def _inside(tensor: str, module: str) -> bool:
+    """Whether a tensor of the global state is a module's, or is the one that is named so itself."""
+    plain = tensor.removeprefix(BUFFER)
+    return plain == module or plain.startswith(f"{module}.")

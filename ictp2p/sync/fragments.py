@@ -73,8 +73,8 @@ def _stack(model: torch.nn.Module) -> str | None:
 
 
 def _listed(names: Sequence[str], wanted: Sequence[Collection[str]]) -> dict[str, int]:
-    if not wanted:
-        raise ConfigError("no fragments")
+    if not any(wanted):
+        raise ConfigError(f"fragments {list(wanted)!r} name no module: 1 is for all of the model in one")
     placed: dict[str, int] = {}
     for number, prefixes in enumerate(wanted):
         if not isinstance(prefixes, Collection) or isinstance(prefixes, str):

@@ -55,7 +55,7 @@ class Landing:
                 weights.state.rollback()
                 weights.state.confirm(verdict.version)
             case Kind.COMMIT if verdict.digest == weights.state.sealed:
-                weights.commit(verdict.version, verdict.participants)
+                weights.commit(verdict.version)
                 progress.counted(weights.landed)
             case Kind.COMMIT:
                 ours, theirs = weights.state.sealed.hex()[:16] or "nothing", verdict.digest.hex()[:16]

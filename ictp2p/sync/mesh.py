@@ -70,8 +70,6 @@ class RoundResult:
     """The agreed state after the round."""
     mine: bool
     """Whether this cluster's contribution from its `base` is in that state, be it through a leader that died since."""
-    participants: int = 1
-    """Clusters in the average."""
     seconds: float = 0.0
     """From the call to the commit."""
     sent: int = 0

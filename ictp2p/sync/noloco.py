@@ -118,9 +118,9 @@ class PairWeights(Weights):
         return Name(state) if state.version else state
 
     @torch.no_grad()
-    def capture(self) -> None:
+    def capture(self, weight: float) -> None:
         """Compute the pseudo-gradient, and have the parameters that it starts from beside it."""
-        super().capture()
+        super().capture(weight)
         for name, view in self._views(self._second(self.delta)).items():
             view.copy_(self.state.committed[name])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
+from typing import Any
 
 from ictp2p.collectives.codecs import prices
 from ictp2p.errors import ConfigError
@@ -40,6 +41,21 @@ def whole(name: str, value: object, least: int | None = None) -> None:
     if not is_whole or (least is not None and int(value) < least):  # type: ignore[call-overload]
         bound = "" if least is None else f" of at least {least}"
         raise ConfigError(f"{name} {value!r} is not a whole number{bound}")
+
+
+def scalar(value: Any) -> Any:
+    """The number in a tensor of one element, which torch takes for a learning rate; anything else as it is."""
+    return value.item() if callable(getattr(value, "numel", None)) and value.numel() == 1 else value
+
+
+def flag(name: str, value: object) -> None:
+    """Check a yes or no.
+
+    Raises:
+        ConfigError: it is neither: a word would pass for yes, whatever it says.
+    """
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} {value!r} is neither True nor False")
 
 
 def rates(lr: object, momentum: object) -> None:

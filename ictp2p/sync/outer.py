@@ -19,6 +19,7 @@ differs from what it would have allocated itself.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -47,14 +48,16 @@ class Nesterov(Optimizer):
 
         Args:
             params: as for every torch optimizer.
-            lr: learning rate, dimensionless; the total gain is `lr / (1 - momentum)`.
+            lr: learning rate, dimensionless, a number or a tensor of one; the total gain is `lr / (1 - momentum)`.
             momentum: decay of the momentum per outer step, in [0, 1).
             nesterov: look ahead (torch's form); heavy-ball otherwise.
 
         Raises:
             ConfigError: a value is out of range.
         """
+        lr = options.scalar(lr)
         options.rates(lr, momentum)
+        options.flag("nesterov", nesterov)
         super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov})
         self.phase = 1.0
         """How many phases of training the next gradients are of; see `_phases`."""
@@ -140,11 +143,13 @@ class Outer:
             dtype: in which the global parameters are kept.
 
         Raises:
-            ConfigError: it does not cover exactly these parameters, or its state cannot be shared.
+            ConfigError: it does not cover exactly these parameters, its state cannot be shared, or a learning rate is
+                no finite number.
         """
         optimizer = made if isinstance(made, Optimizer) else _made(made, parameters)
         self._given, self._optimizer = optimizer, _exact(optimizer)
         self._groups = _names(self._optimizer, parameters)
+        self._follow_schedule()
         self._state = {n: _state_entries(n, p.to("meta", dtype), *self._made(n)) for n, p in parameters.items()}
         self.entries = tuple(e for kept in self._state.values() for e in kept.values())
         """Its state, as tensors of the global state."""
@@ -157,7 +162,8 @@ class Outer:
         """What must be equal on every worker, in words."""
         lines = [("outer optimizer", type(self._optimizer).__name__)]
         for number, group in enumerate(self._optimizer.param_groups):
-            lines += [(f"outer {key}, group {number}", repr(group[key])) for key in sorted(group) if key != "params"]
+            kept = {key: options.scalar(group[key]) for key in sorted(group) if key != "params"}
+            lines += [(f"outer {key}, group {number}", repr(value)) for key, value in kept.items()]
         return tuple(lines)
 
     @torch.no_grad()
@@ -193,10 +199,16 @@ class Outer:
                 _keep(tensor, optimizer.state[param][key])
 
     def _follow_schedule(self) -> None:
-        """A schedule sets the learning rates of the optimizer that was given, in whose place another may be."""
+        """A schedule sets the learning rates of the optimizer that was given, in whose place another may be.
+
+        Raises:
+            ConfigError: one of them is no finite number: all workers would step to the same NaN, and agree on it.
+        """
         for group, given in zip(self._optimizer.param_groups, self._given.param_groups, strict=True):
-            if "lr" in given:
-                group["lr"] = given["lr"]
+            if given.get("lr") is not None:
+                rate = options.scalar(given["lr"])
+                options.number("outer learning rate", rate, lambda lr: 0.0 <= lr < math.inf, "finite, and 0 or more")
+                group["lr"] = given["lr"] if self._optimizer is self._given else rate
 
     def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
         param = torch.nn.Parameter(tensors[name], requires_grad=False)

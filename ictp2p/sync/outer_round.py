@@ -7,7 +7,6 @@ mesh and tells the others; until then nothing has changed anywhere, and only `la
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -100,15 +99,18 @@ class OuterRound:
     def launch(self, group: Group) -> None:
         """Capture the pseudo-gradient, and send it on its way if training goes on meanwhile."""
         self._phase("global_due")
+        fragment = self._weights.fragment
+        weight = self._counts(self._progress.weights[fragment], fragment)
         try:
-            self._weights.capture()
+            self._weights.capture(weight)
         except NotFinite:
             self._phase("given_up")
             raise
-        self._progress.launched(self._weights.fragment)
+        self._progress.launched(fragment)
         if self._sampler is not None:
             steps = self._pace.length(self._weights.fragment + 1) + self._pace.overlap
             self._sampler.launches(steps, brought=self._progress.brought > 0.0)
+        self._pace.launched(trained=weight > 0.0)
         self._note = self._weights.agenda.note()
         self._phase("calculated")
         self.resume(group)
@@ -221,8 +223,7 @@ class OuterRound:
             result = self._landed(publisher) if self._flight else self._peer.outer_round(self._request(publisher))
             if result.seconds:
                 self._pace.took(result.seconds)
-            verdict = self._catch_up(result.state, result.mine, publisher)
-            return dataclasses.replace(verdict, participants=result.participants)
+            return self._catch_up(result.state, result.mine, publisher)
         except RoundMissed:
             decided = self._peer.decided_state()
             return self._catch_up(decided, self._holds(decided), publisher)
@@ -231,12 +232,8 @@ class OuterRound:
 
     @property
     def _attends(self) -> bool:
-        """Whether this cluster has anything to bring, or looks on because it needs samples, or what others hold."""
-        return (
-            self._progress.brought > 0.0
-            or self._weights.attends
-            or (self._sampler is not None and not self._sampler.finished)
-        )
+        """Whether it takes part: with what it has trained, or looking on, as long as there may be anything to come."""
+        return self._progress.brought > 0.0 or self._sampler is None or not self._sampler.finished
 
     def _may_skip(self) -> bool:
         return self._without_quorum == "continue" and self._skipped < self._most_skipped
@@ -294,7 +291,7 @@ class OuterRound:
         return RoundRequest(
             spec=self._spec_of(weights.fragment),
             base=StateRef(weights.state.version, weights.state.digest, ()),
-            weight=max(LOOKS_ON, self._weight),
+            weight=max(LOOKS_ON, self._counts(self._progress.brought, weights.landed)),
             inputs=[weights.delta],
             outputs=[weights.average],
             finish=(lambda: weights.finish(self._parts)) if publisher is None else self._finish,
@@ -306,11 +303,10 @@ class OuterRound:
             holds=weights.holds,
         )
 
-    @property
-    def _weight(self) -> float:
-        """What the contribution counts."""
-        missed = self._progress.behind[self._weights.landed] if self._late == "discount" else 0
-        return self._progress.brought / math.sqrt(1 + missed)
+    def _counts(self, trained: float, fragment: int) -> float:
+        """What a contribution counts, of so much that was trained."""
+        missed = self._progress.behind[fragment] if self._late == "discount" else 0
+        return trained / math.sqrt(1 + missed)
 
     def _spec_of(self, fragment: int) -> Spec:
         parts = len(self._weights.fragments)

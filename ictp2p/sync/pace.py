@@ -124,6 +124,9 @@ class Pace:
     def took(self, seconds: float) -> None:
         """A round took so long, from launch to commit."""
 
+    def launched(self, *, trained: bool) -> None:
+        """A round is being launched; `trained` says whether it brings anything."""
+
     def phase(self, counters: Mapping[str, int]) -> float:
         """How long the phase is that ends with a round from this state, in phases of the reference length."""
         return 1.0
@@ -158,6 +161,7 @@ class AdaptivePace(Pace):
         """
         super().__init__(steps)
         options.number("utilization", utilization, lambda share: 0.0 < share < 1.0, "in (0, 1)")
+        options.flag("proportional", proportional)
         options.whole("least", least, 1)
         options.whole("most", most, 1)
         if not least <= steps <= most:
@@ -165,6 +169,8 @@ class AdaptivePace(Pace):
         self._utilization, self._least, self._most = utilization, least, most
         self._proportional = proportional
         self._step = self._round = 0.0
+        self._trained = True
+        """Whether there was training in the phase that the next note is about."""
         self._fastest = 0
         self.fit(1, 0)
 
@@ -199,6 +205,10 @@ class AdaptivePace(Pace):
         """A round took so long, from launch to commit."""
         self._round = seconds
 
+    def launched(self, *, trained: bool) -> None:
+        """A round is being launched. Steps that train nothing, of a cluster that looks on, are no measure of others."""
+        self._trained = trained
+
     def phase(self, counters: Mapping[str, int]) -> float:
         """How long the phase is that ends with a round from this state, in phases of the reference length; at most 1.
 
@@ -214,8 +224,9 @@ class AdaptivePace(Pace):
         return counters[_TAKEN] + turn(counters[_STEPS], self.fragments, fragment)
 
     def note(self) -> bytes:
-        """How long steps and rounds take here."""
-        return _NOTE.pack(*(min(_LONGEST, int(seconds * _SECOND)) for seconds in (self._step, self._round)))
+        """How long steps and rounds take here; 0 for what was not measured."""
+        step = self._step if self._trained else 0.0
+        return _NOTE.pack(*(min(_LONGEST, int(seconds * _SECOND)) for seconds in (step, self._round)))
 
     def decide(self, counters: dict[str, int], tensors: Mapping[str, Tensor], said: Sequence[Said]) -> None:
         """Decide H for the phase after the round."""

@@ -127,6 +127,7 @@ class Policy:
         if without_quorum not in get_args(WithoutQuorum):
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
         options.whole("most_skipped", most_skipped, 0)
+        options.flag("resume", resume)
         options.codec(codec)
         if not isinstance(fragments, int | list | tuple) or isinstance(fragments, bool):
             raise ConfigError(f"fragments {fragments!r} is neither a whole number nor a list of the modules in each")
@@ -185,7 +186,8 @@ class Policy:
     def weight(self) -> float:
         """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on.
 
-        A cluster all of whose workers look on brings nothing to rounds, and stays at the version that it has.
+        A cluster all of whose workers look on brings nothing to rounds, whatever becomes of its model, and has the
+        result of each.
 
         Raises:
             ConfigError: it was set to what is no number, negative, or of no reasonable size.

@@ -128,14 +128,21 @@ class SparseWeights(Weights):
         """By fragment, what committed contributions have left out so far, flat."""
         return tuple(feedback.residual for feedback in self._kept)
 
-    def capture(self) -> None:
-        """Compute the pseudo-gradient, and keep back what is not among its largest elements."""
-        super().capture()
-        self._kept[self._captured].apply(self.delta)
+    def capture(self, weight: float) -> None:
+        """Compute the pseudo-gradient, and keep back what is not among its largest elements.
 
-    def commit(self, version: int, participants: int) -> None:
+        Without weight the residual stays where it is: in a contribution that counts for nothing it would be lost.
+        """
+        super().capture(weight)
+        kept = self._kept[self._captured]
+        if weight:
+            kept.apply(self.delta)
+        else:
+            kept.pending.copy_(kept.residual)
+
+    def commit(self, version: int) -> None:
         """Make the finished state the agreed one: what was kept back is the residual now."""
-        super().commit(version, participants)
+        super().commit(version)
         self._kept[self._captured].commit()
 
     def adopt(self, *, mine: bool) -> None:

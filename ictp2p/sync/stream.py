@@ -27,7 +27,7 @@ from ictp2p.sync.mesh import Group
 from ictp2p.sync.values import MAX_NOTE, MAX_PARTICIPANTS, Participant
 from ictp2p.wire import MALFORMED
 
-_HEADER = struct.Struct("<BBH4xQQ32s136s")
+_HEADER = struct.Struct("<BB6xQQ32s136s")
 _TEXT = 136
 _MOST_PARTS = MAX_PARTICIPANTS * 2 * MAX_NOTE
 _PIECE = 1024 * 1024
@@ -63,8 +63,6 @@ class Verdict:
     mine: bool = False
     """With ADOPT: whether the state holds the cluster's contribution already."""
     reason: str = ""
-    participants: int = 1
-    """With COMMIT: clusters in the average."""
 
 
 class Publisher:
@@ -100,19 +98,15 @@ class Publisher:
 
     def tell(self, verdict: Verdict) -> None:
         """Say how it ended."""
-        self._send(
-            verdict.kind, verdict.version, int(verdict.mine), verdict.digest, verdict.reason, verdict.participants
-        )
+        self._send(verdict.kind, verdict.version, int(verdict.mine), verdict.digest, verdict.reason)
 
     def _piece(self, first: int, last: int) -> None:
         staging = self._group.staging(last - first, self._average.dtype)
         staging.copy_(self._average[first:last])
         self._group.broadcast(staging, 0)
 
-    def _send(
-        self, kind: Kind, number: int = 0, stop: int = 0, digest: bytes = b"", text: str = "", clusters: int = 1
-    ) -> None:
-        packed = _HEADER.pack(kind, len(digest), clusters, number, stop, digest, text.encode()[:_TEXT])
+    def _send(self, kind: Kind, number: int = 0, stop: int = 0, digest: bytes = b"", text: str = "") -> None:
+        packed = _HEADER.pack(kind, len(digest), number, stop, digest, text.encode()[:_TEXT])
 
         def send() -> None:
             header = self._group.staging(_HEADER.size, torch.uint8)
@@ -151,7 +145,7 @@ def follow(
     """
     arrived = 0
     while True:
-        kind, number, stop, digest, text, clusters = _receive(group)
+        kind, number, stop, digest, text = _receive(group)
         if kind is Kind.RESTART:
             arrived = 0
             restarted(_parts(group, stop))
@@ -161,15 +155,15 @@ def follow(
             if arrived == average.numel():
                 complete()
         elif kind is not Kind.WAIT:
-            return Verdict(kind, number, digest, bool(stop), text, clusters)
+            return Verdict(kind, number, digest, bool(stop), text)
 
 
-def _receive(group: Group) -> tuple[Kind, int, int, bytes, str, int]:
+def _receive(group: Group) -> tuple[Kind, int, int, bytes, str]:
     header = group.staging(_HEADER.size, torch.uint8)
     group.broadcast(header, 0)
-    kind, length, clusters, number, stop, digest, text = _HEADER.unpack(bytes(header.numpy()))
+    kind, length, number, stop, digest, text = _HEADER.unpack(bytes(header.numpy()))
     try:
-        return Kind(kind), number, stop, digest[:length], text.rstrip(b"\0").decode(errors="replace"), clusters
+        return Kind(kind), number, stop, digest[:length], text.rstrip(b"\0").decode(errors="replace")
     except ValueError as error:
         raise LocalGroupError(f"leader {group.members[0]} sent a header of kind {kind}") from error
 

@@ -143,8 +143,11 @@ class Weights:
         return self.state
 
     @torch.no_grad()
-    def capture(self) -> None:
+    def capture(self, weight: float) -> None:
         """Compute the pseudo-gradient of the fragment that is next: old global minus local.
+
+        Args:
+            weight: what it counts. Of what counts for nothing nothing is brought, whatever became of the model.
 
         Raises:
             NotFinite: a parameter or buffer holds NaN or infinity; the message names it. All workers of a cluster hold
@@ -152,6 +155,8 @@ class Weights:
         """
         self._captured = self.fragment
         views = self._views(self.delta)
+        if not weight:
+            return empty(views)
         for name, view in views.items():
             view.copy_(self._tensors[name], non_blocking=True)
         settle(self.tensors())
@@ -203,13 +208,8 @@ class Weights:
         tentative = self.state.begin(self.agenda.names) if self._idle(parts) else self._step(self.average)
         return self.state.seal(self.agenda.decide(self._counted(parts), tentative, parts))
 
-    def commit(self, version: int, participants: int) -> None:
-        """Make the finished state the agreed one, and train on from it.
-
-        Args:
-            version: of the state.
-            participants: clusters that the average is of.
-        """
+    def commit(self, version: int) -> None:
+        """Make the finished state the agreed one, of that version, and train on from it."""
         self.state.commit(version)
         self._land()
 
@@ -326,6 +326,12 @@ def _check_model(model: torch.nn.Module) -> None:
             raise ConfigError(f"parameter {name!r} is {parameter.dtype}: only real floating-point ones can be averaged")
         if parameter.device.type == "meta":
             raise ConfigError(f"parameter {name!r} has no memory yet (it is on the meta device)")
+
+
+def empty(views: Mapping[str, Tensor]) -> None:
+    """Have a contribution hold nothing."""
+    for view in views.values():
+        view.zero_()
 
 
 def _check_finite(views: Mapping[str, Tensor]) -> None:

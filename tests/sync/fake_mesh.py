@@ -151,6 +151,7 @@ class FakeMesh:
                     world.members[number] = [me]
                 raise RoundMissed(f"{me} was not in the round")
             world.contributions[me] = request
+            world.weights.setdefault(number, {})[me] = request.weight
             world.changed.notify_all()
             self._wait(lambda: world.rounds > number or not self._lacking(members, world.contributions), request)
             if world.rounds > number:
@@ -200,7 +201,7 @@ class FakeMesh:
         mine = self.cluster_name in self.world.contributors.get(request.base.version + 1, set())
         if not mine:
             raise RoundMissed("the mesh went on")
-        return RoundResult(self.decided_state(), mine, len(self.world.contributors[request.base.version + 1]))
+        return RoundResult(self.decided_state(), mine)
 
     def _reduce(self, request: RoundRequest, held: list[RoundRequest]) -> None:
         """Sum weight times contribution in the order of the names, then divide once."""
@@ -238,7 +239,7 @@ class FakeMesh:
             if number in world.aborts:
                 raise RoundAborted(f"round {number} was aborted")
             seconds = world.seconds(self.cluster_name)
-            result = RoundResult(self.decided_state(), True, len(everyone), seconds)
+            result = RoundResult(self.decided_state(), True, seconds)
         world.fault(self.name, "committed")
         return result
 

@@ -34,6 +34,8 @@ class World:
         self.contributors: dict[int, set[str]] = {}
         self.states: dict[str, GlobalState] = {}
         self.contributions: dict[str, RoundRequest] = {}
+        self.weights: dict[int, dict[str, float]] = {}
+        """By the number of the round, what the clusters said that they bring."""
         self.votes: dict[str, bytes] = {}
         self.met: set[str] = set()
         self.absent: dict[int, set[str]] = {}

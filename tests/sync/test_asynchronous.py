@@ -133,6 +133,7 @@ def test_a_round_begins_with_whoever_is_there() -> None:
         ({"clusters": "x"}, "clusters 'x'"),
         ({"clusters": 1.5}, "clusters 1.5"),
         ({"clusters": float("nan")}, "clusters nan"),
+        ({"clusters": 2, "proportional": "x"}, "proportional 'x' is neither"),
         ({"clusters": 2, "quorum": 0.5}, "no quorum"),
         ({"clusters": 2, "lr": 0.0}, "0.0"),
         ({"clusters": 2, "lr": "x"}, "learning rate 'x'"),

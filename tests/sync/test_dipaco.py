@@ -330,15 +330,19 @@ def test_a_pool_goes_on_from_its_clusters_own_files(make_world: Any, tmp_path: P
         ({"fragments": 2}, "no fragments"),
         ({"agenda": []}, "no agenda"),
         ({"modules": ["v", "nowhere"]}, "'nowhere' names nothing"),
+        ({"modules": ["v", "w.wei"]}, "'w.wei' names nothing"),
+        ({"modules": ["v", "eight"]}, "'eight' names nothing"),
+        ({"modules": []}, r"modules \[\]"),
+        ({"model": 3}, "model must be a .*, not 3"),
         ({"modules": 3}, "modules 3"),
         ({"modules": "vw"}, "modules 'vw'"),
         ({"modules": [3]}, r"modules \[3\]"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
-    model = path("vw")
+    given = {"model": (model := path("vw")), "inner": torch.optim.SGD(model.parameters()), **options}
     with pytest.raises(ConfigError, match=message):
-        DiPaCo(None, model, torch.optim.SGD(model.parameters()), **options)  # type: ignore[arg-type]
+        DiPaCo(None, **given)  # type: ignore[arg-type]
 
 
 def test_tensors_that_no_module_names_are_one_more() -> None:
@@ -346,6 +350,17 @@ def test_tensors_that_no_module_names_are_one_more() -> None:
     policy = DiPaCo(None, model, torch.optim.SGD(model.parameters()), modules=["v"])  # type: ignore[arg-type]
     card = policy._weights._holdings.card  # type: ignore[attr-defined]
     assert sorted((m.elements, m.state) for m in card.modules) == [(3, 6), (6, 12)]
+
+
+def test_children_that_hold_nothing_of_their_own_are_no_modules() -> None:
+    """An activation has no parameters, a head may have those of the embedding, and a layer may be frozen."""
+    model = torch.nn.ModuleDict(
+        {"embed": torch.nn.Linear(3, 3, bias=False), "act": torch.nn.ReLU(), "head": torch.nn.Linear(3, 3, bias=False)}
+        | {"norm": torch.nn.BatchNorm1d(3, affine=False), "frozen": torch.nn.Linear(2, 2).requires_grad_(False)}
+    )
+    model["head"].weight = model["embed"].weight
+    policy = DiPaCo(None, model, torch.optim.SGD(model.parameters()))  # type: ignore[arg-type]
+    assert sorted(m.elements for m in policy._weights._holdings.card.modules) == [6, 9]  # type: ignore[attr-defined]
 
 
 def test_too_many_modules_for_a_note_are_refused_by_size(make_world: Any) -> None:

@@ -73,7 +73,7 @@ def test_fragments_by_name_and_the_rest_in_the_last() -> None:
     [
         (0, "0 fragments"),
         (6, "6 fragments of a model with 5 layers"),
-        ([], "no fragments"),
+        ([], r"fragments \[\] name no module"),
         ([["embed"], ["embed.weight"]], "'embed.weight' is in fragment 0 already"),
         ([["emb"], ["head"]], "'emb' of fragment 0 names nothing"),
         ([[], ["head"]], "fragment 0 is empty"),

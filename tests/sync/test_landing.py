@@ -36,7 +36,7 @@ class Model:
         self.done.append("confirmed")
         self.version = version
 
-    def commit(self, version: int, _participants: int) -> None:
+    def commit(self, version: int) -> None:
         self.done.append("committed")
         self.version, self.digest = version, self.sealed
 

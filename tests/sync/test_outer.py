@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ictp2p.errors import ConfigError
+from ictp2p.sync.delayed import DelayedNesterov
+from ictp2p.sync.mirror import MirrorDescent
 from ictp2p.sync.outer import Nesterov, Outer, wide
 from ictp2p.sync.state import GlobalState, entry
 
@@ -72,6 +74,30 @@ def test_a_learning_rate_that_is_set_later_is_that_of_the_next_step(made: Any) -
         outer.step(tensors, {"w": torch.ones(1)})
         found.append(float(tensors["w"]))
     assert found == [-1.5, -1.71875]
+
+
+@pytest.mark.parametrize("made", [torch.optim.SGD, Nesterov, DelayedNesterov, MirrorDescent])
+def test_a_learning_rate_may_be_a_tensor_as_in_torch(made: Any) -> None:
+    walks = [walk(lambda p, rate=rate: made(p, lr=rate), DELTAS) for rate in (0.5, torch.tensor(0.5))]
+    assert torch.equal(*walks)
+    parameters = {"w": torch.nn.Parameter(torch.zeros(3))}
+    said = [
+        Outer(made(parameters.values(), lr=rate), parameters).describe()
+        for rate in (0.70001, torch.tensor(0.70001, dtype=torch.float64))
+    ]
+    assert said[0] == said[1]
+    assert ("outer lr, group 0", "0.70001") in said[1]
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), torch.tensor(float("nan"))])
+def test_a_schedule_that_gives_no_number_is_refused_before_the_step(rate: Any) -> None:
+    """Every worker would come to the same NaN, and agree on it."""
+    param = torch.nn.Parameter(torch.zeros(1))
+    given = torch.optim.SGD([param], lr=1.0)
+    outer = Outer(given, {"w": param})
+    given.param_groups[0]["lr"] = rate
+    with pytest.raises(ConfigError, match=r"outer learning rate (nan|inf)"):
+        outer.step({"w": torch.zeros(1)}, {"w": torch.ones(1)})
 
 
 @given(
@@ -164,6 +190,9 @@ def test_state_that_the_optimizer_replaces_is_kept() -> None:
         (lambda p: Nesterov(p, lr=float("inf")), "learning rate inf"),
         (lambda p: Nesterov(p, lr="x"), "learning rate 'x'"),  # type: ignore[arg-type]
         (lambda p: Nesterov(p, momentum=None), "momentum None"),  # type: ignore[arg-type]
+        (lambda p: Nesterov(p, lr=torch.tensor([1.0, 1.0])), "learning rate tensor"),  # type: ignore[arg-type]
+        (lambda p: Nesterov(p, lr=torch.tensor(-1.0)), "learning rate -1.0"),  # type: ignore[arg-type]
+        (lambda p: Nesterov(p, nesterov="x"), "nesterov 'x'"),  # type: ignore[arg-type]
         (lambda p: Nesterov(p, momentum=1.0), r"momentum 1.0 is not in \[0, 1\)"),
     ],
 )

@@ -261,6 +261,7 @@ def test_a_newcomer_of_the_cluster_launches_with_the_others(make_world: Any, kil
         ({"most": None}, "most None"),
         ({"utilization": "x"}, "utilization 'x'"),
         ({"steps": True}, "sync_every True"),
+        ({"proportional": "x"}, "proportional 'x' is neither True nor False"),
     ],
 )
 def test_what_cannot_be_is_refused(settings: dict[str, Any], match: str) -> None:

@@ -114,6 +114,8 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
         ({"fragments": True}, "fragments True is neither"),
         ({"fragments": ["w", 3]}, "fragment 0 is 'w', not a list"),
         ({"fragments": [3, ["w"]]}, "fragment 0 is 3, not a list"),
+        ({"fragments": [[]]}, r"fragments \[\[\]\] name no module"),
+        ({"resume": "x"}, "resume 'x' is neither True nor False"),
         ({"most_skipped": -1}, "most_skipped -1 is not a whole number of at least 0"),
         ({"most_skipped": "x"}, "most_skipped 'x'"),
         ({"quorum": "x"}, "quorum 'x' is not in"),

@@ -14,6 +14,7 @@ from ictp2p.sync.notices import (
     RoundPassed,
 )
 from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.values import LOOKS_ON, Spec
 from tests.sync.rounds_mesh import A0, B0, C0, DELAY, SYNC, Mesh, in_second_round, mesh, peer
 
 
@@ -55,6 +56,35 @@ def test_one_that_is_ready_early_does_not_make_stragglers_of_the_others() -> Non
     assert len(m.told(A0, RoundCommitted)) == 3
     m.run(usual)
     assert len(m.told(A0, RoundCommitted)) == 4, "they are not waited for without end"
+
+
+@pytest.mark.parametrize("spec", [SYNC, structs.replace(SYNC, quorum=0.3, spread=0.0)], ids=["all", "quorum"])
+def test_who_looks_on_does_not_make_stragglers_of_those_who_train(spec: Spec) -> None:
+    """However many they are, and however often: a round of theirs alone is for nothing, and would be missed."""
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    usual = 6 * m.profile.straggler_floor
+    m.run(usual)
+    m.one_round()
+    for _ in range(3):
+        m.run(0.2 * usual)
+        m.ready("A", spec, LOOKS_ON)
+        m.ready("B", spec, LOOKS_ON)
+        m.run(0.8 * usual)
+        m.ready("C", spec)
+        m.run(0.5)
+        assert len(m.told(A0, RoundCommitted)[-1].open.participants) == 3  # type: ignore[attr-defined]
+        m.bases = dict.fromkeys("ABC", m.value(A0).state.digest)
+    assert len(m.told(A0, RoundCommitted)) == 5
+
+
+def test_who_looks_on_does_not_wait_without_end_either() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.ready("A", weight=LOOKS_ON)
+    m.run(m.profile.straggler_floor + 1.0)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    assert m.value(A0).state.digest == b"digest 2"
 
 
 def test_a_contribution_that_came_too_late_is_told_so() -> None:
