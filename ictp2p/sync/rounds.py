@@ -89,6 +89,10 @@ class Rounds:
         """The newest slot after whose decision this peer is a voter, as far as it knows."""
         self._excused: dict[PeerId, int] = {}
         """Who said that this peer does not vote, after the decision of which slot."""
+        self._let_go: set[PeerId] = set()
+        """Leavers that this peer has excused."""
+        self._companions: set[PeerId] = set()
+        """Who else has voted since this peer began to leave."""
 
     @property
     def tip(self) -> tuple[int, Value] | None:
@@ -120,6 +124,8 @@ class Rounds:
         """Take the membership room's newest view, whole; dead clusters stay in it as not alive."""
         self._sight.update(clusters, now)
         self._coordinator.viewed()
+        if not self._leaving:
+            self._let_go.intersection_update(self._sight.workers())
         self._part.viewed(self._sight.clusters)
         self.agreement.audience(self._sight.leaders(), self._sight.followers())
         return self._settle([], now)
@@ -259,6 +265,7 @@ class Rounds:
         tip = self.agreement.tip
         if tip is None or leaver in tip[1].voters or self.me not in tip[1].voters or leaver == self.me:
             return []
+        self._let_go.add(leaver)
         return [*self.agreement.saved(), Send(leaver, Excused(tip[0]))]
 
     def _settle(self, effects: Effects, now: float) -> Effects:
@@ -341,21 +348,32 @@ class Rounds:
             self._voted_until = slot
         if not self._leaving or self._released:
             return []
-        alone = all(v in self._coordinator.leaving for v in voters)
-        deserted = self._voted_until < 0 and all(self._sight.gone(v, now) for v in voters)
-        excused = self._is_excused(voters)
-        self._released = (self.me not in voters and (excused or deserted)) or (self._in_office and alone)
+        self._companions.update(voters)
+        if self.me in voters:
+            self._released = voters == (self.me,) and self._is_last()
+        else:
+            deserted = self._voted_until < 0 and all(self._sight.gone(v, now) for v in voters)
+            self._released = deserted or self._is_excused(voters)
         return [Released(self.me in voters)] if self._released else []
+
+    def _is_last(self) -> bool:
+        """Whether all others have been let go, or left: who lives, who voted as this peer began to leave, and the dead.
+
+        Whoever is thought dead may only have been cut off. It would come back, and find nobody.
+        """
+        companions = {peer for peer in self._companions if not self._sight.left(peer)}
+        return self._let_go >= (companions | self._sight.everybody()) - {self.me}
 
     def _is_excused(self, voters: tuple[PeerId, ...]) -> bool:
         """Whether those know that this peer does not vote who have to.
 
         The coordinator: else it may make this peer a voter, on old news of it. And if this peer voted before, a quorum
         of those who vote now: whoever has not learnt of that decision may need this peer's vote to find it, and could
-        not if the few who have learnt of it died, or had not saved it.
+        not if the few who have learnt of it died, or had not saved it. Of voters who all know it each may have gone.
         """
         known = [v for v, slot in self._excused.items() if slot > self._voted_until]
-        return self.agreement.coordinator in known and (self._voted_until < 0 or quorum(voters, known))
+        told = self.agreement.coordinator in known or set(voters) <= set(known)
+        return told and (self._voted_until < 0 or quorum(voters, known))
 
 
 def _is_weight(weight: float) -> bool:

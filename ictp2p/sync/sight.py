@@ -100,6 +100,15 @@ class Sight:
         """Whether a view has ever named this peer, as far as that is remembered."""
         return peer in self._homes
 
+    def everybody(self) -> set[PeerId]:
+        """Every worker whom the view names, also of clusters that are dead."""
+        views = self.clusters.values()
+        return {peer for view in views for peer in (view.leader, *view.candidates, *view.workers)}
+
+    def left(self, peer: PeerId) -> bool:
+        """Whether a worker's cluster was in a view and is in none any more: it said goodbye, or died long ago."""
+        return self.knew(peer) and self._homes[peer] not in self.clusters
+
     def doubt(self, cluster: ClusterId, leader: PeerId, term: int) -> str | None:
         """Why this leader may not be able to speak for its cluster now, or None."""
         if leader == self._me:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.sync.messages import Decision, Excused
@@ -63,16 +63,113 @@ def test_who_has_no_vote_may_go_when_all_who_have_are_gone_and_not_when_they_are
     assert m.told(A1, Released) == [Released(False)]
 
 
-def test_the_last_voters_may_go_too() -> None:
-    m = mesh(A=2)
-    m.do(A1, m.rounds[A1].drop_out(m.now))
+def test_the_only_voter_stays_until_another_votes() -> None:
+    """Regression: it went at once, for all who voted meant to leave; the others had no quorum for good."""
+    m = Mesh({"A": 1, "B": 1}, replace(RoundProfile.local(), max_voters=1))
+    m.found(A0)
+    assert m.value(B0).voters == (A0,)
+    m.drop = {(A0, B0)}
     m.do(A0, m.rounds[A0].drop_out(m.now))
-    m.run(0.5)
-    assert m.told(A0, Released)
+    m.run(1.0)
+    assert not m.told(A0, Released)
+    m.drop = set()
+    m.run(1.0)
+    assert m.told(A0, Released) == [Released(False)]
+    assert m.value(B0).voters == (B0,)
+
+
+def test_the_last_voter_waits_for_those_who_are_thought_dead() -> None:
+    m = mesh(A=1, B=1)
+    m.drop = {(A0, B0), (B0, A0)}
+    m.failed = {"B"}
+    m.view(A0)
+    m.do(A0, m.rounds[A0].drop_out(m.now))
+    m.run(3.0)
+    assert not m.told(A0, Released)
+    m.drop, m.failed = set(), set()
+    m.view()
+    m.run(3.0)
+    assert m.told(A0, Released) == [Released(False)]
+    assert m.value(B0).voters == (B0,)
 
 
 _PEERS = {"A": 2, "B": 1, "C": 1}
 _EVERYBODY = [peer(cluster, worker) for cluster, size in _PEERS.items() for worker in range(size)]
+
+
+def say_goodbye(m: Mesh, who: PeerId) -> None:
+    """`who` ends; all others hear of it."""
+    m.kill(who)
+    cluster = chr(int(who[:2], 16))
+    rest = [peer(cluster, worker) for worker in range(m.clusters[cluster]) if peer(cluster, worker) not in m.dead]
+    if not rest:
+        del m.clusters[cluster]
+    elif m.leaders[cluster] == who:
+        m.leaders[cluster], m.terms[cluster] = rest[0], m.terms[cluster] + 1
+    m.view()
+
+
+@given(
+    clusters=st.dictionaries(st.sampled_from("ABC"), st.integers(1, 2), min_size=1).map(lambda d: {"A": 1} | d),
+    moments=st.lists(st.integers(0, 20), min_size=6, max_size=6),
+    noticed=st.booleans(),
+    training=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+@example(clusters={"A": 2, "B": 2, "C": 2}, moments=[0] * 6, noticed=False, training=True, seed=0)
+@settings(deadline=None)
+def test_all_may_go_at_once(
+    clusters: dict[str, int], moments: list[int], noticed: bool, training: bool, seed: int
+) -> None:
+    """Regression: the first voter went, and the others waited for its word in vain, and kept their disks."""
+    m = Mesh(dict(clusters), seed=seed)
+    m.found(A0)
+    everybody = sorted(m.rounds)
+    if training:  # they leave from the middle of a round
+        m.silent = set(everybody)
+        m.everybody_ready()
+    when = dict(zip(everybody, moments, strict=False))
+    for moment in range(1000):
+        for who in [each for each in everybody if when[each] == moment]:
+            m.do(who, m.rounds[who].drop_out(m.now))
+        m.run(0.001)
+        for who in [each for each in everybody if each not in m.dead and m.told(each, Released)]:
+            say_goodbye(m, who) if noticed else m.kill(who)
+    assert {who: len(m.told(who, Released)) for who in everybody} == dict.fromkeys(everybody, 1)
+    assert [m.told(who, Released) for who in everybody].count([Released(True)]) == 1, "somebody goes last"
+
+
+@given(
+    leavers=st.sets(st.sampled_from(["A0", "A1", "B0", "C0"]), min_size=1, max_size=3),
+    moments=st.lists(st.integers(0, 20), min_size=4, max_size=4),
+    deaf=st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4),
+    seed=st.integers(0, 1000),
+)
+@settings(deadline=None)
+def test_whoever_stays_goes_on_without_those_who_were_let_go_whatever_it_forgets(
+    leavers: set[str], moments: list[int], deaf: set[tuple[int, int]], seed: int
+) -> None:
+    m = Mesh(dict(_PEERS), seed=seed)
+    m.found(A0)
+    leaving = sorted(peer(name[0], int(name[1])) for name in leavers)
+    m.drop = {(_EVERYBODY[a], _EVERYBODY[b]) for a, b in deaf if a != b and _EVERYBODY[a] not in leaving}
+    when = dict(zip(leaving, moments, strict=False))
+    for moment in range(400):
+        for who in [each for each in leaving if when[each] == moment]:
+            m.do(who, m.rounds[who].drop_out(m.now))
+        m.run(0.001 if moment < 100 else 0.05)
+        if moment == 200:
+            m.drop = set()
+        for who in [each for each in leaving if each not in m.dead and m.told(each, Released)]:
+            say_goodbye(m, who)
+    assert set(leaving) <= m.dead
+    staying = sorted(set(_EVERYBODY) - set(leaving))
+    for other in staying:
+        m.boot(other)  # all lose at once what they have not saved
+    m.view()
+    m.run(20.0)
+    assert {m.value(other) for other in staying} == {m.value(staying[0])}
+    assert set(m.value(staying[0]).voters) <= set(staying)
 
 
 @given(
