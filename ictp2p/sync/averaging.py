@@ -17,7 +17,7 @@ are left alone: the mean of equal values is off by a rounding now and then, and 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,14 +55,14 @@ class Heads:
 class Averager:
     """Averages the gradients of some parameters, and some buffers, over a group."""
 
-    def __init__(self, parameters: Sequence[torch.nn.Parameter], buffers: Sequence[Tensor]) -> None:
+    def __init__(self, parameters: Sequence[torch.nn.Parameter], buffers: Collection[Tensor]) -> None:
         """Take the tensors, in an order that is the same on every worker.
 
         Args:
             parameters: whose gradients are averaged.
-            buffers: floating-point tensors that are averaged themselves.
+            buffers: floating-point tensors that are averaged themselves; looked at anew in each step.
         """
-        self._parameters, self._buffers = tuple(parameters), tuple(buffers)
+        self._parameters, self._buffers = tuple(parameters), buffers
         self._common = [buffer.clone() for buffer in buffers]
         """The buffers as all workers had them last."""
         self._dtype = wide([t.dtype for t in (*parameters, *buffers)])
@@ -70,8 +70,8 @@ class Averager:
     @torch.no_grad()
     def agreed(self) -> None:
         """All workers hold the same."""
-        for common, buffer in zip(self._common, self._buffers, strict=True):
-            common.copy_(buffer)
+        pairs = zip(self._common, self._buffers, strict=True)
+        self._common = [c.copy_(b) if (c.device, c.dtype) == (b.device, b.dtype) else b.clone() for c, b in pairs]
 
     def heads(self, group: Group, weight: float, step: int, *, moves: bool, due: bool, mark: int = NOTHING) -> Heads:
         """Exchange heads.
@@ -156,9 +156,9 @@ def _load(view: Tensor, source: Tensor | None, share: float) -> None:
 
 
 @torch.no_grad()
-def _differ(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> list[bool]:
+def _differ(tensors: Collection[Tensor], others: Sequence[Tensor]) -> list[bool]:
     """Whether each differs from its other; devices are waited for once."""
-    found = [torch.ne(tensor, other).any() for tensor, other in zip(tensors, others, strict=True)]
+    found = [torch.ne(tensor, other.to(tensor.device)).any() for tensor, other in zip(tensors, others, strict=True)]
     places = {each.device for each in found}
     told = {place: iter(torch.stack([e for e in found if e.device == place]).tolist()) for place in places}
     return [next(told[each.device]) for each in found]

@@ -43,6 +43,8 @@ _KEY = "ictp2p"
 _FORMAT = 2
 _LOCAL = "local "
 """Before the number of a tensor of the cluster's own part."""
+_ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading words raises that another program wrote."""
 
 
 def save(path: str | os.PathLike[str], state: GlobalState, local: tuple[bytes, Sequence[Tensor]] | None = None) -> None:
@@ -90,7 +92,7 @@ class Checkpoint:
             self.counters = {str(name): int(value) for name, value in words["counters"].items()}
             """Such as the number of rounds."""
             self._local = tuple(bytes.fromhex(word) for word in words["local"] or ())
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        except (OSError, SafetensorError, *_ODD) as error:
             raise StateError(f"{self._path} is no checkpoint: {type(error).__name__}: {error}") from error
 
     def load(self, state: GlobalState) -> None:

@@ -21,7 +21,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from ictp2p.errors import LocalGroupError, MeshMismatch
+from ictp2p.errors import ConfigError, LocalGroupError, MeshMismatch
 from ictp2p.sync.manifest import DIGEST, config_digest, difference
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.pack import allocate, octets, pack, unpack
@@ -59,9 +59,19 @@ class Replica:
         """
         self._model, self._inner, self._carry = model, inner, tuple(carry)
 
+    def describe(self) -> list[tuple[str, str]]:
+        """What all workers of a cluster must have alike, in words, or none could become a copy of another."""
+        groups = [str(len(group["params"])) for group in self._inner.param_groups]
+        return [
+            ("inner optimizer", f"{type(self._inner).__name__} of {' and '.join(groups)} parameters"),
+            ("carried", ", ".join(type(each).__name__ for each in self._carry)),
+            *((f"tensor {name}", str(list(tensor.shape))) for name, tensor in self._tensors().items()),
+        ]
+
     def take(self) -> tuple[bytes, list[Tensor]]:
         """Its parts as a skeleton and tensors."""
         tree = {
+            "what": self.describe(),
             "model": self._tensors(),
             "inner": self._inner.state_dict(),
             "carry": [c.state_dict() for c in self._carry],
@@ -70,8 +80,15 @@ class Replica:
 
     @torch.no_grad()
     def load(self, skeleton: bytes, tensors: Sequence[Tensor]) -> None:
-        """Become a copy of another worker."""
+        """Become a copy of another worker.
+
+        Raises:
+            ConfigError: it has other parts; the first difference is named. This one is as it was.
+        """
         tree = unpack(skeleton, tensors)
+        wrong = difference(self.describe(), tree.get("what", ()))
+        if wrong is not None:
+            raise ConfigError(f"what a worker holds beside the agreed state does not fit this one: {wrong}")
         for name, tensor in self._tensors().items():
             tensor.copy_(tree["model"][name])
         self._inner.load_state_dict(tree["inner"])

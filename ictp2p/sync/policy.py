@@ -154,7 +154,6 @@ class Policy:
         """When the last step and what followed it ended."""
         self.progress.weights, self.progress.behind = [0.0] * len(weights.fragments), [0] * len(weights.fragments)
         self.state.brought = resume
-        self._items = describe(self.state.entries, self.state.settings)
         dtype = str(weights.dtype).removeprefix("torch.")
         spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(weights.common()), quorum, spread, grouping)
         self._outer_round = OuterRound(
@@ -169,8 +168,10 @@ class Policy:
             sampler=sampler,
             late=late,
         )
-        self._averager = Averager(list(weights.trained.values()), list(weights.buffers.values()))
+        self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
         self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
+        self._items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]
+        """What all workers of a cluster must have alike."""
         self._groups = Groups(peer, self._joined)
         self._spent = False
         """Whether the gradient in hand must not count."""
@@ -269,7 +270,10 @@ class Policy:
             MeshMismatch: the mesh, or this cluster, trains something else.
             PeerClosed: the peer was closed meanwhile.
             LocalProtocolError: a policy trains with this peer already.
+            ConfigError: the model is not what it was when the policy was made.
         """
+        self._trainees.check()
+        self._weights.follow()
         self._groups.enter(home(self._weights.tensors()))
         try:
             self._peer.serve_state(self.state)
@@ -325,6 +329,7 @@ class Policy:
     def _gradients(self) -> None:
         """Have the gradients in hand averaged, whatever it takes."""
         self._trainees.check()
+        self._weights.follow()
         heads = self._in_group(self._average)
         if self._sampler is not None:
             self._sampler.stepped(heads.marks)

@@ -36,7 +36,9 @@ class Trainees:
     def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
         self._model, self._inner = type(model).__name__, inner
         self._frozen = [(name, p) for name, p in model.named_parameters() if not p.requires_grad]
+        self._root = model
         self._parameters = list(model.parameters())
+        self._places = [(name, p, *_owner(model, name)) for name, p in model.named_parameters() if p.requires_grad]
         self._known = 0
         self.check()
 
@@ -44,8 +46,15 @@ class Trainees:
         """See that nothing else is trained by now.
 
         Raises:
-            ConfigError: a frozen parameter was given a gradient, or the optimizer parameters that are not the model's.
+            ConfigError: a frozen parameter was given a gradient, the optimizer parameters that are not the model's, or
+                the model a parameter that the optimizer does not know.
         """
+        moved = next((n for n, p, module, leaf in self._places if module._parameters.get(leaf) is not p), None)
+        if moved is not None and not {*map(id, self._root.parameters())}.issuperset(map(id, self._parameters)):
+            raise ConfigError(
+                f"parameter {moved!r} is another object than when the policy was made, as load_state_dict(assign=True) "
+                "makes it: what the optimizer steps is no part of the model any more. Make the policy after that"
+            )
         for name, parameter in self._frozen:
             if parameter.requires_grad and parameter.grad is not None:
                 raise ConfigError(
@@ -65,6 +74,11 @@ class Trainees:
                 f"the inner optimizer holds {len(strange)} parameters, the first of shape {tuple(strange[0].shape)}, "
                 f"that were not {self._model}'s when the policy was made: each worker would train them apart"
             )
+
+
+def _owner(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    path, _, leaf = name.rpartition(".")
+    return model.get_submodule(path), leaf
 
 
 def checked_weight(weight: Any) -> float:

@@ -78,6 +78,8 @@ class Weights:
         """Parameters by name."""
         self.buffers = {f"{BUFFER}{n}": b for n, b in model.named_buffers() if b.is_floating_point()}
         """Floating-point buffers; they are averaged, but no optimizer steps them."""
+        self._places = [(name, *_place(model, name.removeprefix(BUFFER))) for name in self.buffers]
+        """Where the buffers are: a program may put other tensors in their places."""
         self._variances = {f"{BUFFER}{name}" for name in _variances(model)}
         self._tensors: dict[str, Tensor] = {**self.trained, **self.buffers}
         self._mix = mix
@@ -101,6 +103,22 @@ class Weights:
     def tensors(self) -> tuple[Tensor, ...]:
         """The model's tensors that are trained together."""
         return tuple(self._tensors.values())
+
+    def follow(self) -> None:
+        """Take the model's buffers as they are now: a module that assigns one, or a converted model, has another.
+
+        Raises:
+            ConfigError: one is gone, or cannot be averaged with those that it was before.
+        """
+        for name, module, leaf in self._places:
+            held, now = self.buffers[name], getattr(module, leaf, None)
+            if now is held:
+                continue
+            if not isinstance(now, Tensor) or now.shape != held.shape or not now.is_floating_point():
+                what = f"{now.dtype}{list(now.shape)}" if isinstance(now, Tensor) else repr(now)
+                was = f"{held.dtype}{list(held.shape)}"
+                raise ConfigError(f"{name} is {what} by now, and was {was} when the policy was made")
+            self.buffers[name] = self._tensors[name] = now
 
     @property
     def fragment(self) -> int:
@@ -314,6 +332,11 @@ def _variances(model: torch.nn.Module) -> Iterator[str]:
             yield f"{name}.running_var" if name else "running_var"
 
 
+def _place(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    path, _, leaf = name.rpartition(".")
+    return model.get_submodule(path), leaf
+
+
 def _check_model(model: torch.nn.Module) -> None:
     trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
     lazy = next((n for n, t in (*model.named_parameters(), *model.named_buffers()) if is_lazy(t)), None)
@@ -321,6 +344,9 @@ def _check_model(model: torch.nn.Module) -> None:
         raise ConfigError(f"{lazy!r} has no shape yet: call the lazy module once before the policy is made")
     if not any(p.numel() for p in trained.values()):
         raise ConfigError(f"{type(model).__name__} has no parameter that could be trained: none requires a gradient")
+    nowhere = next((n for n, b in model.named_buffers() if b.is_floating_point() and b.device.type == "meta"), None)
+    if nowhere is not None:
+        raise ConfigError(f"buffer {nowhere!r} has no memory yet (it is on the meta device)")
     for name, parameter in trained.items():
         if not parameter.is_floating_point():
             raise ConfigError(f"parameter {name!r} is {parameter.dtype}: only real floating-point ones can be averaged")

@@ -81,6 +81,22 @@ MUTATIONS: Final = (
         ("sync/test_eager.py::test_a_clusters_own_part_of_an_estimate_is_its_share_of_the_weight",),
     ),
     Mutation(
+        "buffer-left-behind",
+        "A buffer is averaged whichever tensor the program has put in its place.",
+        "ictp2p/sync/weights.py",
+        "            if now is held:\n",
+        "            if True:\n",
+        ("sync/test_replaced.py::test_a_buffer_is_averaged_whichever_tensor_it_is_by_now",),
+    ),
+    Mutation(
+        "copied-though-it-does-not-fit",
+        "A worker becomes a copy of another one whole, or stays as it is.",
+        "ictp2p/sync/heal.py",
+        "        if wrong is not None:\n            raise ConfigError(",
+        "        if False:\n            raise ConfigError(",
+        ("sync/test_replaced.py::test_a_copy_that_does_not_fit_changes_nothing",),
+    ),
+    Mutation(
         "late-kept-though-dropped",
         "What is to be forgotten is not brought to a later round.",
         "ictp2p/sync/landing.py",
