@@ -16,7 +16,7 @@ MUTATIONS: Final = (
         ("bulk/test_renewal.py::test_what_bbr_knows_is_never_old_while_we_send",),
     ),
     Mutation(
-        "held-for-good",
+        "slowed-for-good",
         "A connection is held near the rate that it knew while it searches for it, and no longer.",
         "ictp2p/bulk/renewal.py",
         "        if not searches:\n",
