@@ -164,7 +164,7 @@ class Leave(Message, tag=15, frozen=True, array_like=True):
 class Excused(Message, tag=19, frozen=True, array_like=True):
     """Answer of a voter to `Leave`: the receiver does not vote, which the sender has saved.
 
-    The coordinator's says besides that the receiver will not be made a voter again.
+    It says besides that the sender, whenever it coordinates, will not make the receiver a voter again.
     """
 
     slot: Slot

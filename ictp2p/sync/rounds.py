@@ -353,7 +353,7 @@ class Rounds:
             self._released = voters == (self.me,) and self._is_last()
         else:
             deserted = self._voted_until < 0 and all(self._sight.gone(v, now) for v in voters)
-            self._released = deserted or self._is_excused(voters)
+            self._released = deserted or self._is_excused(voters, now)
         return [Released(self.me in voters)] if self._released else []
 
     def _is_last(self) -> bool:
@@ -364,16 +364,18 @@ class Rounds:
         companions = {peer for peer in self._companions if not self._sight.left(peer)}
         return self._let_go >= (companions | self._sight.everybody()) - {self.me}
 
-    def _is_excused(self, voters: tuple[PeerId, ...]) -> bool:
+    def _is_excused(self, voters: tuple[PeerId, ...], now: float) -> bool:
         """Whether those know that this peer does not vote who have to.
 
-        The coordinator: else it may make this peer a voter, on old news of it. And if this peer voted before, a quorum
-        of those who vote now: whoever has not learnt of that decision may need this peer's vote to find it, and could
-        not if the few who have learnt of it died, or had not saved it. Of voters who all know it each may have gone.
+        The coordinator, or all voters: else it may make this peer a voter, on old news of it; and so may whichever
+        voter coordinates next, if it lives, as all do who are not doubted. Of voters who all know it each may have
+        gone. And if this peer voted before, a quorum of those who vote now: whoever has not learnt of that decision
+        may need this peer's vote to find it, and could not if the few who have learnt of it died, or had not saved it.
         """
-        known = [v for v, slot in self._excused.items() if slot > self._voted_until]
-        told = self.agreement.coordinator in known or set(voters) <= set(known)
-        return told and (self._voted_until < 0 or quorum(voters, known))
+        known = {v for v, slot in self._excused.items() if slot > self._voted_until}
+        told = self.agreement.coordinator in known or known.issuperset(voters)
+        unaware = [v for v in voters if v not in known and not self._sight.doubted(v, now)]
+        return told and not unaware and (self._voted_until < 0 or quorum(voters, known))
 
 
 def _is_weight(weight: float) -> bool:

@@ -6,7 +6,8 @@ already are preferred within their cluster, because each change costs a decision
 quorum still lives, which is what lets a mesh shrink one by one below half of its former size (dynamic voting,
 Jajodia and Mutchler 1990).
 
-Nobody who is doubted is added, and nobody who is only doubted is dropped.
+Nobody who is doubted is added, and nobody who is only doubted is dropped. A newcomer is never the first of them, if
+anybody stays: half of an even number decides with the first (`values`), and should not wait for who never voted.
 """
 
 from __future__ import annotations
@@ -36,7 +37,14 @@ def desired_voters(
         return tuple(current)
     newcomers = [v for column in columns for v in column if v in chosen and v not in kept]
     leaders = set(sight.leaders())
-    return tuple(sorted([*(v for v in kept if v in chosen), *newcomers], key=lambda v: v not in leaders))
+    return _ordered([v for v in kept if v in chosen], newcomers, leaders)
+
+
+def _ordered(kept: Sequence[PeerId], newcomers: Sequence[PeerId], leaders: Collection[PeerId]) -> tuple[PeerId, ...]:
+    """Leaders first, but a newcomer only behind somebody who stays: the first decides where half is left."""
+    order = sorted([*kept, *newcomers], key=lambda v: v not in leaders)
+    first = next((v for v in order if v in kept), order[0])
+    return (first, *(v for v in order if v != first))
 
 
 def _by_cluster(kept: Sequence[PeerId], sight: Sight, leaving: Collection[PeerId], now: float) -> list[list[PeerId]]:

@@ -67,3 +67,13 @@ def test_every_cluster_has_one_voter_before_any_has_two(clusters: int, workers: 
     counts = [shares[name] for name in names]
     assert max(counts) - min(counts) <= 1
     assert sum(counts) == min(limit, clusters * workers)
+
+
+@given(beliefs(), st.integers(1, LIMIT))
+def test_a_newcomer_is_never_the_first_if_anybody_stays(
+    believed: tuple[Sight, tuple[PeerId, ...], frozenset[PeerId]], limit: int
+) -> None:
+    """Regression: from one voter to two, whose leader came first, and the one that there was could decide no more."""
+    sight, voters, leaving = believed
+    chosen = desired_voters(voters, sight, leaving, limit, 1.0)
+    assert chosen[0] in voters or not set(chosen) & set(voters)
