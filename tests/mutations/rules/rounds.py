@@ -53,8 +53,8 @@ MUTATIONS: Final = (
         "excused-once-and-for-ever",
         "That a peer did not vote once says nothing about it after it voted again.",
         "ictp2p/sync/rounds.py",
-        "if slot > self._voted_until]",
-        "if slot >= 0]",
+        "if slot > self._voted_until}",
+        "if slot >= 0}",
         ("sync/test_leaving.py::test_an_excuse_from_before_it_voted_again_does_not_count",),
     ),
     Mutation(
