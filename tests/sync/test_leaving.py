@@ -247,11 +247,13 @@ def test_who_voted_stays_until_the_others_could_lose_one_more() -> None:
     m = mesh(A=1, B=1, C=1, D=1)
     far = {C0, D0}
     m.drop = {(near, other) for near in (A0, B0) for other in far}
+    m.do(B0, m.rounds[B0].suspects(far, m.now))
     m.do(B0, m.rounds[B0].drop_out(m.now))
     m.run(1.0)
     assert m.value(A0).voters == (A0, C0, D0), "a half that has the first voter is a quorum"
     assert not m.told(B0, Released), "if the first voter died now, the two others would ask for the leaver in vain"
     m.drop = set()
+    m.do(B0, m.rounds[B0].suspects(set(), m.now))
     m.run(2.0)
     assert m.told(B0, Released) == [Released(False)]
     m.kill(B0)
