@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -45,20 +46,21 @@ class Messages:
             return
         self._sent[target, tag] += 1
         step = _step(tag, self._sent[target, tag], timeout)
-        async with self._place(step, target, sending=True):
-            await self._engine.send(step, data, target)
+        async with self._place(step, target, sending=True) as placed:
+            await self._engine.send(placed, data, target)
 
     async def receive(self, data: Tensor, source: int | None, tag: int, timeout: float) -> int:
-        """Receive bytes from a rank, or from any; who it was."""
-        async with asyncio.timeout(timeout):
+        """Receive bytes from a rank, or from any; who it was. All of it may take `timeout` seconds."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + timeout
+        async with asyncio.timeout_at(end):
             source, number = await self._numbered(source, tag, timeout)
-        step = _step(tag, number, timeout)
-        if source == self._engine.rank:
-            async with asyncio.timeout(timeout):
+            if source == self._engine.rank:
                 data.copy_(await self._own[tag].get())
-            return source
-        async with self._place(step, source, sending=False):
-            await self._engine.receive(step, data, source)
+                return source
+        step = _step(tag, number, max(0.0, end - clock()))
+        async with self._place(step, source, sending=False) as placed:
+            await self._engine.receive(placed, data, source)
         return source
 
     def lost(self, rank: int, error: IctError, polite: bool) -> None:
@@ -84,8 +86,10 @@ class Messages:
             return source, self._received[source, tag]
 
     @contextlib.asynccontextmanager
-    async def _place(self, step: Step, other: int, *, sending: bool) -> AsyncIterator[None]:
-        places = self._places[other, sending]
+    async def _place(self, step: Step, other: int, *, sending: bool) -> AsyncIterator[Step]:
+        """Hold a place among what is under way; gives the step with the time that is left of it."""
+        places, clock = self._places[other, sending], asyncio.get_running_loop().time
+        end = clock() + step.timeout
         try:
             await places.enter(lambda: self._engine.awaited(step, other, sending=sending), step.timeout)
         except TimeoutError:
@@ -94,7 +98,7 @@ class Messages:
                 f"{name} did not take what was before it within {step.timeout:g} s", [name]
             ) from None
         try:
-            yield
+            yield replace(step, timeout=max(0.0, end - clock()))
         finally:
             places.leave()
 

@@ -59,6 +59,37 @@ def test_each_receive_ends_by_its_own_deadline_however_many_wait_before_it(calls
     run_turns(run())
 
 
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.booleans())
+def test_what_waits_for_a_place_has_only_the_rest_of_its_time_for_itself(waits: list[int], sends: bool) -> None:
+    """Regression: each stage of a message had the whole time again."""
+
+    class Slow(Ranks):
+        def __init__(self) -> None:
+            super().__init__(2)
+            self.given: list[float] = []
+
+        async def receive(self, step: Step, data: Tensor, source: int) -> None:
+            self.given.append(step.timeout)
+            await asyncio.sleep(waits[len(self.given) - 1])
+
+        async def send(self, step: Step, data: Tensor, target: int) -> None:
+            await self.receive(step, data, target)
+
+        async def awaited(self, step: Step, other: int, *, sending: bool) -> None:
+            await asyncio.Event().wait()
+
+    async def run() -> None:
+        ranks = Slow()
+        messages = Messages(cast("Engine", ranks))
+        ways = [messages.send, messages.receive][:: 1 if sends else -1]
+        await asyncio.gather(*(ways[0](torch.zeros(1), 1, 0, 100.0) for _ in waits))
+        assert [round(each) for each in ranks.given] == [100 - sum(waits[:n]) for n in range(len(waits))]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ictp2p.torch_backend.places.MOST", 1)
+        run_turns(run())
+
+
 async def settled() -> None:
     """Let whatever can go on go on."""
     for _ in range(10):
