@@ -2,8 +2,8 @@
 
 bbr measures its least round trip again when the last value is ten seconds old, and has four packets on their way for
 200 ms to do so (`bbr_update_min_rtt`; Cardwell et al., BBR, ACM Queue 2016, "ProbeRTT"). A chain of clusters stands
-still whenever one of its connections does: with one pause on the way in and one on the way out, eight clusters took
-6.4 to 6.8 s for what took 6.16 s, every time, when no connection paused. Who has rested is spared by its first message
+still whenever one of its connections does: eight clusters took 6.4 to 7.0 s for what took 6.2 s, every time, when no
+connection paused. Who has rested is spared by its first message
 (`resting`). Who sends on has no cheap way to empty its queue, but does not need one: a connection that is given to bbr
 anew takes the least round trip that the kernel has seen in the last five minutes (`tcp_min_rtt`), as new.
 
