@@ -53,6 +53,10 @@ class Part(Receiver, Protocol):
         """All neighbours are connected: let what can leave leave."""
         ...
 
+    def detached(self) -> None:
+        """It is over. Forget the connections, which know us: in a cycle the tensors would stay until it is found."""
+        ...
+
     async def work(self) -> None:
         """Do what nobody else is needed for, and wait for `ended`."""
         ...
@@ -92,7 +96,10 @@ async def carry_out(
     except BaseException as error:
         await attachment.abort(f"gave up: {type(error).__name__}", ())
         raise
-    attachment.detach()
+    else:
+        attachment.detach()
+    finally:
+        part.detached()
 
 
 async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile) -> None:

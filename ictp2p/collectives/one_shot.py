@@ -80,6 +80,10 @@ class Swap:
             attachment.kick(peer)
         self._check_end()
 
+    def detached(self) -> None:
+        """As `attempt.Part`."""
+        self._attachment = None
+
     async def work(self) -> None:
         """Wait for the parts of all."""
         await self.ended

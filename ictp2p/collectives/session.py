@@ -119,6 +119,10 @@ class Session:
         for peer in self.peers:
             attachment.kick(peer)
 
+    def detached(self) -> None:
+        """As `attempt.Part`."""
+        self._attachment = None
+
     async def work(self) -> None:
         """As `attempt.Part`."""
         await self.reduce_alone()
