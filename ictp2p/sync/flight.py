@@ -32,8 +32,8 @@ class Flight:
         """
         self._withdrawn = False
         self._result: RoundResult | BaseException | None = None
-        self._peer, self._request = peer, dataclasses.replace(request, idle=self._check)
-        self._thread = peer.background(self._run)
+        asked = dataclasses.replace(request, idle=self._check)  # not kept: it knows us, and in a cycle tensors stay
+        self._thread = peer.background(lambda: self._run(peer, asked))
 
     @property
     def over(self) -> bool:
@@ -59,9 +59,9 @@ class Flight:
         self._withdrawn = True
         self._thread.join()
 
-    def _run(self) -> None:
+    def _run(self, peer: Mesh, request: RoundRequest) -> None:
         try:
-            self._result = self._peer.outer_round(self._request)
+            self._result = peer.outer_round(request)
         except BaseException as error:  # raised again where it is waited for
             self._result = error
 
