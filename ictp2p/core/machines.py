@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ictp2p.core.packets import (
     BulkInvitation,
@@ -131,6 +132,16 @@ class Machines:
         self.rosters = Rosters(me, life, settings.roster)
         agreement = Agreement(me, disk.load(acceptor.KEY), self._random(), settings.rounds)
         self.rounds = Rounds(me, agreement, settings.rounds, self._random(), planner, validate, held)
+        self.by_channel: dict[Channel, Any] = {
+            Channel.MEMBERS: self.members,
+            Channel.MESH: self.mesh,
+            Channel.LINKS: self.links,
+            Channel.ROUTES: self.routes,
+            Channel.ELECTION: self.election,
+            Channel.ROSTER: self.rosters,
+            Channel.ROUNDS: self.rounds,
+        }
+        """In the order in which those that are due at one time are called."""
 
     def _random(self) -> random.Random:
         return random.Random(self._rng.getrandbits(64))

@@ -16,6 +16,7 @@ from ictp2p.core.context import Context
 from ictp2p.core.machines import CODECS
 from ictp2p.core.neighbourhood import Neighbourhood
 from ictp2p.core.packets import BETWEEN_CLUSTERS, MAX_HOPS, ONE_HOP, Channel, Packet, encode_packet
+from ictp2p.errors import RemoteProtocolError
 from ictp2p.machine import Message
 from ictp2p.types import ClusterId, PeerId
 
@@ -50,11 +51,18 @@ class Post:
         else:
             self._pass_on(packet)
 
-    def forward(self, packet: Packet) -> None:
-        """Pass on what is another's."""
-        hops = min(packet.hops, MAX_HOPS)  # the wire's word for it: while leaders change, two may pass on to each other
-        if hops > 1 and packet.channel not in ONE_HOP:
-            self._pass_on(msgspec.structs.replace(packet, hops=hops - 1))
+    def take(self, bearer: PeerId, packet: Packet) -> None:
+        """A packet came over the connection to `bearer`: keep it for delivery, or pass on what is another's.
+
+        Raises:
+            RemoteProtocolError: it was passed on, and is on a channel that nothing is passed on of.
+        """
+        if packet.target != self._context.me:
+            self._forward(packet)
+        elif packet.channel in ONE_HOP and packet.source != bearer:
+            raise RemoteProtocolError(f"{bearer} relayed a {packet.channel.name} packet of {packet.source}")
+        else:
+            self.inbox.append((bearer, packet))
 
     def next_hop(self, target: PeerId) -> PeerId | None:
         """The connected peer to which a packet for `target` goes, or None if there is no way."""
@@ -71,6 +79,11 @@ class Post:
             return None if route is None else route.next_hop
 
         return self._way(target, towards)
+
+    def _forward(self, packet: Packet) -> None:
+        hops = min(packet.hops, MAX_HOPS)  # the wire's word for it: while leaders change, two may pass on to each other
+        if hops > 1 and packet.channel not in ONE_HOP:
+            self._pass_on(msgspec.structs.replace(packet, hops=hops - 1))
 
     def _way(self, target: PeerId, towards: Callable[[ClusterId], str | None]) -> PeerId | None:
         """Within a cluster everything goes through its leader; a leader asks in which neighbour's direction."""

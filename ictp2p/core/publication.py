@@ -72,6 +72,11 @@ class Publication:
             room=self._limits.room,
         )
 
+    def view(self) -> ClusterCard | None:
+        """The card of this peer's cluster: its own word if it leads, else what its leader last said."""
+        context = self._context
+        return self.card() if context.leading else context.directory.clusters.get(context.cluster)
+
     def begin(self, term: int) -> None:
         """Enter the mesh as the leader of this cluster, elected in `term`: what was told before was another's."""
         card = self.card()

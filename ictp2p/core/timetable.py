@@ -3,7 +3,7 @@
 A stack takes thousands of inputs per second in a large mesh, most of which concern one machine out of seven; to ask
 all of them for their next timeout after each would cost more than the input did. Whoever gives an input to a machine
 says so (`touch`). A machine that was touched without need is merely asked once more; one that was not, though its
-timers moved, would be called late: so everything goes through one place, `Core._run`.
+timers moved, would be called late: so everything goes through one place, `Consequences.run`.
 """
 
 from __future__ import annotations

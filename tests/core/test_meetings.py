@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.core import meetings
-from ictp2p.core.cards import encode_card
+from ictp2p.core import commands, meetings
+from ictp2p.core.cards import PeerCard, encode_card
+from ictp2p.core.directory import Directory
 from ictp2p.core.machines import CODECS
-from ictp2p.core.packets import Channel, MeshCopy, Packet, encode_packet
+from ictp2p.core.packets import Channel, Goodbye, Greeting, MeshCopy, Packet, decode_packet, encode_packet
 from ictp2p.gossip.messages import Record, Sight, Status, SwimState
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 from tests.core.control_planes import World, mesh
 
 
@@ -36,14 +40,16 @@ def test_who_is_shown_a_view_in_parts_is_in_when_it_has_all_of_them(monkeypatch:
     hosts = mesh(world, *names, workers=1)
     shown: list[tuple[bool, bool]] = []
     newcomer = world.add("e", seed=world.id(hosts["b"][0]))
-    meeting = newcomer.core._meetings
-    receive = meeting._shown_mesh
+    receive = newcomer.core.receive
 
-    def noted(sender: object, copy: MeshCopy) -> None:
-        receive(sender, copy)  # type: ignore[arg-type]
-        shown.append((copy.more, meeting.joined))
+    def noted(peer: PeerId, frame: bytes, now: float) -> list[commands.Command]:
+        done, packet = receive(peer, frame, now), decode_packet(frame)
+        message = CODECS[packet.channel].decode(packet.body)
+        if isinstance(message, MeshCopy):
+            shown.append((message.more, commands.MeshLearned() in [*newcomer.seen, *done]))
+        return done
 
-    monkeypatch.setattr(meeting, "_shown_mesh", noted)
+    monkeypatch.setattr(newcomer.core, "receive", noted)
     world.run(5.0)
     first = shown[: [more for more, _ in shown].index(False) + 1]
     assert len(first) == len(names)
@@ -67,3 +73,19 @@ def test_a_followers_card_of_its_cluster_replaces_no_newer_one_of_the_same_claim
         packet = Packet(follower, ClusterId("b"), world.id(hosts["a"][0]), 16, Channel.HELLO, body)
         a.receive(follower, encode_packet(packet), world.now)
         assert (a.directory.clusters[ClusterId("b")] == older) is taken
+
+
+def test_of_whom_the_directory_has_forgotten_nothing_is_kept() -> None:
+    me, other = (PeerCard(PeerId(c * 32), ClusterId(c), "", bytes(32)) for c in "ab")
+    directory, machines = Directory(me), SimpleNamespace(rounds=SimpleNamespace(greet=lambda *_: []))
+    context: Any = SimpleNamespace(card=me, cluster=me.cluster, directory=directory, m=machines, now=0.0)
+    context.run = context.send = lambda *_: None
+    nobody: Any = ()
+    meeting = meetings.Meetings(context, nobody, nobody)
+    for message in (Greeting(other, other.peer, 1), Goodbye()):
+        meeting.receive(other.peer, message)
+    assert meeting.departed == {other.peer}
+    del directory.peers[other.peer]
+    meeting.forget()
+    assert not meeting.departed
+    assert not meeting._claims

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ictp2p.core import commands, publication, stack
-from ictp2p.core.packets import Channel
+from ictp2p.core import commands, forgetting, publication
+from ictp2p.core.machines import CODECS
+from ictp2p.core.packets import Channel, Introduction, Packet, encode_packet
 from ictp2p.gossip import ledger
 from ictp2p.gossip.messages import Status
+from ictp2p.machine import Message
 from ictp2p.sync import notices
 from ictp2p.sync.participant import Contribution
 from ictp2p.sync.values import Spec
@@ -183,6 +185,13 @@ def dials_of(world: World, host: Host, seconds: float) -> set[PeerId]:
     return {peer for me, peer in world.dialed if me == world.id(host)}
 
 
+def tell(world: World, host: Host, sender: Host, message: Message) -> None:
+    """Have a host hear something from another that it is connected to."""
+    me, card = world.id(host), sender.core.card
+    packet = Packet(card.peer, card.cluster, me, 16, Channel.HELLO, CODECS[Channel.HELLO].encode(message))
+    world.do(host, host.core.receive(card.peer, encode_packet(packet), world.now))
+
+
 def test_a_dead_mate_is_dialed_far_longer_than_membership_remembers_the_dead_but_not_for_ever() -> None:
     world = World(forget_after=FORGET)
     hosts = mesh(world, "a", "b", workers=3)
@@ -199,7 +208,7 @@ def test_a_dead_mate_is_dialed_far_longer_than_membership_remembers_the_dead_but
 
 def test_dead_clusters_are_not_dialed_for_ever_by_those_who_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: each job of a scheduler may be a cluster of its own, and all that ever died were dialed."""
-    monkeypatch.setattr(stack, "_LAST", 1)
+    monkeypatch.setattr(forgetting, "_LAST", 1)
     world = World(forget_after=FORGET)
     hosts = mesh(world, "a", "b", "c", "d", workers=1)
     a, b, first, last = (hosts[name][0] for name in "abcd")
@@ -217,7 +226,7 @@ def test_dead_clusters_are_not_dialed_for_ever_by_those_who_go_on(monkeypatch: p
 
 
 def test_who_is_cut_off_from_the_mesh_keeps_in_mind_how_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack, "_LAST", 0)
+    monkeypatch.setattr(forgetting, "_LAST", 0)
     world = World(forget_after=FORGET)
     hosts = mesh(world, "a", "b", "c", workers=1)
     a, b, lone = (hosts[name][0] for name in "abc")
@@ -237,12 +246,12 @@ def test_a_mate_that_said_goodbye_long_ago_is_not_kept_in_mind() -> None:
     survivor, leaver = hosts["b"][0], hosts["b"][-1]
     world.do(leaver, leaver.core.leave(world.now))
     world.run(1.0)
-    assert world.id(leaver) in survivor.core._meetings.departed
+    assert commands.MemberChanged("members", world.id(leaver), "left") in survivor.seen
     world.kill(leaver)
     world.run(24 * FORGET + 120.0)
-    assert not survivor.core._meetings.departed
-    assert world.id(leaver) not in survivor.core._meetings._claims
     assert world.id(leaver) not in dials_of(world, survivor, 60.0)
+    tell(world, survivor, hosts["a"][0], Introduction((leaver.core.card,)))
+    assert world.id(leaver) in dials_of(world, survivor, 60.0), "the goodbye is forgotten too"
 
 
 def test_a_leader_that_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_dial() -> None:
@@ -255,7 +264,7 @@ def test_a_leader_that_said_goodbye_and_is_back_is_dialed_by_one_that_it_cannot_
     world.run(5.0)
     world.do(leaver, leaver.core.leave(world.now))
     world.run(0.05)
-    assert world.id(leaver) in hidden.core._meetings.departed
+    assert commands.MemberChanged("mesh", "b", "left") in hidden.seen
     world.kill(leaver)
     world.run(5.0)
     assert world.id(leaver) not in dials_of(world, hidden, 60.0)

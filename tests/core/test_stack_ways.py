@@ -8,15 +8,16 @@ import pytest
 
 from ictp2p.core import commands
 from ictp2p.core.cards import PeerCard
-from ictp2p.core.packets import MAX_HOPS, Channel, Packet, decode_packet, encode_packet
+from ictp2p.core.machines import CODECS
+from ictp2p.core.packets import MAX_HOPS, Channel, Need, Packet, decode_packet, encode_packet
 from ictp2p.gossip.messages import Status
 from ictp2p.types import ClusterId, PeerId
 from tests.core.control_planes import Host, World, mesh
 
 
-def sparse_mesh(seed: int) -> tuple[World, list[Host]]:
+def sparse_mesh(seed: int, kind: type[World] = World) -> tuple[World, list[Host]]:
     """More one-worker clusters than are all connected to each other, settled."""
-    world = World(seed, complete=8)
+    world = kind(seed, complete=8)
     hosts = mesh(world, *(f"c{i:02}" for i in range(24)), workers=1)
     world.run(20.0)
     return world, [group[0] for group in hosts.values()]
@@ -34,6 +35,37 @@ def test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody() 
         assert all(host.core.next_hop(world.id(other)) is not None for other in hosts if other is not host)
         suspicions = [n for n in host.seen if isinstance(n, commands.MemberChanged) and n.status == "suspect"]
         assert not suspicions, "to part is no failure"
+
+
+class Listening(World):
+    """Notes what everybody says last of the need of its connections."""
+
+    def __init__(self, seed: int, complete: int) -> None:
+        super().__init__(seed, complete)
+        self.said: dict[tuple[PeerId, PeerId], bool] = {}
+
+    def do(self, host: Host, todo: list[commands.Command]) -> None:
+        for command in todo:
+            if isinstance(command, commands.Transmit):
+                packet = decode_packet(command.frame)
+                message = CODECS[packet.channel].decode(packet.body)
+                if isinstance(message, Need):
+                    self.said[self.id(host), command.peer] = message.wanted
+        super().do(host, todo)
+
+
+def test_who_needs_a_connection_says_so_again_on_the_one_that_takes_its_place() -> None:
+    """Who hears nothing on it would take it for one that leads nowhere."""
+    world, _ = sparse_mesh(6, Listening)
+    assert isinstance(world, Listening)
+    needed = [pair for pair, wanted in sorted(world.said.items()) if wanted and pair[1] in world.hosts[pair[0]].open]
+    assert needed
+    for me, peer in needed:
+        world.said.clear()
+        for one, other in ((me, peer), (peer, me)):
+            world.do(world.hosts[one], world.hosts[one].core.opened(other, world.now))
+        world.run(0.1)
+        assert world.said.get((me, peer))
 
 
 def test_a_sparse_mesh_closes_over_the_dead_and_takes_them_back() -> None:

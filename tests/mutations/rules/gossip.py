@@ -271,7 +271,7 @@ MUTATIONS: Final = (
         "dialed-for-ever",
         "Who is named by nobody for as long as membership remembers the dead is not dialed any more.",
         "ictp2p/core/stack.py",
-        "        self._forget()\n",
+        "        self._forgetting.handle_timeout()\n",
         "",
         (
             "core/test_stack_deaths.py"
@@ -359,7 +359,7 @@ MUTATIONS: Final = (
     Mutation(
         "a-goodbye-is-for-ever",
         "Who said goodbye and leads again is dialed: it may be unable to dial us.",
-        "ictp2p/core/stack.py",
+        "ictp2p/core/membership.py",
         "            self._meetings.departed.discard(card.leader)\n",
         "            pass\n",
         (

@@ -18,9 +18,9 @@ MUTATIONS: Final = (
     Mutation(
         "who-is-cut-off-forgets-the-others",
         "Who is cut off from the mesh keeps in mind how to come back.",
-        "ictp2p/core/stack.py",
-        "map(ClusterId, self.m.mesh.members) if self.m.rounds.in_touch() else self.directory.clusters\n",
-        "map(ClusterId, self.m.mesh.members)\n",
+        "ictp2p/core/forgetting.py",
+        "map(ClusterId, m.mesh.members) if m.rounds.in_touch() else directory.clusters\n",
+        "map(ClusterId, m.mesh.members)\n",
         ("core/test_stack_deaths.py::test_who_is_cut_off_from_the_mesh_keeps_in_mind_how_to_come_back",),
     ),
     Mutation(
@@ -130,10 +130,18 @@ MUTATIONS: Final = (
     Mutation(
         "parting-taken-for-death",
         "The end of a connection that both sides gave up is evidence of nothing.",
-        "ictp2p/core/stack.py",
+        "ictp2p/core/connections.py",
         "            if not agreed:\n",
         "            if peer:\n",
         ("core/test_stack_ways.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
+    ),
+    Mutation(
+        "need-said-on-the-former-connection",
+        "Who needs a connection says so anew on the one that takes its place.",
+        "ictp2p/core/settling.py",
+        '        self._based.pop("needed", None)\n',
+        "        pass\n",
+        ("core/test_stack_ways.py::test_who_needs_a_connection_says_so_again_on_the_one_that_takes_its_place",),
     ),
     Mutation(
         "timeout-not-asked-again",
@@ -304,7 +312,7 @@ MUTATIONS: Final = (
     Mutation(
         "parted-neighbour-kept",
         "Who parts by agreement is no neighbour any more, from the moment at which the connection ends.",
-        "ictp2p/core/stack.py",
+        "ictp2p/core/connections.py",
         "            self._context.dirty = True\n            if not agreed:\n",
         "            if not agreed:\n",
         ("core/test_stack_ways.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
