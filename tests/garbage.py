@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import mmap
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -12,15 +13,17 @@ LARGE = 1024 * 1024
 """Bytes from which on an object counts: other threads of this process leave small things at any moment."""
 
 
-def left(act: Callable[[], object]) -> list[str]:
-    """The types of large objects that only the garbage collector would free after `act`."""
+@contextmanager
+def uncollected() -> Iterator[list[str]]:
+    """Fill the list, at the end, with the types of large objects that only the garbage collector would free."""
+    found: list[str] = []
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        act()
+        yield found
         gc.collect()
-        return [type(each).__name__ for each in gc.garbage if _size(each) >= LARGE]
+        found += [type(each).__name__ for each in gc.garbage if _size(each) >= LARGE]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

@@ -54,7 +54,10 @@ class Part(Receiver, Protocol):
         ...
 
     def detached(self) -> None:
-        """It is over. Forget the connections, which know us: in a cycle the tensors would stay until it is found."""
+        """It is over. Forget the connections, which know us, and the error, whose frames do.
+
+        In a cycle the tensors would stay until the garbage collector comes, which may be in hours.
+        """
         ...
 
     async def work(self) -> None:

@@ -83,6 +83,8 @@ class Swap:
     def detached(self) -> None:
         """As `attempt.Part`."""
         self._attachment = None
+        self.ended = self.ended.get_loop().create_future()
+        self.ended.cancel()
 
     async def work(self) -> None:
         """Wait for the parts of all."""

@@ -122,6 +122,8 @@ class Session:
     def detached(self) -> None:
         """As `attempt.Part`."""
         self._attachment = None
+        self.ended = self.ended.get_loop().create_future()
+        self.ended.cancel()
 
     async def work(self) -> None:
         """As `attempt.Part`."""

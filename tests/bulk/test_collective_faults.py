@@ -21,6 +21,7 @@ from ictp2p.errors import IctError
 from ictp2p.types import PeerId
 from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag
 from tests.bulk.test_collective import Meshes
+from tests.garbage import LARGE, uncollected
 
 HARMS = ["kill", "stop"]
 
@@ -198,6 +199,34 @@ async def test_giving_up_ends_it_for_everyone_at_once(mesh: Meshes) -> None:
     assert asyncio.get_running_loop().time() - began < PROFILE.total / 4, "not for a deadline"
     assert isinstance(results[1], asyncio.CancelledError)
     assert all(isinstance(result, ParticipantLost) for result in (results[0], results[2])), results
+
+
+@pytest.mark.parametrize("end", ["kill", "cancel", "late"])
+async def test_a_failed_attempt_keeps_no_tensor_once_its_error_is_dropped(mesh: Meshes, end: str) -> None:
+    """Its error knew its frames, and these the future that knows the error: a gigabyte stayed for hours, perhaps."""
+    world = mesh(3)
+    plan, quick = plan_of(world.names, "star", LARGE, 4096), replace(PROFILE, connect=0.5, start=0.5)
+
+    async def fail() -> list[bool]:
+        tasks = [
+            asyncio.ensure_future(
+                all_reduce(
+                    plan, n, [torch.ones(LARGE)], [torch.zeros(LARGE)], world.bulks[me], tag(plan), profile=quick
+                )
+            )
+            for n, me in enumerate(world.names[: 2 if end == "late" else 3])
+        ]
+        await asyncio.sleep(0.001)
+        if end == "kill":
+            world.kill(2)
+        elif end == "cancel":
+            tasks[1].cancel()
+        return [isinstance(each, BaseException) for each in await asyncio.gather(*tasks, return_exceptions=True)]
+
+    with uncollected() as left:
+        assert all(await fail())
+        await asyncio.sleep(1.0)
+    assert left == []
 
 
 @pytest.mark.parametrize("sealed", [True, False])

@@ -11,7 +11,7 @@ from ictp2p.sync.flight import Flight
 from ictp2p.sync.mesh import Mesh, RoundRequest, RoundResult
 from ictp2p.sync.values import Spec, StateRef
 from ictp2p.threads import Thread, Threads
-from tests.garbage import LARGE, left
+from tests.garbage import LARGE, uncollected
 
 NOTHING = StateRef(0, b"", ())
 
@@ -40,4 +40,6 @@ def fly() -> None:
 
 def test_a_round_that_landed_leaves_nothing_to_the_garbage_collector() -> None:
     """Regression: with each round of a fragment its tensors stayed until a collection happened to find them."""
-    assert left(fly) == []
+    with uncollected() as left:
+        fly()
+    assert left == []
