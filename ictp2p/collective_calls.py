@@ -28,7 +28,7 @@ from ictp2p.calls.tensors import Addend, Bundle, as_weight
 from ictp2p.collectives.codecs.prices import check_name, leaves_out
 from ictp2p.errors import ConfigError, PeerClosed
 from ictp2p.types import cluster_id
-from ictp2p.work import Work
+from ictp2p.work import Work, answered
 
 __all__ = ["AVG", "SUM", "CollectiveCalls", "Completed", "Gathered", "Op", "Scattered", "Synced", "Work"]
 
@@ -101,8 +101,9 @@ class CollectiveCalls:
                 f"codec {codec!r} leaves out all but the largest elements, and a call keeps nothing to bring the rest "
                 "later: use SparseDiLoCo, whose residual does"
             )
-        work = engine.submit("all_reduce", lambda: AllReduce(engine.mesh, engine.past, addend, codec))
-        return work if async_op else work.wait()
+        return answered(
+            engine.submit("all_reduce", lambda: AllReduce(engine.mesh, engine.past, addend, codec)), later=async_op
+        )
 
     @overload
     def reduce(
@@ -150,8 +151,7 @@ class CollectiveCalls:
         def make() -> Reduce:
             return Reduce(engine.mesh, engine.past, addend, root, engine.cluster)
 
-        work = engine.submit("reduce", make)
-        return work if async_op else work.wait()
+        return answered(engine.submit("reduce", make), later=async_op)
 
     @overload
     def reduce_scatter(
@@ -182,8 +182,7 @@ class CollectiveCalls:
         def body(run: parts.Run) -> Scattered:
             return parts.reduce_scatter(run, engine.mesh, engine.past, addend, engine.cluster)
 
-        work = engine.submit_all("reduce_scatter", body)
-        return work if async_op else work.wait()
+        return answered(engine.submit_all("reduce_scatter", body), later=async_op)
 
     @overload
     def all_gather(self, tensors: Tensor | Sequence[Tensor], async_op: Literal[False] = ...) -> Gathered: ...
@@ -205,8 +204,7 @@ class CollectiveCalls:
         def body(run: parts.Run) -> Gathered:
             return parts.all_gather(run, engine.mesh, engine.past, bundle, engine.cluster)
 
-        work = engine.submit_all("all_gather", body)
-        return work if async_op else work.wait()
+        return answered(engine.submit_all("all_gather", body), later=async_op)
 
     @overload
     def broadcast(
@@ -231,8 +229,9 @@ class CollectiveCalls:
             RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
         """
         engine, bundle, root = self._calls, Bundle(tensors, written=True), cluster_id(root_cluster)
-        work = engine.submit("broadcast", lambda: Broadcast(engine.mesh, engine.past, bundle, root))
-        return work if async_op else work.wait()
+        return answered(
+            engine.submit("broadcast", lambda: Broadcast(engine.mesh, engine.past, bundle, root)), later=async_op
+        )
 
     @overload
     def barrier(self, async_op: Literal[False] = ...) -> Completed: ...
@@ -245,8 +244,7 @@ class CollectiveCalls:
             RoundMissed, RoundTimeout, NoQuorum, MeshMismatch: as `all_reduce`.
         """
         engine = self._calls
-        work = engine.submit("barrier", lambda: Barrier(engine.mesh, engine.past))
-        return work if async_op else work.wait()
+        return answered(engine.submit("barrier", lambda: Barrier(engine.mesh, engine.past)), later=async_op)
 
     @overload
     def sync_state(self, state: Mapping[str, Tensor], async_op: Literal[False] = ...) -> Synced: ...
@@ -273,8 +271,7 @@ class CollectiveCalls:
         """
         engine, tensors = self._calls, dict(state)
         check_state(tensors)
-        work = engine.submit("sync_state", lambda: engine.sync(tensors))
-        return work if async_op else work.wait()
+        return answered(engine.submit("sync_state", lambda: engine.sync(tensors)), later=async_op)
 
     @overload
     def send(
@@ -304,8 +301,9 @@ class CollectiveCalls:
             RoundTimeout: it was not received within `global_timeouts.complete`; it is withdrawn.
         """
         engine = self._calls
-        work = engine.send(Bundle(tensors), cluster_id(cluster), checked_tag(tag), engine.patience)
-        return work if async_op else work.wait()
+        return answered(
+            engine.send(Bundle(tensors), cluster_id(cluster), checked_tag(tag), engine.patience), later=async_op
+        )
 
     @overload
     def recv(
@@ -334,8 +332,10 @@ class CollectiveCalls:
             NetworkError: the connection broke in the middle of the message, which is lost.
         """
         engine = self._calls
-        work = engine.receive(Bundle(tensors, written=True), cluster_id(cluster), checked_tag(tag), engine.patience)
-        return work if async_op else work.wait()
+        return answered(
+            engine.receive(Bundle(tensors, written=True), cluster_id(cluster), checked_tag(tag), engine.patience),
+            later=async_op,
+        )
 
     def gather(self, clusters: int, timeout: float | None = None) -> None:
         """Take part in calls from now on, and wait until so many clusters do, this one included.

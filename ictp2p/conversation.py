@@ -44,6 +44,8 @@ class Conversation:
             future.cancel()
             self._over.wait(_LET_GO)
             raise
+        finally:
+            del future  # as in `LoopThread.wait`
 
     # ------------------------------------------------------------ on the peer's thread
 

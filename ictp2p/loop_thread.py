@@ -100,6 +100,8 @@ class LoopThread:
             return future.result(timeout)
         except CancelledError:
             raise PeerClosed("the peer was closed") from None
+        finally:
+            del future  # an error knows its frames: they must not know who knows the error
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for its result; an interrupt of the waiting thread cancels it."""
@@ -109,6 +111,8 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+        finally:
+            del future
 
     def call(self, act: Callable[[], T]) -> T:
         """Call a function on the loop and wait for its result. Not from the loop's own thread."""

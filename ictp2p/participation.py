@@ -172,6 +172,7 @@ class Participation:
             return await standing.decided
         finally:
             await self._put_down(standing)
+            del standing  # as in `LoopThread.wait`
 
     def _stand(self, work: Reduction) -> None:
         term = self._driver.core.m.election.term

@@ -373,3 +373,5 @@ class TrainingMesh:
         except BaseException:
             future.cancel()
             raise
+        finally:
+            del future  # as in `LoopThread.wait`

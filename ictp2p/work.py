@@ -52,6 +52,8 @@ class Work(Generic[T]):
             if self._future.done():
                 raise
             raise TimeoutError(f"{self._name} is still under way after {timeout:g} s") from None
+        finally:
+            del self  # an error knows its frames: they must not know who knows the error
 
     def done(self) -> bool:
         """Whether the call has ended, either way."""
@@ -60,6 +62,18 @@ class Work(Generic[T]):
     def exception(self) -> BaseException | None:
         """What made the call fail; None if it succeeded or is still under way."""
         return self._future.exception() if self._future.done() else None
+
+
+def answered(work: Work[T], *, later: bool) -> T | Work[T]:
+    """Give what a call with `async_op=later` returns: the work itself, or its answer.
+
+    Raises:
+        IctError: what made the call fail.
+    """
+    try:
+        return work if later else work.wait()
+    finally:
+        del work  # as in `Work.wait`
 
 
 class WorkQueue:
@@ -111,6 +125,7 @@ class WorkQueue:
     def _run(self) -> None:
         while (entry := self._waiting.get()) is not None:
             self._answer(*entry)
+            del entry  # and with it the call's tensors: the next call may be a day away
         with contextlib.suppress(PeerClosed):  # a peer that is gone has nothing to be left
             self._ended()
 
@@ -123,6 +138,8 @@ class WorkQueue:
             self._end(future.set_exception, error)
         else:
             self._end(future.set_result, result)
+        finally:
+            del future  # as in `Work.wait`
 
     def _end(self, tell: Callable[[Any], None], answer: Any) -> None:
         with self._lock:  # first: whoever goes on with its answer is to find the queue idle

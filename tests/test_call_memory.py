@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,8 +13,9 @@ import pytest
 import torch
 
 import ictp2p
-from tests.calls.callers import Mesh, succeeded
-from tests.garbage import LARGE, left
+from ictp2p.errors import MeshMismatch
+from tests.calls.callers import PATIENCE, Mesh, succeeded
+from tests.garbage import LARGE, uncollected
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 
@@ -49,4 +54,47 @@ def mesh() -> Iterator[Mesh]:
 def test_a_call_leaves_no_memory_to_the_garbage_collector(mesh: Mesh, call: str) -> None:
     """Regression: results lay in a cycle, and every call of 100 MB took fresh memory, which was half of its time."""
     succeeded(mesh.run(CALLS[call]))  # what the first one makes stays
-    assert left(lambda: succeeded(mesh.run(CALLS[call]))) == []
+    with uncollected() as left:
+        succeeded(mesh.run(CALLS[call]))
+    assert left == []
+
+
+def test_a_call_that_is_over_lets_go_of_its_tensors(mesh: Mesh) -> None:
+    """Regression: the queue held on to its last call, and so to a model's worth of tensors, until the next one."""
+    gone = {name: threading.Event() for name in mesh.peers}
+
+    def call(name: str, peer: ictp2p.Peer) -> None:
+        tensor = torch.ones(ELEMENTS)
+        weakref.finalize(tensor, gone[name].set)
+        peer.all_reduce(tensor)
+
+    gc.disable()
+    try:
+        succeeded(mesh.run(call))
+        assert all(each.wait(PATIENCE) for each in gone.values())
+    finally:
+        gc.enable()
+
+
+def test_an_error_that_is_dropped_keeps_nothing_of_its_caller() -> None:
+    """Regression: it lay in a cycle with the future that it came from, and kept every frame on its way."""
+    gone = threading.Event()
+
+    def odd(name: str, peer: ictp2p.Peer) -> None:
+        """The others reduce something else. What else the caller of that holds is no business of the error."""
+        beside = torch.ones(ELEMENTS)
+        if name != "c/0":
+            peer.all_reduce(torch.ones(ELEMENTS))
+            return
+        weakref.finalize(beside, gone.set)
+        with contextlib.suppress(MeshMismatch):
+            peer.all_reduce(torch.ones(1))
+
+    with Mesh() as mesh:
+        mesh.add("a/0", "b/0", "c/0").gather(3)
+        gc.disable()
+        try:
+            succeeded(mesh.run(odd))
+            assert gone.wait(PATIENCE)
+        finally:
+            gc.enable()

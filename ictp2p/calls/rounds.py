@@ -219,18 +219,18 @@ class RoundCall:
             try:
                 return self._mesh.round(request)
             except MeshMismatch as error:
-                raise self._refused(error, before) from error
+                self._refuse_if_elsewhere(before, error)
+                raise
             except RoundMissed:
                 if not self._past.chronicle.newcomer or self._past.chronicle.answer(self._spec) is not None:
                     raise  # a newcomer was promised no round yet, so it has missed none that it is not in
                 deadline.check()
 
-    def _refused(self, error: MeshMismatch, before: Open | None) -> IctError:
-        """Others who are at another call went on, or have yet to come, to this one; else the tensors differ."""
+    def _refuse_if_elsewhere(self, before: Open | None, error: MeshMismatch) -> None:
+        """Raise if the others are at another call: they went on, or have yet to come, to this one."""
         opened = self._past.chronicle.opened_after(before, _NEWS)
-        if opened is None or (opened.spec.kind, opened.spec.name) == (self._spec.kind, self._spec.name):
-            return error
-        return RoundMissed(f"the other clusters are at {opened.spec.name}, this one calls {self.text}")
+        if opened is not None and (opened.spec.kind, opened.spec.name) != (self._spec.kind, self._spec.name):
+            raise RoundMissed(f"the other clusters are at {opened.spec.name}, this one calls {self.text}") from error
 
     # ------------------------------------------------------------ the followers
 

@@ -145,6 +145,8 @@ class ProcessHandle:
             return future.result(timeout)
         except CancelledError:
             raise PeerClosed("the peer was closed") from None
+        finally:
+            del future  # as in `LoopThread.wait`
 
     # ------------------------------------------------------------ what it sees, and is told
 
@@ -293,6 +295,8 @@ class ProcessHandle:
         except BaseException:
             future.cancel()
             raise
+        finally:
+            del future
 
     def _say(self, number: int, message: to_peer.ToPeer) -> None:
         """Say it, after whatever has changed of what the peer is to know."""

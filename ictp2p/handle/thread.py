@@ -118,7 +118,10 @@ class ThreadHandle:
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
         """Wait for an answer."""
-        return self.loop.wait(future, timeout)
+        try:
+            return self.loop.wait(future, timeout)
+        finally:
+            del future  # as in `LoopThread.wait`
 
     # ------------------------------------------------------------ what it sees, and is told
 
@@ -248,6 +251,8 @@ class ThreadHandle:
         except BaseException:
             future.cancel()
             raise
+        finally:
+            del future
 
 
 def beside(config: Config, tell: EventCallback) -> ThreadHandle:
