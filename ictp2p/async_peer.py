@@ -9,49 +9,42 @@ comes in through four seams, each a keyword with a real default (`network`, `clo
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from ictp2p.closing import Step, close_all
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.config import Config
-from ictp2p.control import ControlConnection, SelfConnection, open_control
-from ictp2p.core import commands, planning
-from ictp2p.core.cards import Limits, PeerCard
-from ictp2p.core.machines import Machines, Settings
+from ictp2p.control_plane import ControlPlane
+from ictp2p.core import commands
 from ictp2p.core.packets import Channel
-from ictp2p.core.stack import Core
-from ictp2p.core.standing import StandingPlan
 from ictp2p.credential import Mesh
-from ictp2p.data_folder import NOT_A_COPY, begin_life, bind, identity_taken
+from ictp2p.data_folder import claim, let_go
 from ictp2p.data_plane import DataPlane
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
-from ictp2p.driver import Driver
 from ictp2p.entrance import Entrance
-from ictp2p.errors import AddressInUse, IctError, PeerClosed, PeerFailed, StateError, TurnedAway, Unreachable
+from ictp2p.errands import Errands
+from ictp2p.errors import IctError, PeerClosed, PeerFailed, Unreachable
 from ictp2p.events import tell
-from ictp2p.gossip.election import LeaderChanged
-from ictp2p.gossip.links import ProbeWanted
 from ictp2p.group_store import GroupStore, OpenStore
 from ictp2p.health import Health
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
-from ictp2p.network import Network, TcpNetwork, is_local
+from ictp2p.network import Network, TcpNetwork
 from ictp2p.participation import Outcome, Participation, Reduction
+from ictp2p.reactions import Reactions
 from ictp2p.reception import Reception, serve
 from ictp2p.reporting import status_of
+from ictp2p.seams import Seams
 from ictp2p.security import Security, TlsSecurity
 from ictp2p.state_exchange import Here, Provider, fetch_agreed, serve_state
-from ictp2p.sync import notices
-from ictp2p.sync.agreement import Decided
 from ictp2p.sync.devices import Device
 from ictp2p.sync.restore import NOTHING, Held
-from ictp2p.sync.roster import StoreWanted
-from ictp2p.sync.values import StateRef, genesis
+from ictp2p.sync.values import StateRef
+from ictp2p.tasks import Tasks
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
 
@@ -101,19 +94,17 @@ class AsyncPeer:
         self.config = config
         self.clock = clock
         self.telemetry = Telemetry(clock)
-        self._network = network or TcpNetwork()
-        self._rng = rng or random.Random(os.urandom(16))
-        self._disk = disk or (FileDisk(config.data_dir) if config.data_dir else MemoryDisk())
+        self._seams = Seams(
+            network or TcpNetwork(),
+            clock,
+            rng or random.Random(os.urandom(16)),
+            random_bytes,
+            disk or (FileDisk(config.data_dir) if config.data_dir else MemoryDisk()),
+        )
+        self._identity = claim(self._seams.disk, config, random_bytes)
         self._make_security = security
         self._store = GroupStore(open_store) if open_store is not None else None
-        self._random_bytes = random_bytes
-        try:
-            bind(self._disk, config)
-            self._identity = Identity.load(self._disk, random_bytes=random_bytes)
-        except StateError:
-            self._let_go_of_disk()
-            raise
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks()
         self._subscribers: list[Callable[[Notice], None]] = []
         self._led = asyncio.Event()
         self._released = asyncio.Event()
@@ -127,7 +118,6 @@ class AsyncPeer:
         """Why this peer stopped by itself, if it did."""
         self._closed = False
         self._collapse: asyncio.Task[None] | None = None
-        self._config_digest = b""
         self._state: Provider | None = None
 
     # ------------------------------------------------------------ life
@@ -155,21 +145,21 @@ class AsyncPeer:
         self.security = await loop.run_in_executor(None, self._secured)
         self._check()
         self.reception: Reception = await serve(
-            self._network,
+            self._seams.network,
             self.config.listen_address,
             self.security,
-            on_control=self._adopt,
+            on_control=lambda connection: self.control.adopt(connection),
             on_bulk=lambda transport, preamble: self.bulk.accept(transport),
             on_refused=self._refused,
         )
         self._check()
         self._assemble()
         self.telemetry.event("started", peer=self.id, cluster=self.cluster, address=str(self.address))
-        self._execute(self.core.start(self._life << 32, self.clock()))
+        self.control.start()
         self.health.watch(self.clock)
         await self._entrance.enter()
         self._check()
-        self._spawn(self._entrance.keep_in_touch())
+        self._tasks.spawn(self._entrance.keep_in_touch())
         await self._be_led()
 
     async def _be_led(self) -> None:
@@ -187,84 +177,28 @@ class AsyncPeer:
 
     def _assemble(self) -> None:
         """Put the parts together, from the machines up."""
-        config = self.config
-        self._life = begin_life(self._disk)
-        self.core = self._make_core()
-        self.driver = Driver(
-            self.core,
-            self._network,
-            self.security,
-            self._disk,
-            self.clock,
-            self._notice,
-            self._fail,
-            dial_timeout=config.global_timeouts.connect,
+        config, waits = self.config, self.config.global_timeouts
+        control = self.control = ControlPlane(
+            config, self._identity, self._seams, self.security, self.reception, self.held, self._notice, self._fail
         )
-        self._data = DataPlane(
-            config,
-            self._identity,
-            self.driver,
-            self._network,
-            self.security,
-            self.telemetry,
-            self._random_bytes,
-        )
-        self.bulk = self._data.bulk
-        self._entrance = Entrance(
-            config,
-            self._disk,
-            self.core,
-            dial=self._dial,
-            found=self._found,
-            join=lambda: self._execute(self.core.joined(self.clock())),
-        )
-        waits = config.global_timeouts
+        self.core, self.driver = control.core, control.driver
+        network, random_bytes = self._seams.network, self._seams.random_bytes
+        data = DataPlane(config, self._identity, self.driver, network, self.security, self.telemetry, random_bytes)
+        self.bulk = data.bulk
+        self._entrance = Entrance(config, self._seams.disk, self.core, control.dial, control.found, control.join)
         profile = ExecuteProfile(connect=waits.connect, start=waits.stall, total=waits.complete)
-        self.participation = Participation(self.id, self.cluster, self.driver, self._data.bulk, self.telemetry, profile)
-
-    def _make_core(self) -> Core:
-        """The control plane: the machines, and how this worker shows itself."""
-        config, identity = self.config, self._identity
-        card = PeerCard(
-            identity.peer_id,
-            config.cluster_id,
-            self._advertised(),
-            identity.bulk_public,
-            durable=config.data_dir is not None,
-            rank=config.rank,
+        self.participation = Participation(self.id, self.cluster, self.driver, self.bulk, self.telemetry, profile)
+        self._errands = Errands(control, data, self._store, self._tasks, self.telemetry, lambda: self.status())
+        self._reactions = Reactions(
+            control,
+            self.bulk,
+            self._entrance,
+            self.participation,
+            self.health,
+            led=self._led,
+            released=self._released,
+            fail=self._fail,
         )
-        self._plans = plans = StandingPlan(config.full_mesh)
-        machines = Machines(
-            identity,
-            config.cluster_id,
-            Settings.named(config.local_profile, config.global_profile, config.restore_after),
-            self._disk,
-            self._life,
-            self._rng,
-            planner=lambda request: plans.answer(self.core.directory, request),
-            validate=planning.check_plan,
-            held=self.held,
-        )
-        leader = Limits(config.bulk_rate or 0.0, config.room)
-        return Core(machines, card, self._rng, leader, complete=config.full_mesh)
-
-    def _found(self) -> None:
-        """Begin a mesh."""
-        lineage = self._rng.getrandbits(64).to_bytes(8, "big")
-        self.call(Channel.ROUNDS, lambda now: self.core.m.rounds.bootstrap(genesis(lineage, self.id), now))
-
-    async def _dial(self, address: Address) -> PeerId:
-        timeout = self.config.global_timeouts.connect
-        knocks = self.reception.knocks
-        try:
-            connection = await open_control(self._network, address, self.security, timeout=timeout)
-        except SelfConnection as error:
-            if self.reception.knocks != knocks:  # whatever ways it took, it came in at our own door
-                raise
-            what = f"{address} is another process with the identity of this one, {self.id}"
-            raise TurnedAway(f"{what}: {NOT_A_COPY}") from error
-        self._adopt(connection)
-        return connection.peer_id
 
     async def leave(self) -> bool:
         """Leave for good: give up the vote, say goodbye, and close.
@@ -280,7 +214,7 @@ class AsyncPeer:
             return False
         try:
             await self._be_released()
-            self._execute(self.core.leave(self.clock()))
+            self.control.leave()
         finally:  # cancelled or broken: who leaves `async with` has nobody who closes this peer later
             await self.close()
         return self._released.is_set()
@@ -314,16 +248,7 @@ class AsyncPeer:
             steps.append(self._store.close)
         if hasattr(self, "reception"):
             steps.append(self.reception.close)
-        await close_all(*steps, self._end_tasks, self._let_go_of_disk)
-
-    async def _end_tasks(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _let_go_of_disk(self) -> None:
-        if isinstance(self._disk, FileDisk):
-            self._disk.close()
+        await close_all(*steps, self._tasks.end, lambda: let_go(self._seams.disk))
 
     def _fail(self, cause: IctError) -> None:
         """Stop for good: whatever this peer said from now on might break a promise that was made in its name."""
@@ -375,8 +300,7 @@ class AsyncPeer:
     @property
     def host(self) -> str:
         """The numeric address of this worker's interface, as its connections show it."""
-        address = self.core.card.endpoint()
-        return address.host if address is not None else self.address.host
+        return self.control.host
 
     @property
     def agreed_state(self) -> StateRef | None:
@@ -396,10 +320,7 @@ class AsyncPeer:
 
     def set_training(self, training: bool, config: bytes | None = None, *, draining: bool = False) -> None:
         """Say whether rounds should wait for this cluster, and what it trains (a digest of model and policy)."""
-        self._config_digest = self._config_digest if config is None else config
-        told = self.core.publication
-        if (training, draining, self._config_digest) != (told.training, told.draining, told.config):
-            self._execute(self.core.set_training(training, draining, self._config_digest, self.clock()))
+        self.control.set_training(training, draining, config)
 
     def serve_state(self, state: GlobalState) -> None:
         """Let the other peers have `state` from now on, and answer for it when they ask who holds the agreed one."""
@@ -420,8 +341,7 @@ class AsyncPeer:
 
     def equip(self, device: Device) -> None:
         """Say what the training thread computes on."""
-        if device != self.core.card.device:
-            self._execute(self.core.equip(device, self.clock()))
+        self.control.equip(device)
 
     async def reduce(self, work: Reduction) -> Outcome:
         """Take part in the next round as this cluster's leader; see `Participation.reduce`."""
@@ -432,75 +352,17 @@ class AsyncPeer:
         """Have every notice given to `subscriber`, on the event loop; what it raises goes to that one's handler."""
         self._subscribers.append(subscriber)
 
-    # ------------------------------------------------------------ connections
+    def status(self) -> dict[str, Any]:
+        """Everything that this peer believes, as plain data."""
+        return status_of(self.core, *self.life())
 
-    def _adopt(self, connection: ControlConnection) -> None:
-        self._shown(connection.local.host)
-        self.driver.adopt(connection)
-
-    def _shown(self, host: str) -> None:
-        """A connection shows an address of ours; one that only this host can dial will do until there is another."""
-        if self._advertised() or self.config.advertise == "none":
-            return
-        known = self.core.card.endpoint()
-        if known is None or (is_local(known.host) and not is_local(host)):
-            self._execute(self.core.readdress(str(Address(host, self.address.port)), self.clock()))
-
-    def _advertised(self) -> str:
-        """Where others may dial us; a wildcard address is replaced by what connections show."""
-        if self.config.advertise == "none":
-            return ""
-        if self.config.advertise:
-            return self.config.advertise
-        return "" if self.address.host in ("0.0.0.0", "::") else str(self.address)
-
-    def _refused(self, address: Address, error: IctError) -> None:
-        self.refusals = [*self.refusals[-31:], error]
-        self.telemetry.event("refused", address=str(address), error=type(error).__name__, text=str(error))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
-
-    def _execute(self, work: list[commands.Command]) -> None:
-        self.driver.execute(work)
-
-    # ------------------------------------------------------------ notices
+    # ------------------------------------------------------------ what is told
 
     def _notice(self, notice: Notice) -> None:
         self.participation.notice(notice)
         tell(self.telemetry, self.cluster, notice)
-        match notice:
-            case commands.MeshLearned():
-                self._entrance.open()
-            case Decided(value=value):
-                self._plans.decided(self.core.directory, value, self.clock())
-            case LeaderChanged(leader=leader):
-                self._leader_changed(leader)
-            case commands.MemberChanged(scope=scope, member=member, status=status):
-                self._entrance.remember()
-                self.health.judged(scope, member, status, self._speaker(scope, member))
-            case commands.StatusAsked(observer=observer):
-                document = json.dumps(self.status()).encode()
-                self._execute(self.core.tell_status(observer, document, self.clock()))
-            case commands.BulkInvited(peer=peer, ticket=ticket):
-                self._spawn(self._data.answer(peer, ticket))
-            case commands.IdentityTaken(address=address):
-                self._fail(identity_taken(self.id, address))
-            case StoreWanted(number=number) if self._store is not None:
-                self._spawn(self._give_store(self._store, number))
-            case ProbeWanted():
-                self._spawn(self._data.probe(notice))
-            case notices.RoundOpened():
-                self.core.m.links.round_started()
-                self.bulk.stop_probes()
-            case notices.RoundCommitted() | notices.RoundAborted():
-                self.call(Channel.LINKS, self.core.m.links.round_ended)
-            case notices.Released():
-                self._released.set()
-            case _:
-                pass
+        self._reactions.notice(notice)
+        self._errands.notice(notice)
         self._tell(notice)
 
     def _tell(self, notice: Notice) -> None:
@@ -512,22 +374,6 @@ class AsyncPeer:
                 told = {"message": f"a subscriber failed on {notice}", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(told)
 
-    def _speaker(self, scope: str, member: str) -> str | None:
-        return self.core.directory.leader_of(ClusterId(member)) if scope == "mesh" else member
-
-    def _leader_changed(self, leader: PeerId) -> None:
-        self._led.set()
-        if leader != self.id:
-            self.participation.deposed()
-
-    async def _give_store(self, store: GroupStore, number: int) -> None:
-        try:
-            address = await store.renew(self.host)
-        except AddressInUse as error:
-            self.telemetry.event("warning", text=f"no store for the process group of {self.cluster}: {error}")
-            return
-        self.call(Channel.ROSTER, lambda now: self.core.m.rosters.store_opened(address, number, now))
-
-    def status(self) -> dict[str, Any]:
-        """Everything that this peer believes, as plain data."""
-        return status_of(self.core, *self.life())
+    def _refused(self, address: Address, error: IctError) -> None:
+        self.refusals = [*self.refusals[-31:], error]
+        self.telemetry.event("refused", address=str(address), error=type(error).__name__, text=str(error))

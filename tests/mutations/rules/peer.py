@@ -154,8 +154,8 @@ MUTATIONS: Final = (
     Mutation(
         "round-shares-its-links-with-probes",
         "When a round opens, the probes that are under way end.",
-        "ictp2p/async_peer.py",
-        "self.bulk.stop_probes()",
+        "ictp2p/reactions.py",
+        "self._bulk.stop_probes()",
         "pass",
         ("test_async_peer.py::test_a_round_ends_the_probes_that_hold_its_links",),
     ),

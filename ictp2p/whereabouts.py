@@ -1,0 +1,41 @@
+"""Where others can dial a peer: as people said, else where it listens, else as its own connections show.
+
+Who listens at all interfaces knows of none which others reach. But each connection has an address of ours at this end,
+and the first of them that is reachable from beyond this machine is the one that is told. Who cannot be dialed at all
+says so (`advertise`), and tells none.
+"""
+
+from __future__ import annotations
+
+from ictp2p.config import Config
+from ictp2p.network import is_local
+from ictp2p.types import Address
+
+_WILDCARDS = ("0.0.0.0", "::")
+
+
+class Whereabouts:
+    """Those of one peer.
+
+    Args:
+        config: says where it can be dialed, if people know.
+        listening: where it listens.
+    """
+
+    def __init__(self, config: Config, listening: Address) -> None:
+        self.listening = listening
+        self._hidden = config.advertise == "none"
+        told = config.advertise or ("" if listening.host in _WILDCARDS else str(listening))
+        self.known = "" if self._hidden else told
+        """Where others can dial us as it is known before there is any connection; empty if it is not."""
+
+    def shown(self, believed: Address | None, host: str) -> Address | None:
+        """Learn of a connection; give what to tell the others from now on, if that is not what they `believed`.
+
+        One that only this machine can dial will do until there is another.
+        """
+        if self.known or self._hidden:
+            return None
+        if believed is not None and (is_local(host) or not is_local(believed.host)):
+            return None
+        return Address(host, self.listening.port)

@@ -1,0 +1,59 @@
+"""Where others are told to dial a peer."""
+
+from __future__ import annotations
+
+import pytest
+
+from ictp2p.config import Config
+from ictp2p.types import Address
+from ictp2p.whereabouts import Whereabouts
+
+PORT = 7450
+
+
+def told_after(where: Whereabouts, shown: list[str]) -> str:
+    """What the others believe once connections have shown these addresses, one after the other."""
+    believed = Address.parse(where.known) if where.known else None
+    for host in shown:
+        believed = where.shown(believed, host) or believed
+    return str(believed) if believed else ""
+
+
+def whereabouts(listening: str, advertise: str = "") -> Whereabouts:
+    config = Config.local(cluster="a", token="a token for tests only", advertise=advertise)
+    return Whereabouts(config, Address(listening, PORT))
+
+
+@pytest.mark.parametrize("listening", ["0.0.0.0", "::"])
+@pytest.mark.parametrize(
+    ("shown", "believed"),
+    [
+        ([], ""),
+        (["127.0.0.1"], "127.0.0.1:7450"),
+        (["127.0.0.1", "192.0.2.7"], "192.0.2.7:7450"),
+        (["::1", "fe80::1", "2001:db8::7"], "[2001:db8::7]:7450"),
+        (["192.0.2.7", "127.0.0.1", "198.51.100.7"], "192.0.2.7:7450"),
+    ],
+)
+def test_an_address_that_only_this_host_can_dial_is_believed_until_there_is_another(
+    listening: str, shown: list[str], believed: str
+) -> None:
+    """Regression: who asked a founder for its status on its own host had it tell all others to dial 127.0.0.1."""
+    assert told_after(whereabouts(listening), shown) == believed
+
+
+@pytest.mark.parametrize(
+    ("listening", "advertise", "known"),
+    [
+        ("192.0.2.1", "", "192.0.2.1:7450"),
+        ("192.0.2.1", "198.51.100.1:7", "198.51.100.1:7"),
+        ("0.0.0.0", "198.51.100.1:7", "198.51.100.1:7"),
+        ("192.0.2.1", "none", ""),
+        ("0.0.0.0", "none", ""),
+    ],
+)
+def test_what_is_known_from_the_beginning_is_told_whatever_connections_show(
+    listening: str, advertise: str, known: str
+) -> None:
+    where = whereabouts(listening, advertise)
+    assert where.known == known == told_after(where, ["127.0.0.1", "203.0.113.9"])
