@@ -51,6 +51,7 @@ class Peer(CollectiveCalls):
         self._draining_from: int | None = None
         self._ending = threading.RLock()  # reentrant: a signal handler may close what its thread is closing
         self._ended = self._closed = False
+        self._told = threading.local()  # set on the thread that runs a callback, as long as it does
 
     def __repr__(self) -> str:
         if self._handle is None:
@@ -104,10 +105,15 @@ class Peer(CollectiveCalls):
         self._mesh, self._engine = mesh, engine
 
     def close(self) -> None:
-        """Leave the mesh politely and stop. May be called twice, and by several threads: all wait for its end."""
+        """Leave the mesh politely and stop. May be called twice, and by several threads: all wait for its end.
+
+        Raises:
+            LocalProtocolError: a callback of `on_event` called it, whose thread it would wait for.
+        """
         handle = self._handle
         if handle is None or handle.left_behind:
             return
+        self._check_caller()
         with self._ending:
             if not self._ended:
                 self._ended = True
@@ -183,42 +189,42 @@ class Peer(CollectiveCalls):
     @property
     def members(self) -> list[dict[str, Any]]:
         """The workers of this cluster."""
-        rows: list[dict[str, Any]] = self._running.view("members")
+        rows: list[dict[str, Any]] = self._answering.view("members")
         return rows
 
     @property
     def clusters(self) -> list[dict[str, Any]]:
         """The clusters of the mesh."""
-        rows: list[dict[str, Any]] = self._running.view("clusters")
+        rows: list[dict[str, Any]] = self._answering.view("clusters")
         return rows
 
     @property
     def links(self) -> list[dict[str, Any]]:
         """The links between clusters, as their leaders measure them."""
-        rows: list[dict[str, Any]] = self._running.view("links")
+        rows: list[dict[str, Any]] = self._answering.view("links")
         return rows
 
     @property
     def routes(self) -> list[dict[str, Any]]:
         """The routes from this cluster, at its leader."""
-        rows: list[dict[str, Any]] = self._running.view("routes")
+        rows: list[dict[str, Any]] = self._answering.view("routes")
         return rows
 
     def status(self) -> dict[str, Any]:
         """Everything that this peer believes, as plain data."""
-        found: dict[str, Any] = self._running.view("status")
+        found: dict[str, Any] = self._answering.view("status")
         return found
 
     def stats(self) -> dict[str, Any]:
         """Counters and latencies of this process; times in seconds."""
-        found: dict[str, Any] = self._running.view("stats")
+        found: dict[str, Any] = self._answering.view("stats")
         return found
 
     def on_event(self, callback: EventCallback) -> None:
         """Have `callback` called with a flat dict (`kind`, `time`, particulars) for everything that happens.
 
-        It runs on the peer's thread: it must be quick, and must not call this peer. What it raises is logged, and it is
-        told of the next event all the same.
+        It runs on the peer's thread: it must be quick, and what would wait for the peer is refused there with
+        `LocalProtocolError`. What it raises is logged, and it is told of the next event all the same.
 
         Raises:
             ConfigError: it cannot be called.
@@ -231,11 +237,25 @@ class Peer(CollectiveCalls):
         if kind == "warning":  # who watches no events must learn it too: a warning that is logged reaches the screen
             _log.warning("%s: %s", self.config.cluster, fields["text"])
         told = {"kind": kind, "time": time.time(), **fields}
-        for callback in self._callbacks:
-            try:
-                callback(told)
-            except Exception:
-                _log.exception("a callback of on_event failed on %s", kind)
+        self._told.here = True
+        try:
+            for callback in self._callbacks:
+                self._call(callback, told)
+        finally:
+            self._told.here = False
+
+    def _call(self, callback: EventCallback, told: dict[str, Any]) -> None:
+        try:
+            callback(told)
+        except Exception:
+            _log.exception("a callback of on_event failed on %s", told["kind"])
+
+    def _check_caller(self) -> None:
+        """Refuse what would wait for the very thread that it is asked on: that wait would never end."""
+        if getattr(self._told, "here", False):
+            raise LocalProtocolError(
+                "a callback of on_event must not wait for the peer, whose thread it is on: do it in another thread"
+            )
 
     # ------------------------------------------------------------ for policies (`sync.mesh.Mesh`)
 
@@ -247,6 +267,16 @@ class Peer(CollectiveCalls):
         if name in _MESH_METHODS:
             raise PeerClosed(f"start the peer before it is used (`with peer:`): {name} needs a running one")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def _answering(self) -> Handle:
+        self._check_caller()
+        return self._running
+
+    @property
+    def _calls(self) -> CallEngine:
+        self._check_caller()
+        return super()._calls
 
     @property
     def _running(self) -> Handle:

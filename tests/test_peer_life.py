@@ -160,6 +160,26 @@ def test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others(
     assert "on_event failed on started" in caplog.text
 
 
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_callback_that_would_wait_for_its_own_thread_is_refused(isolation: str) -> None:
+    """Regression: it waited for ever, and with it the peer, and whoever closed that."""
+    refused: list[str] = []
+    with ictp2p.Peer(replace(config("a"), isolation=isolation)) as peer:
+
+        def asks(event: dict[str, Any]) -> None:
+            for ask in (peer.barrier, peer.status, lambda: peer.members, lambda: peer.gather(1), peer.close):
+                try:
+                    ask()
+                except LocalProtocolError as error:
+                    refused.append(str(error))
+
+        peer.on_event(asks)
+        peer.barrier()
+        assert peer.status()["cluster"] == "a"
+    assert len(refused) >= 5
+    assert "do it in another thread" in refused[0]
+
+
 def test_a_peer_that_is_not_running_says_so() -> None:
     peer = ictp2p.Peer(config("a"))
     for use in (lambda: peer.id, lambda: peer.address, lambda: peer.status(), lambda: peer.drain()):
