@@ -50,11 +50,11 @@ class Address(NamedTuple):
         host, separator, port = text.rpartition(":")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
-        elif ":" in host:
+        elif ":" in host and "/" not in host:  # a URL has no IPv6 host before its last colon
             raise ConfigError(f"address {text!r} is not valid: write an IPv6 host in brackets, as in [::1]:7000")
-        if not separator or not host or any(c.isspace() for c in host):
+        if not separator or not host or any(c.isspace() or c == "/" for c in host):
             raise ConfigError(f"address {text!r} is not valid: expected host:port, as in 192.0.2.7:7000")
-        if not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        if not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > 65535:
             raise ConfigError(f"address {text!r} is not valid: port {port!r} is not a number from 0 to 65535")
         return cls(host, int(port))
 

@@ -17,12 +17,38 @@ def test_an_address_reads_back_from_its_own_text(host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "host", ":7000", "host:", "host:70000", "host:-1", "host:7e3", "::1:7000", "a b:1", "host:²"]
+    "text",
+    [
+        "",
+        "host",
+        ":7000",
+        "host:",
+        "host:70000",
+        "host:-1",
+        "host:7e3",
+        "::1:7000",
+        "a b:1",
+        "host:²",
+        f"host:{'9' * 5000}",
+    ],
 )
 def test_an_impossible_address_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         Address.parse(text)
     assert repr(text) in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("::1:7000", "write an IPv6 host in brackets"),
+        ("http://train.example:7450", "expected host:port, as in 192.0.2.7"),
+    ],
+)
+def test_a_refused_address_says_what_to_write(text: str, words: str) -> None:
+    """Regression: whoever pasted a URL was told to put its scheme in brackets."""
+    with pytest.raises(ConfigError, match=words):
+        Address.parse(text)
 
 
 @given(st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=63))

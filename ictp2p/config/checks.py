@@ -6,7 +6,7 @@ import functools
 import math
 import os
 from collections.abc import Callable
-from dataclasses import field, fields
+from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -45,16 +45,22 @@ def address(text: str) -> None:
     Address.parse(text)
 
 
+def dialed(text: str) -> None:
+    """Check `host:port` of somebody to be dialed: port 0 is one to listen on, which the system chooses."""
+    if Address.parse(text).port == 0:
+        raise ConfigError(f"address {text!r} is not valid: nobody can dial port 0")
+
+
 def advertised(text: str) -> None:
     """Check `host:port`, nothing, or the word `none`."""
     if text not in ("", "none"):
-        Address.parse(text)
+        dialed(text)
 
 
 def addresses(texts: tuple[str, ...]) -> None:
     """Check several times `host:port`."""
     for text in texts:
-        Address.parse(text)
+        dialed(text)
 
 
 def positive(value: float | None) -> None:
@@ -71,8 +77,15 @@ def duration(value: float) -> None:
 
 def folder(value: str | None) -> None:
     """Check a path, if there is one: an empty one, from a variable that is not set, would be as if none was given."""
-    if value is not None and (not value or "\0" in value):
+    if value is not None and not _names_folder(value):
         raise ConfigError(f"{value!r} is not valid: it must name a folder, or be left out")
+
+
+def _names_folder(value: str) -> bool:
+    try:
+        return bool(os.fsencode(value)) and "\0" not in value
+    except UnicodeEncodeError:
+        return False
 
 
 def room(value: int) -> None:
@@ -170,6 +183,8 @@ def _typed(value: Any, kind: Any) -> Any:
 
 def in_words(kind: Any) -> str:
     """A declared type, as people know it who wrote the value in Python, TOML or the environment."""
+    if is_dataclass(kind):
+        return "table of seconds by name, as in {'stall': 30.0}"
     return _WORDS.get(kind) or str(getattr(kind, "__name__", kind))
 
 

@@ -82,6 +82,7 @@ def page() -> str:
 
 HOW_TO_LOAD = """\
 Config.local(...), Config.lan(...) and Config.wan(...) take arguments, and read neither a file nor ICTP2P_*.
+A set of timeouts is a mapping there, as in Config.wan(global_timeouts={"stall": 30.0}, ...); the others stay.
 ictp2p.config.load("wan", toml="peer.toml", env=os.environ, overrides={"rank": 1}) reads them all; later ones win.
 """
 """What a file and the environment need to count at all."""
@@ -101,4 +102,15 @@ config = load("wan", toml="peer.toml", env=os.environ, overrides={"rank": 1})
 ```
 
 Later sources win: preset, TOML file, environment, overrides. An unknown name is an error in each of them.
+A set of timeouts is a table in TOML, and a mapping in Python, as in `Config.wan(global_timeouts={"stall": 30.0}, ...)`;
+what it does not name stays as the preset has it. A file:
+
+```toml
+cluster = "oslo"
+join = ["train.zurich.example:7450"]  # nobody to join: leave the line out
+data_dir = "peer"
+
+[global_timeouts]
+stall = 30
+```
 """

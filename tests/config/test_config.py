@@ -64,6 +64,8 @@ def test_later_sources_win(tmp_path: Path):
         ({"listen": "7000"}, "listen: address '7000'"),
         ({"advertise": "somewhere"}, "advertise: address 'somewhere'"),
         ({"join": ["ok:1", "bad"]}, "join: address 'bad'"),
+        ({"join": ["ok:1", "ok:0"]}, "join: address 'ok:0' is not valid: nobody can dial port 0"),
+        ({"advertise": "192.0.2.7:0"}, "advertise: address '192.0.2.7:0' is not valid: nobody can dial port 0"),
         ({"join": "127.0.0.1:7000"}, r"join: .* must be of type list of str, as in \['192"),
         ({"join": [7]}, "join: .* must be of type"),
         ({"rank": 1.5}, "rank: 1.5 is not valid"),
@@ -85,6 +87,7 @@ def test_later_sources_win(tmp_path: Path):
         ({"data_dir": 7}, "data_dir: 7"),
         ({"data_dir": ""}, "data_dir: '' is not valid: it must name a folder, or be left out"),
         ({"data_dir": "a\0b"}, "data_dir: .* must name a folder"),
+        ({"data_dir": "a\ud800"}, "data_dir: 'a.ud800' is not valid: it must name a folder"),
         ({"token": "\ud800" * 32}, "token is not valid: it must be text, in UTF-8"),
         ({"local_timeouts": {"complete": 1e10}}, r"local_timeouts: complete: 10000000000.0 .* at most 1e\+09"),
         ({"global_timeouts": {"connect": float("inf")}}, "global_timeouts: connect: inf is not valid"),
@@ -92,7 +95,7 @@ def test_later_sources_win(tmp_path: Path):
         ({"local_timeouts": {"stall": 0}}, r"local_timeouts: stall: 0\.0 is not valid"),
         ({"local_timeouts": {"stall": float("inf")}}, "local_timeouts: stall: inf"),
         ({"global_timeouts": {"stahl": 1}}, r"'global_timeouts\.stahl' is not known"),
-        ({"global_timeouts": 7}, "global_timeouts: 7 is not valid"),
+        ({"global_timeouts": 7}, r"global_timeouts: 7 is not valid: .* seconds by name, as in \{'stall': 30\.0\}"),
     ],
 )
 def test_a_bad_value_is_named(values: dict[str, Any], words: str):
@@ -184,6 +187,15 @@ def test_only_load_reads_the_environment_and_the_page_says_so(monkeypatch: pytes
     made: dict[str, Any] = {}
     exec(program.replace('"peer.toml"', "os.devnull"), made)  # as a reader would, with a file that is there
     assert (made["config"].cluster, made["config"].rank) == ("oslo", 1)
+
+
+def test_the_file_on_the_page_is_read_and_its_timeouts_are_those_of_a_mapping(tmp_path: Path):
+    (file,) = re.findall(r"```toml\n(.*?)```", page(), re.DOTALL)
+    (tmp_path / "peer.toml").write_text(file)
+    read = load("wan", toml=tmp_path / "peer.toml", overrides={"token": BASE["token"]})
+    assert 'Config.wan(global_timeouts={"stall": 30.0}' in page()
+    values = {**BASE, "cluster": "oslo", "data_dir": "peer", "join": ["train.zurich.example:7450"]}
+    assert read == Config.wan(**values, global_timeouts={"stall": 30.0})
 
 
 def test_every_parameter_has_a_row_and_the_way_to_set_it_works():
