@@ -18,11 +18,14 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from ictp2p.errors import ConfigError, IctError
 
 _N = TypeVar("_N", int, float)
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+_DEFAULT = "(default: %(default)s)"
 
 FAILED, MISUSED, INTERRUPTED, UNHEARD = 1, 2, 130, 141
 """Exit statuses: it did not work, it was asked wrongly (as argparse has it), Ctrl-C, nobody reads the output."""
@@ -145,40 +148,48 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_demo(commands.add_parser("demo", help="train through a death, a join and a leave, on this machine"))
-    commands.add_parser("sim", help="run simulated worlds through faults: list, run, replay")
-    _add_status(commands.add_parser("status", help="show what a running peer sees"))
-    token = commands.add_parser("token", help="print a fresh join token of 128 bits")
+    _add_demo(_command(commands, "demo", "train through a death, a join and a leave, on this machine"))
+    _command(commands, "sim", "run simulated worlds through faults: list, run, replay")
+    _add_status(_command(commands, "status", "show what a running peer sees"))
+    token = _command(commands, "token", "print a fresh join token of 128 bits")
     token.set_defaults(run=_token)
-    config = commands.add_parser("config", help="print every parameter: unit, default, meaning, how to set it")
+    config = _command(commands, "config", "print every parameter: unit, default, meaning, how to set it")
     config.set_defaults(run=_config)
     shown = config.add_mutually_exclusive_group()
     shown.add_argument("--markdown", action="store_true", help="print the documentation page, all presets")
-    shown.add_argument("--preset", choices=("local", "lan", "wan"), default="lan", help="whose defaults to show")
+    shown.add_argument(
+        "--preset", choices=("local", "lan", "wan"), default="lan", help=f"whose defaults to show {_DEFAULT}"
+    )
     return parser
+
+
+def _command(commands: Commands, name: str, purpose: str) -> argparse.ArgumentParser:
+    """A command that says what it is for in the list of all and in its own help."""
+    return commands.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
 
 
 def _add_status(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_status)
     parser.add_argument("address", help="host:port of any peer of the mesh")
     parser.add_argument("--token", help="the mesh's join token; better in ICTP2P_TOKEN, where ps does not show it")
-    parser.add_argument("--timeout", type=_positive, default=10.0, help="seconds (default: %(default)s)")
+    parser.add_argument("--timeout", type=_positive, default=10.0, help=f"seconds {_DEFAULT}")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_demo)
-    parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     add = parser.add_argument
-    add("--seconds", type=_positive, default=230.0, help="deadline of the whole run")
-    add("--rounds", type=_count, default=3, help="committed rounds before, between and after the events")
-    add("--sync-every", type=_count, default=20, help="inner steps between two outer rounds")
-    add("--seed", type=int, default=0, help="of parameters and batches")
-    add("--port", type=_port, default=0, help="where the first worker listens; 0: the system chooses")
-    add("--workers", type=_several, default=2, help="per cluster; the leader's death needs a second one")
-    add("--bulk-rate", type=_positive, default=8.0, help="megabytes per second that a peer may send of tensors")
-    add("--fault", choices=("kill", "stop"), default="kill", help="SIGKILL the leader, or SIGSTOP it: it goes silent")
-    add("--plot", type=Path, default=Path("runs/demo.png"), metavar="FILE", help="PNG of the losses and events")
+    add("--seconds", type=_positive, default=230.0, help=f"deadline of the whole run {_DEFAULT}")
+    add("--rounds", type=_count, default=3, help=f"committed rounds before, between and after the events {_DEFAULT}")
+    add("--sync-every", type=_count, default=20, help=f"inner steps between two outer rounds {_DEFAULT}")
+    add("--seed", type=int, default=0, help=f"of parameters and batches {_DEFAULT}")
+    add("--port", type=_port, default=0, help=f"where the first worker listens; 0: the system chooses {_DEFAULT}")
+    add("--workers", type=_several, default=2, help=f"per cluster; the leader's death needs a second one {_DEFAULT}")
+    add("--bulk-rate", type=_positive, default=8.0, help=f"megabytes per second that a peer may send {_DEFAULT}")
+    fault = f"SIGKILL the leader, or SIGSTOP it: it goes silent {_DEFAULT}"
+    add("--fault", choices=("kill", "stop"), default="kill", help=fault)
+    plot = f"PNG of the losses and events {_DEFAULT}"
+    add("--plot", type=Path, default=Path("runs/demo.png"), metavar="FILE", help=plot)
     add("--no-plot", action="store_true", help="draw nothing")
     add("--report", type=Path, metavar="FILE", help="JSON report of rounds, events, digests and losses")
     add("--log", type=Path, metavar="FILE", help="every event of every worker, as JSON lines")

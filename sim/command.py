@@ -13,7 +13,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 from ictp2p.errors import ConfigError
 from ictp2p.tables import Table, show
@@ -23,6 +23,8 @@ from sim.scenario import Scenario, found, play, shipped
 from sim.scenarios import SCENARIOS
 from sim.settings import rows
 from sim.stage import Stage
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 FAILED = 1
 """Exit status of a run in which something was not seen, or took another course than the one that it replays."""
@@ -185,10 +187,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="ictp2p sim", description="Run real peers on a virtual clock and an in-memory network, through faults."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    listing = commands.add_parser("list", help="show the scenarios, or explain one and its settings")
+    listing = _command(commands, "list", "show the scenarios, or explain one and its settings")
     listing.set_defaults(run=_list)
     listing.add_argument("name", nargs="?", metavar="NAME", help="a scenario, or a scenario file")
-    running = commands.add_parser("run", help="run a scenario; exit status 0 if all was seen that had to be")
+    running = _command(commands, "run", "run a scenario; exit status 0 if all was seen that had to be")
     running.set_defaults(run=_run)
     add = running.add_argument
     add("scenario", metavar="NAME|FILE.toml", help="a scenario of `ictp2p sim list`, or a scenario file")
@@ -196,12 +198,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--clusters", type=int, metavar="N", help="how many clusters; the same as --set clusters=N")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting; may be repeated")
     _add_outputs(running)
-    again = commands.add_parser("replay", help="run again what a report tells, and compare the courses")
+    again = _command(commands, "replay", "run again what a report tells, and compare the courses")
     again.set_defaults(run=_replay)
     again.add_argument("file", type=Path, metavar="FILE", help="written by `run --report`, or left by a failed run")
     again.add_argument("--exact", action="store_true", help="fail if the world takes another course than recorded")
     _add_outputs(again)
     return parser
+
+
+def _command(commands: Commands, name: str, purpose: str) -> argparse.ArgumentParser:
+    """A command that says what it is for in the list of all and in its own help."""
+    return commands.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
 
 
 def _seed(text: str) -> int:

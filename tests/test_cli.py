@@ -134,6 +134,17 @@ def test_bad_arguments_are_named(capsys: pytest.CaptureFixture[str], arguments: 
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["demo", "status", "token", "config", "sim list", "sim run", "sim replay"])
+def test_each_command_says_what_it_is_for_in_its_own_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    """Regression: it was said in the list of commands alone, which whoever asks one for help has left behind."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*command.split(), "--help"])
+    assert stopped.value.code == 0
+    told = capsys.readouterr().out
+    assert re.search(r"\n\n[A-Z][a-z]+ [^\n]+\n", told.partition("options:")[0]), told
+    assert "None" not in told, "an option without a default has none to tell"
+
+
 def test_the_demo_gets_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[Options] = []
 
