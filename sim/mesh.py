@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ictp2p.errors import ConfigError
 from sim.host import Host
 from sim.settings import setting
 from sim.stage import Stage
@@ -25,17 +26,38 @@ NAMES = (
 )  # fmt: skip
 
 
+PEERS = 5000
+"""Workers of a world at most: each is a whole peer, and a thousand of them take a gigabyte."""
+
+
+def check_size(clusters: int, workers: int) -> None:
+    """Refuse a world that no machine would hold, before half of it is built without a word.
+
+    Raises:
+        ConfigError: there are too many workers.
+    """
+    if clusters * workers > PEERS:
+        raise ConfigError(
+            f"clusters={clusters} times workers={workers} must be at most {PEERS}, for each is a whole peer"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """What can be set in every scenario."""
 
     clusters: int = setting(8, "how many clusters", least=2)
     workers: int = setting(2, "workers of each cluster", least=1)
-    compute: float = setting(10.0, "seconds of an inner phase: the time between two rounds", above=0)
-    megabytes: float = setting(4.0, f"size of the state; above {REAL:g} only sizes travel, not numbers", least=0.0001)
-    access: float = setting(4e6, "bytes/s that a cluster may send to all others together, and receive", above=0)
-    delay: float = setting(0.03, "seconds one way between two clusters", least=0)
+    compute: float = setting(10.0, "seconds of an inner phase: the time between two rounds", above=0, most=1e6)
+    megabytes: float = setting(
+        4.0, f"size of the state; above {REAL:g} only sizes travel, not numbers", least=0.0001, most=4e6
+    )
+    access: float = setting(4e6, "bytes/s that a cluster may send to all others together, and receive", least=1)
+    delay: float = setting(0.03, "seconds one way between two clusters", least=0, most=60)
     profile: str = setting("wan", "the peers' timeouts: local, lan or wan", of=("local", "lan", "wan"))
+
+    def __post_init__(self) -> None:
+        check_size(self.clusters, self.workers)
 
     @property
     def elements(self) -> int:

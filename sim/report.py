@@ -52,7 +52,9 @@ def load(path: Path) -> dict[str, Any]:
     """
     try:
         told = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ConfigError(f"report {path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is no report of a simulated run: {error}") from error
     if not isinstance(told, dict) or told.get("format") != FORMAT or not isinstance(told.get("scenario"), str):
         raise ConfigError(f"{path} is no report of a simulated run in format {FORMAT}")

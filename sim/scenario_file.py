@@ -99,7 +99,7 @@ def load(path: Path) -> Scenario:
         document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"scenario file {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # bad TOML, JSON, or UTF-8
+    except (ValueError, RecursionError) as error:  # bad TOML, JSON, or UTF-8, or brackets without end
         raise ConfigError(f"scenario file {path}: {error}") from error
     try:
         return read(document, path.stem)

@@ -32,7 +32,7 @@ class Settings(mesh.Mesh):
 
     clusters: int = setting(4, "how many clusters", least=3)
     megabytes: float = setting(
-        64.0, f"size of the state; above {mesh.REAL:g} only sizes travel, not numbers", least=0.0001
+        64.0, f"size of the state; above {mesh.REAL:g} only sizes travel, not numbers", least=0.0001, most=4e6
     )
     bandwidth: float = setting(16e6, "bytes/s of each link before the change", above=0)
     factor: float = setting(0.1, "what it is multiplied with on one link", above=0)

@@ -25,10 +25,13 @@ class Settings:
 
     clusters: int = setting(32, "how many clusters", least=4)
     workers: int = setting(1, "workers of each cluster", least=1)
-    delay: float = setting(0.03, "seconds one way between two clusters", least=0)
+    delay: float = setting(0.03, "seconds one way between two clusters", least=0, most=60)
     loss: float = setting(0.0, "share of the segments that are lost", least=0)
     profile: str = setting("wan", "the peers' timeouts: local, lan or wan", of=("local", "lan", "wan"))
     quiet: float = setting(10.0, "seconds without a fault before the crash", above=0)
+
+    def __post_init__(self) -> None:
+        mesh.check_size(self.clusters, self.workers)
 
 
 def play(stage: Stage, settings: Settings) -> None:

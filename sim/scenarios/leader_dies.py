@@ -25,7 +25,7 @@ class Settings(mesh.Mesh):
     workers: int = setting(2, "workers of each cluster", least=2)
     rounds: int = setting(2, "committed rounds before the death, and with everybody after it", least=1)
     power: bool = setting(False, "whether the whole machine goes dark, so that nothing says goodbye for the process")
-    when: float = setting(0.5, "share of the planned transfer time at which the leader dies", least=0)
+    when: float = setting(0.5, "share of the planned transfer time at which the leader dies", least=0, most=1)
 
 
 def play(stage: Stage, settings: Settings) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ictp2p.errors import ConfigError
 from sim import mesh
 from sim.faults import KillLeader
 from sim.settings import setting
@@ -26,12 +27,17 @@ class Settings(mesh.Mesh):
     rounds: int = setting(2, "committed rounds before and after the death", least=1)
     kill: bool = setting(True, "whether the leader of the cluster that is relied on dies")
 
+    def __post_init__(self) -> None:
+        mesh.Mesh.__post_init__(self)
+        if self.hidden >= self.clusters:
+            raise ConfigError(f"hidden={self.hidden} must be less than clusters={self.clusters}")
+
 
 def play(stage: Stage, settings: Settings) -> None:
     """Let it happen."""
     world = mesh.world(stage, settings)
     names = mesh.names(settings.clusters)
-    hidden = names[-min(settings.hidden, settings.clusters - 1) :]
+    hidden = names[-settings.hidden :]
     for name in names:
         mesh.cluster(stage, settings, name, nat=name in hidden, workers=1 if name in hidden else settings.workers)
     mesh.gather(stage)

@@ -87,14 +87,26 @@ def test_a_failed_run_says_how_to_see_it_again(tmp_path: Path, monkeypatch: pyte
         (("run", "leader_dies", "--set", "=3"), "--set =3: give it as NAME=VALUE"),
         (("run", "leader_dies", "--set", "compute=soon"), "leader_dies: compute=soon is not a number"),
         (("run", "leader_dies", "--set", "compute=nan"), "leader_dies: compute=nan must be a number"),
-        (("run", "leader_dies", "--set", "compute=inf"), "leader_dies: compute=inf must be finite"),
+        (("run", "leader_dies", "--set", "compute=inf"), "leader_dies: compute=inf must be at most 1e+06"),
         (("run", "leader_dies", "--set", f"clusters={10**400}"), "must be finite"),
         (("run", "large_mesh", "--set", "loss=2"), "link.loss = 2.0 must be below 1"),
         (("run", "leader_dies", "--set", "compute=0"), "leader_dies: compute=0.0 must be above 0"),
         (("run", "leader_dies", "--set", "power=maybe"), "leader_dies: power=maybe is not true or false"),
         (("run", "leader_dies", "--set", "profile=moon"), "profile=moon is not one of local, lan, wan"),
+        (("run", "leader_dies", "--clusters", "1000000"), "clusters=1000000 times workers=2 must be at most 5000"),
+        (("run", "large_mesh", "--set", "workers=1000"), "clusters=32 times workers=1000 must be at most 5000"),
+        (
+            ("run", "leader_dies", "--set", "megabytes=1e12"),
+            "leader_dies: megabytes=1000000000000.0 must be at most 4e+06",
+        ),
+        (("run", "leader_dies", "--set", "compute=1e300"), "leader_dies: compute=1e+300 must be at most 1e+06"),
+        (("run", "leader_dies", "--set", "access=1e-300"), "leader_dies: access=1e-300 must be at least 1"),
+        (("run", "large_mesh", "--set", "delay=1000"), "large_mesh: delay=1000.0 must be at most 60"),
+        (("run", "leader_dies", "--set", "when=2"), "leader_dies: when=2.0 must be at most 1"),
+        (("run", "nat_relay", "--set", "hidden=4"), "hidden=4 must be less than clusters=4"),
         (("run", "leader_dies", "--clusters", "1"), "leader_dies: clusters=1 must be at least 2"),
-        (("replay", "nowhere.json"), "nowhere.json is no report of a simulated run"),
+        (("replay", "nowhere.json"), "report nowhere.json cannot be read: No such file or directory"),
+        (("replay", __file__), "is no report of a simulated run"),
         (("run", "leader_dies", "--report", "/"), "/ cannot be written"),
         (("run", "leader_dies", "--trace", "/dev/null/trace"), "/dev/null/trace cannot be written"),
     ],
@@ -103,6 +115,14 @@ def test_what_cannot_be_is_named_before_anything_runs(arguments: tuple[str, ...]
     with pytest.raises(ConfigError) as raised:
         run(*arguments)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("command", ["run", "replay"])
+def test_brackets_without_end_are_no_document(tmp_path: Path, command: str) -> None:
+    """Regression: the parser's recursion ended as a traceback of its own."""
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(ConfigError, match=r"deep\.json"):
+        run(command, str(tmp_path / "deep.json"))
 
 
 @pytest.mark.parametrize("seed", ["-1", "1.5", "one", ""])
