@@ -32,7 +32,7 @@ from torch import Tensor
 from ictp2p.device_memory import home
 from ictp2p.errors import ConfigError, LocalProtocolError, StateError
 from ictp2p.fsm import RECONFIG_PG, TRAINING
-from ictp2p.sync import checkpoint, options
+from ictp2p.sync import checkpoint, options, scaling
 from ictp2p.sync.agreed import Agenda, Agreed
 from ictp2p.sync.averaging import NOTHING, Averager, Heads
 from ictp2p.sync.groups import Groups, Moved
@@ -330,7 +330,9 @@ class Policy:
         """Have the gradients in hand averaged, whatever it takes."""
         self._trainees.check()
         self._weights.follow()
+        scaling.unscale(self._inner)
         heads = self._in_group(self._average)
+        scaling.look_again(self._inner)
         if self._sampler is not None:
             self._sampler.stepped(heads.marks)
         self.progress.averaged(heads.weight, due=heads.due or self._dry)

@@ -33,6 +33,22 @@ MUTATIONS: Final = (
         ("sync/test_policy_rounds.py::test_an_aborted_round_leaves_everything_as_it_was_to_the_bit",),
     ),
     Mutation(
+        "overflow-of-one",
+        "Where one worker's gradients overflow, all workers of its cluster skip the step or none does.",
+        "ictp2p/sync/policy.py",
+        "        scaling.look_again(self._inner)\n",
+        "",
+        ("sync/test_scaling.py::test_a_step_in_which_one_worker_overflows_is_skipped_by_all",),
+    ),
+    Mutation(
+        "scales-mixed",
+        "What a cluster averages are gradients of the loss, whatever each worker scaled it by.",
+        "ictp2p/sync/policy.py",
+        "        scaling.unscale(self._inner)\n",
+        "",
+        ("sync/test_scaling.py::test_scales_that_differ_do_not_mix",),
+    ),
+    Mutation(
         "late-counted-whole",
         "Training that missed rounds counts less in the next one, where the policy says so.",
         "ictp2p/sync/outer_round.py",
