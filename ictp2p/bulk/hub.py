@@ -162,6 +162,15 @@ class Bulk:
             for pair in tags.items():
                 self._awaited.pop(pair, None)
 
+    def refuse(self, peer: PeerId, tag: bytes, reason: str) -> None:
+        """Tell `peer` that we will have no part in a collective that we have not begun; forget what it said of it."""
+        body = msgspec.msgpack.encode(Aborted(reason, ()))
+        for each in self._pool.among(peer):
+            self._desks[each].forget(tag)
+            self._desks[each].early.take(tag)
+        if (connection := self._pool.warm(peer)) is not None:
+            connection.send(Kind.ABORT, tag, body=body)
+
     async def request(
         self,
         peer: PeerId,
@@ -358,14 +367,18 @@ class Bulk:
                 self._catch_up(hold, each, desk)
 
     def _catch_up(self, hold: Hold, connection: BulkConnection, desk: Desk) -> None:
-        """Tell a collective what its neighbour has said of it before."""
-        why = desk.aborted(hold.tag)
+        """Tell a collective what its neighbour has said of it before; if it gave up, no more than that.
+
+        What it sent before may be all that we need. But it has failed there, and would have failed here an instant ago.
+        """
+        early = desk.early.take(hold.tag)
+        if (why := desk.aborted(hold.tag)) is not None:
+            hold.aborted(why)
+            return
         if desk.begun(hold.tag):
             hold.begun(connection)
-        if early := desk.early.take(hold.tag):
+        if early:
             hold.catch_up(*early)
-        if why is not None:
-            hold.aborted(why)
 
     def _release(self, hold: Hold) -> None:
         if hold in self._rates.get(hold.connection, ()):

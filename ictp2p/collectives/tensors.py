@@ -74,7 +74,7 @@ class Flat:
         self.widened = self.dtype in _WIDENED
         self._given = [tensor for tensor in given if tensor.numel()]
         bits = [tensor.view(torch.int16) for tensor in self._given] if self.widened else self._given
-        self._arrays = [tensor.numpy().reshape(-1) for tensor in bits]
+        self._arrays = [np.asarray(_Lent(tensor)) for tensor in bits]
         self._bytes = [array.data.cast("B") for array in self._arrays]
         self._ends = list(accumulate(map(len, self._arrays)))
         self.elements = self._ends[-1] if self._ends else 0
@@ -344,9 +344,31 @@ def _checked(tensor: torch.Tensor | Array, name: str, number: int) -> torch.Tens
     if not tensor.is_cpu:
         where = f"{name}[{number}] lies on {tensor.device}"
         raise ConfigError(f"{where}: between clusters tensors travel from the host's memory")
-    if not tensor.is_contiguous():
-        raise ConfigError(f"{name}[{number}] of shape {tuple(tensor.shape)} is not contiguous")
+    if not tensor.is_contiguous() or tensor.is_neg():
+        raise ConfigError(f"{name}[{number}] of shape {tuple(tensor.shape)} is not contiguous, or a negative view")
     return writable(tensor)
+
+
+class _Lent:
+    """A tensor's memory for NumPy, as one row, while the array lives.
+
+    `Tensor.numpy` would do, but for good: no storage that it has seen can be resized, as FSDP1 does with what it frees.
+    """
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        tensor = self._tensor
+        return {
+            "version": 3,
+            "shape": (tensor.numel(),),
+            "typestr": NATIVE[tensor.dtype].str,
+            "data": (tensor.data_ptr(), False),
+        }
 
 
 def writable(tensor: torch.Tensor) -> torch.Tensor:
@@ -357,7 +379,7 @@ def writable(tensor: torch.Tensor) -> torch.Tensor:
     if not (tensor.is_inference() and tensor.numel()):
         return tensor
     with torch.inference_mode(False):
-        octets = torch.from_numpy(tensor.view(-1).view(torch.uint8).numpy())
+        octets = torch.from_numpy(np.asarray(_Lent(tensor.view(-1).view(torch.uint8))))
         return octets.view(tensor.dtype).view(tensor.shape)
 
 

@@ -91,7 +91,9 @@ class Calls:
         return bool(self._pending)
 
     def close(self) -> bool:
-        """Refuse every later call; gives whether this is the first time."""
+        """Refuse every later call; gives whether this is the first time, and ours to do: not in a fork."""
+        if self._loop.left_behind:  # before the lock, as above
+            return False
         with self._lock:
             first, self._closed = not self._closed, True
         return first

@@ -9,6 +9,10 @@ A store may have seen an earlier group of the same name: torchrun's outlives eve
 form it again. The cards of that one still stand there when a rank comes first. So each rank says under a digest of all
 cards that it has read them, and has met the others once all say the same; until then it looks again. A rank's own card
 is fresh, so no digest comes twice.
+
+A card that cannot be of our group (another token, sealing or version) may be of an earlier one too, or its rank was
+started with other options. Waiting is right for the one, and a word at once for the other. So whoever finds such a card
+says that it refuses it, and looks again: a rank that is there refuses ours in turn, and then there will be no group.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import msgspec
 import torch.distributed as dist
 
 from ictp2p.credential import Mesh
-from ictp2p.errors import HandshakeFailed, RemoteProtocolError, RoundTimeout, VersionMismatch
+from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, RoundTimeout, VersionMismatch
 from ictp2p.types import Address, PeerId
 from ictp2p.wire import MALFORMED
 
@@ -67,70 +71,64 @@ def meet(
     """Publish our card, and wait until every rank has read the same cards: then whoever dials another is known there.
 
     Args:
-        store: as `exchange`.
-        rank: ours.
-        size: how many ranks there are.
-        mine: our card.
-        mesh: as `exchange`.
-        timeout: seconds for all of it.
-        know: told the cards before any other rank hears that we have them; the last ones count.
-
-    Raises:
-        RoundTimeout: not all ranks came; the missing are named.
-        HandshakeFailed: as `exchange`.
-        RemoteProtocolError: as `exchange`.
-    """
-    over, patience = time.monotonic() + timeout, _PATIENCE
-    cards = exchange(store, rank, size, mine, mesh, timeout)
-    while True:
-        know(cards)
-        ready = [_ready(n, cards) for n in range(size)]
-        store.set(ready[rank], b"")
-        if _agreed(store, ready, min(over, time.monotonic() + patience)):
-            return cards
-        if time.monotonic() >= over:
-            raise _missing(store, ready, timeout)
-        patience = min(2 * patience, _MOST_PATIENCE)
-        cards = _cards(store, size, mine, mesh)
-
-
-def exchange(store: Any, rank: int, size: int, mine: Card, mesh: Mesh | None, timeout: float) -> list[Card]:
-    """Publish our card and wait for everybody's, in the order of ranks.
-
-    Args:
         store: torch's, prefixed for this group.
         rank: ours.
         size: how many ranks there are.
         mine: our card.
         mesh: who vouches for cards; None: nobody.
         timeout: seconds for all of it.
+        know: told the cards before any other rank hears that we have them; the last ones count.
 
     Raises:
         RoundTimeout: not all ranks came; the missing are named.
         HandshakeFailed: a card is not vouched for, or ranks differ on sealing.
         RemoteProtocolError: what stands in the store is no card, or two ranks have the same.
+        VersionMismatch: a rank has cards of another version.
     """
+    over, patience = time.monotonic() + timeout, _PATIENCE
     body = msgspec.msgpack.encode(mine)
-    store.set(_key(rank), body + (mesh.vouch(_signed(rank, size, body)) if mesh else b""))
-    keys = [_key(n) for n in range(size)]
+    ours = body + (mesh.vouch(_signed(rank, size, body)) if mesh else b"")
+    store.set(_key(rank), ours)
+    _wait(store, [_key(n) for n in range(size)], timeout)
+    while True:
+        until = min(over, time.monotonic() + patience)
+        cards, wrong = _look(store, size, mine, mesh)
+        if wrong is None:
+            know(cards)
+            ready = [_ready(n, cards) for n in range(size)]
+            store.set(ready[rank], b"")
+            if _said(store, ready, until):
+                return cards
+        elif _said(store, [_refused(ours)], until):
+            raise wrong
+        if time.monotonic() >= over:
+            raise wrong or _missing(store, ready, timeout)
+        patience = min(2 * patience, _MOST_PATIENCE)
+
+
+def _wait(store: Any, keys: list[str], timeout: float) -> None:
     try:
         store.wait(keys, datetime.timedelta(seconds=timeout))
     except (dist.DistError, RuntimeError) as error:
         raise _missing(store, keys, timeout) from error
-    return _cards(store, size, mine, mesh)
 
 
-def _cards(store: Any, size: int, mine: Card, mesh: Mesh | None) -> list[Card]:
-    cards = [_read(bytes(store.get(_key(n))), n, size, mesh) for n in range(size)]
-    if len({card.peer for card in cards}) < size:
+def _look(store: Any, size: int, mine: Card, mesh: Mesh | None) -> tuple[list[Card], IctError | None]:
+    """Read all cards; refuse those that cannot be of our group, and say why of the first."""
+    cards, wrong = list[Card](), list[IctError]()
+    for n in range(size):
+        data = bytes(store.get(_key(n)))
+        try:
+            cards.append(_read(data, n, size, mine, mesh))
+        except IctError as error:
+            wrong.append(error)
+            store.set(_refused(data), b"")
+    if len({card.peer for card in cards}) < len(cards):
         raise RemoteProtocolError("two ranks of the group have one identity: the store was used before, or is wrong")
-    differing = [n for n, card in enumerate(cards) if card.sealed != mine.sealed]
-    if differing:
-        raise HandshakeFailed(f"ranks {differing} seal their connections: {not mine.sealed}, this one: {mine.sealed}")
-    return cards
+    return cards, wrong[0] if wrong else None
 
 
-def _agreed(store: Any, keys: list[str], until: float) -> bool:
+def _said(store: Any, keys: list[str], until: float) -> bool:
     pause = _PAUSE
     while not store.check(keys):
         if time.monotonic() >= until:
@@ -145,7 +143,7 @@ def _missing(store: Any, keys: list[str], timeout: float) -> RoundTimeout:
     return RoundTimeout(f"ranks {missing} of {len(keys)} did not come to the store within {timeout:g} s")
 
 
-def _read(data: bytes, rank: int, size: int, mesh: Mesh | None) -> Card:
+def _read(data: bytes, rank: int, size: int, mine: Card, mesh: Mesh | None) -> Card:
     body, signature = (data[:-64], data[-64:]) if mesh else (data, b"")
     if mesh is not None and not mesh.vouched(_signed(rank, size, body), signature):
         raise HandshakeFailed(f"rank {rank}'s card is not signed by one who knows this group's token")
@@ -153,8 +151,10 @@ def _read(data: bytes, rank: int, size: int, mesh: Mesh | None) -> Card:
         card = msgspec.msgpack.decode(body, type=Card)
     except MALFORMED as error:
         raise RemoteProtocolError(f"rank {rank}'s card does not decode (is a token set here only?): {error}") from error
-    if card.version != VERSION:
-        raise VersionMismatch(f"rank {rank} has cards of version {card.version}, this one of {VERSION}")
+    if card.version != mine.version:
+        raise VersionMismatch(f"rank {rank} has cards of version {card.version}, this one of {mine.version}")
+    if card.sealed != mine.sealed:
+        raise HandshakeFailed(f"rank {rank} seals its connections: {card.sealed}, this one: {mine.sealed}")
     return card
 
 
@@ -163,7 +163,15 @@ def _key(rank: int) -> str:
 
 
 def _ready(rank: int, cards: Sequence[Card]) -> str:
-    return f"ictp2p/{rank}/ready/{hashlib.blake2b(msgspec.msgpack.encode(cards), digest_size=16).hexdigest()}"
+    return f"ictp2p/{rank}/ready/{_digest(msgspec.msgpack.encode(cards))}"
+
+
+def _refused(data: bytes) -> str:
+    return f"ictp2p/refused/{_digest(data)}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _signed(rank: int, size: int, body: bytes) -> bytes:

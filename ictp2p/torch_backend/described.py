@@ -11,10 +11,13 @@ from typing import Any
 import torch
 import torch.distributed
 
+from ictp2p.torch_backend.uncompiled import uncompiled
+
 _Base: Any = torch.distributed.ProcessGroup
 """Untyped: torch's stubs lack half of it, and overload the rest for callers from C++."""
 
 
+@uncompiled
 class DescribedGroup(_Base):  # type: ignore[misc]
     """A group that says who it is; what it does is its subclass's.
 

@@ -23,7 +23,7 @@ from ictp2p.bulk.collective import Aborted
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.users import Frame
 from ictp2p.credential import Mesh
-from ictp2p.errors import HandshakeFailed, IctError
+from ictp2p.errors import HandshakeFailed, IctError, PeerClosed
 from ictp2p.identity import Identity
 from ictp2p.loop_thread import LoopThread
 from ictp2p.network import TcpNetwork
@@ -37,6 +37,8 @@ from ictp2p.types import Address, PeerId
 _FINGERPRINT = b"torchpg1"
 """What stands in the preambles of groups without a token. It says what this is, and grants nothing."""
 _PRESENCE = b"ictp2p presence\0"
+_CLOSING = 2.0
+"""Seconds to let go of connections when the group ends: twice what one is given to take what was written."""
 
 
 class Presence:
@@ -91,11 +93,12 @@ class _Connections(Bulk):
         if not any(each.peer == connection.peer for each in self._desks):
             self.on_lost(connection.peer, reason, polite)
 
-    def say_goodbye(self) -> None:
-        """Tell every rank that what follows is no death."""
-        body = msgspec.msgpack.encode(Aborted("shut down", ()))
-        for connection in tuple(self._desks):
+    def say_goodbye(self) -> list[BulkConnection]:
+        """Tell every rank that what follows is no death; gives the connections on which it was said."""
+        body, told = msgspec.msgpack.encode(Aborted("shut down", ())), list(self._desks)
+        for connection in told:
             connection.send(Kind.ABORT, _PRESENCE, body=body)
+        return told
 
 
 class _Closed(PlainSecurity):
@@ -163,11 +166,21 @@ class Endpoint:
         self._cards = {card.peer: card for card in cards}
 
     async def close(self) -> None:
-        """Say goodbye, let what was written leave, within a second, then end everything."""
-        self.bulk.say_goodbye()
-        await self.bulk.close()
-        if self._reception is not None:
-            await self._reception.close()
+        """Say goodbye, let what was written leave, within a second, then end everything.
+
+        Where that takes too long (the machine is busy, or this process was stopped in the middle of it) what is left is
+        cut off: no rank needs more of us than the goodbye, and whoever ends its group wants no error for another's.
+        """
+        told = self.bulk.say_goodbye()
+        works = [self.bulk.close(), *([self._reception.close()] if self._reception is not None else [])]
+        done, late = await asyncio.wait([asyncio.ensure_future(work) for work in works], timeout=_CLOSING)
+        for task in late:
+            task.cancel()
+        for connection in told if late else ():
+            connection.fail(PeerClosed("the process group was shut down"))
+            connection.transport.abort()
+        for task in done:
+            task.result()
 
     async def _dial(self, peer: PeerId, timeout: float) -> asyncio.Transport:
         return await open_bulk(self._network, self._cards[peer].address, self._fingerprint, timeout=timeout)
@@ -203,5 +216,11 @@ class _Loop:
         if loop is not None:
             loop.close()
 
+    def forget(self) -> None:
+        """Begin anew in a fork: the thread stayed behind, and so did whoever may have held the lock."""
+        self._lock, self._loop, self._users = threading.Lock(), None, 0
+
 
 LOOP = _Loop()
+if hasattr(os, "register_at_fork"):  # where processes fork
+    os.register_at_fork(after_in_child=LOOP.forget)

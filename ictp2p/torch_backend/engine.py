@@ -183,8 +183,12 @@ class Engine:
 
     async def awaited(self, step: Step, other: int, *, sending: bool) -> None:
         """Wait until the other end of a message that we send, or receive, has begun it."""
-        edge = self._edge(self.rank, other) if sending else self._edge(other, self.rank)
-        await self._bulk.first_begun({self.names[other]: self._tag(step, edge).wire()})
+        await self._bulk.first_begun({self.names[other]: self._message_tag(step, other, sending).wire()})
+
+    def refuse(self, step: Step, other: int, *, sending: bool) -> None:
+        """Tell the other end of a message, which we have not begun, that we will not: it fails there."""
+        tag = self._message_tag(step, other, sending).wire()
+        self._bulk.refuse(self.names[other], tag, "its time was over before it was its turn")
 
     async def first_sender(self, steps: Mapping[int, Step]) -> int:
         """Wait until one of some ranks has begun to `send`, each with its own step; that rank."""
@@ -263,6 +267,9 @@ class Engine:
         if nbytes < CHAIN:
             return star.star(self.size, root).reduce_parents
         return tuple(NO_PARENT if n == root else (n - 1) % self.size for n in range(self.size))
+
+    def _message_tag(self, step: Step, other: int, sending: bool) -> RoundTag:
+        return self._tag(step, self._edge(self.rank, other) if sending else self._edge(other, self.rank))
 
     def _edge(self, source: int, target: int) -> int:
         return source * self.size + target + 1

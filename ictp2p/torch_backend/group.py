@@ -9,7 +9,6 @@ torch has two names for some calls, the old of which C++ still uses: both are he
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -30,6 +29,7 @@ from ictp2p.torch_backend.messages import Messages
 from ictp2p.torch_backend.options import Options
 from ictp2p.torch_backend.reductions import Reduction
 from ictp2p.torch_backend.shapes import cut, expect, fits, split
+from ictp2p.torch_backend.uncompiled import uncompiled
 from ictp2p.torch_backend.work import GroupWork
 from ictp2p.types import PeerId
 
@@ -37,8 +37,6 @@ _c10d: Any = torch.distributed.distributed_c10d
 """Untyped: torch's stubs lack half of it, and overload the rest for callers from C++."""
 
 Tensors: TypeAlias = Sequence[Tensor]
-_CLOSING = 2.0
-"""Seconds to let go of connections when the group ends."""
 
 
 def create(given: Any, options: object = None) -> ProcessGroup:
@@ -46,6 +44,7 @@ def create(given: Any, options: object = None) -> ProcessGroup:
     return ProcessGroup(given.store, given.group_rank, given.group_size, given.timeout, options)
 
 
+@uncompiled
 class ProcessGroup(DescribedGroup):
     """One rank's side of a group.
 
@@ -92,12 +91,12 @@ class ProcessGroup(DescribedGroup):
         self._calls.peers = names  # from now on the loop may tell of ranks that come and go
 
     def shutdown(self) -> None:
-        """Say goodbye and end. What is under way fails with `PeerClosed`. May be called twice."""
+        """Say goodbye and end. What is under way fails with `PeerClosed`. Twice is once; a fork ends nothing."""
         if not self._calls.close():
             return
         try:
-            if hasattr(self, "_endpoint") and not self._loop.left_behind:
-                self._loop.run(asyncio.wait_for(self._end(), _CLOSING))
+            if hasattr(self, "_endpoint"):
+                self._loop.run(self._end())
         finally:
             LOOP.leave()
 

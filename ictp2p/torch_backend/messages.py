@@ -4,6 +4,10 @@ Sender and receiver count their messages, so a message and the call that takes i
 the wire, and any number may be under way; of more than `places.MOST` the other end hears later. Who receives from
 anybody waits for the first to begin; until it has chosen, later receives of its tag wait behind it, or numbers would be
 given away twice.
+
+A receive whose time is over takes its message along: the send fails, now or when it begins, and no later receive is
+given what was meant for this one. It does so in its turn, if its time was over before that. One from anybody takes
+along what each rank would have sent it, since nobody can say whose message it would have been.
 """
 
 from __future__ import annotations
@@ -30,7 +34,10 @@ class Messages:
         self._engine = engine
         self._sent: defaultdict[tuple[int, int], int] = defaultdict(int)
         self._received: defaultdict[tuple[int, int], int] = defaultdict(int)
-        self._turns: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._last: dict[int, asyncio.Future[tuple[int, int]]] = {}
+        """By tag, the last receive in the line of those that have no number yet."""
+        self._late: set[asyncio.Future[Any] | None] = set()
+        """Those whose time was over before it was their turn."""
         self._places: defaultdict[tuple[int, bool], Places] = defaultdict(Places)
         """By rank, and whether we send to it."""
         self._own: defaultdict[int, asyncio.Queue[Tensor]] = defaultdict(asyncio.Queue)
@@ -53,11 +60,11 @@ class Messages:
         """Receive bytes from a rank, or from any; who it was. All of it may take `timeout` seconds."""
         clock = asyncio.get_running_loop().time
         end = clock() + timeout
-        async with asyncio.timeout_at(end):
-            source, number = await self._numbered(source, tag, timeout)
-            if source == self._engine.rank:
+        source, number = await self._numbered(source, tag, end)
+        if source == self._engine.rank:
+            async with asyncio.timeout_at(end):
                 data.copy_(await self._own[tag].get())
-                return source
+            return source
         step = _step(tag, number, max(0.0, end - clock()))
         async with self._place(step, source, sending=False) as placed:
             await self._engine.receive(placed, data, source)
@@ -78,12 +85,55 @@ class Messages:
         self._gone.discard(rank)
         self._deaths.pop(rank, None)
 
-    async def _numbered(self, source: int | None, tag: int, timeout: float) -> tuple[int, int]:
-        """Find whose message a receive takes, and which one; one after the other for each tag."""
-        async with self._turns[tag]:
-            source = await self._first(tag, timeout) if source is None else source
-            self._received[source, tag] += 1
-            return source, self._received[source, tag]
+    async def _numbered(self, source: int | None, tag: int, end: float) -> tuple[int, int]:
+        """Find whose message a receive takes, and which one; one after the other for each tag.
+
+        Raises:
+            TimeoutError: it is `end` by the loop's clock.
+        """
+        before = self._last.get(tag)
+        if source is not None and before is None:
+            return source, self._next(source, tag)
+        self._last[tag] = turn = asyncio.ensure_future(self._turn(before, source, tag, end))
+        turn.add_done_callback(lambda _: self._over(turn, tag))
+        try:
+            await asyncio.wait({turn}, timeout=end - asyncio.get_running_loop().time())
+        except asyncio.CancelledError:
+            turn.cancel()
+            raise
+        if turn.done():
+            return turn.result()
+        self._late.add(turn)
+        raise TimeoutError
+
+    async def _turn(
+        self, before: asyncio.Future[Any] | None, source: int | None, tag: int, end: float
+    ) -> tuple[int, int]:
+        if before is not None:
+            await asyncio.wait({before})
+        me = asyncio.current_task()
+        if source is None and me not in self._late:
+            try:
+                source = await self._first(tag, end - asyncio.get_running_loop().time())
+            except TimeoutError:
+                self._late.add(me)
+        if me not in self._late:
+            assert source is not None
+            return source, self._next(source, tag)
+        for rank in self._left() if source is None else [source]:
+            self._engine.refuse(_step(tag, self._next(rank, tag), 0.0), rank, sending=False)
+        raise TimeoutError
+
+    def _over(self, turn: asyncio.Task[tuple[int, int]], tag: int) -> None:
+        self._late.discard(turn)
+        if self._last.get(tag) is turn:
+            del self._last[tag]
+        if not turn.cancelled():
+            turn.exception()  # whoever asked may have left before it
+
+    def _next(self, source: int, tag: int) -> int:
+        self._received[source, tag] += 1
+        return self._received[source, tag]
 
     @contextlib.asynccontextmanager
     async def _place(self, step: Step, other: int, *, sending: bool) -> AsyncIterator[Step]:
@@ -94,6 +144,7 @@ class Messages:
             await places.enter(lambda: self._engine.awaited(step, other, sending=sending), step.timeout)
         except TimeoutError:
             name = self._engine.names[other]
+            self._engine.refuse(step, other, sending=sending)
             raise CollectiveTimeout(
                 f"{name} did not take what was before it within {step.timeout:g} s", [name]
             ) from None

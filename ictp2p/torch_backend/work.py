@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.futures import Future
 
 from ictp2p.errors import PeerClosed
+from ictp2p.torch_backend.uncompiled import uncompiled
 
 _FOREVER = timedelta(0)
 """What torch's callers give when they name no timeout (`kNoTimeout`)."""
@@ -21,6 +22,7 @@ _FOREVER = timedelta(0)
 _Work: Any = dist.Work
 
 
+@uncompiled
 class GroupWork(_Work):  # type: ignore[misc]
     """Ends once, on the event loop's thread; may be waited for in any other.
 
@@ -67,10 +69,10 @@ class GroupWork(_Work):  # type: ignore[misc]
             dist.DistError: it failed (`RankLost`, `RankTimeout`), or is still under way when `timeout` is over.
             PeerClosed: the group was shut down, or this process was forked while it was under way.
         """
-        if os.getpid() != self._process and not self.is_completed():
-            raise PeerClosed(f"{self._name} is under way in process {self._process}, from which this one was forked")
-        if not self._ended.wait(timeout.total_seconds() if timeout > _FOREVER else None):
-            raise dist.DistBackendError(f"{self._name} is still under way after {timeout.total_seconds():g} s")
+        if not self._ended.is_set():  # else no lock: in a fork it may be held for ever
+            self._check_process()
+            if not self._ended.wait(timeout.total_seconds() if timeout > _FOREVER else None):
+                raise dist.DistBackendError(f"{self._name} is still under way after {timeout.total_seconds():g} s")
         if self._error is not None:
             raise self._error
         return True
@@ -106,7 +108,12 @@ class GroupWork(_Work):  # type: ignore[misc]
     _source_rank = source_rank
 
     def get_future(self) -> Future[Any]:
-        """A future of the tensors. Its error, if it fails, is torch's own with our words: futures carry no types."""
+        """A future of the tensors. Its error, if it fails, is torch's own with our words: futures carry no types.
+
+        Raises:
+            PeerClosed: this process was forked.
+        """
+        self._check_process()
         with self._lock:
             if self._future is None:
                 self._future = Future()
@@ -114,6 +121,10 @@ class GroupWork(_Work):  # type: ignore[misc]
                     self._future.set_result(self._results)
             future: Future[Any] = self._future
         return future.then(self._unwrapped)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise PeerClosed(f"{self._name} began in process {self._process}, from which this one was forked")
 
     def _unwrapped(self, future: Any) -> Any:
         """Fail the future that hangs on ours: only a callback that raises can, from Python."""

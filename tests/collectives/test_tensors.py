@@ -27,6 +27,27 @@ def test_writing_a_range_changes_the_tensors_themselves() -> None:
     assert [t.tolist() for t in tensors] == [[0, 0], 1, [[2, 3], [0, 0]]]
 
 
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_tensors_that_were_seen_as_one_can_be_freed_and_grow_again(dtype: torch.dtype, inference: bool) -> None:
+    """Regression: FSDP1, which frees what it has gathered by resizing its storage, failed."""
+    with torch.inference_mode(inference):
+        tensor = torch.arange(4).to(dtype)
+    views = Flat([tensor]).views(0, 4)
+    assert bytes(views[0]) == bytes(tensor.view(torch.uint8).tolist())
+    del views
+    with torch.inference_mode(inference):
+        tensor.untyped_storage().resize_(0)
+        tensor.untyped_storage().resize_(4 * tensor.itemsize)
+
+
+def test_what_is_seen_lives_as_long_as_it_is_seen() -> None:
+    views = Flat([torch.full((1000,), 7, dtype=torch.uint8)]).views(0, 1000)
+    others = [torch.zeros(1000, dtype=torch.uint8) for _ in range(100)]
+    assert bytes(views[0]) == bytes([7]) * 1000
+    assert not any(bytes(views[0]) == bytes(other.tolist()) for other in others)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int8])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 2)])
 def test_tensors_of_inference_mode_are_written_in_place_without_it(dtype: torch.dtype, shape: tuple[int, ...]) -> None:

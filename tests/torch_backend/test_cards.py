@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -13,9 +15,12 @@ from hypothesis import strategies as st
 from ictp2p.credential import Mesh
 from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, RoundTimeout, VersionMismatch
 from ictp2p.identity import Identity
-from ictp2p.torch_backend.cards import VERSION, Card, exchange, meet
+from ictp2p.torch_backend.cards import VERSION, Card, _refused, meet
 
 MESH = Mesh.from_token("a secret of sixteen letters")
+OTHER = Mesh.from_token("another secret of that length")
+LONG = 60.0
+"""Seconds that no test waits for."""
 
 
 def card(**changes: object) -> Card:
@@ -27,18 +32,18 @@ def card(**changes: object) -> Card:
 def published(rank: int, size: int, mesh: Mesh | None) -> bytes:
     """What a rank of a group of some size leaves in its store."""
     store = dist.HashStore()
-    for other in set(range(size)) - {rank}:
-        store.set(f"ictp2p/{other}", "")
-    with pytest.raises(IctError):
-        exchange(store, rank, size, card(), mesh, 1.0)
+    with pytest.raises(RoundTimeout):
+        meet(store, rank, size, card(), mesh, 0.01, lambda cards: None)
     return bytes(store.get(f"ictp2p/{rank}"))
 
 
 def read(other: bytes, mesh: Mesh | None) -> list[Card]:
-    """What rank 0 of two makes of a card that stands in rank 1's place."""
-    store = dist.HashStore()
+    """What rank 0 of two makes of a card that stands in rank 1's place, if nobody says a word for it."""
+    store, known = dist.HashStore(), list[list[Card]]()
     store.set("ictp2p/1", other)
-    return exchange(store, 0, 2, card(), mesh, 1.0)
+    with contextlib.suppress(RoundTimeout):
+        meet(store, 0, 2, card(), mesh, 0.01, known.append)
+    return known[-1]
 
 
 def test_a_card_is_bound_to_its_token_group_size_and_rank() -> None:
@@ -69,7 +74,37 @@ def test_two_ranks_with_one_identity_are_no_group() -> None:
     mine, store = card(), dist.HashStore()
     store.set("ictp2p/1", msgspec.msgpack.encode(mine))
     with pytest.raises(RemoteProtocolError, match="one identity"):
-        exchange(store, 0, 2, mine, None, 1.0)
+        meet(store, 0, 2, mine, None, LONG, lambda cards: None)
+
+
+@pytest.mark.parametrize("left", [published(1, 2, OTHER), published(1, 2, None), b"no card", b""])
+def test_a_card_that_an_earlier_group_left_is_waited_out_whatever_it_is(left: bytes) -> None:
+    store = dist.HashStore()
+    store.set("ictp2p/1", left)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(meet, store, 0, 2, card(), MESH, LONG, lambda cards: None)
+        store.wait([_refused(left)], timedelta(seconds=LONG))
+        second = pool.submit(meet, store, 1, 2, card(), MESH, LONG, lambda cards: None)
+        assert first.result() == second.result()
+
+
+@pytest.mark.parametrize(
+    ("mesh", "changes"), [(OTHER, {}), (None, {}), (MESH, {"sealed": False}), (MESH, {"version": VERSION + 1})]
+)
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_that_are_no_group_learn_it_at_once(mesh: Mesh | None, changes: dict[str, object], size: int) -> None:
+    """Not when the time is over, which is half an hour by default."""
+    store = dist.HashStore()
+
+    def come(rank: int) -> list[Card]:
+        if rank == size - 1:
+            return meet(store, rank, size, card(**changes), mesh, LONG, lambda cards: None)
+        return meet(store, rank, size, card(), MESH, LONG, lambda cards: None)
+
+    with ThreadPoolExecutor(size) as pool:
+        for each in [pool.submit(come, rank) for rank in range(size)]:
+            with pytest.raises(IctError, match=r"^rank \d"):
+                each.result()
 
 
 @given(size=st.integers(1, 4), left=st.lists(st.sets(st.integers(0, 3)), max_size=3))

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import torch
 import torch.distributed as dist
 
 from ictp2p.errors import PeerClosed
-from ictp2p.torch_backend import ProcessGroup
+from ictp2p.torch_backend import Options, ProcessGroup
+from ictp2p.torch_backend.endpoint import LOOP
 from tests.torch_backend.conftest import together
 
 PATIENCE = 10
@@ -69,3 +71,40 @@ def test_every_call_in_a_forked_process_is_refused_by_name() -> None:
     assert said.pop("the end") == "returned None"
     assert len(said) == 4, "the child hung"
     assert all(f"process {os.getpid()}" in text for text in said.values()), said
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_waits_for_no_lock_of_a_thread_that_stayed_behind_and_may_form_groups_of_its_own() -> None:
+    def form() -> list[float]:
+        group = ProcessGroup(dist.HashStore(), 0, 1, timedelta(seconds=PATIENCE), Options(host="127.0.0.1"))
+        mine = torch.ones(2)
+        group.allreduce([mine]).wait()
+        group.shutdown()
+        return mine.tolist()
+
+    def act(group: ProcessGroup, rank: int) -> dict[str, str]:
+        done = group.allreduce([torch.ones(3)])
+        done.wait()
+        if rank:
+            return {}
+        with group._calls._lock, LOOP._lock, done._lock, done._ended._cond:
+            return in_a_fork(
+                {
+                    "what is done": done.wait,
+                    "its future": done.get_future,
+                    "a group of its own": form,
+                    "the end": group.shutdown,
+                    "the end of what failed to form": lambda: LOOP.enter() and LOOP.leave(),
+                }
+            )
+
+    said = together(2, act)[0]
+    assert isinstance(said, dict), said
+    assert said.pop("its future").startswith(f"all_reduce of group without a name began in process {os.getpid()}")
+    assert said == {
+        "what is done": "returned True",
+        "a group of its own": "returned [1.0, 1.0]",
+        "the end": "returned None",
+        "the end of what failed to form": "returned None",
+    }

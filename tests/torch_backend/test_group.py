@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -253,6 +255,35 @@ def test_who_receives_from_anybody_gets_each_message_once_and_in_order() -> None
         assert [n for source, n in found if source == rank] == list(range(20))
 
 
+@pytest.mark.parametrize("anybody", [False, True])
+def test_a_message_that_comes_too_late_fails_at_its_sender_and_is_given_to_no_other_receive(anybody: bool) -> None:
+    """Regression: what came late for a receive from any rank was given to the next."""
+
+    def act(group: ProcessGroup, rank: int) -> Any:
+        part = torch.zeros(1)
+        if rank == 0:
+            receive = partial(group.recv_anysource, [part], 7) if anybody else partial(group.recv, [part], 1, 7)
+            group.barrier().wait()
+            group.set_timeout(timedelta(seconds=0.05))
+            late = receive()
+            with pytest.raises(RankTimeout):
+                late.wait()
+            group.set_timeout(timedelta(seconds=SECONDS))
+            receive()  # until it has come nothing is waited for
+            group.barrier().wait()
+            group.barrier().wait()
+            return float(part)
+        group.barrier().wait()
+        group.barrier().wait()
+        with pytest.raises(RankLost, match="rank 0: gave up"):
+            group.send([torch.tensor([1.0])], 0, 7).wait()
+        group.send([torch.tensor([2.0])], 0, 7).wait()
+        group.barrier().wait()
+        return 2.0
+
+    assert together(2, act) == [2.0, 2.0]
+
+
 def test_a_rank_may_send_to_itself() -> None:
     def act(group: ProcessGroup, rank: int) -> float:
         got = torch.zeros(3)
@@ -382,6 +413,27 @@ def test_who_does_not_come_is_named_when_the_time_is_over() -> None:
     assert together(3, act)[:2] == [(2,), (2,)]
 
 
+@pytest.mark.parametrize("length", [0, 5, 100_000])
+def test_who_comes_when_the_others_have_given_up_hears_of_it(length: int) -> None:
+    """Regression: what was small had been sent ahead, and was taken: a call that had failed elsewhere ended well."""
+    over = threading.Barrier(2)
+
+    def act(group: ProcessGroup, rank: int) -> Any:
+        group.barrier().wait()
+        if rank:
+            over.wait(SECONDS)
+        options = sums(seconds=0.05 if rank == 0 else SECONDS)
+        call = group.allreduce([torch.ones(length)], options) if length else group.barrier(options)
+        with pytest.raises((RankTimeout, RankLost)) as caught:
+            call.wait()
+        if rank == 0:
+            over.wait(SECONDS)
+        group.allreduce([mine := torch.ones(length or 1)]).wait()
+        return caught.type, float(mine.mean())
+
+    assert together(2, act) == [(RankTimeout, 2.0), (RankLost, 2.0)]
+
+
 def test_a_wait_may_be_shorter_than_the_call() -> None:
     def act(group: ProcessGroup, rank: int) -> float:
         mine = torch.ones(2)
@@ -422,6 +474,33 @@ def test_a_group_that_ends_fails_what_is_under_way_and_what_comes() -> None:
         return [type(work.exception()).__name__ for work in errors]
 
     assert together(2, act)[0] == ["PeerClosed"] * 2
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05])
+def test_a_group_ends_in_time_and_without_an_error_though_a_rank_takes_nothing(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: who ended a group beside a stopped rank, on a busy machine, got a TimeoutError and an open port."""
+    monkeypatch.setattr("ictp2p.torch_backend.endpoint._CLOSING", seconds)
+
+    def connections(group: ProcessGroup) -> list[Any]:
+        return group._loop.call(lambda: list(group._endpoint.bulk._desks))
+
+    def act(group: ProcessGroup, rank: int) -> list[Any]:
+        group.barrier().wait()
+        open_, port = connections(group), group._endpoint._reception.address.port
+        if rank:
+            group._loop.call(lambda: [each.transport.pause_reading() for each in open_])
+        stopped.wait(SECONDS)
+        if rank == 0:
+            group.shutdown()
+        over.wait(SECONDS)
+        if rank == 0:
+            socket.create_server(("127.0.0.1", port)).close()  # nobody listens there
+        return [each.transport.is_closing() for each in open_] if rank == 0 else []
+
+    stopped, over = threading.Barrier(2), threading.Barrier(2)
+    assert together(2, act)[0] == [True]
 
 
 def test_one_that_has_left_is_lost_to_those_who_still_wait_for_it() -> None:

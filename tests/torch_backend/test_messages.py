@@ -41,6 +41,9 @@ class Ranks:
     async def receive(self, step: Step, data: Tensor, source: int) -> None:
         data.fill_(source)
 
+    def refuse(self, step: Step, other: int, *, sending: bool) -> None:
+        pass
+
 
 @given(st.lists(st.tuples(st.sampled_from([None, 1]), st.integers(1, 9)), min_size=1, max_size=6))
 def test_each_receive_ends_by_its_own_deadline_however_many_wait_before_it(calls: list[tuple[int | None, int]]) -> None:
@@ -55,6 +58,83 @@ def test_each_receive_ends_by_its_own_deadline_however_many_wait_before_it(calls
 
         await asyncio.gather(*(receive(n, *call) for n, call in enumerate([(None, 10), *calls])))
         assert [round(each) for each in ends] == [seconds for _, seconds in [(None, 10), *calls]]
+
+    run_turns(run())
+
+
+class Sender(Ranks):
+    """An engine with one other rank, whose messages begin when a test says so, and which notes what comes of each."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.sent = 0
+        self.refused: set[int] = set()
+        self._more = asyncio.Condition()
+
+    async def send_another(self) -> None:
+        async with self._more:
+            self.sent += 1
+            self._more.notify_all()
+
+    async def first_sender(self, steps: Mapping[int, Step]) -> int:
+        await self._begun(steps[1].number)
+        return 1
+
+    async def receive(self, step: Step, data: Tensor, source: int) -> None:
+        try:
+            async with asyncio.timeout(step.timeout):
+                await self._begun(step.number)
+        except TimeoutError:
+            self.refused.add(step.number)
+            raise
+        data.fill_(step.number)
+
+    def refuse(self, step: Step, other: int, *, sending: bool) -> None:
+        assert step.number not in self.refused
+        self.refused.add(step.number)
+
+    async def _begun(self, number: int) -> None:
+        async with self._more:
+            await self._more.wait_for(lambda: self.sent >= number)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([None, 1]), st.integers(0, 6), st.integers(1, 9)), min_size=1, max_size=7),
+    st.lists(st.integers(0, 3), max_size=9),
+)
+def test_each_receive_gets_the_message_that_was_meant_for_it_or_has_it_refused(
+    calls: list[tuple[int | None, int, int]], pauses: list[int]
+) -> None:
+    """Regression: one that waited behind another, or for anybody, left its message to the next when it gave up."""
+
+    async def run() -> None:
+        engine = Sender()
+        messages, places = Messages(cast("Engine", engine)), [torch.zeros(1) for _ in calls]
+
+        async def receive(number: int, source: int | None, seconds: int) -> bool:
+            try:
+                await messages.receive(places[number], source, 0, seconds + 0.5)
+            except TimeoutError:
+                return False
+            return True
+
+        async def send() -> None:
+            for pause in pauses:
+                await asyncio.sleep(pause)
+                await engine.send_another()
+
+        sending, receives = asyncio.ensure_future(send()), []
+        for number, (source, pause, seconds) in enumerate(calls):
+            await asyncio.sleep(pause)
+            receives.append(asyncio.ensure_future(receive(number, source, seconds)))
+            await asyncio.sleep(0)
+        for number, (done, place) in enumerate(zip(await asyncio.gather(*receives), places, strict=True), 1):
+            if done:
+                assert place == number
+        await sending
+        await asyncio.sleep(100)
+        for number, receive_ in enumerate(receives, 1):
+            assert receive_.result() != (number in engine.refused)
 
     run_turns(run())
 

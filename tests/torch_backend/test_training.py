@@ -12,7 +12,7 @@ import torch.distributed._functional_collectives as functional
 import torch.distributed.checkpoint as checkpoints
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -62,6 +62,12 @@ def everything(place: str) -> dict[str, Any]:
 
     ddp = train(DistributedDataParallel(model(), bucket_cap_mb=0.001), [rank])  # several buckets in flight
     found["ddp"] = close(ddp, alone) and same_everywhere(ddp)
+
+    wrapped = FullyShardedDataParallel(model(), device_id=torch.device("cpu"))  # frees what it gathers
+    train(wrapped, [rank])
+    with FullyShardedDataParallel.summon_full_params(wrapped):
+        whole = [p.detach().clone() for p in wrapped.parameters()]
+    found["fsdp1"] = close(whole, alone) and same_everywhere(whole)
 
     mesh = init_device_mesh("cpu", (size,))
     sharded = model()
@@ -125,4 +131,4 @@ def test_what_trains_on_process_groups_trains_on_ours(four_ranks: list[dict[str,
     for each in four_ranks:
         found = dict(each["training"])
         assert found.pop("backend") == "ictp2p"
-        assert found == dict.fromkeys(("ddp", "fsdp2", "hsdp", "dcp", "functional", "beside_gloo"), True)
+        assert found == dict.fromkeys(("ddp", "fsdp1", "fsdp2", "hsdp", "dcp", "functional", "beside_gloo"), True)
