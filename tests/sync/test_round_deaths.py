@@ -408,7 +408,7 @@ def test_what_failed_in_a_round_that_is_long_over_keeps_nobody_waiting() -> None
     failed = replace(opened, round=2, participants=opened.participants[:2])
     book.decided(failed, m.now)
     book.decided(replace(tip, round=2, committed=False, digest=b"", holders=()), m.now)
-    assert book._due(replace(tip, round=2, committed=False), {}) == ["A", "B"]
+    assert book.next_value(replace(tip, round=2, committed=False), m.now).reason.endswith("expecting A, B")
     much_later = Voters(tip.lineage, tip.voters, tip.state, A0, 40)
     book.decided(much_later, m.now)
-    assert book._due(much_later, {}) == ["A", "B", "C", "D"]
+    assert book.next_value(much_later, m.now).reason.endswith("expecting A, B, C, D")

@@ -157,7 +157,7 @@ MUTATIONS: Final = (
     Mutation(
         "calls-without-the-heir",
         "The round of a call waits for the heir of a leader that died: its cluster's program did nothing wrong.",
-        "ictp2p/sync/coordinator.py",
+        "ictp2p/sync/waiting.py",
         'return any(ready.spec.kind != "sync" for _, ready in standing.values())',
         "return False",
         ("sync/test_round_deaths.py::test_a_call_waits_for_the_heir_of_a_leader_that_died",),
@@ -296,7 +296,7 @@ MUTATIONS: Final = (
     Mutation(
         "stale-base-takes-part",
         "A contribution that starts from another state than the agreed one is not reduced with the others.",
-        "ictp2p/sync/coordinator.py",
+        "ictp2p/sync/readies.py",
         "            and not _stale(ready, tip)\n",
         "",
         ("sync/test_rounds.py::test_a_stale_ready_on_the_wire_is_neither_used_nor_waited_for",),

@@ -75,9 +75,9 @@ MUTATIONS: Final = (
     Mutation(
         "round-of-onlookers",
         "A round of clusters that look on does not begin before those who train are late.",
-        "ictp2p/sync/coordinator.py",
-        "len(standing) > len(absent) and not _onlookers(standing)",
-        "len(standing) > len(absent)",
+        "ictp2p/sync/waiting.py",
+        "len(roll.standing) > len(roll.absent) and not _onlookers(roll.standing)",
+        "len(roll.standing) > len(roll.absent)",
         ("sync/test_round_waits.py::test_who_looks_on_does_not_make_stragglers_of_those_who_train",),
     ),
     Mutation(

@@ -1,0 +1,163 @@
+"""Until when the next attempt waits for those who are missing, and for whom.
+
+Worth waiting for is a cluster that is alive, not suspected, and means to train, until the straggler timeout after most
+of them are READY; or, where a quorum is enough, until the deadline that the arrivals themselves give (`arrivals`). A
+cluster of a failed attempt whose leader is only suspected is given the grace of a suspicion to be dead, or to have
+another leader.
+
+A cluster whose leader died may miss that round of the state, and loses nothing: what it has goes into the next. A
+program that calls collectives by itself is told of a round that it missed by an error, though its workers did nothing
+wrong. So the rounds of calls wait for the heir of a leader, as long as a cluster may take to find that it needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ictp2p.sync.arrivals import Arrivals
+from ictp2p.sync.messages import Ready
+from ictp2p.sync.opening import Standing, elect_spec
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.readies import RollCall
+from ictp2p.sync.sight import Sight
+from ictp2p.sync.values import LOOKS_ON, Open, Participant, Spec
+from ictp2p.types import ClusterId
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What is waited for, and until when at most."""
+
+    reason: str
+    until: float
+
+
+class Waiting:
+    """When things happened at one peer, as far as waiting depends on it.
+
+    Args:
+        profile: timeouts and graces.
+        sight: beliefs about the clusters.
+    """
+
+    def __init__(self, profile: RoundProfile, sight: Sight) -> None:
+        self._profile = profile
+        self._sight = sight
+        self._arrivals = Arrivals()
+        self._expected: tuple[ClusterId, ...] = ()
+        self._closed_at = 0.0
+        self._committed_at: float | None = None
+        self._first_at: float | None = None
+        self._most_at: float | None = None
+        self._usual = 0.0
+
+    def turn(self) -> None:
+        """Nobody is READY for the next round yet, or any more."""
+        self._first_at = self._most_at = None
+
+    def came(self, clusters: Iterable[ClusterId], now: float) -> None:
+        """These stand READY for the round to come; the first time counts."""
+        self._arrivals.came(clusters, now)
+
+    def opened(self, roll: RollCall) -> None:
+        """The first attempt of a round begins: so long it usually takes until most are there."""
+        self._expected = (*roll.standing, *roll.absent)
+        if self._most_at is not None:
+            self._usual = self._inner(self._most_at)
+
+    def closed(self, now: float) -> None:
+        """An attempt is over."""
+        self._closed_at = now
+
+    def committed(self, opened: Open | None, now: float) -> None:
+        """It was the last of its round. If nobody in it had trained anything, the phase of whoever trains goes on."""
+        self._arrivals.committed(self._expected, now)
+        self._expected = ()
+        if opened is None or not _idle(opened.spec, opened.participants):
+            self._committed_at = now
+
+    def look(self, roll: RollCall, now: float) -> Wait | None:
+        """Say what the next attempt, for which somebody stands READY, waits for; None: it waits for nothing more."""
+        self._note(roll, now)
+        until = self._door(roll)
+        orphans = {name: end for name, end in self._orphans(roll, until).items() if now < end}
+        if self._inherited(roll):
+            until += self._profile.heir_grace
+        if roll.absent and now < until:
+            return Wait(f"waiting for READY of {', '.join(roll.absent)}", until)
+        if orphans:
+            return Wait(f"waiting for an heir in {', '.join(orphans)}", min(orphans.values()))
+        pause = self._closed_at + self._pause(roll.attempt)
+        return Wait(f"pausing before attempt {roll.attempt}", pause) if now < pause else None
+
+    def _note(self, roll: RollCall, now: float) -> None:
+        if self._first_at is None:
+            self._first_at = now
+        if self._most_at is None and len(roll.standing) > len(roll.absent) and not _onlookers(roll.standing):
+            self._most_at = now
+        self._arrivals.came(roll.standing, now)
+
+    def _door(self, roll: RollCall) -> float:
+        """Until when the absent are waited for: the straggler timeout, or sooner where a quorum is enough."""
+        start = self._start()
+        until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
+        if roll.again is not None or _onlookers(roll.standing):
+            return until
+        spec = elect_spec(roll.standing, self._sight.mine)
+        expected = len(roll.standing) + len(roll.absent)
+        door = self._arrivals.door(spec, expected, roll.standing, self._profile.retry)
+        return until if door is None else min(until, door)
+
+    def _start(self) -> float:
+        """When waiting for stragglers begins: once most are READY; if fewer are, once they usually would be.
+
+        Whoever missed a round is READY for the next one at once, and whoever looks on may be long before those who
+        train. Neither must make stragglers of all the others.
+        """
+        assert self._first_at is not None
+        if self._most_at is not None:
+            return self._most_at
+        return self._first_at + max(0.0, self._usual - self._inner(self._first_at))
+
+    def _inner(self, at: float) -> float:
+        """Seconds from the last commit that this peer saw; 0 if it has seen none."""
+        return 0.0 if self._committed_at is None else max(0.0, at - self._committed_at)
+
+    def _orphans(self, roll: RollCall, until: float) -> dict[ClusterId, float]:
+        """Clusters that may be spoken for by an heir in a moment, and until when to wait for that."""
+        waits = dict.fromkeys(self._headless(roll), self._closed_at + self._profile.suspect_grace)
+        if _by_call(roll.standing):
+            bereft = {name: self._sight.bereft(name) for name in roll.due}
+            lost = {name: since for name, since in bereft.items() if since is not None}
+            waits |= {name: min(since, until) + self._profile.heir_grace for name, since in lost.items()}
+        return waits
+
+    def _headless(self, roll: RollCall) -> Sequence[ClusterId]:
+        """Clusters of the failed attempt that are only suspected: dead in a moment, or spoken for by an heir."""
+        views = ((name, self._sight.clusters.get(name)) for name in sorted(roll.again or ()))
+        return [name for name, view in views if view and view.alive and view.suspect and name not in roll.standing]
+
+    def _inherited(self, roll: RollCall) -> bool:
+        """Whether a cluster that is not READY for a call has found another leader in this round."""
+        since = self._committed_at or 0.0
+        return _by_call(roll.standing) and any(self._sight.returned(name) > since for name in roll.absent)
+
+    def _pause(self, attempt: int) -> float:
+        """The second attempt comes at once; those after it less and less so."""
+        doubled = self._profile.retry * 2.0 ** min(attempt - 3, 16) if attempt > 2 else 0.0
+        return min(doubled, self._profile.pause_max)
+
+
+def _by_call(standing: Standing) -> bool:
+    """Whether the round is one of calls, which are lost on who misses it, and not of the state."""
+    return any(ready.spec.kind != "sync" for _, ready in standing.values())
+
+
+def _onlookers(standing: Standing) -> bool:
+    """Whether nobody who is READY has trained anything: a round of theirs would be for nothing, and be missed."""
+    return all(_idle(ready.spec, [ready]) for _, ready in standing.values())
+
+
+def _idle(spec: Spec, brought: Iterable[Ready | Participant]) -> bool:
+    return spec.kind == "sync" and all(each.weight <= LOOKS_ON for each in brought)
