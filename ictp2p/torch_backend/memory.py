@@ -6,8 +6,8 @@ so these are taken for the memory that they are (`writable`).
 A conjugate is not, nor is a negative view (the imaginary part of one): their memory holds other values than they do.
 
 What is copied in is copied back when the collective has succeeded. Device tensors are staged through pinned memory:
-copying out waits for the caller's stream, and a result is on the device before anybody is told that it is there. So are
-results whose place holds what is still to be sent (`apart`).
+copying out waits for the caller's stream, copying back for what stood in that stream at the call, and a result is on
+the device before anybody is told that it is there. So are results whose place holds what is still to be sent (`apart`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Memory:
 
     def __init__(self) -> None:
         self._returns: list[tuple[Tensor, Tensor]] = []
+        self._queued: list[torch.cuda.Event] = []
+        """One for each result on a device: all that was queued before the call, and may read or fill its place."""
 
     @property
     def returns(self) -> bool:
@@ -58,6 +60,8 @@ class Memory:
             return _flat(tensor)
         held = _held(tensor)
         self._returns.append((tensor, held))
+        if tensor.is_cuda:
+            self._queued.append(torch.cuda.current_stream(tensor.device).record_event())
         return held
 
     def update(self, tensor: Tensor) -> Tensor:
@@ -93,7 +97,9 @@ class Memory:
 
     @torch.inference_mode()  # in which every tensor may be written to, also one that was made in it
     def give_back(self) -> None:
-        """Copy back what had to be copied."""
+        """Copy back what had to be copied. On a device that is beside the caller's stream, but after what was in it."""
+        for event in self._queued:
+            event.synchronize()
         for tensor, held in self._returns:
             tensor.copy_(held.view(tensor.shape))
 

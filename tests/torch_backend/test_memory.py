@@ -98,3 +98,17 @@ def test_results_may_lie_anywhere_in_what_is_brought(act: Any, part: int, offset
     for result, exact in zip(found, right, strict=True):
         assert isinstance(result, Tensor), result
         assert torch.allclose(result, exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_what_was_queued_for_a_place_does_not_overtake_its_result() -> None:
+    memory, side = Memory(), torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        place = torch.ones(1 << 20, device="cuda")
+        torch.cuda._sleep(200_000_000)  # cycles of the device: what follows stands in its queue
+        place.zero_()
+        held = memory.write(place)
+    held.fill_(7.0)
+    memory.give_back()
+    side.synchronize()
+    assert (place == 7.0).all()
