@@ -264,13 +264,14 @@ class CollectiveCalls:
             The version, and whether the tensors were changed.
 
         Raises:
-            ConfigError: the state is empty, or a tensor cannot be sent.
+            ConfigError: the state is no mapping, or empty, or a tensor cannot be sent.
             MeshMismatch: the mesh shares something else; the first difference is named.
             StateError: nobody can provide the agreed state.
             RoundMissed, RoundTimeout, NoQuorum: as `all_reduce`.
         """
-        engine, tensors = self._calls, dict(state)
-        check_state(tensors)
+        engine = self._calls
+        check_state(state)
+        tensors = dict(state)
         return answered(engine.submit("sync_state", lambda: engine.sync(tensors)), later=async_op)
 
     @overload

@@ -107,6 +107,13 @@ def test_a_state_that_is_no_tensors_by_name_is_refused(mesh: Mesh, state: Any) -
         mesh.add("a/0")["a/0"].sync_state(state)
 
 
+@pytest.mark.parametrize("state", [None, 3, "weights", [torch.ones(1)], torch.nn.Linear(1, 1)])
+def test_a_state_that_is_no_mapping_is_refused_and_one_is_named(mesh: Mesh, state: Any) -> None:
+    """Regression: what came of it were errors of `dict`, which say nothing of the state."""
+    with pytest.raises(ConfigError, match=r"state must be a mapping of names to tensors, .*\.state_dict\(\), not a"):
+        mesh.add("a/0")["a/0"].sync_state(state)
+
+
 @pytest.mark.parametrize("clusters", [0, -1, 1.5, "2", float("nan")])
 def test_a_number_of_clusters_that_cannot_be_is_named(mesh: Mesh, clusters: Any) -> None:
     mesh.add("a/0")

@@ -329,12 +329,15 @@ class _Agreement:
                 ref = self._mesh.decided_state()
 
 
-def check_state(state: Mapping[str, Tensor]) -> None:
+def check_state(state: object) -> None:
     """See whether the tensors can be shared.
 
     Raises:
         ConfigError: there are none, or one cannot travel; it is named.
     """
+    if not isinstance(state, Mapping):
+        kind = type(state).__name__
+        raise ConfigError(f"state must be a mapping of names to tensors, such as model.state_dict(), not a {kind}")
     if not state:
         raise ConfigError("the shared state is empty")
     for name, tensor in state.items():

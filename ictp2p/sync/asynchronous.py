@@ -65,7 +65,7 @@ class AsyncDiLoCo(Policy):
             lr: outer learning rate of a whole step.
             momentum: its decay per `clusters` contributions.
             proportional: whether slower clusters take fewer steps (DyLU).
-            options: as for `Policy`, but for `quorum` and `spread`.
+            options: as for `Policy`, but for `outer`, `quorum` and `spread`.
 
         Raises:
             ConfigError: a value is out of range.
@@ -73,6 +73,8 @@ class AsyncDiLoCo(Policy):
         taken = next((name for name in ("quorum", "spread") if name in options), None)
         if taken is not None:
             raise ConfigError(f"AsyncDiLoCo waits for nobody, so it takes no {taken}")
+        if "outer" in options:
+            raise ConfigError("AsyncDiLoCo takes no outer: its step is Delayed Nesterov's, with lr and momentum")
         whole("clusters", clusters, 1)
         flag("proportional", proportional)
         pace = AdaptivePace(sync_every, least=sync_every, most=sync_every) if proportional else Pace(sync_every)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.outer import Nesterov
 from ictp2p.sync.pace import Pace
@@ -45,11 +46,13 @@ class LocalSGD(Policy):
             model: as for `Policy`.
             inner: as for `Policy`.
             sync_every: inner steps between averages; 1 is data-parallel training.
-            options: as for `Policy`.
+            options: as for `Policy`, but for `outer`.
 
         Raises:
             ConfigError: a value is out of range.
         """
+        if "outer" in options:
+            raise ConfigError("LocalSGD takes no outer: the average itself is its step; DiLoCo takes one")
         super().__init__(peer, model, inner, _average, sync_every, name="local-sgd", **options)
 
 

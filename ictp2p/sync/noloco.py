@@ -75,13 +75,15 @@ class NoLoCo(Policy):
             momentum: its decay per round, in [0, 1).
             pull: how much of the way to the pair's mean parameters goes into the momentum, from 0 to below
                 2 (1 + momentum).
-            options: as for `Policy`, but for `codec`, `agenda` and `sampler`: parameters are not for a lossy codec, and
-                what is agreed on besides would lie in a state that is not the same everywhere.
+            options: as for `Policy`, but for `outer`, `codec`, `agenda` and `sampler`: parameters are not for a lossy
+                codec, and what is agreed on besides would lie in a state that is not the same everywhere.
 
         Raises:
             ConfigError: a value is out of range.
         """
         _check(lr, momentum, pull, sync_every)
+        if "outer" in options:
+            raise ConfigError("NoLoCo takes no outer: its step, with lr, momentum and pull, is its own")
         wrong = next((name for name in ("codec", "agenda", "sampler") if options.get(name) not in (None, "none")), None)
         if wrong is not None:
             raise ConfigError(f"NoLoCo takes no {wrong}")

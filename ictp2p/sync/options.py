@@ -18,6 +18,8 @@ AGREED = ("name", "entries", "counters", "describe", "note", "decide", "landed")
 """What a thing that is decided with each round has; see `agreed.Agreed`."""
 STATEFUL = ("state_dict", "load_state_dict")
 """What a thing that newcomers take over has."""
+_WIDTH = 120
+"""Characters of a thing that a message shows."""
 
 
 def number(name: str, value: object, fits: Callable[[float], bool], words: str) -> None:
@@ -68,6 +70,12 @@ def rates(lr: object, momentum: object) -> None:
     number("outer momentum", momentum, lambda decay: 0.0 <= decay < 1.0, "in [0, 1)")
 
 
+def shown(value: object) -> str:
+    """A thing for a message, on one line: optimizers and models say of themselves a page."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
 def kind(name: str, value: object, wanted: type) -> None:
     """Check what a thing is.
 
@@ -75,7 +83,7 @@ def kind(name: str, value: object, wanted: type) -> None:
         ConfigError: it is not a `wanted`.
     """
     if not isinstance(value, wanted):
-        raise ConfigError(f"{name} must be a {wanted.__module__}.{wanted.__qualname__}, not {value!r}")
+        raise ConfigError(f"{name} must be a {wanted.__module__}.{wanted.__qualname__}, not {shown(value)}")
 
 
 def each_has(name: str, values: object, attributes: Iterable[str]) -> None:
@@ -85,11 +93,22 @@ def each_has(name: str, values: object, attributes: Iterable[str]) -> None:
         ConfigError: they are no sequence, or one of them lacks one of the attributes.
     """
     if not isinstance(values, list | tuple):
-        raise ConfigError(f"{name} must be a list, not {values!r}")
+        raise ConfigError(f"{name} must be a list, not {shown(values)}")
     for value in values:
         lacking = [attribute for attribute in attributes if not hasattr(value, attribute)]
         if lacking:
-            raise ConfigError(f"{name}: {value!r} has no {lacking[0]}")
+            raise ConfigError(f"{name}: {shown(value)} has no {lacking[0]}")
+
+
+def connected(peer: object) -> None:
+    """Check what a policy is to train with.
+
+    Raises:
+        ConfigError: it is no peer, nor anything that does for policies what one does.
+        PeerClosed: it is one, but was not started.
+    """
+    if not hasattr(peer, "outer_round"):
+        raise ConfigError(f"peer must be an ictp2p.Peer, not {shown(peer)}")
 
 
 def codec(name: str) -> None:

@@ -122,8 +122,15 @@ def _made(factory: OuterFactory | None, parameters: Mapping[str, torch.nn.Parame
         raise ConfigError(f"outer {factory!r} is neither an optimizer nor something that makes one")
     optimizer = (factory or Nesterov)(list(parameters.values()))
     if not isinstance(optimizer, Optimizer):
-        raise ConfigError(f"outer {factory!r} made {optimizer!r}, which is no optimizer")
+        raise ConfigError(f"outer {factory!r} made {options.shown(optimizer)}, which is no optimizer")
     return optimizer
+
+
+def _check_step(optimizer: Optimizer) -> None:
+    """Refuse one that wants the loss again and again: an outer step has an average, and nothing to evaluate."""
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ConfigError(f"outer {type(optimizer).__name__} calls a closure in its step, and a round has none")
 
 
 class Outer:
@@ -143,10 +150,11 @@ class Outer:
             dtype: in which the global parameters are kept.
 
         Raises:
-            ConfigError: it does not cover exactly these parameters, its state cannot be shared, or a learning rate is
-                no finite number.
+            ConfigError: it does not cover exactly these parameters, its step needs a closure, its state cannot be
+                shared, or a learning rate is no finite number.
         """
         optimizer = made if isinstance(made, Optimizer) else _made(made, parameters)
+        _check_step(optimizer)
         self._given, self._optimizer = optimizer, _exact(optimizer)
         self._groups = _names(self._optimizer, parameters)
         self._follow_schedule()

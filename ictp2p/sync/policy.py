@@ -123,6 +123,8 @@ class Policy:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
         _check_objects(model, inner, agenda, carry, sampler)
+        if outer is inner:
+            raise ConfigError("outer is the inner optimizer itself: give another one, or None for Nesterov's momentum")
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
         if without_quorum not in get_args(WithoutQuorum):
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
@@ -270,8 +272,9 @@ class Policy:
             MeshMismatch: the mesh, or this cluster, trains something else.
             PeerClosed: the peer was closed meanwhile.
             LocalProtocolError: a policy trains with this peer already.
-            ConfigError: the model is not what it was when the policy was made.
+            ConfigError: there is no peer, or the model is not what it was when the policy was made.
         """
+        options.connected(self._peer)
         self._trainees.check()
         self._weights.follow()
         self._groups.enter(home(self._weights.tensors()))

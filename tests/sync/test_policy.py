@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from ictp2p.config import Config
 from ictp2p.errors import ConfigError
+from ictp2p.sync.asynchronous import AsyncDiLoCo
 from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.local_sgd import LocalSGD
+from ictp2p.sync.noloco import NoLoCo
 from tests.sync.diloco_trace import Array, Golden, Model, rows, same, together, train, worker
 
 
@@ -129,6 +134,8 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
         ({"model": 3}, r"model must be a torch\.nn.*, not 3"),
         ({"inner": None}, r"inner must be a torch\.optim.*, not None"),
         ({"outer": 3}, "outer 3 is neither"),
+        ({"outer": torch.optim.LBFGS}, "outer LBFGS calls a closure"),
+        ({"carry": torch.optim.SGD([torch.ones(1)], lr=1.0)}, r"carry must be a list, not SGD \( Parameter Group 0"),
         ({"outer": lambda parameters: None}, "made None, which is no optimizer"),
         ({"agenda": 3}, "agenda must be a list, not 3"),
         ({"agenda": [3]}, "agenda: 3 has no name"),
@@ -139,8 +146,39 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
 def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
     model = Model()
     given = {"model": model, "inner": torch.optim.SGD(model.parameters(), lr=1.0), **options}
-    with pytest.raises(ConfigError, match=named):
+    with pytest.raises(ConfigError, match=named) as refused:
         DiLoCo(None, **given)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+def test_the_inner_optimizer_is_no_outer_one() -> None:
+    """Regression: it was adopted, and its own steps were hooked by the policy whose outer steps it took."""
+    model = Model()
+    inner = torch.optim.SGD(model.parameters(), lr=1.0)
+    with pytest.raises(ConfigError, match="outer is the inner optimizer itself"):
+        DiLoCo(None, model, inner, outer=inner)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (LocalSGD, "LocalSGD takes no outer"),
+        (NoLoCo, "NoLoCo takes no outer"),
+        (partial(AsyncDiLoCo, clusters=2), "AsyncDiLoCo takes no outer"),
+    ],
+)
+def test_who_makes_its_own_outer_optimizer_takes_none(kind: Any, words: str) -> None:
+    """Regression: it was a `TypeError` about `Policy`, which nobody had called."""
+    model = Model()
+    with pytest.raises(ConfigError, match=words):
+        kind(None, model, torch.optim.SGD(model.parameters(), lr=1.0), outer=torch.optim.SGD)
+
+
+@pytest.mark.parametrize("peer", [None, "10.0.0.1:7000", Config.local(cluster="a", token="t" * 32)])
+def test_a_policy_of_no_peer_says_so_when_it_is_entered(peer: Any) -> None:
+    model = Model()
+    with pytest.raises(ConfigError, match=r"peer must be an ictp2p.Peer, not"):
+        DiLoCo(peer, model, torch.optim.SGD(model.parameters(), lr=1.0)).__enter__()
 
 
 def test_half_precision_and_buffers_stay_identical_everywhere(make_world: Any) -> None:
