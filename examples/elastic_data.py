@@ -1,9 +1,10 @@
 """Every sample once per epoch, by however many clusters there are, whatever joins, leaves or dies.
 
-In as many terminals as you like, at any time, with the same ICTP2P_TOKEN in the environment:
+In as many terminals as you like, at any time before all epochs have ended (one takes a cluster a second or two), with
+the same ICTP2P_TOKEN in the environment:
 
-python examples/elastic_data.py oslo   --listen 127.0.0.1:7001
-python examples/elastic_data.py tokyo  --join   127.0.0.1:7001
+python examples/elastic_data.py oslo   --epochs 50 --listen 127.0.0.1:7001
+python examples/elastic_data.py tokyo  --epochs 50 --join   127.0.0.1:7001
 
 The model is a tally: its gradient marks the samples of a batch, so how far each has moved says how often it was seen.
 """
@@ -18,7 +19,7 @@ from torch.utils.data import DataLoader
 import ictp2p
 from ictp2p.errors import IctError
 
-SIZE, BATCH, EPOCHS = 4000, 4, 2
+SIZE, BATCH = 4000, 4
 
 
 def main() -> None:
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("cluster", help="name of this worker's cluster")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 lets the system choose")
     parser.add_argument("--join", action="append", default=[], help="host:port of any peer; none founds a mesh")
+    parser.add_argument("--epochs", type=int, default=2, help="the same in all terminals")
     options = parser.parse_args()
     if not (token := os.environ.get("ICTP2P_TOKEN")):
         parser.error("give the mesh's token in ICTP2P_TOKEN; `ictp2p token` makes one")
@@ -35,7 +37,7 @@ def main() -> None:
     model = torch.nn.Embedding(SIZE, 1)
     torch.nn.init.zeros_(model.weight)
     inner = torch.optim.SGD(model.parameters(), lr=1.0)
-    sampler = ictp2p.ElasticSampler(SIZE, BATCH, epochs=EPOCHS)
+    sampler = ictp2p.ElasticSampler(SIZE, BATCH, epochs=options.epochs)
     loader = DataLoader(torch.arange(SIZE), batch_sampler=sampler)
     trained = 0
 

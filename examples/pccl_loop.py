@@ -2,17 +2,19 @@
 
 Start it in several terminals, one cluster each:
 
-    export ICTP2P_TOKEN=$(ictp2p token)
-    python examples/pccl_loop.py --cluster oslo  --listen 127.0.0.1:7001
-    python examples/pccl_loop.py --cluster tokyo --join 127.0.0.1:7001
+    export ICTP2P_TOKEN=0123456789abcdef0123456789abcdef   # the same in all; make yours with `ictp2p token`
+    python examples/pccl_loop.py --cluster oslo  --clusters 2 --listen 127.0.0.1:7001
+    python examples/pccl_loop.py --cluster tokyo --clusters 2 --join 127.0.0.1:7001
 
-Start another one at any time: it fetches the state and takes part from the next outer step on. Kill any of them.
+Start another one at any time (`--outer-steps 2000` gives you some): it fetches the state and takes part from the next
+outer step on. Kill any of them.
 Instead of `--cluster`, start several workers of one cluster with `torchrun --nproc-per-node 2 examples/pccl_loop.py`.
 """
 
 import argparse
 import os
 import sys
+import time
 
 import torch
 
@@ -45,6 +47,9 @@ def main() -> None:
 
     with ictp2p.Peer(ictp2p.Config.local(token=token, **given)) as peer:  # connect
         print(f"{peer.cluster} listens on {peer.address}", flush=True)
+        over = time.monotonic() + 60.0
+        while len(peer.members) < int(os.environ.get("WORLD_SIZE", "1")) and time.monotonic() < over:
+            time.sleep(0.1)  # torchrun has started more of us
         peer.gather(options.clusters, timeout=60.0)
         while state["revision"] < options.outer_steps:
             try:

@@ -75,7 +75,7 @@ def main() -> None:
             token=options.token,
             listen=options.listen,
             join=tuple(options.join),
-            data_dir=options.data_dir or this_run,
+            data_dir=this_run if options.data_dir is None else options.data_dir,
         )
         train(config, model, inner, options.steps)
 

@@ -137,6 +137,15 @@ def test_pccl_loop_with_a_newcomer(terminals: Terminals) -> None:
     first.until("clusters oslo, tokyo")
 
 
+def test_pccl_loop_under_torchrun_is_one_cluster_from_its_first_step_to_its_last() -> None:
+    """Regression: rank 0 had taken all steps and left before the others were there, who then found nobody."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(EXAMPLES / "pccl_loop.py")]
+    ran = subprocess.run([*command, "--outer-steps", "3"], capture_output=True, text=True, timeout=80, env=ENVIRONMENT)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("revision 3 ") == 2
+    assert len(set(re.findall("weights (.*)", ran.stdout))) == 1
+
+
 @pytest.mark.parametrize(
     ("command", "status", "words"),
     [
@@ -148,6 +157,8 @@ def test_pccl_loop_with_a_newcomer(terminals: Terminals) -> None:
         (["elastic_data.py", "oslo", "--join", "7001"], 1, "ConfigError: join: address '7001' is not valid"),
         (["pccl_loop.py"], 1, "ConfigError: parameter 'cluster' must be given"),
         (["pccl_loop.py", "--cluster", "oslo", "--clusters", "0"], 1, "ConfigError: clusters = 0 is not valid"),
+        (["elastic_data.py", "oslo", "--epochs", "0"], 1, "ConfigError: epochs 0 is not a whole number of at least 1"),
+        (["train.py", "--cluster", "oslo", "--data-dir", ""], 1, "ConfigError: data_dir: '' is not valid"),
         (["train.py", "--cluster", "oslo", "--steps", "-1"], 2, "--steps -1 is less than 0"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
