@@ -182,7 +182,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     add("--seconds", type=_positive, default=230.0, help=f"deadline of the whole run {_DEFAULT}")
     add("--rounds", type=_count, default=3, help=f"committed rounds before, between and after the events {_DEFAULT}")
     add("--sync-every", type=_count, default=20, help=f"inner steps between two outer rounds {_DEFAULT}")
-    add("--seed", type=int, default=0, help=f"of parameters and batches {_DEFAULT}")
+    add("--seed", type=_seed, default=0, help=f"of parameters and batches {_DEFAULT}")
     add("--port", type=_port, default=0, help=f"where the first worker listens; 0: the system chooses {_DEFAULT}")
     add("--workers", type=_several, default=2, help=f"per cluster; the leader's death needs a second one {_DEFAULT}")
     add("--bulk-rate", type=_positive, default=8.0, help=f"megabytes per second that a peer may send {_DEFAULT}")
@@ -203,17 +203,24 @@ def _positive(text: str) -> float:
 
 
 def _count(text: str) -> int:
-    return _at_least(text, 1)
+    value = _number(text, int)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
 
 
 def _several(text: str) -> int:
-    return _at_least(text, 2)
+    return _within(text, 2, 16)  # each is a process on this machine
 
 
-def _at_least(text: str, least: int) -> int:
+def _seed(text: str) -> int:
+    return _within(text, 0, 2**31 - 1)
+
+
+def _within(text: str, least: int, most: int) -> int:
     value = _number(text, int)
-    if value < least:
-        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text} is not from {least} to {most}")
     return value
 
 
