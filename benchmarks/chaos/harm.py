@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos.books import SLOTS
@@ -117,12 +118,18 @@ class Harm:
                 self._listen(self._rng.uniform(0.0, 1.5))
                 crowd.kill(worker, "young")
 
+    def _missed(self) -> list[Path]:
+        """The disks of voters, if no quorum of them runs: drawn from all the dead, they may not come up for minutes."""
+        if self._crowd.quorum_runs():
+            return []
+        return [data for data, worker in sorted(self._crowd.gone.items()) if worker.peer in self._crowd.voters]
+
     def _restart(self) -> None:
         """Bring a dead one back; without its disk if the mesh can spare its vote for good."""
         crowd = self._crowd
         if not crowd.gone or len(crowd.living(ready=False)) >= crowd.options.most:
             return
-        data = self._rng.choice(sorted(crowd.gone))
+        data = self._rng.choice(self._missed() or sorted(crowd.gone))
         worker = crowd.gone[data]
         if not crowd.living() and worker.peer not in crowd.voters:
             return  # whom nobody remembers and who finds nobody would found a mesh of its own
