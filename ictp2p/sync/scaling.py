@@ -35,6 +35,8 @@ def look_again(optimizer: Any) -> None:
     if found is None:
         return
     finite = [torch.isfinite(gradient).all().to(found.device) for gradient in _gradients(optimizer)]
+    if not finite:  # nobody had any weight: nothing is stepped
+        return
     optimizer.found_inf = torch.stack(finite).all().logical_not().to(found.dtype).reshape_as(found)
 
 

@@ -52,6 +52,23 @@ def plain(data: Array) -> Body:
     return run
 
 
+def test_a_step_without_a_gradient_is_none_of_a_scalers_business(make_world: Any) -> None:
+    """Regression: where nobody had any weight there were no gradients to look at, and the step raised."""
+
+    def run(mesh: Any) -> Array:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125, fused=True)
+        scaler = torch.amp.GradScaler("cpu")
+        with DiLoCo(mesh, model, inner, None, 4) as policy:
+            policy.weight = 0.0
+            before = model.w.detach().numpy().copy()
+            scaler.scale(model.w.sum()).backward()
+            scaler.step(inner)
+            return model.w.detach().numpy() - before
+
+    np.testing.assert_array_equal(make_world(a=1).run(a_0=run)["a_0"], 0.0)
+
+
 def data() -> list[Array]:
     return [rows(worker, STEPS) for worker in range(2)]
 
