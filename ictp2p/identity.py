@@ -43,7 +43,7 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 class BulkKeys(NamedTuple):
-    """AES-128-GCM keys of one bulk connection, 16 bytes each. One side's `sending` is the other's `receiving`."""
+    """AES-128 keys of one bulk connection, 16 bytes each. One side's `sending` is the other's `receiving`."""
 
     sending: bytes
     receiving: bytes

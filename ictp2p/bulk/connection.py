@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from ictp2p.bulk import resting, shared, tuning
+from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import NO_TAG, Header, Hello, Kind, Purpose
 from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.limit import TENSORS, Ceiling
@@ -279,11 +280,11 @@ class BulkConnection(Inbound):
         """Send a hello, in clear."""
         self._outbound.put(hello.pack())
 
-    def secure(self, peer: PeerId, send_key: bytes, receive_key: bytes, *, seal_bodies: bool) -> None:
+    def secure(self, peer: PeerId, send_key: bytes, receive_key: bytes, cipher: Cipher, *, seal_bodies: bool) -> None:
         """Seal from here on, and prove to the other end that we can."""
         self.peer = peer
-        self._outbound.secure(send_key, bodies=seal_bodies)
-        self._inbound = Seal(receive_key)
+        self._outbound.secure(send_key, cipher, bodies=seal_bodies)
+        self._inbound = Seal(receive_key, cipher)
         self._bucket.spend(self._outbound.write(Frame(Kind.CONFIRM, NO_TAG), sealed=True))
         self._seal_bodies = seal_bodies
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from ictp2p.bulk.ciphers import UNKNOWN, Costs
 from ictp2p.errors import RemoteProtocolError, VersionMismatch
 from ictp2p.types import PeerId
 
-VERSION = 3
+VERSION = 4
 MAX_BODY = 4 * 1024 * 1024
 """Bytes; the longest chunk that the planner makes. Bounds what a peer can make us allocate."""
 SEAL_BYTES = 16
@@ -134,7 +135,7 @@ class Purpose(enum.IntEnum):
 
 
 _PURPOSES = {int(purpose): purpose for purpose in Purpose}
-_HELLO = struct.Struct("!4sBBBB16s16s32s16s")
+_HELLO = struct.Struct("!4sBBBB16s16s32s16sHH")
 _HELLO_MAGIC = b"ICTB"
 HELLO_BYTES = _HELLO.size
 MAX_HOPS = 8
@@ -152,13 +153,14 @@ class Hello:
     sealed: bool = True
     hops: int = 0
     """How many relays may still pass this on."""
+    costs: Costs = UNKNOWN
+    """What sealing costs whoever says this."""
 
     def pack(self) -> bytes:
         """Write the hello."""
         source, target = bytes.fromhex(self.source), bytes.fromhex(self.target)
-        return _HELLO.pack(
-            _HELLO_MAGIC, VERSION, self.purpose, self.sealed, self.hops, source, target, self.nonce, self.ticket
-        )
+        fixed = (_HELLO_MAGIC, VERSION, self.purpose, self.sealed, self.hops)
+        return _HELLO.pack(*fixed, source, target, self.nonce, self.ticket, *self.costs)
 
     def relayed(self) -> Hello:
         """Give the hello as a relay passes it on."""
@@ -178,14 +180,15 @@ def read_hello(data: bytes | bytearray | memoryview) -> Hello:
         VersionMismatch: another version of the bulk wire.
         RemoteProtocolError: these bytes are not a hello.
     """
-    magic, version, purpose, sealed, hops, source, target, nonce, ticket = _HELLO.unpack(data)
+    magic, version, purpose, sealed, hops, source, target, nonce, ticket, *costs = _HELLO.unpack(data)
     if magic != _HELLO_MAGIC:
         raise RemoteProtocolError(f"bulk connection begins with {magic!r}")
     if version != VERSION:
         raise VersionMismatch(f"bulk hello of version {version}, this is version {VERSION}")
     if purpose not in _PURPOSES or sealed > 1 or hops > MAX_HOPS:
         raise RemoteProtocolError(f"bulk hello with purpose {purpose}, sealing {sealed}, {hops} hops")
-    return Hello(_PURPOSES[purpose], PeerId(source.hex()), PeerId(target.hex()), nonce, ticket, bool(sealed), hops)
+    names = PeerId(source.hex()), PeerId(target.hex())
+    return Hello(_PURPOSES[purpose], *names, nonce, ticket, bool(sealed), hops, (costs[0], costs[1]))
 
 
 def transcript(dialer: Hello, accepter: Hello) -> bytes:

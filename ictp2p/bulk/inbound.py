@@ -18,7 +18,7 @@ from abc import abstractmethod
 
 from ictp2p.bulk import tuning
 from ictp2p.bulk.frames import HEADER_BYTES, HELLO_BYTES, SEAL_BYTES, Header, Hello, Kind, read_header, read_hello
-from ictp2p.bulk.seal import Seal
+from ictp2p.bulk.seal import Seal, scatter
 from ictp2p.bulk.shared import Reader
 from ictp2p.bulk.users import User
 from ictp2p.errors import IctError, RemoteProtocolError
@@ -249,9 +249,8 @@ class Inbound(asyncio.BufferedProtocol):
         body, user = ring.read(header.length), self._user_of(header)
         if user is not None:
             place = user.place(header)
-            for piece in place if isinstance(place, list) else [] if place is None else [place]:
-                piece[:] = body[: len(piece)]
-                body = body[len(piece) :]
+            if place is not None:
+                scatter(body, place if isinstance(place, list) else [place])
             user.take(header, body if place is None else place if isinstance(place, memoryview) else _NOTHING)
         if position := ring.done():
             self._freed(position)

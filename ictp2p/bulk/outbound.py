@@ -11,8 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import HEADER_BYTES, SEAL_BYTES, pack_header
-from ictp2p.bulk.seal import Seal
+from ictp2p.bulk.seal import Seal, gathered
 from ictp2p.bulk.shared import LEAST, Writer
 from ictp2p.bulk.users import Frame
 
@@ -60,9 +61,9 @@ class Outbound:
         """Say whether the other end has yet to read what is in shared memory before more should be sent."""
         return self.ring is not None and self.ring.crowded()
 
-    def secure(self, key: bytes, *, bodies: bool) -> None:
+    def secure(self, key: bytes, cipher: Cipher, *, bodies: bool) -> None:
         """Seal with `key` from here on, if not all `bodies`, then those that are asked for."""
-        self._seal, self._seal_bodies = Seal(key), bodies
+        self._seal, self._seal_bodies = Seal(key, cipher), bodies
 
     def holds_memory(self) -> bool:
         """Say whether the transport still refers to memory of a user. Sealed bodies are copies."""
@@ -95,7 +96,7 @@ class Outbound:
             self.put(b"".join((header, *views)))
         elif not frame.stable:
             buffer = self._reusable(HEADER_BYTES + size)
-            self._put_kept(buffer, _gathered((header, *views), memoryview(buffer)[: HEADER_BYTES + size]))
+            self._put_kept(buffer, gathered((header, *views), memoryview(buffer)[: HEADER_BYTES + size]))
         else:
             self.written += HEADER_BYTES + size
             self._transport.writelines((header, *views))
@@ -151,7 +152,7 @@ class Outbound:
         if len(views) > 1 and size >= len(views) * _PIECE:
             self._seal.seal_pieces(header, views, view[HEADER_BYTES:])
         else:
-            body = views[0] if len(views) == 1 else _gathered(views, view[HEADER_BYTES:-SEAL_BYTES])
+            body = views[0] if len(views) == 1 else gathered(views, view[HEADER_BYTES:-SEAL_BYTES])
             self._seal.seal(header, body, view[HEADER_BYTES:])
         self._put_kept(buffer, view)
 
@@ -166,12 +167,3 @@ class Outbound:
             return bytearray(size)
         _, buffer = self._in_flight.popleft() if self.pending else self._in_flight.pop()
         return buffer if len(buffer) >= size else bytearray(size)
-
-
-def _gathered(views: Sequence[bytes | memoryview], room: memoryview) -> memoryview:
-    """Copy views one behind the other into `room`, where they are then sealed in place."""
-    start = 0
-    for view in views:
-        room[start : start + len(view)] = view
-        start += len(view)
-    return room

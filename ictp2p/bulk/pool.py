@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from ictp2p.bulk import tuning
+from ictp2p.bulk.ciphers import UNKNOWN, cheapest, measured
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import MAX_HOPS, Header, Hello, Purpose, transcript
 from ictp2p.bulk.membership import Membership
@@ -286,7 +287,8 @@ class Pool:
 
     def _hello(self, purpose: Purpose, peer: PeerId, *, ticket: bytes = bytes(16)) -> Hello:
         hops = MAX_HOPS if purpose is Purpose.RELAY else 0
-        return Hello(purpose, self.me, peer, self._random_bytes(32), ticket, self._profile.sealed, hops)
+        costs = measured() if self._profile.sealed else UNKNOWN
+        return Hello(purpose, self.me, peer, self._random_bytes(32), ticket, self._profile.sealed, hops, costs)
 
     def _take_over(self, transport: asyncio.Transport, hello: Hello | None) -> BulkConnection:
         if self._closed:  # while it was dialed: nobody would end it
@@ -322,7 +324,8 @@ class Pool:
         if hello.sealed != said.sealed:
             raise HandshakeFailed(f"{hello.source} has sealing {hello.sealed}, this peer {said.sealed}")
         keys = self._keys(hello.source, transcript(said, hello))
-        connection.secure(hello.source, *keys, seal_bodies=self._profile.sealed)
+        cipher = cheapest(said.costs, hello.costs)
+        connection.secure(hello.source, *keys, cipher, seal_bodies=self._profile.sealed)
 
     def _answer(self, connection: BulkConnection, hello: Hello) -> None:
         own = self._hello(Purpose.ANSWER, hello.source)
@@ -337,7 +340,7 @@ class Pool:
         connection.dialed = False
         connection.relayed = hello.purpose is Purpose.RELAY
         connection.say(own)
-        connection.secure(hello.source, *keys, seal_bodies=own.sealed)
+        connection.secure(hello.source, *keys, cheapest(hello.costs, own.costs), seal_bodies=own.sealed)
 
     def _settled(self, connection: BulkConnection) -> None:
         self._places.leave(connection)

@@ -59,7 +59,7 @@ class Options:
     host: str | None = parameter("", "where others reach this rank", _host, default=None)
     """Numeric address of this rank's interface. `ICTP2P_HOST`; by default the one that leads to the master."""
     sealed: bool = parameter("", "whether bytes are encrypted", default=True)
-    """AES-128-GCM on all bytes; `ICTP2P_SEALED=0` for a network of your own. All ranks must say the same."""
+    """AES-128 on all bytes, as GCM or OCB; `ICTP2P_SEALED=0` for a network of your own. All ranks must say the same."""
     stall: float = parameter("s", "of silence after which a rank counts as lost", _silence, default=30.0)
     """Seconds of silence after which a rank counts as lost, never more than the group's timeout. A killed process is
     noticed at once; this is for one that was stopped, or a network that swallows everything. A rank that computes, or

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.bulk import frames
+from ictp2p.bulk.ciphers import MOST, Cipher
 from ictp2p.bulk.frames import MAX_BODY, Header, Hello, Kind, Purpose, read_header, read_hello, transcript
 from ictp2p.bulk.seal import Seal
 from ictp2p.errors import HandshakeFailed, RemoteProtocolError, VersionMismatch
@@ -33,7 +34,9 @@ hellos = st.builds(
     ticket=st.binary(min_size=16, max_size=16),
     sealed=st.booleans(),
     hops=st.integers(0, frames.MAX_HOPS),
+    costs=st.tuples(st.integers(0, MOST), st.integers(0, MOST)),
 )
+ciphers = st.sampled_from(Cipher)
 
 
 @given(headers)
@@ -79,6 +82,7 @@ def test_keys_depend_on_all_of_both_hellos_except_what_a_relay_changes(one: Hell
     changed = replace(one, **{field: type(getattr(one, field))(_other(getattr(one, field)))})
     assert transcript(changed, two) != transcript(one, two)
     assert transcript(replace(one, sealed=not one.sealed), two) != transcript(one, two)
+    assert transcript(replace(one, costs=(one.costs[0], one.costs[1] ^ 1)), two) != transcript(one, two)
 
 
 def _other(value: str | bytes) -> str | bytes:
@@ -87,54 +91,55 @@ def _other(value: str | bytes) -> str | bytes:
     return bytes([value[0] ^ 1]) + value[1:]
 
 
-@given(st.binary(max_size=200), st.integers(0, 2**16), st.integers(0, 7))
-def test_any_change_on_the_way_is_noticed(body: bytes, place: int, bit: int) -> None:
+@given(ciphers, st.binary(max_size=200), st.integers(0, 2**16), st.integers(0, 7))
+def test_any_change_on_the_way_is_noticed(cipher: Cipher, body: bytes, place: int, bit: int) -> None:
     header = Header(Kind.PARTIAL, bytes(range(16)), 1, 2, len(body)).pack()
     sealed = bytearray(len(body) + 16)
-    Seal(bytes(16)).seal(header, body, memoryview(sealed))
+    Seal(bytes(16), cipher).seal(header, body, memoryview(sealed))
     opened = bytearray(len(body))
-    Seal(bytes(16)).open(header, memoryview(sealed), memoryview(opened))
+    Seal(bytes(16), cipher).open(header, memoryview(sealed), memoryview(opened))
     assert opened == body
     both = bytearray(header + sealed)
     both[place % len(both)] ^= 1 << bit
     with pytest.raises(RemoteProtocolError, match="forged or torn"):
-        Seal(bytes(16)).open(both[: len(header)], memoryview(both)[len(header) :], memoryview(opened))
+        Seal(bytes(16), cipher).open(both[: len(header)], memoryview(both)[len(header) :], memoryview(opened))
 
 
-@given(st.binary(max_size=3000))
-def test_where_a_body_is_sealed_to_makes_no_difference(body: bytes) -> None:
+@given(ciphers, st.binary(max_size=3000))
+def test_where_a_body_is_sealed_to_makes_no_difference(cipher: Cipher, body: bytes) -> None:
     apart, place = bytearray(len(body) + 16), bytearray(body + bytes(16))
-    Seal(bytes(16)).seal(b"h", body, memoryview(apart))
-    Seal(bytes(16)).seal(b"h", memoryview(place)[: len(body)], memoryview(place))
+    Seal(bytes(16), cipher).seal(b"h", body, memoryview(apart))
+    Seal(bytes(16), cipher).seal(b"h", memoryview(place)[: len(body)], memoryview(place))
     assert place == apart
-    assert Seal(bytes(16)).sealed(b"h", body) == b"h" + apart
+    assert Seal(bytes(16), cipher).sealed(b"h", body) == b"h" + apart
 
 
-@given(st.lists(st.binary(max_size=200), max_size=5), st.data(), st.integers(0, 2**16), st.integers(0, 7))
+@given(ciphers, st.lists(st.binary(max_size=200), max_size=5), st.data(), st.integers(0, 2**16), st.integers(0, 7))
 def test_a_body_in_pieces_is_sealed_and_opened_as_one(
-    pieces: list[bytes], data: st.DataObject, place: int, bit: int
+    cipher: Cipher, pieces: list[bytes], data: st.DataObject, place: int, bit: int
 ) -> None:
     body = b"".join(pieces)
     apart, whole = bytearray(len(body) + 16), bytearray(len(body) + 16)
-    Seal(bytes(16)).seal_pieces(b"head", pieces, memoryview(apart))
-    Seal(bytes(16)).seal(b"head", body, memoryview(whole))
+    Seal(bytes(16), cipher).seal_pieces(b"head", pieces, memoryview(apart))
+    Seal(bytes(16), cipher).seal(b"head", body, memoryview(whole))
     assert apart == whole
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=4)))
     opened = bytearray(len(body))
     rooms = [memoryview(opened)[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-    receiver = Seal(bytes(16))
-    receiver.open_pieces(b"head", memoryview(whole), rooms)
+    receiver = Seal(bytes(16), cipher)
+    receiver.open_pieces(b"head", memoryview(bytearray(whole)), rooms)
     assert opened == body
     with pytest.raises(RemoteProtocolError, match="forged or torn"):
-        receiver.open_pieces(b"head", memoryview(whole), rooms)  # once more
+        receiver.open_pieces(b"head", memoryview(bytearray(whole)), rooms)  # once more
     both = bytearray(b"head" + whole)
     both[place % len(both)] ^= 1 << bit
     with pytest.raises(RemoteProtocolError, match="forged or torn"):
-        Seal(bytes(16)).open_pieces(both[:4], memoryview(both)[4:], rooms)
+        Seal(bytes(16), cipher).open_pieces(both[:4], memoryview(both)[4:], rooms)
 
 
-def test_frames_cannot_be_replayed_or_reordered() -> None:
-    sender, receiver = Seal(bytes(16)), Seal(bytes(16))
+@pytest.mark.parametrize("cipher", Cipher)
+def test_frames_cannot_be_replayed_or_reordered(cipher: Cipher) -> None:
+    sender, receiver = Seal(bytes(16), cipher), Seal(bytes(16), cipher)
     sealed = [bytearray(19) for _ in range(2)]
     for into in sealed:
         sender.seal(b"h", b"abc", memoryview(into))
@@ -142,7 +147,7 @@ def test_frames_cannot_be_replayed_or_reordered() -> None:
     with pytest.raises(RemoteProtocolError):
         receiver.open(b"h", memoryview(sealed[1]), memoryview(bytearray(3)))
     with pytest.raises(HandshakeFailed, match="key of 5 bytes"):
-        Seal(b"short")
+        Seal(b"short", cipher)
 
 
 def test_measurements_are_checked() -> None:

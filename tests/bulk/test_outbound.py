@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import Kind
 from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.users import Frame
@@ -58,7 +59,7 @@ class Slow(asyncio.Transport):
 def slow() -> tuple[Slow, Outbound]:
     transport = Slow()
     transport.outbound = outbound = Outbound(transport, MOST)
-    outbound.secure(bytes(16), bodies=False)
+    outbound.secure(bytes(16), Cipher.GCM, bodies=False)
     return transport, outbound
 
 

@@ -1,4 +1,4 @@
-"""What AES-GCM rests on (SP 800-38D, 8): no nonce comes twice under one key, however connections end and begin."""
+"""What both ciphers rest on (SP 800-38D, 8; RFC 7253, 5.1): no nonce comes twice under one key, whatever happens."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.bulk import outbound
+from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.seal import Seal
 from ictp2p.errors import IctError
 from ictp2p.types import PeerId
@@ -39,8 +40,8 @@ def test_no_nonce_comes_twice_under_one_key_however_connections_come_and_go(
     used: list[tuple[bytes, bytes]] = []
 
     class Watched(Seal):
-        def __init__(self, key: bytes) -> None:
-            super().__init__(key)
+        def __init__(self, key: bytes, cipher: Cipher) -> None:
+            super().__init__(key, cipher)
             self.key = key
 
         def _nonce(self) -> bytes:

@@ -382,6 +382,22 @@ MUTATIONS: Final = (
         ("collectives/test_execute.py::test_who_gets_no_chunks_from_us_is_not_paced_at_nothing",),
     ),
     Mutation(
+        "cipher-of-one-end",
+        "Both ends of a connection seal by a cipher that both of them have.",
+        "ictp2p/bulk/ciphers.py",
+        "if one[cipher] and other[cipher]]",
+        "if one[cipher]]",
+        ("bulk/test_ciphers.py::test_two_ends_take_one_cipher_that_both_have_and_that_costs_them_least",),
+    ),
+    Mutation(
+        "cipher-outside-the-keys",
+        "Keys depend on what the hellos say of ciphers: nobody on the way can choose for two ends.",
+        "ictp2p/bulk/frames.py",
+        "fixed = replace(dialer, purpose=Purpose.DIRECT, hops=0)",
+        "fixed = replace(dialer, purpose=Purpose.DIRECT, hops=0, costs=UNKNOWN)",
+        ("bulk/test_frames.py::test_keys_depend_on_all_of_both_hellos_except_what_a_relay_changes",),
+    ),
+    Mutation(
         "frames-replayable",
         "A sealed frame opens once and in its turn.",
         "ictp2p/bulk/seal.py",
