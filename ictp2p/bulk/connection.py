@@ -233,6 +233,8 @@ class BulkConnection(Inbound):
 
     def _write(self, frame: Frame) -> None:
         size = self._outbound.write(frame)
+        if not size:
+            return
         before, self._wrote_at = self._wrote_at, self._clock()
         if self._wrote_at < before + resting.REST:
             self._renewal.sent(self._wrote_at)

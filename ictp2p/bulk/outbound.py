@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 
 from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import HEADER_BYTES, SEAL_BYTES, pack_header
-from ictp2p.bulk.seal import Seal, gathered
+from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.shared import LEAST, Writer
 from ictp2p.bulk.users import Frame
 
@@ -23,6 +22,9 @@ _SMALL = 4 * 1024
 """Bytes up to which a body in one piece is sealed to memory of its own."""
 _PIECE = 16 * 1024
 """Bytes: smaller pieces, on average, are copied together before they are sealed."""
+
+_PAD = -HEADER_BYTES % 16
+"""Bytes before a header in a buffer of ours."""
 
 
 class Outbound:
@@ -80,27 +82,21 @@ class Outbound:
         self._starved = True
 
     def write(self, frame: Frame, *, sealed: bool = False) -> int:
-        """Write a frame; give its bytes, without a seal."""
+        """Write a frame; give its bytes, without a seal: none if its body could not be made."""
         views = frame.views
-        size = len(views[0]) if len(views) == 1 else sum(map(len, views))
+        size = frame.size if frame.make else len(views[0]) if len(views) == 1 else sum(map(len, views))
         # A pause while the transport still had bytes to send was none for the link.
         starved = self._starved and self.pending == 0
         self._starved = False
-        shared = self.ring is not None and size >= LEAST and self.ring.write(views, size)
-        header = pack_header(frame.kind, frame.tag, frame.first, frame.second, size, starved, shared)
-        if shared:
-            self._write_header(header)
+        room = self.ring.room(size) if self.ring is not None and size >= LEAST else None
+        header = pack_header(frame.kind, frame.tag, frame.first, frame.second, size, starved, room is not None)
+        if room is not None:
+            made = self._write_shared(header, frame, room)
         elif sealed or self._seal_bodies:
-            self._write_sealed(header, views, size)
-        elif size <= _COALESCE_BYTES:
-            self.put(b"".join((header, *views)))
-        elif not frame.stable:
-            buffer = self._reusable(HEADER_BYTES + size)
-            self._put_kept(buffer, gathered((header, *views), memoryview(buffer)[: HEADER_BYTES + size]))
+            made = self._write_sealed(header, frame, size)
         else:
-            self.written += HEADER_BYTES + size
-            self._transport.writelines((header, *views))
-        return HEADER_BYTES + size
+            made = self._write_clear(header, frame, size)
+        return HEADER_BYTES + size if made else 0
 
     def put(self, data: bytes | memoryview) -> None:
         """Write bytes as they are."""
@@ -132,29 +128,61 @@ class Outbound:
             self._drained.set_result(None)
             self._drained = None
 
+    def _write_shared(self, header: bytes, frame: Frame, room: memoryview) -> bool:
+        """Put the body into shared memory, and write what tells of it."""
+        assert self.ring is not None
+        if not frame.put(room):
+            return False
+        self.ring.wrote(len(room))
+        self._write_header(header)
+        return True
+
     def _write_header(self, header: bytes) -> None:
-        """Write what tells of a body that lies elsewhere."""
         if not self._seal_bodies:
             self.put(header)
             return
         assert self._seal is not None
         self.put(self._seal.sealed(header, b""))
 
-    def _write_sealed(self, header: bytes, views: Sequence[bytes | memoryview], size: int) -> None:
+    def _write_clear(self, header: bytes, frame: Frame, size: int) -> bool:
+        if frame.make is None and size <= _COALESCE_BYTES:
+            self.put(b"".join((header, *frame.views)))
+        elif frame.stable:
+            self.written += HEADER_BYTES + size
+            self._transport.writelines((header, *frame.views))
+        else:
+            buffer, view = self._laid_out(header, size)
+            if not frame.put(view[HEADER_BYTES:]):
+                return False
+            self._put_kept(buffer, view)
+        return True
+
+    def _write_sealed(self, header: bytes, frame: Frame, size: int) -> bool:
         assert self._seal is not None
+        views = frame.views
         if size <= _SMALL and len(views) == 1:
             self.put(self._seal.sealed(header, views[0]))
-            return
-        total = HEADER_BYTES + size + SEAL_BYTES
-        buffer = self._reusable(total)
-        view = memoryview(buffer)[:total]
-        view[:HEADER_BYTES] = header
+            return True
+        buffer, view = self._laid_out(header, size + SEAL_BYTES)
+        into = view[HEADER_BYTES:]
         if len(views) > 1 and size >= len(views) * _PIECE:
-            self._seal.seal_pieces(header, views, view[HEADER_BYTES:])
+            self._seal.seal_pieces(header, views, into)
+        elif len(views) == 1:
+            self._seal.seal(header, views[0], into)
+        elif frame.put(into[:size]):
+            self._seal.seal(header, into[:size], into)
         else:
-            body = views[0] if len(views) == 1 else gathered(views, view[HEADER_BYTES:-SEAL_BYTES])
-            self._seal.seal(header, body, view[HEADER_BYTES:])
+            return False
         self._put_kept(buffer, view)
+        return True
+
+    def _laid_out(self, header: bytes, size: int) -> tuple[bytearray, memoryview]:
+        """Give a buffer, and of it a header with room for `size` bytes behind, aligned for sums to be made there."""
+        total = _PAD + HEADER_BYTES + size
+        buffer = self._reusable(total)
+        view = memoryview(buffer)[_PAD:total]
+        view[:HEADER_BYTES] = header
+        return buffer, view
 
     def _put_kept(self, buffer: bytearray, view: memoryview) -> None:
         """Write what stands in a buffer of our own, and keep that from being used again before it has left."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakSet
 
@@ -119,16 +119,16 @@ class Writer:
         """Say whether a quarter of the ring, in one piece, is missing: the reader is about to free as much."""
         return self._places.next(self._places.capacity // 4)[1] - self.freed > self._places.capacity
 
-    def write(self, views: Sequence[bytes | memoryview], size: int) -> bool:
-        """Put a body of `size` bytes into the ring; False if there is no room for it now."""
+    def room(self, size: int) -> memoryview | None:
+        """Give the place of the next body, of `size` bytes; None if there is no room for it now."""
         start, position = self._places.next(size)
         if size > self._places.capacity or position - self.freed > self._places.capacity:
-            return False
-        for view in views:
-            self._ring[start : start + len(view)] = view
-            start += len(view)
-        self._places.position = position
-        return True
+            return None
+        return self._ring[start : start + size]
+
+    def wrote(self, size: int) -> None:
+        """A body of `size` bytes stands in its place."""
+        self._places.position = self._places.next(size)[1]
 
     def free(self, position: int) -> None:
         """Note how far the reader is.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from ictp2p.bulk.frames import Header, Hello, Kind
+from ictp2p.bulk.seal import gathered
 from ictp2p.errors import IctError
 
 if TYPE_CHECKING:
@@ -24,6 +25,17 @@ class Frame(msgspec.Struct, frozen=True):
     views: Sequence[bytes | memoryview] = ()
     stable: bool = False
     """The memory keeps its content until the user is done with the connection."""
+    size: int = 0
+    """Bytes, of a body that is made."""
+    make: Callable[[memoryview], bool] | None = None
+    """Makes the body where it leaves from, at once; says whether that went well."""
+
+    def put(self, room: memoryview) -> bool:
+        """Have the body in `room`, which has its length; False if it could not be made."""
+        if self.make is not None:
+            return self.make(room)
+        gathered(self.views, room)
+        return True
 
 
 class User(Protocol):

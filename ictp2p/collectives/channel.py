@@ -8,7 +8,7 @@ a test may run a collective over a fake of twenty lines.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,14 +41,27 @@ class RoundTag:
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """A chunk to send: its place, and its bytes in order."""
+    """A chunk to send: its place, and its bytes in order, or how they are made."""
 
     partial: bool
     share: int
     chunk: int
-    views: Sequence[bytes | memoryview]
-    stable: bool
+    views: Sequence[bytes | memoryview] = ()
+    stable: bool = False
     """Whether the memory keeps its content until the collective ends; else it is copied before it is queued."""
+    size: int = 0
+    """Bytes, of what is made."""
+    make: Callable[[memoryview], None] | None = None
+    """Makes the bytes in the memory that they leave from: once, and before anything else is asked of the receiver."""
+
+    def kept(self) -> Outgoing:
+        """Give the same chunk with bytes that stay what they are, made or copied now if need be."""
+        if self.stable:
+            return self
+        body = memoryview(bytearray(self.size) if self.make else b"".join(self.views))
+        if self.make is not None:
+            self.make(body)
+        return Outgoing(self.partial, self.share, self.chunk, [body], stable=True)
 
 
 class ParticipantLost(ConnectionLost):

@@ -65,7 +65,7 @@ def scaled(plan: Plan, weights: Sequence[float] | None, op: str, source: Flat) -
 
 
 def placed(plan: Plan, me: int, source: Flat, outputs: Flat) -> list[tuple[int, torch.Tensor]]:
-    """Find the place of each output in the vector, and room for the sums that only pass through us.
+    """Find the place of each output in the vector.
 
     Raises:
         ConfigError: the outputs are not the shares that participant `me` is the root of, or are cut where the inputs
@@ -85,8 +85,6 @@ def placed(plan: Plan, me: int, source: Flat, outputs: Flat) -> list[tuple[int, 
             left += [rest] if len(rest) else []
             pieces.append((position, piece))
             position += len(piece)
-        if share.root != me and me in share.reduce_parents and not source.widened:
-            pieces.append((share.start, torch.empty(share.stop - share.start, dtype=source.dtype, device="cpu")))
     if left:
         raise ConfigError(f"{len(left)} outputs more than the plan has elements for participant {me}")
     return pieces

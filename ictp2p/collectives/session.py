@@ -12,11 +12,10 @@ A chunk's way: `destination` gives it a slot, if it is a contribution, or its pl
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
-
-from msgspec import structs
 
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Outgoing, ParticipantLost, Slots
 from ictp2p.collectives.coding import Coder
@@ -232,8 +231,7 @@ class Session:
             self._check_end()
             return None
         self._release()
-        early = self._outgoing(piece)
-        self._early[peer] = early if early.stable else structs.replace(early, views=[b"".join(early.views)])
+        early = self._early[peer] = self._outgoing(piece).kept()
         return early
 
     def _release(self) -> None:
@@ -243,16 +241,18 @@ class Session:
 
     def _outgoing(self, piece: Piece) -> Outgoing:
         start, stop = self._span(piece)
+        if piece.partial and not self.exchange.is_leaf(piece.share, self.exchange.me):
+            size = self._partial_size(self.exchange.me, piece.share, stop - start)
+            self.sent += size
+            make = functools.partial(self._make_partial, piece.share, start, stop)
+            return Outgoing(True, piece.share, piece.chunk, size=size, make=make)
         stable = True
         views: Sequence[bytes | memoryview]
         if not piece.partial:
             views = [_RECEIPT] if self._receipts else self._result(start, stop)
-        elif self.exchange.is_leaf(piece.share, self.exchange.me):
+        else:
             views = [self._coder.contribution(start, stop)] if self._coder else self._source.views(start, stop)
             stable = self._coder is None
-        else:
-            views = self._partial(piece.share, start, stop)
-            stable = self._coder is None and not self._source.widened
         self.sent += sum(map(len, views))
         return Outgoing(piece.partial, piece.share, piece.chunk, views, stable)
 
@@ -284,13 +284,15 @@ class Session:
         nodes = self.exchange.silent() or sorted(self.exchange.waiting_on())
         return [self._name(n) for n in nodes]
 
-    def _partial(self, share: int, start: int, stop: int) -> list[memoryview]:
-        assert self._adder is not None
+    def _make_partial(self, share: int, start: int, stop: int, room: memoryview) -> None:
+        """Add up where the sum leaves from: it need not be written anywhere else."""
         taken = self._take(share)
-        coder = self._coder
-        views = [coder.partial(start, stop, taken)] if coder else self._adder.partial(start, stop, taken)
+        if self._coder is not None:
+            room[:] = self._coder.partial(start, stop, taken)
+        else:
+            assert self._adder is not None
+            self._adder.partial(start, stop, taken, room)
         self._return(taken)
-        return views
 
     def _result(self, start: int, stop: int) -> list[memoryview]:
         return [self._coder.result(start)] if self._coder else self._target.views(start, stop)

@@ -202,8 +202,7 @@ class Adder:
 
     Args:
         inputs: our own contribution; never written, unless the outputs are the same memory.
-        outputs: where results go; they may be the inputs. Types without widening are also added up in place there: a
-            chunk's result cannot arrive before our partial sum of it has been used by our parent.
+        outputs: where results go; they may be the inputs.
         weights: factors and divisor.
         me: our index.
         chunk: the most elements in a chunk.
@@ -222,35 +221,44 @@ class Adder:
             min(chunk, inputs.elements) if inputs.widened else 0, dtype=torch.float32, device="cpu"
         )
 
-    def partial(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> list[memoryview]:
-        """Add our own elements and the staged ones (participant -> bytes, raw or not); give the sum's bytes."""
+    def partial(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]], room: memoryview) -> None:
+        """Add our own elements and the staged ones (participant -> bytes, raw or not) up in `room`."""
         if self._inputs.widened:
-            self._add_widened(start, stop, staged)
-            return [self._wide[: stop - start].numpy().data.cast("B")]
-        self._add_native(start, stop, staged)
-        return self._outputs.views(start, stop)
+            self._add_widened(torch.frombuffer(room, dtype=torch.float32), start, stop, staged)
+            return
+        own, total = self._inputs.arrays(start, stop), np.frombuffer(room, NATIVE[self._inputs.dtype])
+        ends = accumulate(map(len, own), initial=0)
+        self._add_native([total[a:b] for a, b in pairwise(ends)], own, staged, apart=True)
 
     def finish(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> None:
         """Add up as `partial` does, divide once, and leave the result in the outputs."""
         divisor = self._weights.divisor
         if not self._inputs.widened:
-            self._add_native(start, stop, staged)
+            own, targets = self._inputs.arrays(start, stop), self._outputs.arrays(start, stop)
+            if len(own) != len(targets):  # the outputs are cut more coarsely
+                targets = self._aligned(own, start)
+            self._add_native(targets, own, staged, apart=not self._in_place)
             if divisor != 1:
                 for array in self._outputs.arrays(start, stop):
                     self._quiet.run(np.divide, array, divisor, out=array)
             return
-        self._add_widened(start, stop, staged)
+        wide = self._wide[: stop - start]
+        self._add_widened(wide, start, stop, staged)
         offset = 0
         for target in self._outputs.ranges(start, stop):
-            total = self._wide[offset : offset + len(target)]
+            total = wide[offset : offset + len(target)]
             target.copy_(total.div_(divisor) if divisor != 1 else total)
             offset += len(target)
 
-    def _add_native(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> None:
-        own = self._inputs.arrays(start, stop)
-        targets = self._outputs.arrays(start, stop)
-        if len(own) != len(targets):  # the outputs are cut more coarsely
-            targets = self._aligned(own, start)
+    def _add_native(
+        self,
+        targets: Sequence[Array],
+        own: Sequence[Array],
+        staged: dict[int, tuple[memoryview, bool]],
+        *,
+        apart: bool,
+    ) -> None:
+        """Add up in `targets`, which are cut as `own` is; `apart`: they are not the same memory."""
         factors, dtype = self._weights.factors, NATIVE[self._inputs.dtype]
         terms: list[tuple[Array | None, float]] = []
         for node in sorted((*staged, self._me)):
@@ -259,24 +267,24 @@ class Adder:
             else:
                 body, raw = staged[node]
                 terms.append((np.frombuffer(body, dtype), factors[node] if raw else 1.0))
-        self._quiet.run(self._add_pieces, targets, own, terms)
+        self._quiet.run(self._add_pieces, targets, own, terms, apart)
 
     def _add_pieces(
-        self, targets: Sequence[Array], own: Sequence[Array], terms: Sequence[tuple[Array | None, float]]
+        self, targets: Sequence[Array], own: Sequence[Array], terms: Sequence[tuple[Array | None, float]], apart: bool
     ) -> None:
         """Add up piece by piece; each term reaches over all pieces, None stands for our own."""
         end = 0
         for target, mine in zip(targets, own, strict=True):
             start, end = end, end + len(mine)
             piece = [
-                (self._kept(mine, before) if term is None else term[start:end], factor)
+                ((mine if apart else self._kept(mine, before)) if term is None else term[start:end], factor)
                 for before, (term, factor) in enumerate(terms)
             ]
             self._sum(target, piece)
 
     def _kept(self, mine: Array, before: int) -> Array:
         """Copy our own term aside if it lies where the sum is made and `before` others come first."""
-        if not self._in_place or before == 0 or (before == 1 and set(self._weights.factors) == {1.0}):
+        if before == 0 or (before == 1 and set(self._weights.factors) == {1.0}):
             return mine
         return mine.copy()
 
@@ -306,8 +314,10 @@ class Adder:
         scaled: Array = np.multiply(term, term.dtype.type(factor), out=self._scratch[: len(term)])
         return scaled
 
-    def _add_widened(self, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]) -> None:
-        total = self._wide[: stop - start].fill_(self._weights.neutral)
+    def _add_widened(
+        self, total: torch.Tensor, start: int, stop: int, staged: dict[int, tuple[memoryview, bool]]
+    ) -> None:
+        total.fill_(self._weights.neutral)
         for node in sorted([*staged, self._me]):
             factor = self._weights.factors[node]
             if node == self._me:

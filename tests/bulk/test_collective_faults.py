@@ -343,7 +343,7 @@ async def test_silence_is_noticed_on_the_connection_that_a_peer_sends_on(mesh: M
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-@pytest.mark.parametrize("where", ["_slot", "_partial", "_finish", "_land", "_outgoing"])
+@pytest.mark.parametrize("where", ["_slot", "_make_partial", "_finish", "_land", "_outgoing"])
 async def test_what_breaks_here_ends_its_collective_with_that_error_and_nothing_beside_it(
     mesh: Meshes, monkeypatch: pytest.MonkeyPatch, sealed: bool, where: str
 ) -> None:

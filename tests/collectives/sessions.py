@@ -249,7 +249,7 @@ class World:
 
 
 def chunk_of(out: Outgoing) -> Chunk:
-    return Chunk(out.partial, out.share, out.chunk, b"".join(out.views))
+    return Chunk(out.partial, out.share, out.chunk, b"".join(out.kept().views))
 
 
 def pass_by(session: Receiver, peer: PeerId, chunk: Chunk) -> None:

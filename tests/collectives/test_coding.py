@@ -68,7 +68,7 @@ class Switch:
         out = self.receivers[a].next_frame(b)
         if out is None:
             return False
-        body = memoryview(bytearray(b"".join(out.views)))
+        body = memoryview(bytearray(b"".join(out.kept().views)))
         place = self.receivers[b].destination(a, out.partial, out.share, out.chunk, len(body))
         if place is not None:
             place[:] = body

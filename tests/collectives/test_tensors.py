@@ -137,8 +137,29 @@ def test_sixteen_bit_sums_are_made_in_float32() -> None:
     flat = Flat([torch.full((4,), 256.0, dtype=torch.bfloat16)])
     adder = Adder(flat, Flat([torch.zeros(4, dtype=torch.bfloat16)]), Weights([1, 1], "sum", flat), 0, 4)
     one = bytearray(torch.ones(4, dtype=torch.bfloat16).view(torch.uint8).numpy().tobytes())
-    (body,) = adder.partial(0, 4, {1: (memoryview(one), True)})
+    body = memoryview(bytearray(16))
+    adder.partial(0, 4, {1: (memoryview(one), True)}, body)
     assert np.frombuffer(body, np.float32).tolist() == [257.0] * 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("me", [0, 1, 2])
+def test_a_sum_that_is_passed_on_is_made_where_it_leaves_from_and_nowhere_else(dtype: torch.dtype, me: int) -> None:
+    """Even where the outputs are the inputs, and wherever that place begins."""
+    op = "avg" if dtype.is_floating_point else "sum"
+    tensors = [torch.tensor([1, 2, 3], dtype=dtype), torch.tensor([4, 5], dtype=dtype)]
+    flat = Flat(tensors)
+    wide = torch.float32 if flat.widened else dtype
+    adder = Adder(flat, flat, Weights([1, 2, 3], op, flat), me, 8)
+    others = [n for n in range(3) if n != me]
+    raw = bytearray(torch.tensor([10] * 4, dtype=dtype).view(torch.uint8).numpy().tobytes())
+    passed = bytearray(torch.tensor([20] * 4, dtype=wide).view(torch.uint8).numpy().tobytes())
+    room = memoryview(bytearray(4 + 4 * wide.itemsize))[4:]
+    adder.partial(1, 5, {others[0]: (memoryview(raw), True), others[1]: (memoryview(passed), False)}, room)
+    factors = [1, 2, 3] if op == "avg" else [1, 1, 1]
+    total = [x * factors[me] + 10 * factors[others[0]] + 20 for x in (2, 3, 4, 5)]
+    assert bytes(room) == torch.tensor(total, dtype=wide).view(torch.uint8).numpy().tobytes()
+    assert torch.cat(tensors).tolist() == [1, 2, 3, 4, 5]
 
 
 @given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=5), st.sampled_from([1e-290, 1e-6, 1.0, 1e6, 1e290]))

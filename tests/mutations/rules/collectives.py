@@ -166,8 +166,8 @@ MUTATIONS: Final = (
         "sent-ahead-and-overwritten",
         "What is sent again is what was sent ahead, whatever was made since where that was made.",
         "ictp2p/collectives/session.py",
-        'early if early.stable else structs.replace(early, views=[b"".join(early.views)])',
-        "early",
+        "self._early[peer] = self._outgoing(piece).kept()",
+        "self._early[peer] = self._outgoing(piece)",
         ("collectives/test_session.py::test_a_dropped_sum_is_sent_again_as_it_was",),
     ),
     Mutation(
