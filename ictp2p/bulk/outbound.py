@@ -87,7 +87,6 @@ class Outbound:
         size = frame.size if frame.make else len(views[0]) if len(views) == 1 else sum(map(len, views))
         # A pause while the transport still had bytes to send was none for the link.
         starved = self._starved and self.pending == 0
-        self._starved = False
         room = self.ring.room(size) if self.ring is not None and size >= LEAST else None
         header = pack_header(frame.kind, frame.tag, frame.first, frame.second, size, starved, room is not None)
         if room is not None:
@@ -96,7 +95,10 @@ class Outbound:
             made = self._write_sealed(header, frame, size)
         else:
             made = self._write_clear(header, frame, size)
-        return HEADER_BYTES + size if made else 0
+        if not made:
+            return 0
+        self._starved = False
+        return HEADER_BYTES + size
 
     def put(self, data: bytes | memoryview) -> None:
         """Write bytes as they are."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import Kind
 from ictp2p.bulk.outbound import Outbound
+from ictp2p.bulk.shared import LEAST, Writer
 from ictp2p.bulk.users import Frame
 from tests.bulk.conftest import run_turns
 
 MOST = 1024 * 1024
 PROBING = 64 * 1024
+RING = 512 * 1024
 
 Step = tuple[str, int]
 steps = st.lists(st.tuples(st.sampled_from(["write", "hold", "take"]), st.integers(1, MOST)), max_size=8)
@@ -108,3 +111,53 @@ def test_the_limit_that_was_asked_for_meanwhile_holds_afterwards() -> None:
         assert transport.paused
 
     run_turns(story())
+
+
+class Recording(Slow):
+    """A transport that keeps what was written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = bytearray()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        for data in list_of_data:
+            self.bytes += data
+
+
+def recorded(bodies: Iterable[tuple[int, bool]], sealed: bool, shared: bool, *, made: bool) -> tuple[bytes, bytes]:
+    """Write bodies of these sizes, or, if they are `made`, try to; give what left, and what is in shared memory."""
+    transport = Recording()
+    outbound = Outbound(transport, MOST)
+    outbound.secure(bytes(16), Cipher.GCM, bodies=sealed)
+    ring = outbound.ring = Writer(bytes(16), RING) if shared else None
+    for number, (size, good) in enumerate(bodies):
+
+        def make(room: memoryview, body: bytes = bytes([number % 251]) * size, good: bool = good) -> bool:
+            room[:] = body if good else bytes(len(body))
+            return good
+
+        if made:
+            before = outbound.written
+            frame = Frame(Kind.PARTIAL, bytes(16), number, size=size, make=make)
+            assert (outbound.write(frame) > 0) == good
+            assert good or outbound.written == before
+        elif good:
+            outbound.write(Frame(Kind.PARTIAL, bytes(16), number, views=(bytes([number % 251]) * size,)))
+        if ring is not None and ring.crowded():
+            ring.free(ring._places.position)
+    outbound.release()
+    return bytes(transport.bytes), bytes(ring._ring) if ring is not None else b""
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+@given(st.lists(st.tuples(st.sampled_from([1, 4096, LEAST, 70_000]), st.booleans()), max_size=6))
+def test_a_body_that_is_made_leaves_as_any_other_and_one_that_could_not_be_made_never_was(
+    sealed: bool, shared: bool, bodies: list[tuple[int, bool]]
+) -> None:
+    left, lies = recorded(bodies, sealed, shared, made=True)
+    expected, there = recorded(bodies, sealed, shared, made=False)
+    assert left == expected
+    if not bodies or bodies[-1][1]:  # what was begun last and given up may lie where the next one goes
+        assert lies == there

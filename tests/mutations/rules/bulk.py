@@ -398,6 +398,26 @@ MUTATIONS: Final = (
         ("bulk/test_frames.py::test_keys_depend_on_all_of_both_hellos_except_what_a_relay_changes",),
     ),
     Mutation(
+        "room-taken-by-nothing",
+        "A body that could not be made takes no place in shared memory: the reader would look for it there.",
+        "ictp2p/bulk/outbound.py",
+        "        if not frame.put(room):\n            return False\n        self.ring.wrote(len(room))\n",
+        "        self.ring.wrote(len(room))\n        if not frame.put(room):\n            return False\n",
+        (
+            "bulk/test_outbound.py::test_a_body_that_is_made_leaves_as_any_other_and_one_that_could_not_be_made_never_was",
+        ),
+    ),
+    Mutation(
+        "unmade-and-sent",
+        "A body that could not be made is not sent.",
+        "ictp2p/bulk/outbound.py",
+        "            if not frame.put(view[HEADER_BYTES:]):\n                return False\n",
+        "            frame.put(view[HEADER_BYTES:])\n",
+        (
+            "bulk/test_outbound.py::test_a_body_that_is_made_leaves_as_any_other_and_one_that_could_not_be_made_never_was",
+        ),
+    ),
+    Mutation(
         "frames-replayable",
         "A sealed frame opens once and in its turn.",
         "ictp2p/bulk/seal.py",
