@@ -20,7 +20,7 @@ from ictp2p.carried import copied, gaps, shares
 from ictp2p.collectives import execute, plan
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import Links, RoundTag
-from ictp2p.collectives.tensors import Flat
+from ictp2p.collectives.flat import Flat
 from ictp2p.errors import ConfigError
 from ictp2p.sync.values import Open, Spec
 from ictp2p.types import ClusterId, PeerId

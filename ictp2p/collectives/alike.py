@@ -5,7 +5,7 @@ and 5.4.1) makes equal everywhere. It leaves open which NaN comes of two, so all
 flushes subnormal numbers to zero (as `-ffast-math` sets it) does not while it adds. Which of two signed zeros is the
 smaller or the larger is left open as well, and is as equal as NumPy and torch make it on different processors.
 
-`tensors.Adder` adds as well, chunk by chunk and in place, at a cost per call that what is small would notice.
+`sums.Adder` adds as well, chunk by chunk and in place, at a cost per call that what is small would notice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ictp2p.collectives.tensors import NATIVE, TORCH, Flat, Weights
+from ictp2p.collectives.flat import NATIVE, Flat
+from ictp2p.collectives.sums import TORCH, Weights
 
 _ONE = np.float32(1.0)
 _SUBNORMAL = np.float32(1e-40)

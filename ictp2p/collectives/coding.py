@@ -18,7 +18,8 @@ import torch
 
 from ictp2p.collectives.codecs.codec import Codec
 from ictp2p.collectives.codecs.schemes import Scheme
-from ictp2p.collectives.tensors import Flat, Weights, normed
+from ictp2p.collectives.flat import Flat
+from ictp2p.collectives.sums import Weights, normed
 from ictp2p.errors import ConfigError
 
 _ENCODED = frozenset({torch.float32, torch.bfloat16, torch.float16})

@@ -31,9 +31,10 @@ from ictp2p.collectives.codecs.schemes import scheme
 from ictp2p.collectives.coding import Coder
 from ictp2p.collectives.exchange import Exchange
 from ictp2p.collectives.fitting import check_fit, check_plan, placed, scaled
+from ictp2p.collectives.flat import Array, Flat
 from ictp2p.collectives.plan import BROADCAST, ONE_SHOT, REDUCE, Plan
 from ictp2p.collectives.session import Progress, Session
-from ictp2p.collectives.tensors import Adder, Array, Flat, Weights
+from ictp2p.collectives.sums import Adder, Weights
 from ictp2p.errors import ConfigError
 from ictp2p.types import PeerId
 
@@ -89,7 +90,8 @@ async def all_reduce(
         raise ConfigError(f"a {plan.kind}'s plan does not give everybody a sum")
     source, target = Flat(inputs, "inputs"), Flat(outputs, "outputs")
     check_fit(plan, me, source, target)
-    if not in_place and source.overlaps(target):
+    overlap = source.overlaps(target)
+    if overlap and not in_place:
         raise ConfigError("outputs share memory with inputs: the contribution must survive a failed attempt")
     scale = scaled(plan, weights, op, source)
     if plan.kind == ONE_SHOT:
@@ -98,7 +100,7 @@ async def all_reduce(
     if written is not None:
         coder = Coder(written, source, target, scale, me, min(plan.chunk, source.elements))
     exchange = Exchange(plan, me, coder.chunk_bytes if coder else plan.chunk * source.partial_itemsize)
-    adder = Adder(source, target, scale, me, plan.chunk)
+    adder = Adder(source, target, scale, me, plan.chunk, in_place=overlap)
     session = Session(plan, exchange, source, target, adder, progress, links.slots, coder)
     return await _run(session, links, tag, profile)
 
@@ -169,7 +171,8 @@ async def reduce(
     check_plan(plan, me, source)
     target = Flat.placed(placed(plan, me, source, Flat(outputs, "outputs")), source, "outputs")
     exchange = Exchange(plan, me, plan.chunk * source.partial_itemsize)
-    adder = Adder(source, target, scaled(plan, weights, op, source), me, plan.chunk)
+    scale, overlap = scaled(plan, weights, op, source), source.overlaps(target)
+    adder = Adder(source, target, scale, me, plan.chunk, in_place=overlap)
     return await _run(Session(plan, exchange, source, target, adder, progress, links.slots), links, tag, profile)
 
 

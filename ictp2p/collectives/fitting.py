@@ -12,8 +12,9 @@ from itertools import zip_longest
 
 import torch
 
+from ictp2p.collectives.flat import Flat
 from ictp2p.collectives.plan import Plan, check
-from ictp2p.collectives.tensors import Flat, Weights
+from ictp2p.collectives.sums import Weights
 from ictp2p.errors import ConfigError
 
 MAX_CHUNK_BYTES = 4 * 1024 * 1024

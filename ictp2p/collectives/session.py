@@ -20,8 +20,9 @@ from typing import TypeAlias
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Outgoing, ParticipantLost, Slots
 from ictp2p.collectives.coding import Coder
 from ictp2p.collectives.exchange import Exchange, Piece
+from ictp2p.collectives.flat import Flat
 from ictp2p.collectives.plan import REDUCE, Plan
-from ictp2p.collectives.tensors import Adder, Flat
+from ictp2p.collectives.sums import Adder
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId
 

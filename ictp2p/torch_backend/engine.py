@@ -29,9 +29,9 @@ from ictp2p.bulk import Bulk
 from ictp2p.collectives import execute, one_shot
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import ParticipantLost, RoundTag
+from ictp2p.collectives.flat import Flat
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share, one_shot_plan
 from ictp2p.collectives.schedules import star
-from ictp2p.collectives.tensors import Flat
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId
 

@@ -19,7 +19,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from ictp2p.collectives.tensors import writable
+from ictp2p.collectives.flat import writable
 from ictp2p.errors import ConfigError
 
 

@@ -20,9 +20,10 @@ import torch
 from ictp2p.collectives.channel import Outgoing, Receiver, Slots
 from ictp2p.collectives.exchange import Exchange
 from ictp2p.collectives.fitting import placed, scaled
+from ictp2p.collectives.flat import Flat
 from ictp2p.collectives.plan import BROADCAST, REDUCE, Plan
 from ictp2p.collectives.session import Progress, Session
-from ictp2p.collectives.tensors import Adder, Flat
+from ictp2p.collectives.sums import Adder
 from ictp2p.types import PeerId
 
 Key: TypeAlias = tuple[bool, int, int]
@@ -101,7 +102,7 @@ def opened(
     target = Flat(outputs)
     if plan.kind == REDUCE:
         target = Flat.placed(placed(plan, me, source, target), source)
-    adder = Adder(source, target, scaled(plan, None, "sum", source), me, plan.chunk)
+    adder = Adder(source, target, scaled(plan, None, "sum", source), me, plan.chunk, in_place=source.overlaps(target))
     summed = Exchange(plan, me, plan.chunk * source.partial_itemsize)
     return Session(plan, summed, source, target, adder, progress, slots)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ictp2p.collectives.fitting import MAX_CHUNK_BYTES, check_fit, check_plan, placed, scaled
+from ictp2p.collectives.flat import Flat
 from ictp2p.collectives.plan import MAX_CHUNK_ELEMENTS, NO_PARENT, REDUCE, Plan, Share, check
-from ictp2p.collectives.tensors import Flat
 from ictp2p.errors import ConfigError
 from tests.collectives.drawn_plans import plans
 

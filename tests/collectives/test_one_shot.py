@@ -15,9 +15,10 @@ from ictp2p.collectives.alike import add_up
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import EAGER_BYTES, CollectiveTimeout, ParticipantLost, RoundTag
 from ictp2p.collectives.execute import all_reduce, broadcast
+from ictp2p.collectives.flat import Flat
 from ictp2p.collectives.one_shot import Swap, swap
 from ictp2p.collectives.plan import one_shot_plan
-from ictp2p.collectives.tensors import Adder, Flat, Weights
+from ictp2p.collectives.sums import Adder, Weights
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.types import PeerId
 from sim.loop import SimLoop

@@ -20,10 +20,10 @@ from ictp2p.collectives.codecs.schemes import scheme
 from ictp2p.collectives.coding import Coder
 from ictp2p.collectives.exchange import Exchange, Piece
 from ictp2p.collectives.fitting import scaled
+from ictp2p.collectives.flat import Flat
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share, check
 from ictp2p.collectives.schedules import star
 from ictp2p.collectives.session import Session
-from ictp2p.collectives.tensors import Flat
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId
 from tests.collectives.drawn_plans import plans

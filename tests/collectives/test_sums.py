@@ -6,82 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.collectives.tensors import Adder, Flat, Weights
+from ictp2p.collectives.flat import Flat
+from ictp2p.collectives.sums import Adder, Weights
 from ictp2p.errors import ConfigError
-
-
-@given(st.lists(st.integers(0, 7), max_size=6), st.data())
-def test_a_range_of_a_list_is_the_range_of_its_concatenation(sizes: list[int], data: st.DataObject) -> None:
-    flat = Flat([torch.arange(size, dtype=torch.int32) + 100 * n for n, size in enumerate(sizes)])
-    whole = [100 * n + element for n, size in enumerate(sizes) for element in range(size)]
-    assert flat.elements == len(whole)
-    start = data.draw(st.integers(0, len(whole)))
-    stop = data.draw(st.integers(start, len(whole)))
-    assert [int(x) for array in flat.arrays(start, stop) for x in array] == whole[start:stop]
-    assert b"".join(flat.views(start, stop)) == np.array(whole[start:stop], np.int32).tobytes()
-
-
-def test_writing_a_range_changes_the_tensors_themselves() -> None:
-    tensors = [torch.zeros(2), torch.tensor(0.0), torch.zeros(2, 2)]
-    Flat(tensors).write(1, 5, memoryview(np.arange(4, dtype=np.float32).tobytes()))
-    assert [t.tolist() for t in tensors] == [[0, 0], 1, [[2, 3], [0, 0]]]
-
-
-@pytest.mark.parametrize("inference", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
-def test_tensors_that_were_seen_as_one_can_be_freed_and_grow_again(dtype: torch.dtype, inference: bool) -> None:
-    """Regression: FSDP1, which frees what it has gathered by resizing its storage, failed."""
-    with torch.inference_mode(inference):
-        tensor = torch.arange(4).to(dtype)
-    views = Flat([tensor]).views(0, 4)
-    assert bytes(views[0]) == bytes(tensor.view(torch.uint8).tolist())
-    del views
-    with torch.inference_mode(inference):
-        tensor.untyped_storage().resize_(0)
-        tensor.untyped_storage().resize_(4 * tensor.itemsize)
-
-
-def test_what_is_seen_lives_as_long_as_it_is_seen() -> None:
-    views = Flat([torch.full((1000,), 7, dtype=torch.uint8)]).views(0, 1000)
-    others = [torch.zeros(1000, dtype=torch.uint8) for _ in range(100)]
-    assert bytes(views[0]) == bytes([7]) * 1000
-    assert not any(bytes(views[0]) == bytes(other.tolist()) for other in others)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int8])
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 2)])
-def test_tensors_of_inference_mode_are_written_in_place_without_it(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    """Regression: sums of halves were refused by torch in the middle of a collective, which ended its connection."""
-    with torch.inference_mode():
-        made = torch.zeros(shape, dtype=dtype)
-        flat = Flat([made])
-    for each in (flat, Flat([made])):
-        for part in each.ranges(0, each.elements):
-            part.add_(1)
-    assert made.float().sum() == 2 * made.numel()
-
-
-@pytest.mark.parametrize(
-    ("tensors", "message"),
-    [
-        ([torch.zeros(2), torch.zeros(2, dtype=torch.int32)], "mix the types torch.float32, torch.int32"),
-        ([torch.zeros(2, dtype=torch.complex64)], r"tensors\[0\] has type torch.complex64"),
-        ([torch.zeros(2, dtype=torch.bool)], "torch.bool"),
-        ([torch.zeros(2), torch.zeros(2, 2).T], r"tensors\[1\] of shape \(2, 2\) is not contiguous"),
-        ([torch.zeros(2, device="meta")], "lies on meta"),
-    ],
-)
-def test_what_cannot_be_reduced_is_named(tensors: list[torch.Tensor], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Flat(tensors)
-
-
-def test_shared_memory_is_found_wherever_it_is() -> None:
-    base = torch.zeros(10)
-    assert Flat([torch.zeros(3), base[2:5]]).overlaps(Flat([base[4:6]]))
-    assert not Flat([base[:5]]).overlaps(Flat([base[5:]]))
-    assert not Flat([base[:2], base[4:6]]).overlaps(Flat([base[2:4], base[6:]]))
-    assert Flat([base]).overlaps(Flat([base[3:4]]))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +77,7 @@ def test_a_sum_that_is_passed_on_is_made_where_it_leaves_from_and_nowhere_else(d
     tensors = [torch.tensor([1, 2, 3], dtype=dtype), torch.tensor([4, 5], dtype=dtype)]
     flat = Flat(tensors)
     wide = torch.float32 if flat.widened else dtype
-    adder = Adder(flat, flat, Weights([1, 2, 3], op, flat), me, 8)
+    adder = Adder(flat, flat, Weights([1, 2, 3], op, flat), me, 8, in_place=True)
     others = [n for n in range(3) if n != me]
     raw = bytearray(torch.tensor([10] * 4, dtype=dtype).view(torch.uint8).numpy().tobytes())
     passed = bytearray(torch.tensor([20] * 4, dtype=wide).view(torch.uint8).numpy().tobytes())

@@ -1,4 +1,4 @@
-"""A list of tensors seen as one flat vector, and the arithmetic on its ranges. Nothing is flattened by copying.
+"""The arithmetic on the ranges of vectors (`flat`): contributions to a chunk, each with its weight, become one sum.
 
 Native types are added by NumPy: one thread, no dispatcher, ufuncs that release the lock. The 16-bit floats have no
 fast NumPy path (casts run at 0.2 to 1.4 GB/s), so torch converts them, and they are summed in float32: a partial sum
@@ -11,31 +11,18 @@ participants hold the same bits; the fixed order makes a star's result independe
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from contextvars import Context, copy_context
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from ictp2p.collectives.flat import NATIVE, Array, Flat
 from ictp2p.errors import ConfigError
 
-Array: TypeAlias = npt.NDArray[Any]
-
-NATIVE: dict[torch.dtype, np.dtype[Any]] = {
-    torch.float32: np.dtype(np.float32),
-    torch.float64: np.dtype(np.float64),
-    torch.int8: np.dtype(np.int8),
-    torch.uint8: np.dtype(np.uint8),
-    torch.int16: np.dtype(np.int16),
-    torch.int32: np.dtype(np.int32),
-    torch.int64: np.dtype(np.int64),
-}
-_WIDENED = frozenset({torch.bfloat16, torch.float16})
 _COMBINE: dict[str, tuple[np.ufunc, float]] = {
     "avg": (np.add, 0.0),
     "sum": (np.add, 0.0),
@@ -56,120 +43,6 @@ TORCH: dict[Any, Any] = {
     np.minimum: torch.minimum,
     np.maximum: torch.maximum,
 }
-
-
-class Flat:
-    """Tensors (or NumPy arrays) of one type, addressed by element as if they stood one behind the other.
-
-    Raises:
-        ConfigError: they differ in type, lie on a device, are not contiguous, or cannot be reduced.
-    """
-
-    def __init__(self, tensors: Sequence[torch.Tensor | Array], name: str = "tensors") -> None:
-        given = [_checked(tensor, name, number) for number, tensor in enumerate(tensors)]
-        dtypes = {tensor.dtype for tensor in given}
-        if len(dtypes) > 1:
-            raise ConfigError(f"{name} mix the types {', '.join(sorted(map(str, dtypes)))}: reduce them separately")
-        self.dtype = given[0].dtype if given else torch.float32
-        self.widened = self.dtype in _WIDENED
-        self._given = [tensor for tensor in given if tensor.numel()]
-        bits = [tensor.view(torch.int16) for tensor in self._given] if self.widened else self._given
-        self._arrays = [np.asarray(_Lent(tensor)) for tensor in bits]
-        self._bytes = [array.data.cast("B") for array in self._arrays]
-        self._ends = list(accumulate(map(len, self._arrays)))
-        self.elements = self._ends[-1] if self._ends else 0
-        self.itemsize = self.dtype.itemsize
-        self.partial_itemsize = 4 if self.widened else self.itemsize
-        """Bytes per element of a partial sum on the wire."""
-
-    @cached_property
-    def tensors(self) -> list[torch.Tensor]:
-        """Those that have elements, one-dimensional; not made before they are wanted, for there may be thousands."""
-        return [tensor.view(-1) for tensor in self._given]
-
-    def same_cuts(self, other: Flat) -> bool:
-        """Say whether both have tensors of equal lengths."""
-        return self._ends == other._ends
-
-    def views(self, start: int, stop: int) -> list[memoryview]:
-        """Give the bytes of `[start, stop)` in order, without copying."""
-        size = self.itemsize
-        return [self._bytes[n][a * size : b * size] for n, a, b in self._pieces(start, stop)]
-
-    def together(self, start: int, stop: int) -> bool:
-        """Say whether `[start, stop)` lies in one tensor."""
-        number = bisect_right(self._ends, start)
-        return number < len(self._ends) and stop <= self._ends[number]
-
-    def arrays(self, start: int, stop: int) -> list[Array]:
-        """Give the elements of `[start, stop)` as one-dimensional arrays (16-bit floats as their bits)."""
-        return [self._arrays[n][a:b] for n, a, b in self._pieces(start, stop)]
-
-    def ranges(self, start: int, stop: int) -> list[torch.Tensor]:
-        """Give the elements of `[start, stop)` as one-dimensional tensors that share memory with ours."""
-        return [self.tensors[n][a:b] for n, a, b in self._pieces(start, stop)]
-
-    def write(self, start: int, stop: int, body: memoryview) -> None:
-        """Copy `body` over the bytes of `[start, stop)`."""
-        offset = 0
-        for view in self.views(start, stop):
-            view[:] = body[offset : offset + len(view)]
-            offset += len(view)
-
-    @classmethod
-    def placed(cls, pieces: Sequence[tuple[int, torch.Tensor]], like: Flat, name: str = "tensors") -> Flat:
-        """Make a vector as long as `like` of which only some ranges exist: (first element, tensor), ascending.
-
-        Raises:
-            ConfigError: as the class; or the pieces differ in type from `like`, overlap, or reach beyond it.
-        """
-        flat = cls([tensor for _, tensor in pieces], name)
-        if flat._given and flat.dtype != like.dtype:
-            raise ConfigError(f"{name} are {flat.dtype}, not {like.dtype}")
-        pairs = zip((start for start, tensor in pieces if tensor.numel()), flat._arrays, flat.tensors, strict=True)
-        nothing = np.empty(0, flat._arrays[0].dtype if flat._arrays else np.uint8)
-        arrays, ends, end = [], [], 0
-        for start, array, _ in pairs:
-            if start < end:
-                raise ConfigError(f"{name} overlap at element {start}")
-            arrays += [nothing, array]
-            ends += [start, end := start + len(array)]
-        if end > like.elements:
-            raise ConfigError(f"{name} reach to element {end} of {like.elements}")
-        hole = flat.tensors[0][:0] if flat.tensors else torch.empty(0, dtype=like.dtype, device="cpu")
-        flat.tensors = flat._given = [each for tensor in flat.tensors for each in (hole, tensor)] + [hole]
-        flat._arrays, flat._ends = [*arrays, nothing], [*ends, like.elements]
-        flat._bytes = [array.data.cast("B") if len(array) else memoryview(b"") for array in flat._arrays]
-        flat.dtype, flat.widened, flat.itemsize = like.dtype, like.widened, like.itemsize
-        flat.partial_itemsize, flat.elements = like.partial_itemsize, like.elements
-        return flat
-
-    def overlaps(self, other: Flat) -> bool:
-        """Say whether any memory belongs to both."""
-        ours, theirs = self._extents(), other._extents()
-        if len(ours) == len(theirs) == 1:  # what is small is often one tensor
-            return ours[0][0] < theirs[0][1] and theirs[0][0] < ours[0][1]
-        spans = sorted([(*span, True) for span in ours] + [(*span, False) for span in theirs])
-        reach = {True: 0, False: 0}
-        for first, last, mine in spans:
-            if first < reach[not mine]:
-                return True
-            reach[mine] = max(reach[mine], last)
-        return False
-
-    def _extents(self) -> list[tuple[int, int]]:
-        starts = [tensor.data_ptr() for tensor in self._given]
-        return [(start, start + len(view)) for start, view in zip(starts, self._bytes, strict=True)]
-
-    def _pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
-        pieces = []
-        number = bisect_right(self._ends, start)
-        while start < stop:
-            base = self._ends[number - 1] if number else 0
-            end = min(stop, self._ends[number])
-            pieces.append((number, start - base, end - base))
-            start, number = end, number + 1
-        return pieces
 
 
 class Weights:
@@ -206,15 +79,18 @@ class Adder:
         weights: factors and divisor.
         me: our index.
         chunk: the most elements in a chunk.
+        in_place: inputs and outputs share memory.
     """
 
-    def __init__(self, inputs: Flat, outputs: Flat, weights: Weights, me: int, chunk: int) -> None:
+    def __init__(
+        self, inputs: Flat, outputs: Flat, weights: Weights, me: int, chunk: int, *, in_place: bool = False
+    ) -> None:
         self._inputs = inputs
         self._outputs = outputs
         self._weights = weights
         self._me = me
         self._combine = weights.combine
-        self._in_place = inputs is outputs or inputs.overlaps(outputs)
+        self._in_place = in_place
         self._scratch: Array = np.empty(0, np.float32)
         self._quiet = _quiet()
         self._wide = torch.empty(
@@ -342,55 +218,6 @@ def _quiet() -> Context:
     context = copy_context()
     context.run(partial(np.seterr, over="ignore", invalid="ignore"))
     return context
-
-
-def _checked(tensor: torch.Tensor | Array, name: str, number: int) -> torch.Tensor:
-    if not isinstance(tensor, torch.Tensor):
-        tensor = torch.from_numpy(tensor)
-    elif tensor.requires_grad:
-        tensor = tensor.detach()
-    if tensor.dtype not in NATIVE and tensor.dtype not in _WIDENED:
-        raise ConfigError(f"{name}[{number}] has type {tensor.dtype}, which cannot be reduced")
-    if not tensor.is_cpu:
-        where = f"{name}[{number}] lies on {tensor.device}"
-        raise ConfigError(f"{where}: between clusters tensors travel from the host's memory")
-    if not tensor.is_contiguous() or tensor.is_neg():
-        raise ConfigError(f"{name}[{number}] of shape {tuple(tensor.shape)} is not contiguous, or a negative view")
-    return writable(tensor)
-
-
-class _Lent:
-    """A tensor's memory for NumPy, as one row, while the array lives.
-
-    `Tensor.numpy` would do, but for good: no storage that it has seen can be resized, as FSDP1 does with what it frees.
-    """
-
-    __slots__ = ("_tensor",)
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._tensor = tensor
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        tensor = self._tensor
-        return {
-            "version": 3,
-            "shape": (tensor.numel(),),
-            "typestr": NATIVE[tensor.dtype].str,
-            "data": (tensor.data_ptr(), False),
-        }
-
-
-def writable(tensor: torch.Tensor) -> torch.Tensor:
-    """Give a tensor that any thread may write to, on the same memory; it must be contiguous, and on the host.
-
-    A tensor that was made under `torch.inference_mode` is refused to whoever is not in that mode, which is of a thread.
-    """
-    if not (tensor.is_inference() and tensor.numel()):
-        return tensor
-    with torch.inference_mode(False):
-        octets = torch.from_numpy(np.asarray(_Lent(tensor.view(-1).view(torch.uint8))))
-        return octets.view(tensor.dtype).view(tensor.shape)
 
 
 def normed(factors: Sequence[float]) -> list[float]:
