@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -115,8 +114,7 @@ class Hold:
         if out is None:
             return None
         kind = Kind.PARTIAL if out.partial else Kind.RESULT
-        make = None if out.make is None else functools.partial(self._make, out.make)
-        return Frame(kind, self.tag, out.share, out.chunk, out.views, out.stable, out.size, make)
+        return Frame(kind, self.tag, out.share, out.chunk, out.views, out.stable, out.size, out.make, self._break)
 
     def place(self, header: Header) -> memoryview | list[memoryview] | None:
         """Ask the collective where a chunk goes."""
@@ -167,14 +165,6 @@ class Hold:
     def lost(self, error: IctError) -> None:
         """The connection has gone."""
         self._receiver.lost(self.peer, str(error), ())
-
-    def _make(self, make: Callable[[memoryview], None], room: memoryview) -> bool:
-        try:
-            make(room)
-        except Exception as error:
-            self._break(error)
-            return False
-        return True
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         self._refused = True

@@ -232,8 +232,12 @@ class BulkConnection(Inbound):
             self.fail(error)
 
     def _write(self, frame: Frame) -> None:
-        size = self._outbound.write(frame)
-        if not size:
+        try:
+            size = self._outbound.write(frame)
+        except Exception as error:
+            if frame.broke is None:
+                raise ConnectionLost(f"could not send {frame.kind.name}: {error!r}") from error
+            frame.broke(error)
             return
         before, self._wrote_at = self._wrote_at, self._clock()
         if self._wrote_at < before + resting.REST:

@@ -1,7 +1,8 @@
 """The writing half of a bulk connection: frames, in clear or sealed, into a transport, or bodies into shared memory.
 
-Buffers of sealed frames are reused once the transport has let go of them, told from its count of unsent bytes, because
-first touch of fresh memory costs more than sealing it. What is large and keeps its content is not copied (but by
+Large buffers are reused once the transport has let go of them, told from its count of unsent bytes, because first touch
+of fresh memory costs more than sealing it. Two are kept: a burst of small frames must not leave hundreds, each to be
+replaced by one for a chunk. What is large and keeps its content is not copied (but by
 asyncio's own loop, which joins what is written at once; uvloop hands the pieces to the kernel).
 """
 
@@ -22,6 +23,12 @@ _SMALL = 4 * 1024
 """Bytes up to which a body in one piece is sealed to memory of its own."""
 _PIECE = 16 * 1024
 """Bytes: smaller pieces, on average, are copied together before they are sealed."""
+_LASTING = 16 * 1024
+"""Bytes from which on a buffer is worth being used again."""
+_WIDE = 4
+"""Times what goes into it, the largest that is taken for it: what is on its way holds no more memory than that."""
+_FREE = 2
+"""Buffers that are kept for what comes."""
 
 _PAD = -HEADER_BYTES % 16
 """Bytes before a header in a buffer of ours."""
@@ -46,6 +53,8 @@ class Outbound:
         self.ring: Writer | None = None
         """Where large bodies go, if the other end is on this host."""
         self._in_flight: deque[tuple[int, bytearray]] = deque()
+        """Buffers that the transport has, and what will have left once it has let go of each."""
+        self._free: list[bytearray] = []
         self._drained: asyncio.Future[None] | None = None
         self.hold(most)
 
@@ -82,7 +91,11 @@ class Outbound:
         self._starved = True
 
     def write(self, frame: Frame, *, sealed: bool = False) -> int:
-        """Write a frame; give its bytes, without a seal: none if its body could not be made."""
+        """Write a frame; give its bytes, without a seal.
+
+        Raises:
+            Exception: what `Frame.make` does, or that there is no memory for it: as if it had never been.
+        """
         views = frame.views
         size = frame.size if frame.make else len(views[0]) if len(views) == 1 else sum(map(len, views))
         # A pause while the transport still had bytes to send was none for the link.
@@ -90,20 +103,18 @@ class Outbound:
         room = self.ring.room(size) if self.ring is not None and size >= LEAST else None
         header = pack_header(frame.kind, frame.tag, frame.first, frame.second, size, starved, room is not None)
         if room is not None:
-            made = self._write_shared(header, frame, room)
+            self._write_shared(header, frame, room)
         elif sealed or self._seal_bodies:
-            made = self._write_sealed(header, frame, size)
+            self._write_sealed(header, frame, size)
         else:
-            made = self._write_clear(header, frame, size)
-        if not made:
-            return 0
+            self._write_clear(header, frame, size)
         self._starved = False
         return HEADER_BYTES + size
 
     def put(self, data: bytes | memoryview) -> None:
         """Write bytes as they are."""
-        self.written += len(data)
         self._transport.write(data)
+        self.written += len(data)
 
     async def drained(self) -> None:
         """Wait until the kernel has taken everything written so far, or `release`."""
@@ -122,6 +133,7 @@ class Outbound:
     def release(self) -> None:
         """Forget what is under way: the connection has ended."""
         self._in_flight.clear()
+        self._free.clear()
         self.ring = None
         self._let_go()
 
@@ -130,14 +142,12 @@ class Outbound:
             self._drained.set_result(None)
             self._drained = None
 
-    def _write_shared(self, header: bytes, frame: Frame, room: memoryview) -> bool:
+    def _write_shared(self, header: bytes, frame: Frame, room: memoryview) -> None:
         """Put the body into shared memory, and write what tells of it."""
         assert self.ring is not None
-        if not frame.put(room):
-            return False
+        frame.put(room)
         self.ring.wrote(len(room))
         self._write_header(header)
-        return True
 
     def _write_header(self, header: bytes) -> None:
         if not self._seal_bodies:
@@ -146,42 +156,38 @@ class Outbound:
         assert self._seal is not None
         self.put(self._seal.sealed(header, b""))
 
-    def _write_clear(self, header: bytes, frame: Frame, size: int) -> bool:
+    def _write_clear(self, header: bytes, frame: Frame, size: int) -> None:
         if frame.make is None and size <= _COALESCE_BYTES:
             self.put(b"".join((header, *frame.views)))
         elif frame.stable:
-            self.written += HEADER_BYTES + size
             self._transport.writelines((header, *frame.views))
+            self.written += HEADER_BYTES + size
         else:
             buffer, view = self._laid_out(header, size)
-            if not frame.put(view[HEADER_BYTES:]):
-                return False
+            frame.put(view[HEADER_BYTES:])
             self._put_kept(buffer, view)
-        return True
 
-    def _write_sealed(self, header: bytes, frame: Frame, size: int) -> bool:
+    def _write_sealed(self, header: bytes, frame: Frame, size: int) -> None:
         assert self._seal is not None
         views = frame.views
         if size <= _SMALL and len(views) == 1:
             self.put(self._seal.sealed(header, views[0]))
-            return True
+            return
         buffer, view = self._laid_out(header, size + SEAL_BYTES)
         into = view[HEADER_BYTES:]
         if len(views) > 1 and size >= len(views) * _PIECE:
             self._seal.seal_pieces(header, views, into)
         elif len(views) == 1:
             self._seal.seal(header, views[0], into)
-        elif frame.put(into[:size]):
-            self._seal.seal(header, into[:size], into)
         else:
-            return False
+            frame.put(into[:size])
+            self._seal.seal(header, into[:size], into)
         self._put_kept(buffer, view)
-        return True
 
     def _laid_out(self, header: bytes, size: int) -> tuple[bytearray, memoryview]:
         """Give a buffer, and of it a header with room for `size` bytes behind, aligned for sums to be made there."""
         total = _PAD + HEADER_BYTES + size
-        buffer = self._reusable(total)
+        buffer = self._reusable(total) if total >= _LASTING else bytearray(total)
         view = memoryview(buffer)[_PAD:total]
         view[:HEADER_BYTES] = header
         return buffer, view
@@ -189,11 +195,16 @@ class Outbound:
     def _put_kept(self, buffer: bytearray, view: memoryview) -> None:
         """Write what stands in a buffer of our own, and keep that from being used again before it has left."""
         self.put(view)
-        self._in_flight.append((self.written, buffer))
+        if len(buffer) >= _LASTING:
+            self._in_flight.append((self.written, buffer))
 
     def _reusable(self, size: int) -> bytearray:
-        """Take a buffer that the transport has let go of, if it is large enough: if it holds none, the warmest."""
-        if not self._in_flight or self._in_flight[0][0] > self.flushed:
-            return bytearray(size)
-        _, buffer = self._in_flight.popleft() if self.pending else self._in_flight.pop()
-        return buffer if len(buffer) >= size else bytearray(size)
+        """Take the warmest buffer of about this size that the transport has let go of, or make one."""
+        flushed = self.flushed
+        while self._in_flight and self._in_flight[0][0] <= flushed:
+            self._free.append(self._in_flight.popleft()[1])
+        del self._free[:-_FREE]
+        for at in reversed(range(len(self._free))):
+            if size <= len(self._free[at]) <= _WIDE * size:
+                return self._free.pop(at)
+        return bytearray(size)

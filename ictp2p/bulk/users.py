@@ -27,15 +27,17 @@ class Frame(msgspec.Struct, frozen=True):
     """The memory keeps its content until the user is done with the connection."""
     size: int = 0
     """Bytes, of a body that is made."""
-    make: Callable[[memoryview], bool] | None = None
-    """Makes the body where it leaves from, at once; says whether that went well."""
+    make: Callable[[memoryview], None] | None = None
+    """Makes the body where it leaves from, at once."""
+    broke: Callable[[Exception], None] | None = None
+    """Told why nothing of it has left, if that is our own fault: it could not be made, or memory was lacking for it."""
 
-    def put(self, room: memoryview) -> bool:
-        """Have the body in `room`, which has its length; False if it could not be made."""
+    def put(self, room: memoryview) -> None:
+        """Have the body in `room`, which has its length; raises what `make` does."""
         if self.make is not None:
-            return self.make(room)
-        gathered(self.views, room)
-        return True
+            self.make(room)
+        else:
+            gathered(self.views, room)
 
 
 class User(Protocol):

@@ -370,6 +370,41 @@ async def test_what_breaks_here_ends_its_collective_with_that_error_and_nothing_
 
 
 @pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("nth", [1, 4, 12])
+async def test_memory_that_is_lacking_for_what_leaves_ends_its_collective_with_that_error(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch, sealed: bool, nth: int
+) -> None:
+    """Regression: in a call of the transport nobody heard of it, and the others waited for a chunk for an hour."""
+    world = mesh(3, profile=replace(BulkProfile(), sealed=sealed, high_water=64 * 1024))
+    plan = plan_of(world.names, "ring", 300_000, 5000)
+    inputs = [contribution(n, [(plan.elements,)], torch.float32) for n in range(3)]
+    outputs = [[torch.zeros(plan.elements)] for _ in range(3)]
+    sender = await world.bulks[world.names[1]].connection(world.names[2], 1)
+    lay_out, resume, resumed = sender._outbound._laid_out, sender.resume_writing, [False, 0]
+
+    def refuse(header: bytes, size: int) -> tuple[bytearray, memoryview]:
+        resumed[1] += resumed[0]
+        if resumed == [True, nth]:
+            raise MemoryError("none left")
+        return lay_out(header, size)
+
+    def resume_writing() -> None:
+        resumed[0] = True
+        resume()
+        resumed[0] = False
+
+    monkeypatch.setattr(sender._outbound, "_laid_out", refuse)
+    monkeypatch.setattr(sender, "resume_writing", resume_writing)
+    broken = await reduce_all(world, plan, inputs, outputs)
+    assert isinstance(broken[1], MemoryError), broken
+    assert all(isinstance(each, ParticipantLost) and each.suspects == (world.names[1],) for each in broken[::2])
+    another = plan_of(world.names, "ring", 300_000, 6000)
+    whole = await reduce_all(world, another, inputs, outputs)
+    assert all(isinstance(each, Stats) for each in whole), whole
+    assert not sender.closed
+
+
+@pytest.mark.parametrize("sealed", [True, False])
 @pytest.mark.parametrize(("low", "high"), [(100, 200), (200, 100), (30_000, 40_000), (40_000, 30_000)])
 async def test_sizes_that_differ_fail_their_collective_and_nothing_beside_it(
     mesh: Meshes, sealed: bool, low: int, high: int

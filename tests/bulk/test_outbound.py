@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 
 import pytest
@@ -133,14 +134,15 @@ def recorded(bodies: Iterable[tuple[int, bool]], sealed: bool, shared: bool, *, 
     ring = outbound.ring = Writer(bytes(16), RING) if shared else None
     for number, (size, good) in enumerate(bodies):
 
-        def make(room: memoryview, body: bytes = bytes([number % 251]) * size, good: bool = good) -> bool:
+        def make(room: memoryview, body: bytes = bytes([number % 251]) * size, good: bool = good) -> None:
             room[:] = body if good else bytes(len(body))
-            return good
+            if not good:
+                raise MemoryError("none left")
 
         if made:
             before = outbound.written
-            frame = Frame(Kind.PARTIAL, bytes(16), number, size=size, make=make)
-            assert (outbound.write(frame) > 0) == good
+            with contextlib.nullcontext() if good else pytest.raises(MemoryError):
+                outbound.write(Frame(Kind.PARTIAL, bytes(16), number, size=size, make=make))
             assert good or outbound.written == before
         elif good:
             outbound.write(Frame(Kind.PARTIAL, bytes(16), number, views=(bytes([number % 251]) * size,)))
@@ -161,3 +163,29 @@ def test_a_body_that_is_made_leaves_as_any_other_and_one_that_could_not_be_made_
     assert left == expected
     if not bodies or bodies[-1][1]:  # what was begun last and given up may lie where the next one goes
         assert lies == there
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 5_000, 100_000, 300_000, MOST]), st.booleans(), st.integers(0, 3))),
+    st.booleans(),
+)
+@example([(MOST, True, 1)] * 2 + [(5_000, True, 0)] * 200 + [(MOST, True, 3)] * 40, True)
+def test_buffers_are_few_and_hold_little_more_than_what_is_on_its_way(
+    writes: list[tuple[int, bool, int]], sealed: bool
+) -> None:
+    """Regression: each small frame of a burst left a buffer, and each of those became one for a chunk: gigabytes."""
+    transport = Slow()
+    outbound = Outbound(transport, MOST)
+    outbound.secure(bytes(16), Cipher.GCM, bodies=sealed)
+    on_its_way = 0  # when it was last looked for a buffer
+    for size, made, quarters in writes:
+
+        def make(room: memoryview) -> None:
+            room[:] = bytes(len(room))
+
+        views = () if made else (bytes(size),)
+        outbound.write(Frame(Kind.PARTIAL, bytes(16), views=views, size=size, make=make if made else None))
+        on_its_way = outbound.pending if size >= 100_000 else max(on_its_way, outbound.pending)
+        held = [len(buffer) for _, buffer in outbound._in_flight] + list(map(len, outbound._free))
+        assert sum(held) <= 4 * on_its_way + 2 * (MOST + 1000)
+        transport.take(outbound.pending * quarters // 4)

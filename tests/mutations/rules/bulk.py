@@ -401,8 +401,8 @@ MUTATIONS: Final = (
         "room-taken-by-nothing",
         "A body that could not be made takes no place in shared memory: the reader would look for it there.",
         "ictp2p/bulk/outbound.py",
-        "        if not frame.put(room):\n            return False\n        self.ring.wrote(len(room))\n",
-        "        self.ring.wrote(len(room))\n        if not frame.put(room):\n            return False\n",
+        "        frame.put(room)\n        self.ring.wrote(len(room))\n",
+        "        self.ring.wrote(len(room))\n        frame.put(room)\n",
         (
             "bulk/test_outbound.py::test_a_body_that_is_made_leaves_as_any_other_and_one_that_could_not_be_made_never_was",
         ),
@@ -411,10 +411,28 @@ MUTATIONS: Final = (
         "unmade-and-sent",
         "A body that could not be made is not sent.",
         "ictp2p/bulk/outbound.py",
-        "            if not frame.put(view[HEADER_BYTES:]):\n                return False\n",
         "            frame.put(view[HEADER_BYTES:])\n",
+        "            try: frame.put(view[HEADER_BYTES:])\n            except MemoryError: pass\n",
         (
             "bulk/test_outbound.py::test_a_body_that_is_made_leaves_as_any_other_and_one_that_could_not_be_made_never_was",
+        ),
+    ),
+    Mutation(
+        "buffers-pile-up",
+        "What a burst of frames left from is not kept for all time.",
+        "ictp2p/bulk/outbound.py",
+        "        del self._free[:-_FREE]\n",
+        "",
+        ("bulk/test_outbound.py::test_buffers_are_few_and_hold_little_more_than_what_is_on_its_way",),
+    ),
+    Mutation(
+        "chunk-swallowed",
+        "A chunk that could not leave for want of memory ends its collective, wherever it was asked for.",
+        "ictp2p/bulk/connection.py",
+        "            frame.broke(error)\n",
+        "",
+        (
+            "bulk/test_collective_faults.py::test_memory_that_is_lacking_for_what_leaves_ends_its_collective_with_that_error",
         ),
     ),
     Mutation(
