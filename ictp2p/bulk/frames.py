@@ -134,6 +134,9 @@ class Purpose(enum.IntEnum):
     """`nonce` holds up to 32 bytes of reason."""
 
 
+_START = struct.Struct("!4sB")
+HELLO_START = _START.size
+"""Bytes of a hello, in whatever version, that say that it is one, and of which."""
 _PURPOSES = {int(purpose): purpose for purpose in Purpose}
 _HELLO = struct.Struct("!4sBBBB16s16s32s16sHH")
 _HELLO_MAGIC = b"ICTB"
@@ -173,6 +176,20 @@ class Hello:
         return cls(Purpose.REFUSAL, answered.target, answered.source, nonce, answered.ticket)
 
 
+def check_hello(start: bytes | bytearray | memoryview) -> None:
+    """See from the first bytes whether a hello is one that we can read: of another version it may be shorter.
+
+    Raises:
+        VersionMismatch: another version of the bulk wire.
+        RemoteProtocolError: these bytes do not begin a hello.
+    """
+    magic, version = _START.unpack(start)
+    if magic != _HELLO_MAGIC:
+        raise RemoteProtocolError(f"bulk connection begins with {magic!r}")
+    if version != VERSION:
+        raise VersionMismatch(f"bulk hello of version {version}, this is version {VERSION}")
+
+
 def read_hello(data: bytes | bytearray | memoryview) -> Hello:
     """Read and check a hello.
 
@@ -180,11 +197,8 @@ def read_hello(data: bytes | bytearray | memoryview) -> Hello:
         VersionMismatch: another version of the bulk wire.
         RemoteProtocolError: these bytes are not a hello.
     """
-    magic, version, purpose, sealed, hops, source, target, nonce, ticket, *costs = _HELLO.unpack(data)
-    if magic != _HELLO_MAGIC:
-        raise RemoteProtocolError(f"bulk connection begins with {magic!r}")
-    if version != VERSION:
-        raise VersionMismatch(f"bulk hello of version {version}, this is version {VERSION}")
+    check_hello(data[:HELLO_START])
+    _, _, purpose, sealed, hops, source, target, nonce, ticket, *costs = _HELLO.unpack(data)
     if purpose not in _PURPOSES or sealed > 1 or hops > MAX_HOPS:
         raise RemoteProtocolError(f"bulk hello with purpose {purpose}, sealing {sealed}, {hops} hops")
     names = PeerId(source.hex()), PeerId(target.hex())

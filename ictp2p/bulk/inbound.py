@@ -17,7 +17,18 @@ import asyncio
 from abc import abstractmethod
 
 from ictp2p.bulk import tuning
-from ictp2p.bulk.frames import HEADER_BYTES, HELLO_BYTES, SEAL_BYTES, Header, Hello, Kind, read_header, read_hello
+from ictp2p.bulk.frames import (
+    HEADER_BYTES,
+    HELLO_BYTES,
+    HELLO_START,
+    SEAL_BYTES,
+    Header,
+    Hello,
+    Kind,
+    check_hello,
+    read_header,
+    read_hello,
+)
 from ictp2p.bulk.seal import Seal, scatter
 from ictp2p.bulk.shared import Reader
 from ictp2p.bulk.users import User
@@ -130,6 +141,8 @@ class Inbound(asyncio.BufferedProtocol):
         while self._header is None and not self.closed:
             end = at + (HEADER_BYTES if self._greeted else HELLO_BYTES)
             if end > self._have:
+                if not self._greeted and self._have >= HELLO_START:
+                    check_hello(self._ahead[:HELLO_START])
                 break
             head = self._ahead[at:end]
             if self._greeted:

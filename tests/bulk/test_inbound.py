@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -9,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.bulk import tuning
-from ictp2p.bulk.frames import MAX_BODY, NO_TAG, Header, Hello, Kind
+from ictp2p.bulk.frames import MAX_BODY, NO_TAG, VERSION, Header, Hello, Kind
 from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.users import Frame, User
-from ictp2p.errors import IctError, RemoteProtocolError
+from ictp2p.errors import IctError, RemoteProtocolError, VersionMismatch
 from tests.bulk.conftest import MemoryTransport
 
 TAGS = (b"a" * 16, b"b" * 16)
@@ -129,3 +130,22 @@ def test_who_has_left_is_given_nothing_more_of_its_tag(cut: int, pieces: tuple[i
     reader.feed(frame(TAGS[0], 2, b"and more"))
     assert user.taken == [(0, b"first   ")]
     assert bytes(user.room) == b"mine now"
+
+
+@pytest.mark.parametrize(
+    ("start", "error", "message"),
+    [
+        (b"ICTB\x03", VersionMismatch, f"bulk hello of version 3, this is version {VERSION}"),
+        (b"ICTB\xff", VersionMismatch, "version 255"),
+        (b"GET /", RemoteProtocolError, "begins with b'GET '"),
+    ],
+)
+def test_a_hello_of_another_version_is_known_by_its_beginning(
+    start: bytes, error: type[Exception], message: str
+) -> None:
+    """Regression: one that was shorter was waited for to its end, and was too late."""
+    reader = Reader({})
+    reader._greeted = False
+    reader.feed(start[:4])
+    with pytest.raises(error, match=re.escape(message)):
+        reader.feed(start[4:])

@@ -108,3 +108,25 @@ def test_terms_are_added_in_the_order_of_participants(dtype: torch.dtype) -> Non
     plus, minus = (bytearray(t.view(torch.uint8).numpy().tobytes()) for t in (huge, -huge))
     adder.finish(0, 4, {2: (memoryview(minus), True), 1: (memoryview(plus), True)})
     assert outputs.tensors[0].tolist() == [0.0] * 4
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.data())
+def test_outputs_may_be_cut_more_coarsely_than_inputs(lengths: list[int], data: st.DataObject) -> None:
+    """Regression: as many pieces as the inputs have, holes between outputs included, were taken for the same pieces."""
+    elements, inputs, joined = sum(lengths), [], [0]
+    for length in lengths:
+        inputs.append(torch.arange(length) + 10 * len(inputs))
+        joined = [*joined, length] if data.draw(st.booleans()) else [*joined[:-1], joined[-1] + length]
+    whole = torch.cat(inputs)
+    starts = [sum(joined[:n]) for n in range(len(joined))]
+    outputs = [torch.zeros(length, dtype=torch.int64) for length in joined]
+    kept = [n for n in range(len(joined)) if data.draw(st.booleans())]
+    flat = Flat(inputs)
+    target = Flat.placed([(starts[n], outputs[n]) for n in kept], flat)
+    adder = Adder(flat, target, Weights([1, 1], "sum", flat), 0, elements)
+    for first in kept:
+        last = next(n for n in range(first, len(joined) + 1) if n not in kept)
+        start, stop = starts[first], [*starts, elements][data.draw(st.integers(first + 1, last))]
+        adder.finish(start, stop, {1: (memoryview(whole[start:stop].numpy()).cast("B"), True)})
+    for n, (start, output) in enumerate(zip(starts, outputs, strict=True)):
+        assert torch.equal(output, whole[start : start + joined[n]] * (2 if n in kept else 0))
