@@ -328,6 +328,7 @@ class BulkConnection(Inbound):
     def release(self) -> asyncio.Transport:
         """Give the transport away, before any frame; this object is done."""
         self.closed = True
+        self._wakeups.end()
         return self.transport
 
     # What asyncio does.
@@ -458,6 +459,7 @@ class BulkConnection(Inbound):
         for users in (self._users, self._heeding, self._willing):
             users.clear()
         self._outbound.release()
+        self._wakeups.end()
         self._ring = None
         if self._offered is not None:
             self._offered.taken()

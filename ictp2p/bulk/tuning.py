@@ -162,15 +162,28 @@ def pace(transport: asyncio.Transport, rate: float | None) -> bool:
     return True
 
 
+class _Borrowed(socket.socket):
+    """A socket by the number of one that belongs to somebody else, who closes it."""
+
+    def __del__(self) -> None:
+        self.detach()
+
+
 class Wakeups:
     """How many bytes must have come before a connection is woken.
+
+    That is said twice for each chunk, and uvloop's sockets are made anew, and looked at by the kernel, for each option
+    that is set. So we set it by a socket of our own, until the connection ends and its number may become another's.
 
     Args:
         transport: of the connection.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        self._endpoint = tcp_socket(transport)
+        self._endpoint: socket.socket | None = None
+        if (endpoint := tcp_socket(transport)) is not None:
+            with contextlib.suppress(OSError, ValueError):  # it has just ended
+                self._endpoint = _Borrowed(fileno=endpoint.fileno())
         self._low = 1
         self._most = GATHER if (round_trip(transport) or 0.0) <= NEARBY else FAR_GATHER
 
@@ -187,6 +200,10 @@ class Wakeups:
     def relax(self) -> None:
         """Be woken by every byte, until something is expected again."""
         self.expect(1)
+
+    def end(self) -> None:
+        """The connection is no longer ours: whatever is expected from now on asks nothing of the kernel."""
+        self._endpoint = None
 
 
 def _widen(endpoint: socket.socket) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import select
 import socket
 import sys
@@ -19,6 +20,7 @@ from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello, Purpose
 from ictp2p.collectives.exchange import AHEAD_BYTES
+from ictp2p.errors import ConnectionLost
 from ictp2p.types import PeerId
 from tests.bulk.conftest import MemoryTransport
 
@@ -40,6 +42,9 @@ class Ended(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         """Drop it."""
+
+    def abort(self) -> None:
+        """Leave the socket to the test."""
 
 
 @pytest.fixture
@@ -99,6 +104,30 @@ def test_a_body_gathers_until_it_is_whole_or_enough(pair: tuple[socket.socket, s
     assert readable(near)
     wakeups.expect(10**9)
     assert near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == tuning.GATHER
+
+
+def test_a_number_is_borrowed_and_left_to_whoever_has_it_next(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    wakeups = tuning.Wakeups(Ended(near))
+    wakeups.expect(1000)
+    wakeups.end()
+    wakeups.expect(2000)
+    assert near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1000
+    tuning.Wakeups(Ended(near)).expect(10)
+    gc.collect()
+    far.sendall(bytes(10))
+    assert len(near.recv(10)) == 10, "dropped, it did not close what it had borrowed"
+
+
+async def test_a_connection_that_ended_asks_nothing_of_a_socket(pair: tuple[socket.socket, socket.socket]) -> None:
+    class Nobody:
+        def closed(self, *_: object) -> None: ...
+
+    connection = BulkConnection(Nobody(), lambda: 0.0, 4.0, 1 << 20, None)  # type: ignore[arg-type]
+    connection.connection_made(Ended(pair[0]))
+    connection.fail(ConnectionLost("over"))
+    connection._wakeups.expect(100_000)
+    assert pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
 
 
 async def test_a_trickle_is_not_taken_for_silence(pair: tuple[socket.socket, socket.socket]) -> None:
