@@ -328,7 +328,6 @@ class BulkConnection(Inbound):
     def release(self) -> asyncio.Transport:
         """Give the transport away, before any frame; this object is done."""
         self.closed = True
-        self._wakeups.end()
         return self.transport
 
     # What asyncio does.

@@ -60,8 +60,8 @@ class Flat:
         self._starts = [tensor.data_ptr() for tensor in self._given]
         """Addresses, as the next two."""
         self._stops = [at + n * self.itemsize for at, n in zip(self._starts, filter(None, lengths), strict=True)]
-        self._low = min(self._starts, default=0)
-        self._window = np.asarray(_Lent(self._given, self._low, max(self._stops, default=0) - self._low)).data
+        self._low, high = min(self._starts, default=0), max(self._stops, default=0)
+        self._window = np.asarray(_Lent(self._given, self._low, high - self._low)).data if high else memoryview(b"")
         self._origins = [at - self._low - end * self.itemsize for at, end in zip(self._stops, ends, strict=True)]
         """For each tensor, where in the window our first element would be if all of us lay as it does."""
 
