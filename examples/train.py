@@ -1,12 +1,13 @@
 """A training loop of one's own with a peer in it. Start it in several terminals; see the README.
 
     export ICTP2P_TOKEN=$(ictp2p token)
-    python examples/train.py --cluster oslo   --listen 127.0.0.1:7001
-    python examples/train.py --cluster tokyo  --join 127.0.0.1:7001
-    python examples/train.py --cluster zurich --join 127.0.0.1:7001
+    python examples/train.py --data-dir runs/oslo   --cluster oslo   --listen 127.0.0.1:7001
+    python examples/train.py --data-dir runs/tokyo  --cluster tokyo  --join 127.0.0.1:7001
+    python examples/train.py --data-dir runs/zurich --cluster zurich --join 127.0.0.1:7001
 
 Each terminal is a cluster of one worker; start two with the same --cluster and they are one cluster of two. Stop
-one with Ctrl-C, once: it finishes its round, says goodbye and leaves; twice: it just ends, and the others go on.
+one with Ctrl-C (or SIGTERM, as schedulers do), once: it finishes its round, says goodbye and leaves; twice: it just
+ends, and the others go on.
 """
 
 import argparse
@@ -55,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train a byte model together with other clusters.")
     parser.add_argument("--cluster", required=True, help="name of this worker's cluster")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 lets the system choose")
-    parser.add_argument("--data-dir", help="folder for what must survive a crash; by default one for this run only")
+    parser.add_argument("--data-dir", help="what must survive a crash; by default for this run only")
     parser.add_argument("--join", action="append", default=[], help="host:port of any peer; none founds a mesh")
     parser.add_argument("--token", default=os.environ.get("ICTP2P_TOKEN"), help="the mesh's, or ICTP2P_TOKEN")
     parser.add_argument("--steps", type=int, default=0, help="inner steps before it drains; 0: until Ctrl-C")
@@ -97,14 +98,17 @@ def train(config: ictp2p.Config, model: NextByte, inner: torch.optim.Optimizer, 
 
 
 def drain_on_interrupt(peer: ictp2p.Peer) -> None:
-    """Leave gracefully on the first Ctrl-C, at once on the second."""
+    """Leave gracefully on the first Ctrl-C or SIGTERM, at once on the second."""
+    both = (signal.SIGINT, signal.SIGTERM)
 
     def drain(*_: object) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in both:
+            signal.signal(number, signal.default_int_handler)
         print("draining; Ctrl-C again to end at once", flush=True)
         peer.drain()
 
-    signal.signal(signal.SIGINT, drain)
+    for number in both:
+        signal.signal(number, drain)
 
 
 if __name__ == "__main__":

@@ -53,11 +53,7 @@ if TYPE_CHECKING:
     from ictp2p.sync.state import GlobalState
 
 
-_UNRELEASED = (
-    "left without being released from voting, for no quorum answered in time: whoever stays may need this peer's vote. "
-    "Keep the data folder, and start it again if the others report that they have no quorum; if nobody stays, it is of "
-    "no more use"
-)
+_UNRELEASED = "left without being released from voting, for no quorum answered in time: whoever stays may need its vote"
 
 
 class AsyncPeer:
@@ -226,7 +222,7 @@ class AsyncPeer:
             async with asyncio.timeout(self.config.global_timeouts.connect):
                 await self._released.wait()
         except TimeoutError:
-            self.telemetry.event("warning", text=_UNRELEASED)
+            self.telemetry.event("warning", text=f"{_UNRELEASED}. {_with(self.config.data_dir)}")
 
     async def close(self) -> None:
         """Stop everything at once. Others will notice a death; `leave` is the polite way. A start under way ends.
@@ -377,3 +373,13 @@ class AsyncPeer:
     def _refused(self, address: Address, error: IctError) -> None:
         self.refusals = [*self.refusals[-31:], error]
         self.telemetry.event("refused", address=str(address), error=type(error).__name__, text=str(error))
+
+
+def _with(data_dir: str | None) -> str:
+    """Say what becomes of the vote of a peer that was not released, with its folder or without one."""
+    if data_dir is None:
+        return "It had no data_dir to come back with: if the others report that they have no quorum, they have lost it"
+    return (
+        f"Keep data_dir {data_dir!r}, and start it again if the others report that they have no quorum; "
+        "if nobody stays, it is of no more use"
+    )

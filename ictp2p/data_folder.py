@@ -18,6 +18,7 @@ from ictp2p.errors import StateError
 from ictp2p.identity import Identity
 from ictp2p.types import PeerId
 
+_IDENTITY = "identity"
 _LIFE = "life"
 _CLUSTER = "cluster"
 
@@ -49,11 +50,16 @@ def claim(disk: Disk, config: Config, random_bytes: Callable[[int], bytes]) -> I
     """Have a disk for a peer of `config`, and give who that is; whoever may not have it lets go of it.
 
     Raises:
-        StateError: it is that of a peer of another cluster, or cannot be read.
+        StateError: it is that of a peer of another cluster, cannot be read, or no longer says whose it is.
     """
     try:
         bind(disk, config)
-        return Identity.load(disk, random_bytes=random_bytes)
+        if disk.load(_IDENTITY) is None and disk.load(_LIFE) is not None:
+            raise StateError(
+                f"data_dir {str(config.data_dir)!r} has lost its {_IDENTITY}, and with it whose promises these are: "
+                "restore that, or give this peer a folder of its own"
+            )
+        return Identity.load(disk, _IDENTITY, random_bytes)
     except StateError:
         let_go(disk)
         raise

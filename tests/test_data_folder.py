@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.config import Config
-from ictp2p.data_folder import begin_life, bind, identity_taken
+from ictp2p.data_folder import begin_life, bind, claim, identity_taken
 from ictp2p.disk import MemoryDisk
 from ictp2p.errors import StateError
 from ictp2p.types import PeerId
@@ -28,6 +30,25 @@ def test_whoever_binds_a_disk_first_has_it_for_good(names: list[str]) -> None:
         else:
             with pytest.raises(StateError, match=f"cluster '{names[0]}', not '{name}'"):
                 bind(disk, config(name))
+
+
+@given(present=st.booleans(), lived=st.booleans())
+def test_a_folder_that_does_not_say_any_more_whose_it_is_is_refused_and_left_as_it_is(
+    present: bool, lived: bool
+) -> None:
+    """Regression: a new identity was made in it, and the promises refused as those of another peer."""
+    disk = MemoryDisk()
+    first = claim(disk, config("a"), os.urandom)
+    if lived:
+        begin_life(disk)
+    if not present:
+        del disk._values["identity"]
+    if present or not lived:
+        assert (claim(disk, config("a"), os.urandom).peer_id == first.peer_id) == present
+        return
+    with pytest.raises(StateError, match="has lost its identity"):
+        claim(disk, config("a"), os.urandom)
+    assert disk.load("identity") is None
 
 
 @given(lives=st.integers(1, 20))

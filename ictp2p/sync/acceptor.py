@@ -95,7 +95,9 @@ class Acceptor:
             read = msgspec.msgpack.decode(stored, type=_Stored)
         except MALFORMED as error:
             raise StateError(f"the {KEY} record ({len(stored)} bytes) cannot be read: {error}") from error
-        if read.format != _FORMAT or read.me != self.me:
-            raise StateError(f"the {KEY} record is of format {read.format} and peer {read.me}, not {self.me}'s")
+        if read.format != _FORMAT:
+            raise StateError(f"the {KEY} record is of format {read.format}, this is format {_FORMAT}")
+        if read.me != self.me:
+            raise StateError(f"the {KEY} record is that of peer {read.me}, not of {self.me}")
         self.slot, self.tip = read.slot, read.tip
         self.promised, self.accepted, self.value = read.promised, read.accepted, read.value
