@@ -62,13 +62,16 @@ def main() -> None:
     options = parser.parse_args()
     if not (token := os.environ.get("ICTP2P_TOKEN")):
         parser.error("give the mesh's token in ICTP2P_TOKEN; `ictp2p token` makes one")
+    if options.steps < 1:
+        parser.error(f"--steps {options.steps} is less than 1")
 
     torch.manual_seed(0)  # for who founds the mesh; the others get its weights
     module = Regression()
     config = ictp2p.Config.local(cluster=options.cluster, token=token, listen=options.listen, join=tuple(options.join))
     with ictp2p.Peer(config) as peer:
-        peer.gather(2, timeout=60.0)  # so that both begin together; clusters may come and go at any time
         drain_on_interrupt(peer)
+        print(f"{peer.cluster} listens on {peer.address}, and waits for another cluster", flush=True)
+        peer.gather(2, timeout=60.0)  # so that both begin together; clusters may come and go at any time
         together = PolicyCallback(peer, ictp2p.DiLoCo, sync_every=10)
         trainer = lightning.Trainer(
             max_steps=options.steps,
@@ -90,6 +93,7 @@ def drain_on_interrupt(peer: ictp2p.Peer) -> None:
 
     def drain(*_: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        print("draining; Ctrl-C again to end at once", flush=True)
         peer.drain()
 
     signal.signal(signal.SIGINT, drain)

@@ -26,6 +26,11 @@ from tests.tally import Count, Summing, Tally, Watched
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ENVIRONMENT = {**os.environ, "ICTP2P_TOKEN": "0123456789abcdef0123456789abcdef", "OMP_NUM_THREADS": "1"}
 LIBRARIES = {"hf_trainer.py": "transformers", "lightning_module.py": "lightning"}
+NAMES = {
+    "transformers.py": "TrainerCallback = GPT2Config = GPT2LMHeadModel = Trainer = TrainingArguments = dict",
+    "lightning/__init__.py": "LightningModule = object",
+    "lightning/pytorch.py": "Callback = object",
+}
 MODULES = {"huggingface": ("transformers", "hf"), "lightning": ("lightning", "lightning")}
 
 
@@ -82,6 +87,52 @@ def test_a_trainer_ends_when_its_peer_has_drained(two: Any) -> None:
         assert next(line for line in process.stdout if "loss" in line)
         process.send_signal(signal.SIGINT)
         assert "digest" in ended(process)
+
+
+@pytest.fixture(params=LIBRARIES)
+def untrained(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """Starts the example where only the names of its library are: they do for all that it says before it trains."""
+    processes: list[subprocess.Popen[str]] = []
+    for path, text in NAMES.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    found = os.pathsep.join([str(tmp_path), str(EXAMPLES.parent)])
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(EXAMPLES / request.param), "--cluster", "oslo", *arguments]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        processes.append(subprocess.Popen(command, text=True, env={**ENVIRONMENT, "PYTHONPATH": found}, **pipes))
+        return processes[-1]
+
+    try:
+        yield start
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("steps", ["-1", "0"])
+def test_a_number_of_steps_that_cannot_be_is_refused_at_once(untrained: Any, steps: str) -> None:
+    """Regression: it waited for another cluster, and then ended with a traceback."""
+    process = untrained("--steps", steps)
+    output, errors = process.communicate(timeout=80)
+    assert (process.returncode, output) == (2, "")
+    assert f"error: --steps {steps} is less than 1\n" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.real
+def test_who_waits_for_another_cluster_says_so_and_can_be_stopped(untrained: Any) -> None:
+    """Regression: it waited without a word, and a first Ctrl-C then was no drain."""
+    process = untrained()
+    line = process.stdout.readline()
+    assert re.fullmatch(r"oslo listens on 127\.0\.0\.1:\d+, and waits for another cluster\n", line)
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "draining; Ctrl-C again to end at once\n"
+    process.send_signal(signal.SIGINT)
+    assert (process.wait(60), process.stderr.read()) == (130, "")
 
 
 @pytest.mark.parametrize("module", MODULES)
