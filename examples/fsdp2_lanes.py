@@ -8,6 +8,8 @@ whole model. A round of each lane is committed for itself; FSDP keeps the ranks 
 """
 
 import contextlib
+import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -19,8 +21,11 @@ import ictp2p
 CLUSTERS = ("oslo", "tokyo")
 STEPS, EVERY = 60, 10
 
+ranks = int(os.environ.get("WORLD_SIZE", "1"))
+if ranks % len(CLUSTERS):
+    sys.exit(f"{ranks} ranks cannot be shared among {len(CLUSTERS)} clusters: give torchrun an even --nproc-per-node")
 dist.init_process_group("gloo")
-rank, shards = dist.get_rank(), dist.get_world_size() // len(CLUSTERS)
+rank, shards = dist.get_rank(), ranks // len(CLUSTERS)
 grid = init_device_mesh("cpu", (len(CLUSTERS), shards), mesh_dim_names=("cluster", "shard"))
 cluster, shard = CLUSTERS[rank // shards], rank % shards
 
@@ -49,7 +54,7 @@ def train(policy: ictp2p.DiLoCo) -> tuple[dict[int, str], float]:
     return agreed, last
 
 
-found: list[str] = [""] * dist.get_world_size()
+found: list[str] = [""] * ranks
 with contextlib.ExitStack() as stack:
     if founds:
         peer = stack.enter_context(ictp2p.Peer(ictp2p.Config.local(cluster=cluster, token=token)))
@@ -61,7 +66,7 @@ with contextlib.ExitStack() as stack:
         agreed, last = train(policy)
         dist.barrier()
 
-everybody: list[dict[int, str]] = [{} for _ in range(dist.get_world_size())]
+everybody: list[dict[int, str]] = [{} for _ in range(ranks)]
 dist.all_gather_object(everybody, agreed)
 other = everybody[(rank + shards) % len(everybody)]
 common = agreed.keys() & other.keys()

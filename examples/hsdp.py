@@ -6,6 +6,9 @@ The ranks of one row (`dp_shard`) hold one copy of the model between them, over 
 (`dp_replicate`) average their gradients over ictp2p's sealed connections, which a wide-area link can carry.
 """
 
+import os
+import sys
+
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -13,11 +16,14 @@ from torch.distributed.fsdp import fully_shard
 
 import ictp2p.torch_backend  # noqa: F401  (makes the backend known)
 
+ranks, clusters = int(os.environ.get("WORLD_SIZE", "1")), 2
+if ranks % clusters:
+    sys.exit(f"{ranks} ranks cannot be shared among {clusters} clusters: give torchrun an even --nproc-per-node")
 dist.init_process_group("gloo")
-rank, clusters = dist.get_rank(), 2
+rank = dist.get_rank()
 mesh = init_device_mesh(
     "cpu",
-    (clusters, dist.get_world_size() // clusters),
+    (clusters, ranks // clusters),
     mesh_dim_names=("dp_replicate", "dp_shard"),
     backend_override={"dp_replicate": "ictp2p"},
 )

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,17 @@ def test_every_rank_ends_with_the_same_parameters_and_has_learned(four_ranks: li
     for text in (*ddp, *fsdp2, *hsdp, *ring, *server):
         first, *_, last = [float(loss) for loss in re.findall(r"loss ([\d.]+)", text)]
         assert last < first
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("script", ["hsdp.py", "fsdp2_lanes.py"])
+@pytest.mark.parametrize("environment", [{}, {"RANK": "0", "WORLD_SIZE": "3"}], ids=["alone", "three"])
+def test_ranks_that_two_clusters_cannot_share_are_refused_in_a_sentence(
+    script: str, environment: dict[str, str]
+) -> None:
+    """Regression: it ended in an IndexError."""
+    command = [sys.executable, str(EXAMPLES / script)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=80, env={**os.environ, **environment})
+    assert ran.returncode == 1
+    number = environment.get("WORLD_SIZE", "1")
+    assert ran.stderr == (f"{number} ranks cannot be shared among 2 clusters: give torchrun an even --nproc-per-node\n")
