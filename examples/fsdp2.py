@@ -43,12 +43,14 @@ for step in range(60):
     if step % 20 == 19:
         print(f"rank {rank}  step {step}  loss {loss.item():.5f}", flush=True)
 
-folder = [tempfile.mkdtemp()]
-dist.broadcast_object_list(folder, 0)
-checkpoints.save({"model": model.state_dict()}, checkpoint_id=folder[0])
 other = sharded(seed=7)
 loaded = {"model": other.state_dict()}
-checkpoints.load(loaded, checkpoint_id=folder[0])
+with tempfile.TemporaryDirectory() as mine:
+    folder = [mine]
+    dist.broadcast_object_list(folder, 0)  # all use the one of rank 0
+    checkpoints.save({"model": model.state_dict()}, checkpoint_id=folder[0])
+    checkpoints.load(loaded, checkpoint_id=folder[0])
+    dist.barrier()  # it is removed when all have read it
 other.load_state_dict(loaded["model"])
 same = all(
     torch.equal(mine.full_tensor(), theirs.full_tensor())

@@ -9,6 +9,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,19 @@ RUNS = [
 
 
 def examples(ports: list[int]) -> list[str]:
-    """In each process: what every example printed."""
+    """In each process: what every example printed; a temporary folder that one leaves behind is an error."""
     os.environ["MASTER_ADDR"] = "127.0.0.1"
     os.environ["TORCHELASTIC_USE_AGENT_STORE"], os.environ["TORCHELASTIC_RESTART_COUNT"] = "True", "0"
     printed = []
-    for port, (script, *arguments) in zip(ports, RUNS, strict=True):
-        os.environ["MASTER_PORT"], sys.argv = str(port), [script, *arguments]
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            runpy.run_path(str(EXAMPLES / script), run_name="__main__")
-        printed.append(out.getvalue())
+    with tempfile.TemporaryDirectory() as temporary:
+        tempfile.tempdir = temporary
+        for port, (script, *arguments) in zip(ports, RUNS, strict=True):
+            os.environ["MASTER_PORT"], sys.argv = str(port), [script, *arguments]
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+            assert not list(Path(temporary).iterdir()), f"{script} left a folder, as fsdp2.py once its checkpoint"
+            printed.append(out.getvalue())
+        tempfile.tempdir = None
     return printed
 
 
