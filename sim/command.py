@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from ictp2p.errors import ConfigError
+from ictp2p.outputs import written
 from ictp2p.tables import Table, show
 from sim import report
 from sim.progress import Progress
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None, stream: TextIO | None = None) -> int
 
     Raises:
         ConfigError: what was asked for cannot be.
+        OSError: a file that was asked for could not be written; the message names it.
     """
     options = _parser().parse_args(argv)
     status: int = options.run(options, sys.stdout if stream is None else stream)
@@ -147,7 +149,8 @@ def _make_room(path: Path) -> None:
 
 def _write_trace(stage: Stage, path: Path | None) -> None:
     if path is not None and stage.opened:
-        path.write_text(f"{stage.world.trace}\ntrace {stage.world.trace.digest()}\n")
+        with written(path):
+            path.write_text(f"{stage.world.trace}\ntrace {stage.world.trace.digest()}\n")
 
 
 def _write(told: Mapping[str, Any], document: Path | None, picture: Path | None) -> None:
@@ -156,7 +159,8 @@ def _write(told: Mapping[str, Any], document: Path | None, picture: Path | None)
     if picture is not None:
         from sim import pictures
 
-        pictures.draw(told, picture)
+        with written(picture):
+            pictures.draw(told, picture)
 
 
 def _leave(told: Mapping[str, Any]) -> Path:

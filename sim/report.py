@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ictp2p.errors import ConfigError
+from ictp2p.outputs import written
 from ictp2p.tables import Table
 from sim.host import Host
 from sim.scenario import Scenario
@@ -40,8 +41,13 @@ def document(scenario: Scenario, stage: Stage, given: Mapping[str, object]) -> d
 
 
 def save(told: Mapping[str, Any], path: Path) -> None:
-    """Write a document to a file."""
-    path.write_text(json.dumps(told, indent=1) + "\n")
+    """Write a document to a file.
+
+    Raises:
+        OSError: there was no room for it, say; the message names the file.
+    """
+    with written(path):
+        path.write_text(json.dumps(told, indent=1) + "\n")
 
 
 def load(path: Path) -> dict[str, Any]:

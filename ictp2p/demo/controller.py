@@ -24,6 +24,7 @@ from ictp2p.demo.script import FOUNDERS, JOINER, Script
 from ictp2p.demo.show import Display
 from ictp2p.demo.stage import DemoFailed, Stage
 from ictp2p.errors import ConfigError
+from ictp2p.outputs import written
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -89,7 +90,8 @@ def run(options: Options, display: Display, command: Command = worker_command) -
     with display:
         report = _perform(options, display, command)
         if options.report is not None:
-            options.report.write_text(json.dumps(report, indent=1) + "\n")
+            with written(options.report):
+                options.report.write_text(json.dumps(report, indent=1) + "\n")
             display.line(f"report: {options.report}")
         if options.plot is not None and report["rounds"]:
             _plot(options.plot, report, display)
@@ -161,7 +163,8 @@ def _interrupted_by(*signals: signal.Signals) -> Iterator[None]:
 
 def _plot(path: Path, report: dict[str, Any], display: Display) -> None:
     try:
-        plot.draw(report, path)
+        with written(path):
+            plot.draw(report, path)
     except ImportError as error:
         display.line(f"no plot: {error.name} is not installed; pip install 'ictp2p[demo]' brings it")
     else:

@@ -47,7 +47,7 @@ class Play:
             fault = (faults or {}).get(f"{cluster}/{number}", "none")
             return [sys.executable, "-S", str(FAKE), str(self.board), cluster, str(number), fault]
 
-        options = Options(report=self.report_file, log=self.log, **{"seconds": 40.0, "rounds": 2, **changes})
+        options = Options(**{"report": self.report_file, "log": self.log, "seconds": 40.0, "rounds": 2, **changes})
         return controller.run(options, Cued(self.screen, self.cue), command)
 
     @property
@@ -72,6 +72,15 @@ def _pids(log: Path) -> list[str]:
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
     return Play(tmp_path)
+
+
+@pytest.mark.parametrize("output", ["report", "plot"])
+def test_a_file_that_there_is_no_room_for_is_named(play: Play, output: str) -> None:
+    """Regression: the message said that there was no room, and not for what."""
+    if output == "plot":
+        pytest.importorskip("matplotlib")
+    with pytest.raises(OSError, match=r"^\[Errno 28\] No space left on device: '/dev/full'$"):
+        play(**{output: Path("/dev/full")})
 
 
 def test_the_whole_story_passes_and_is_reported(play: Play) -> None:

@@ -117,6 +117,24 @@ def test_what_cannot_be_is_named_before_anything_runs(arguments: tuple[str, ...]
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize("output", ["report", "trace", "plot"])
+def test_a_file_that_there_is_no_room_for_is_named(tmp_path: Path, output: str) -> None:
+    """Regression: the message said that there was no room, and not for what."""
+    if output == "plot":
+        pytest.importorskip("matplotlib")
+    (tmp_path / "alone.toml").write_text(ALONE)
+    with pytest.raises(OSError, match=r"^\[Errno 28\] No space left on device: '/dev/full'$"):
+        run("run", str(tmp_path / "alone.toml"), "--quiet", f"--{output}", "/dev/full")
+
+
+def test_a_file_that_could_not_be_written_is_a_line_and_a_status(tmp_path: Path) -> None:
+    (tmp_path / "alone.toml").write_text(ALONE)
+    program = [sys.executable, "-m", "sim", "run", str(tmp_path / "alone.toml"), "--quiet", "--report", "/dev/full"]
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=50)
+    assert ran.returncode == 1
+    assert ran.stderr == "ictp2p: OSError: [Errno 28] No space left on device: '/dev/full'\n"
+
+
 @pytest.mark.parametrize("command", ["run", "replay"])
 def test_brackets_without_end_are_no_document(tmp_path: Path, command: str) -> None:
     """Regression: the parser's recursion ended as a traceback of its own."""
