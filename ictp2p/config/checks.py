@@ -6,7 +6,7 @@ import functools
 import math
 import os
 from collections.abc import Callable
-from dataclasses import field, fields, is_dataclass
+from dataclasses import Field, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -151,14 +151,23 @@ def validate(value: DataclassInstance) -> None:
         ConfigError: naming the field and what was given.
     """
     for f in fields(value):
-        try:
-            cleaned = _typed(getattr(value, f.name), type_of(type(value), f.name))
-            f.metadata["check"](cleaned)
-        except ConfigError as error:
-            if not f.repr:  # a secret is not for a log either, not even a malformed one
-                raise ConfigError(f"{f.name} is not valid: it must be text, in UTF-8 and not empty") from None
-            raise ConfigError(f"{f.name}: {error}") from error
-        object.__setattr__(value, f.name, cleaned)
+        object.__setattr__(value, f.name, checked(type(value), f, getattr(value, f.name), f.name))
+
+
+def checked(owner: type, f: Field[Any], value: Any, called: str) -> Any:
+    """Put what was given for a field of `owner` into its declared type, and check it.
+
+    Raises:
+        ConfigError: naming the value by what its giver calls it: the field, or a variable of the environment.
+    """
+    try:
+        cleaned = _typed(value, type_of(owner, f.name))
+        f.metadata["check"](cleaned)
+    except ConfigError as error:
+        if not f.repr:  # a secret is not for a log either, not even a malformed one
+            raise ConfigError(f"{called} is not valid: it must be text, in UTF-8 and not empty") from None
+        raise ConfigError(f"{called}: {error}") from error
+    return cleaned
 
 
 def _typed(value: Any, kind: Any) -> Any:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ictp2p.config.checks import in_words, truth, type_of
+from ictp2p.config.checks import checked, in_words, truth, type_of
 from ictp2p.config.table import ELSEWHERE, ENVIRONMENT_PREFIX, leaves, variable
-from ictp2p.config.values import PRESETS, Config
+from ictp2p.config.values import PRESETS, Config, Timeouts, check_layer
 from ictp2p.errors import ConfigError
 
 
@@ -33,31 +33,35 @@ def load(
     """
     if preset not in PRESETS:
         raise ConfigError(f"preset {preset!r} is not known: use one of {', '.join(PRESETS)}")
-    file = {} if toml is None else _read_toml(Path(toml))
+    file = {} if toml is None else _read_toml(Path(toml), PRESETS[preset])
     given = {name: value for name, value in (overrides or {}).items() if value is not None}
     return Config.made(PRESETS[preset], file, _read_environment(env or {}), given)
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path, base: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        values = tomllib.loads(path.read_bytes().decode())
     except OSError as error:
         raise ConfigError(f"cannot read configuration {str(path)!r}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # also a name with a zero byte, endless numbers, or brackets
         raise ConfigError(f"configuration {str(path)!r} is not TOML: {error}") from error
+    try:
+        check_layer(base, values)
+    except ConfigError as error:
+        raise ConfigError(f"configuration {str(path)!r}: {error}") from error
+    return values
 
 
 def _read_environment(env: Mapping[str, str]) -> dict[str, Any]:
-    known = {variable(name): name for name, _ in leaves()}
+    known = {variable(name): (name, f) for name, f in leaves()}
     values: dict[str, Any] = {}
     for key in sorted(key for key in env if key.startswith(ENVIRONMENT_PREFIX) and key not in ELSEWHERE):
         if key not in known:
             raise ConfigError(f"environment variable {key} is not known: see `ictp2p config`")
-        outer, _, inner = known[key].partition(".")
-        if inner:
-            values.setdefault(outer, {})[inner] = _parse(key, env[key], float)
-        else:
-            values[outer] = _parse(key, env[key], type_of(Config, outer))
+        name, f = known[key]
+        outer, _, inner = name.partition(".")
+        owner, into = (Timeouts, values.setdefault(outer, {})) if inner else (Config, values)
+        into[f.name] = checked(owner, f, _parse(key, env[key], type_of(owner, f.name)), key)
     return values
 
 

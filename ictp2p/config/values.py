@@ -15,6 +15,7 @@ from ictp2p.config.checks import (
     addresses,
     advertised,
     at_least_two,
+    checked,
     duration,
     folder,
     isolated,
@@ -227,6 +228,18 @@ def _merge(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
             value = _replace(old, name, value)
         merged[name] = value
     return merged
+
+
+def check_layer(base: Mapping[str, Any], more: Mapping[str, Any]) -> None:
+    """Check values by name, which are to be laid over `base`, while it is known where they come from.
+
+    Raises:
+        ConfigError: a name is unknown, or a value is not valid.
+    """
+    merged = _merge(base, more)
+    for f in fields(Config):
+        if f.name in more:
+            checked(Config, f, merged[f.name], f.name)
 
 
 def _replace(old: Timeouts, name: str, changes: Mapping[str, Any]) -> Timeouts:

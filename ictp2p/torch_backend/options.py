@@ -13,9 +13,9 @@ import math
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from ictp2p.config.checks import parameter, secret, truth, validate
+from ictp2p.config.checks import checked, parameter, secret, truth, validate
 from ictp2p.errors import ConfigError
 
 _ANYWHERE = "192.0.2.1"
@@ -84,12 +84,20 @@ class Options:
             raise ConfigError(f"pg_options of an ictp2p group is an ictp2p.torch_backend.Options, not {given!r}")
         chosen = given or cls()
         return cls(
-            host=chosen.host or environment.get("ICTP2P_HOST") or _interface(environment.get("MASTER_ADDR")),
+            host=chosen.host or _told(environment, "host") or _interface(environment.get("MASTER_ADDR")),
             sealed=chosen.sealed and _allowed(environment, "ICTP2P_SEALED"),
             share_memory=chosen.share_memory and _allowed(environment, "ICTP2P_SHARE_MEMORY"),
             stall=chosen.stall,
-            token=chosen.token or environment.get("ICTP2P_TOKEN") or None,
+            token=chosen.token or _told(environment, "token"),
         )
+
+
+def _told(environment: Mapping[str, str], name: str) -> str | None:
+    """What the environment says of a field; None if nothing."""
+    variable = f"ICTP2P_{name.upper()}"
+    (field,) = (f for f in fields(Options) if f.name == name)
+    told: str | None = checked(Options, field, environment.get(variable) or None, variable)
+    return told
 
 
 def _allowed(environment: Mapping[str, str], variable: str) -> bool:

@@ -132,10 +132,16 @@ def test_what_has_no_default_must_be_given(name: str):
         ({"ICTP2P_RANK": "first"}, "ICTP2P_RANK='first' is not valid: it must be of type int$"),
         ({"ICTP2P_BULK_RATE": "fast"}, "ICTP2P_BULK_RATE='fast' is not valid: it must be of type float$"),
         ({"ICTP2P_ENCRYPT": "maybe"}, "ICTP2P_ENCRYPT='maybe' is not valid: use one of 1, true, yes, 0, false, no$"),
-        ({"ICTP2P_GLOBAL_TIMEOUTS_FORM": "-1"}, "global_timeouts: form: -1"),
+        ({"ICTP2P_GLOBAL_TIMEOUTS_FORM": "-1"}, r"^ICTP2P_GLOBAL_TIMEOUTS_FORM: -1\.0 is not valid"),
+        ({"ICTP2P_LISTEN": "x"}, "^ICTP2P_LISTEN: address 'x' is not valid"),
+        ({"ICTP2P_ISOLATION": "Process"}, "^ICTP2P_ISOLATION: 'Process' is not valid: use one of thread, process"),
+        ({"ICTP2P_JOIN": "a,b:1"}, "^ICTP2P_JOIN: address 'a' is not valid"),
+        ({"ICTP2P_RANK": str(2**31)}, "^ICTP2P_RANK: 2147483648 is not valid"),
+        ({"ICTP2P_TOKEN": ""}, "^ICTP2P_TOKEN is not valid: it must be text"),
     ],
 )
 def test_the_environment_is_checked_too(env: dict[str, str], words: str):
+    """Regression: a value that could be read but not be right was named as if an argument had given it."""
     with pytest.raises(ConfigError, match=words):
         load(env=env, overrides=BASE)
 
@@ -161,6 +167,25 @@ def test_a_file_that_is_missing_or_no_toml_is_named(tmp_path: Path):
         load(toml=tmp_path / "bad.toml")
     with pytest.raises(ConfigError, match="preset 'moon'"):
         load("moon")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("listen = 'x'", "listen: address 'x' is not valid"),
+        ("rank = 1.5", r"rank: 1\.5 is not valid"),
+        ("lisen = 'x:1'", "parameter 'lisen' is not known"),
+        ("token = ''", "token is not valid"),
+        ("local_timeouts = 7", "local_timeouts: 7 is not valid"),
+        ("[local_timeouts]\nstall = 0", r"local_timeouts: stall: 0\.0 is not valid"),
+        ("[local_timeouts]\nstahl = 1", r"parameter 'local_timeouts\.stahl' is not known"),
+    ],
+)
+def test_what_cannot_be_is_named_with_the_file_that_says_so(tmp_path: Path, text: str, words: str):
+    """Regression: it was named as if an argument had given it."""
+    (tmp_path / "peer.toml").write_text(text)
+    with pytest.raises(ConfigError, match=rf"^configuration '.*peer\.toml': {words}"):
+        load(toml=tmp_path / "peer.toml", overrides=BASE)
 
 
 @pytest.mark.parametrize("text", ["rank = " + "9" * 5000, "join = " + "[" * 5000 + "]" * 5000, "\xff"])

@@ -67,10 +67,13 @@ def test_the_environment_says_a_truth_as_it_does_for_a_peer(text: str, said: boo
     [
         ({"ICTP2P_HOST": "127.0.0.1", "ICTP2P_SEALED": "perhaps"}, "ICTP2P_SEALED: 'perhaps' is not valid: use one of"),
         ({"ICTP2P_HOST": "127.0.0.1", "ICTP2P_SHARE_MEMORY": "2"}, "ICTP2P_SHARE_MEMORY: '2' is not valid"),
-        ({"ICTP2P_HOST": "elsewhere"}, "host: 'elsewhere' is not valid"),
+        ({"ICTP2P_HOST": "elsewhere"}, "^ICTP2P_HOST: 'elsewhere' is not valid: it must be a numeric address"),
+        ({"ICTP2P_HOST": "::"}, "^ICTP2P_HOST: '::' is not valid: others cannot dial it"),
+        ({"ICTP2P_HOST": "127.0.0.1", "ICTP2P_TOKEN": "a\udc80"}, "^ICTP2P_TOKEN is not valid: it must be text"),
     ],
 )
 def test_the_environment_is_checked_too(environment: dict[str, str], words: str) -> None:
+    """Regression: a host was called by its option, which nobody had given."""
     with pytest.raises(ConfigError, match=words):
         Options.of(None, environment)
 
