@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import ipaddress
 import math
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import Field, field, fields, is_dataclass
 from pathlib import Path
@@ -45,10 +48,28 @@ def address(text: str) -> None:
     Address.parse(text)
 
 
-def dialed(text: str) -> None:
-    """Check `host:port` of somebody to be dialed: port 0 is one to listen on, which the system chooses."""
-    if Address.parse(text).port == 0:
+def dialed(text: str) -> Address:
+    """Read `host:port` of somebody to be dialed: neither port 0, which the system chooses, nor a host that means all.
+
+    Raises:
+        ConfigError: it is none, or one only to listen on.
+    """
+    found = Address.parse(text)
+    if found.port == 0:
         raise ConfigError(f"address {text!r} is not valid: nobody can dial port 0")
+    if _means_all(found.host):
+        raise ConfigError(f"address {text!r} is not valid: others cannot dial {found.host}, it is one to listen on")
+    return found
+
+
+def _means_all(host: str) -> bool:
+    """Whether a host stands for every address of a machine, as 0.0.0.0 does, also if it is cut short to 0."""
+    with contextlib.suppress(OSError, ValueError):
+        return socket.inet_aton(host) == bytes(4)
+    with contextlib.suppress(ValueError):
+        found = ipaddress.IPv6Address(host)
+        return found.is_unspecified or found.ipv4_mapped == ipaddress.IPv4Address(0)
+    return False
 
 
 def advertised(text: str) -> None:

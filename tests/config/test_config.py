@@ -1,11 +1,15 @@
+import contextlib
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ictp2p.config import PROFILES, Config, Timeouts, load, page, parameters
+from ictp2p.config.checks import dialed
 from ictp2p.config.table import ELSEWHERE
 from ictp2p.errors import ConfigError
 from ictp2p.torch_backend.options import Options
@@ -65,6 +69,11 @@ def test_later_sources_win(tmp_path: Path):
         ({"advertise": "somewhere"}, "advertise: address 'somewhere'"),
         ({"join": ["ok:1", "bad"]}, "join: address 'bad'"),
         ({"join": ["ok:1", "ok:0"]}, "join: address 'ok:0' is not valid: nobody can dial port 0"),
+        ({"advertise": "0.0.0.0:70"}, "advertise: address '0.0.0.0:70' is not valid: others cannot dial 0.0.0.0"),
+        ({"advertise": "[::]:70"}, r"advertise: address '\[::\]:70' is not valid: others cannot dial ::"),
+        ({"advertise": "0:70"}, "advertise: address '0:70' is not valid: others cannot dial 0"),
+        ({"join": ["ok:1", "[::ffff:0.0.0.0]:1"]}, "join: address .* others cannot dial ::ffff:0.0.0.0"),
+        ({"join": ["0.0.0.0:1"]}, "join: address '0.0.0.0:1' is not valid: others cannot dial 0.0.0.0"),
         ({"advertise": "192.0.2.7:0"}, "advertise: address '192.0.2.7:0' is not valid: nobody can dial port 0"),
         ({"join": "127.0.0.1:7000"}, r"join: .* must be of type list of str, as in \['192"),
         ({"join": [7]}, "join: .* must be of type"),
@@ -103,6 +112,12 @@ def test_a_bad_value_is_named(values: dict[str, Any], words: str):
         load(overrides={**BASE, **values})
     with pytest.raises(ConfigError, match=words):
         Config.lan(**{**BASE, **values})
+
+
+@given(st.one_of(st.text(), st.sampled_from(["a\0b", "\ud800"])), st.integers(0, 65535))
+def test_any_host_can_be_dialed_or_is_refused_in_words(host: str, port: int):
+    with contextlib.suppress(ConfigError):
+        assert dialed(f"{host}:{port}").port == port > 0
 
 
 @pytest.mark.parametrize("token", ["", b"a token in bytes", 12345678])
