@@ -30,9 +30,9 @@ from ictp2p.control import ControlConnection, open_control
 from ictp2p.core.commands import Command, Dial, Hangup, Transmit
 from ictp2p.core.packets import Channel
 from ictp2p.disk import Disk
-from ictp2p.errors import IctError, StateError
+from ictp2p.errors import IctError, Refused, StateError
 from ictp2p.machine import Effects, Notice, Persist
-from ictp2p.network import Network, Refused
+from ictp2p.network import Network
 from ictp2p.security import Security
 from ictp2p.types import Address, PeerId
 

@@ -12,6 +12,7 @@ One rule tells them apart: whoever can mend it decides the branch.
     ├── NetworkError           the path between two peers
     │   ├── AddressInUse       the listen port is taken
     │   ├── Unreachable        nobody answered at the address in time
+    │   │   └── Refused            its host says that nobody listens there
     │   ├── HandshakeFailed    somebody answered who may not come in
     │   │   └── TurnedAway         nor later: another token, or an identity that another process has
     │   ├── ConnectionLost     it was there and went away
@@ -28,6 +29,9 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   └── LibraryRefused         a vendor's collective library did not come up: the new one falls back to Gloo
     └── PeerClosed             the peer was closed, or drained, while something waited on it
         └── PeerFailed         the peer stopped by itself: to go on would have broken a promise
+
+A few have subclasses beside what raises them, for code that needs more than words: whom a collective waited for, say
+(`collectives.channel`, `torch_backend.errors`). Who catches the ones drawn here catches those too.
 
 Foreign errors (`OSError`, `ssl.SSLError`, `msgspec.MsgspecError`) are translated at the edge, in `network`,
 `bulk` and `wire`, and nowhere else.
@@ -74,6 +78,10 @@ class AddressInUse(NetworkError):
 
 class Unreachable(NetworkError):
     """Nobody answered at an address within the deadline."""
+
+
+class Refused(Unreachable):
+    """The host answered that nobody listens on that port: its process is gone, though the host is not."""
 
 
 class HandshakeFailed(NetworkError):

@@ -23,7 +23,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
+from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.forks import connected_alone, held_alone
 from ictp2p.happy_eyeballs import reach
 from ictp2p.types import Address
@@ -39,10 +39,6 @@ _RESOLVE = 5.0  # seconds to look up the name of an address to listen on
 _AT_ONCE = 64  # connections accepted in one turn of the loop, at most
 _BREATHER = 1.0  # seconds without accepting after the system had no room for another connection
 _TAKEN = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
-
-
-class Refused(Unreachable):
-    """The host answered that nobody listens on that port: its process is gone, though the host is not."""
 
 
 class Listener(Protocol):

@@ -13,12 +13,12 @@ from ictp2p.errors import (
     ConnectionLost,
     HandshakeFailed,
     IctError,
+    Refused,
     RemoteProtocolError,
     TurnedAway,
     Unreachable,
 )
 from ictp2p.identity import Identity
-from ictp2p.network import Refused
 from ictp2p.reception import Reception, serve
 from ictp2p.security import Security, TlsSecurity
 from ictp2p.types import Address, PeerId

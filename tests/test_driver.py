@@ -13,9 +13,8 @@ import pytest
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.commands import Command, Dial, Hangup, Transmit
 from ictp2p.driver import Driver
-from ictp2p.errors import IctError, LocalProtocolError, StateError, Unreachable
+from ictp2p.errors import IctError, LocalProtocolError, Refused, StateError, Unreachable
 from ictp2p.machine import Notice, Persist
-from ictp2p.network import Refused
 from ictp2p.types import Address, ClusterId, PeerId
 
 ME, LOW, HIGH = PeerId("5"), PeerId("1"), PeerId("9")

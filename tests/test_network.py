@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Unreachable
+from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.happy_eyeballs import places
-from ictp2p.network import Refused, TcpNetwork, ended, shown_address, translate
+from ictp2p.network import TcpNetwork, ended, shown_address, translate
 from ictp2p.types import Address
 
 LOOPBACK = Address("127.0.0.1", 0)

@@ -7,12 +7,13 @@ from ictp2p.errors import (
     ConnectionLost,
     HandshakeFailed,
     IctError,
+    Refused,
     RemoteProtocolError,
     TurnedAway,
     Unreachable,
     VersionMismatch,
 )
-from ictp2p.network import Refused, TcpNetwork
+from ictp2p.network import TcpNetwork
 from ictp2p.opening import open_bulk, open_transport
 from ictp2p.preamble import PREAMBLE_SIZE, Kind, Preamble, Verdict
 from ictp2p.types import Address

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ictp2p.errors import AddressInUse, Unreachable
-from ictp2p.network import Refused
+from ictp2p.errors import AddressInUse, Refused, Unreachable
 from ictp2p.types import Address
 from sim.chance import Chance
 from sim.internet import Internet
