@@ -103,12 +103,11 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from ictp2p.config.checks import secret
+    from ictp2p.config.checks import dialed, secret
     from ictp2p.status import fetch_status
     from ictp2p.tables import show, tables
-    from ictp2p.types import Address
 
-    address = str(Address.parse(options.address))
+    address = str(dialed(options.address))
     token = options.token or os.environ.get("ICTP2P_TOKEN")
     if not token:
         raise ConfigError("the mesh is closed: give its join token with --token or in ICTP2P_TOKEN")

@@ -10,6 +10,7 @@ import asyncio
 import json
 from typing import Any
 
+from ictp2p.config.checks import dialed
 from ictp2p.control import open_control
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import CODECS
@@ -30,7 +31,7 @@ from ictp2p.identity import Identity
 from ictp2p.machine import Message
 from ictp2p.network import Network, TcpNetwork
 from ictp2p.security import TlsSecurity
-from ictp2p.types import Address, ClusterId, PeerId
+from ictp2p.types import ClusterId, PeerId
 
 _NOBODY = ClusterId("")
 
@@ -51,7 +52,7 @@ async def fetch_status(address: str, token: str, timeout: float, network: Networ
         ProtocolError: whoever answered is no peer of this version.
     """
     identity = Identity.generate()
-    where = Address.parse(address)
+    where = dialed(address)
     security = TlsSecurity(identity, Mesh.from_token(token))
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout

@@ -94,6 +94,7 @@ def test_status_takes_the_token_from_the_environment(
     [
         (["status", "127.0.0.1:7001"], 2, "ConfigError: the mesh is closed: give its join token"),
         (["status", "nowhere", "--token", TOKEN], 2, "ConfigError: address 'nowhere' is not valid"),
+        (["status", "127.0.0.1:0", "--token", TOKEN], 2, "address '127.0.0.1:0' is not valid: nobody can dial port 0"),
         (["status", "h:99999", "--token", TOKEN], 2, "'99999' is not a number from 0 to 65535"),
         (["status", "127.0.0.1:1", "--token", TOKEN], 1, "Unreachable: nobody answered at 127.0.0.1:1"),
         (["status", "h:1", "--token", "\udcff" * 32], 2, "ConfigError: the join token is not valid: it must be text"),

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.core.cards import PeerCard
-from ictp2p.errors import RemoteProtocolError
+from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.gossip.messages import Status
 from ictp2p.reporting import members_of
-from ictp2p.status import _read
+from ictp2p.status import _read, fetch_status
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -42,6 +42,13 @@ def test_each_member_is_shown_with_its_card_if_there_is_one_and_looked_up_once(
     rows = members_of(core)
     assert [row["peer"] for row in rows] == sorted(members)
     assert all(row["address"] == (f"192.0.2.{row['peer']}:1" if row["peer"] in known else "") for row in rows)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "0.0.0.0:7450"])
+async def test_an_address_that_is_only_one_to_listen_on_is_not_dialed(address: str) -> None:
+    """Regression: it was, to learn that nobody was there."""
+    with pytest.raises(ConfigError, match=f"address '{address}' is not valid"):
+        await fetch_status(address, "0123456789abcdef", 1.0)
 
 
 @pytest.mark.parametrize("document", [b"", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"1" * 10_000, b"[]", b"1"])
