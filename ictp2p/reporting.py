@@ -112,14 +112,17 @@ def links_of(core: Core) -> list[dict[str, Any]]:
 
 
 def routes_of(core: Core) -> list[dict[str, Any]]:
-    """The routes in use from this peer's cluster, if it leads one; delay in seconds, bandwidth in bytes/s."""
+    """The routes in use from this peer's cluster, if it leads one; delay in seconds, bandwidth in bytes/s.
+
+    The bandwidth is what every link on the way was measured to have at least; class 0 takes links that nobody measured.
+    """
     return [
         {
             "destination": route.destination,
             "next_hop": route.next_hop,
             "traffic_class": route.traffic_class,
             "delay": route.delay,
-            "bandwidth": route.bandwidth,
+            "bandwidth": route.bandwidth if route.traffic_class > 0 else None,
         }
         for route in core.m.routes.routes()
         if route.destination != core.card.cluster

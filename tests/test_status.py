@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from ictp2p.core.cards import PeerCard
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.gossip.messages import Status
-from ictp2p.reporting import members_of
+from ictp2p.reporting import members_of, routes_of
+from ictp2p.routing.algebra import Link
 from ictp2p.status import _read, fetch_status
 from ictp2p.types import ClusterId, PeerId
+from tests.routing.one_router import advert
+from tests.routing.one_router import router as routed
 
 
 class Unsearched(dict[PeerId, PeerCard]):
@@ -42,6 +45,17 @@ def test_each_member_is_shown_with_its_card_if_there_is_one_and_looked_up_once(
     rows = members_of(core)
     assert [row["peer"] for row in rows] == sorted(members)
     assert all(row["address"] == (f"192.0.2.{row['peer']}:1" if row["peer"] in known else "") for row in rows)
+
+
+def test_a_route_has_the_bandwidth_that_was_measured_and_no_other() -> None:
+    """Regression: over links that nobody had measured it had the one which routing assumes."""
+    router = routed("m", "n")
+    router.link_changed("n", Link(0.02, 600e3), 0.0)
+    for neighbour, destination in (("m", "far"), ("n", "near")):
+        router.receive(neighbour, advert(destination, 5, classes=(0, 2)), 0.0)
+    core: Any = SimpleNamespace(m=SimpleNamespace(routes=router), card=SimpleNamespace(cluster="me"))
+    shown = {(row["destination"], row["traffic_class"]): row["bandwidth"] for row in routes_of(core)}
+    assert shown == {("far", 0): None, ("near", 0): None, ("near", 1): 500e3}
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "0.0.0.0:7450"])
