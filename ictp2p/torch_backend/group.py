@@ -28,7 +28,7 @@ from ictp2p.torch_backend.memory import Memory, octets
 from ictp2p.torch_backend.messages import Messages
 from ictp2p.torch_backend.options import Options
 from ictp2p.torch_backend.reductions import Reduction
-from ictp2p.torch_backend.shapes import cut, expect, fits, split
+from ictp2p.torch_backend.shapes import cut, expect, fits, member, split
 from ictp2p.torch_backend.uncompiled import uncompiled
 from ictp2p.torch_backend.work import GroupWork
 from ictp2p.types import PeerId
@@ -136,7 +136,8 @@ class ProcessGroup(DescribedGroup):
     def reduce(self, tensors: Tensors, opts: Any) -> GroupWork:
         """Reduce to one rank, in place there; the others' tensors stay as they are."""
         (tensor,) = tensors
-        reduction, memory, root = Reduction(opts.reduceOp, tensor.dtype), Memory(), opts.rootRank
+        root = member(opts.rootRank, self._size, "reduce")
+        reduction, memory = Reduction(opts.reduceOp, tensor.dtype), Memory()
         flat = reduction.view(memory.update(tensor) if root == self._rank else memory.read(tensor))
         brought, step = reduction.contribution(flat), self._step("reduce", opts)
         outputs = [flat] if root == self._rank else []
@@ -184,10 +185,10 @@ class ProcessGroup(DescribedGroup):
     def broadcast(self, tensors: Tensors, opts: Any = None) -> GroupWork:
         """Copy one rank's tensors to all."""
         opts = _options(_c10d.BroadcastOptions, opts)
-        memory = Memory()
-        place = memory.read if opts.rootRank == self._rank else memory.write
+        memory, root = Memory(), member(opts.rootRank, self._size, "broadcast")
+        place = memory.read if root == self._rank else memory.write
         flat, step = [octets(place(tensor)) for tensor in tensors], self._step("broadcast", opts)
-        return self._begin("broadcast", lambda: self._engine.broadcast(step, flat, opts.rootRank), memory, tensors)
+        return self._begin("broadcast", lambda: self._engine.broadcast(step, flat, root), memory, tensors)
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
         """Collect every rank's tensors, one list of results for each tensor that is brought."""
@@ -230,7 +231,7 @@ class ProcessGroup(DescribedGroup):
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> GroupWork:
         """Collect every rank's tensor at one rank."""
-        memory, root, (tensor,) = Memory(), opts.rootRank, inputs
+        memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "gather"), inputs
         mine, step, incoming = octets(memory.read(tensor)), self._step("gather", opts), dict[int, Tensor]()
         if root == self._rank:
             expect(self._size, len(outputs[0]), "tensors to gather into")
@@ -242,7 +243,7 @@ class ProcessGroup(DescribedGroup):
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> GroupWork:
         """Give each rank its tensor of one rank's list."""
-        memory, root, (tensor,) = Memory(), opts.rootRank, outputs
+        memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "scatter"), outputs
         mine, step, outgoing = octets(memory.write(tensor)), self._step("scatter", opts), dict[int, Tensor]()
         if root == self._rank:
             expect(self._size, len(inputs[0]), "tensors to scatter")
@@ -291,6 +292,7 @@ class ProcessGroup(DescribedGroup):
     def send(self, tensors: Tensors, target: int, tag: int) -> GroupWork:
         """Send a tensor to a rank."""
         (tensor,), memory, timeout = tensors, Memory(), self._timeout.total_seconds()
+        member(target, self._size, "send")
         flat = octets(memory.read(tensor))
         return self._pass_on(
             f"send to rank {target}", lambda: self._messages.send(flat, target, tag, timeout), memory, tensors
@@ -298,7 +300,7 @@ class ProcessGroup(DescribedGroup):
 
     def recv(self, tensors: Tensors, source: int, tag: int) -> GroupWork:
         """Receive a tensor from a rank."""
-        return self._receive(tensors, source, tag, f"receive from rank {source}")
+        return self._receive(tensors, member(source, self._size, "recv"), tag, f"receive from rank {source}")
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> GroupWork:
         """Receive a tensor from whichever rank sends first."""

@@ -1,4 +1,4 @@
-"""Whether tensors fit each other and the group, and how they are cut into the ranks' parts.
+"""Whether tensors and ranks fit each other and the group, and how tensors are cut into the ranks' parts.
 
 All tensors here are flat. What does not fit is an error at the caller, before anything has left: the other ranks then
 wait in vain and say so in their turn, as with any backend, but nobody is sent bytes that mean something else to it.
@@ -12,6 +12,17 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import ConfigError
+
+
+def member(rank: int, size: int, name: str) -> int:
+    """See that a rank that was named is one of `size`; gives it.
+
+    Raises:
+        ConfigError: it is not. To Python -1 would be the last one.
+    """
+    if not 0 <= rank < size:
+        raise ConfigError(f"{name}: there is no rank {rank} in a group of {size}, numbered from 0")
+    return rank
 
 
 def expect(size: int, count: int, what: str) -> None:

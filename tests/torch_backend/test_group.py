@@ -380,6 +380,33 @@ def test_what_a_type_cannot_is_refused_by_name(dtype: torch.dtype, op: Any, mess
         assert message in str(error)
 
 
+@pytest.mark.parametrize("rank", [-2, -1, 2, 7])
+def test_a_rank_that_is_not_in_the_group_is_named_before_anything_leaves(rank: int) -> None:
+    """Regression: it was an IndexError, a fault of a plan, or the last rank, which is what Python takes -1 for."""
+
+    def act(group: ProcessGroup, me: int) -> list[str]:
+        whole, parts = torch.ones(2), [torch.zeros(2), torch.zeros(2)]
+        calls = [
+            lambda: group.send([whole], rank, 0),
+            lambda: group.recv([whole], rank, 0),
+            lambda: group.broadcast([whole], rooted("BroadcastOptions", rank)),
+            lambda: group.reduce([whole], rooted("ReduceOptions", rank)),
+            lambda: group.gather([parts], [whole], rooted("GatherOptions", rank)),
+            lambda: group.scatter([whole], [parts], rooted("ScatterOptions", rank)),
+        ]
+        words = []
+        for call in calls:
+            with pytest.raises(ConfigError) as caught:
+                call()
+            words.append(str(caught.value))
+        group.allreduce([whole]).wait()
+        assert whole.tolist() == [2.0, 2.0]
+        return words
+
+    names = ["send", "recv", "broadcast", "reduce", "gather", "scatter"]
+    assert together(2, act) == [[f"{n}: there is no rank {rank} in a group of 2, numbered from 0" for n in names]] * 2
+
+
 def test_sparse_tensors_are_refused() -> None:
     (error,) = together(1, lambda group, rank: group.allreduce([torch.zeros(3).to_sparse()]))
     assert isinstance(error, ConfigError)
