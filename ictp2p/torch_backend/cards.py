@@ -10,33 +10,38 @@ form it again. The cards of that one still stand there when a rank comes first. 
 cards that it has read them, and has met the others once all say the same; until then it looks again. A rank's own card
 is fresh, so no digest comes twice.
 
-A card that cannot be of our group (another token, sealing or version) may be of an earlier one too, or its rank was
-started with other options. Waiting is right for the one, and a word at once for the other. So whoever finds such a card
-says that it refuses it, and looks again: a rank that is there refuses ours in turn, and then there will be no group.
+A card that cannot be of our group (another token, size, sealing or version) may be of an earlier one too, or its rank
+was started with other options. Waiting is right for the one, and a word at once for the other. So whoever finds such a
+card says that it refuses it, and looks again: a rank that is there refuses ours in turn, and then there will be no
+group. Who waits for others looks at those that have come: if sizes differ, some that it waits for do not exist.
 """
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
-import torch.distributed as dist
 
 from ictp2p.credential import Mesh
 from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, RoundTimeout, VersionMismatch
 from ictp2p.types import Address, PeerId
 from ictp2p.wire import MALFORMED
 
-VERSION = 1
-_CONTEXT = b"ictp2p process group card v1"
+VERSION = 2
+_CONTEXT = b"ictp2p process group card v2"
 _PATIENCE, _MOST_PATIENCE = 0.2, 5.0
-"""Seconds after which cards are read again if not all ranks have read the same; doubled each time, up to these."""
+"""Seconds after which cards are read again if ranks are missing or have not read the same; doubled, up to these."""
 _PAUSE, _LONGEST_PAUSE = 1e-3, 0.1
 """Seconds between two looks whether all have: `TCPStore.wait` would log a warning for each that was in vain."""
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """What the cards of all versions begin with."""
+
+    version: int
 
 
 class Card(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +57,8 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
     sealed: bool
     nonce: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
     """Rank 0's names the group: no frame of another group, or of an earlier one on the same store, is ever its own."""
+    size: Annotated[int, msgspec.Meta(ge=1)]
+    """How many ranks this one was told that there are."""
 
     @property
     def address(self) -> Address:
@@ -62,7 +69,6 @@ class Card(msgspec.Struct, frozen=True, array_like=True):
 def meet(
     store: Any,
     rank: int,
-    size: int,
     mine: Card,
     mesh: Mesh | None,
     timeout: float,
@@ -73,7 +79,6 @@ def meet(
     Args:
         store: torch's, prefixed for this group.
         rank: ours.
-        size: how many ranks there are.
         mine: our card.
         mesh: who vouches for cards; None: nobody.
         timeout: seconds for all of it.
@@ -81,45 +86,45 @@ def meet(
 
     Raises:
         RoundTimeout: not all ranks came; the missing are named.
-        HandshakeFailed: a card is not vouched for, or ranks differ on sealing.
+        HandshakeFailed: a card is not vouched for, or ranks differ on their number or on sealing.
         RemoteProtocolError: what stands in the store is no card, or two ranks have the same.
         VersionMismatch: a rank has cards of another version.
     """
     over, patience = time.monotonic() + timeout, _PATIENCE
     body = msgspec.msgpack.encode(mine)
-    ours = body + (mesh.vouch(_signed(rank, size, body)) if mesh else b"")
+    ours = body + (mesh.vouch(_signed(rank, body)) if mesh else b"")
     store.set(_key(rank), ours)
-    _wait(store, [_key(n) for n in range(size)], timeout)
     while True:
         until = min(over, time.monotonic() + patience)
-        cards, wrong = _look(store, size, mine, mesh)
-        if wrong is None:
+        cards, wrong = _look(store, mine, mesh)
+        awaited = [_key(n) for n in range(mine.size)]
+        if wrong is not None:
+            if _said(store, [_refused(ours)], until):
+                raise wrong
+        elif len(cards) < mine.size:
+            if _said(store, awaited, until):
+                patience = _PATIENCE
+                continue
+        else:
             know(cards)
-            ready = [_ready(n, cards) for n in range(size)]
-            store.set(ready[rank], b"")
-            if _said(store, ready, until):
+            awaited = [_ready(n, cards) for n in range(mine.size)]
+            store.set(awaited[rank], b"")
+            if _said(store, awaited, until):
                 return cards
-        elif _said(store, [_refused(ours)], until):
-            raise wrong
         if time.monotonic() >= over:
-            raise wrong or _missing(store, ready, timeout)
+            raise wrong or _missing(store, awaited, timeout)
         patience = min(2 * patience, _MOST_PATIENCE)
 
 
-def _wait(store: Any, keys: list[str], timeout: float) -> None:
-    try:
-        store.wait(keys, datetime.timedelta(seconds=timeout))
-    except (dist.DistError, RuntimeError) as error:
-        raise _missing(store, keys, timeout) from error
-
-
-def _look(store: Any, size: int, mine: Card, mesh: Mesh | None) -> tuple[list[Card], IctError | None]:
-    """Read all cards; refuse those that cannot be of our group, and say why of the first."""
+def _look(store: Any, mine: Card, mesh: Mesh | None) -> tuple[list[Card], IctError | None]:
+    """Read the cards of those that have come; refuse those that cannot be of our group, and say why of the first."""
     cards, wrong = list[Card](), list[IctError]()
-    for n in range(size):
+    for n in range(mine.size):
+        if not store.check([_key(n)]):
+            continue
         data = bytes(store.get(_key(n)))
         try:
-            cards.append(_read(data, n, size, mine, mesh))
+            cards.append(_read(data, n, mine, mesh))
         except IctError as error:
             wrong.append(error)
             store.set(_refused(data), b"")
@@ -143,16 +148,19 @@ def _missing(store: Any, keys: list[str], timeout: float) -> RoundTimeout:
     return RoundTimeout(f"ranks {missing} of {len(keys)} did not come to the store within {timeout:g} s")
 
 
-def _read(data: bytes, rank: int, size: int, mine: Card, mesh: Mesh | None) -> Card:
+def _read(data: bytes, rank: int, mine: Card, mesh: Mesh | None) -> Card:
     body, signature = (data[:-64], data[-64:]) if mesh else (data, b"")
-    if mesh is not None and not mesh.vouched(_signed(rank, size, body), signature):
+    if mesh is not None and not mesh.vouched(_signed(rank, body), signature):
         raise HandshakeFailed(f"rank {rank}'s card is not signed by one who knows this group's token")
     try:
+        version = msgspec.msgpack.decode(body, type=_Head).version
+        if version != mine.version:
+            raise VersionMismatch(f"rank {rank} has cards of version {version}, this one of {mine.version}")
         card = msgspec.msgpack.decode(body, type=Card)
     except MALFORMED as error:
         raise RemoteProtocolError(f"rank {rank}'s card does not decode (is a token set here only?): {error}") from error
-    if card.version != mine.version:
-        raise VersionMismatch(f"rank {rank} has cards of version {card.version}, this one of {mine.version}")
+    if card.size != mine.size:
+        raise HandshakeFailed(f"rank {rank} was started as one of {card.size} ranks, this one as one of {mine.size}")
     if card.sealed != mine.sealed:
         raise HandshakeFailed(f"rank {rank} seals its connections: {card.sealed}, this one: {mine.sealed}")
     return card
@@ -174,5 +182,6 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _signed(rank: int, size: int, body: bytes) -> bytes:
-    return b"%s rank %d of %d " % (_CONTEXT, rank, size) + body
+def _signed(rank: int, body: bytes) -> bytes:
+    """What is signed; the number of ranks is in the body, and so can be told from a card that is forged."""
+    return b"%s rank %d " % (_CONTEXT, rank) + body

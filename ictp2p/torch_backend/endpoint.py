@@ -143,8 +143,8 @@ class Endpoint:
         self.bulk = _Connections(self.me, self._keys, self._dial, profile=profile)
         self.bulk.waiting, self.bulk.on_lost, self.bulk.on_met = waiting, on_lost, on_met
 
-    async def listen(self) -> Card:
-        """Open a port; our card.
+    async def listen(self, size: int) -> Card:
+        """Open a port; our card in a group of `size` ranks.
 
         Raises:
             AddressInUse: the host in the options is not an address of this machine.
@@ -159,7 +159,7 @@ class Endpoint:
         )
         port = self._reception.address.port
         key = self._identity.bulk_public
-        return Card(VERSION, self.me, key, host, port, self._options.sealed, os.urandom(16))
+        return Card(VERSION, self.me, key, host, port, self._options.sealed, os.urandom(16), size)
 
     def know(self, cards: Sequence[Card]) -> None:
         """Take the other ranks' cards: from now on they can be reached, and may come in."""

@@ -57,7 +57,7 @@ class ProcessGroup(DescribedGroup):
 
     Raises:
         RoundTimeout: not all ranks came.
-        HandshakeFailed: one of them does not know the token.
+        HandshakeFailed: one of them does not know the token, or knows another number of ranks.
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: object = None) -> None:
@@ -79,8 +79,8 @@ class ProcessGroup(DescribedGroup):
         self._endpoint = self._loop.call(
             lambda: Endpoint(self._chosen, mesh, stall, self._calls.under_way, self._lost, self._met)
         )
-        mine = self._loop.run(self._endpoint.listen())
-        meet(store, self._rank, self._size, mine, mesh, seconds, self._know)
+        mine = self._loop.run(self._endpoint.listen(self._size))
+        meet(store, self._rank, mine, mesh, seconds, self._know)
 
     def _know(self, cards: list[Card]) -> None:
         """Take the ranks' cards. No rank dials another before all have read the same."""

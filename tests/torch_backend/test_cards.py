@@ -23,9 +23,9 @@ LONG = 60.0
 """Seconds that no test waits for."""
 
 
-def card(**changes: object) -> Card:
+def card(size: int = 2, **changes: object) -> Card:
     identity = Identity.generate()
-    made = Card(VERSION, identity.peer_id, identity.bulk_public, "127.0.0.1", 7000, True, bytes(16))
+    made = Card(VERSION, identity.peer_id, identity.bulk_public, "127.0.0.1", 7000, True, bytes(16), size)
     return msgspec.structs.replace(made, **changes)
 
 
@@ -33,7 +33,7 @@ def published(rank: int, size: int, mesh: Mesh | None) -> bytes:
     """What a rank of a group of some size leaves in its store."""
     store = dist.HashStore()
     with pytest.raises(RoundTimeout):
-        meet(store, rank, size, card(), mesh, 0.01, lambda cards: None)
+        meet(store, rank, card(size), mesh, 0.01, lambda cards: None)
     return bytes(store.get(f"ictp2p/{rank}"))
 
 
@@ -42,7 +42,7 @@ def read(other: bytes, mesh: Mesh | None) -> list[Card]:
     store, known = dist.HashStore(), list[list[Card]]()
     store.set("ictp2p/1", other)
     with contextlib.suppress(RoundTimeout):
-        meet(store, 0, 2, card(), mesh, 0.01, known.append)
+        meet(store, 0, card(), mesh, 0.01, known.append)
     return known[-1]
 
 
@@ -50,15 +50,19 @@ def test_a_card_is_bound_to_its_token_group_size_and_rank() -> None:
     good = published(1, 2, MESH)
     assert len(read(good, MESH)) == 2
     forged = bytes([good[5] ^ 1])
-    for bad in (published(0, 2, MESH), published(1, 3, MESH), good[:5] + forged + good[6:], b"", b"x" * 80):
+    for bad in (published(0, 2, MESH), good[:5] + forged + good[6:], b"", b"x" * 80):
         with pytest.raises(HandshakeFailed, match="rank 1's card is not signed"):
             read(bad, MESH)
+    with pytest.raises(HandshakeFailed, match="rank 1 was started as one of 3 ranks, this one as one of 2"):
+        read(published(1, 3, MESH), MESH)
 
 
 @pytest.mark.parametrize(
     ("other", "error"),
     [
-        (card(version=2), VersionMismatch),
+        (card(version=VERSION + 1), VersionMismatch),
+        (card(size=3), HandshakeFailed),
+        (card(size=0), RemoteProtocolError),
         (card(peer="nobody"), RemoteProtocolError),
         (card(key=b"short"), RemoteProtocolError),
         (card(port=0), RemoteProtocolError),
@@ -74,17 +78,19 @@ def test_two_ranks_with_one_identity_are_no_group() -> None:
     mine, store = card(), dist.HashStore()
     store.set("ictp2p/1", msgspec.msgpack.encode(mine))
     with pytest.raises(RemoteProtocolError, match="one identity"):
-        meet(store, 0, 2, mine, None, LONG, lambda cards: None)
+        meet(store, 0, mine, None, LONG, lambda cards: None)
 
 
-@pytest.mark.parametrize("left", [published(1, 2, OTHER), published(1, 2, None), b"no card", b""])
+@pytest.mark.parametrize(
+    "left", [published(1, 2, OTHER), published(1, 3, MESH), published(1, 2, None), b"no card", b""]
+)
 def test_a_card_that_an_earlier_group_left_is_waited_out_whatever_it_is(left: bytes) -> None:
     store = dist.HashStore()
     store.set("ictp2p/1", left)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(meet, store, 0, 2, card(), MESH, LONG, lambda cards: None)
+        first = pool.submit(meet, store, 0, card(), MESH, LONG, lambda cards: None)
         store.wait([_refused(left)], timedelta(seconds=LONG))
-        second = pool.submit(meet, store, 1, 2, card(), MESH, LONG, lambda cards: None)
+        second = pool.submit(meet, store, 1, card(), MESH, LONG, lambda cards: None)
         assert first.result() == second.result()
 
 
@@ -98,13 +104,38 @@ def test_ranks_that_are_no_group_learn_it_at_once(mesh: Mesh | None, changes: di
 
     def come(rank: int) -> list[Card]:
         if rank == size - 1:
-            return meet(store, rank, size, card(**changes), mesh, LONG, lambda cards: None)
-        return meet(store, rank, size, card(), MESH, LONG, lambda cards: None)
+            return meet(store, rank, card(size, **changes), mesh, LONG, lambda cards: None)
+        return meet(store, rank, card(size), MESH, LONG, lambda cards: None)
 
     with ThreadPoolExecutor(size) as pool:
         for each in [pool.submit(come, rank) for rank in range(size)]:
             with pytest.raises(IctError, match=r"^rank \d"):
                 each.result()
+
+
+def test_a_card_of_an_earlier_version_is_named_as_such() -> None:
+    with pytest.raises(VersionMismatch, match=f"rank 1 has cards of version 1, this one of {VERSION}"):
+        read(msgspec.msgpack.encode((1, "fields that this version does not know")), None)
+
+
+@pytest.mark.parametrize("mesh", [None, MESH])
+@pytest.mark.parametrize(("first", "second"), [(2, 3), (3, 2), (2, 5), (5, 4)])
+def test_ranks_that_were_told_different_numbers_of_ranks_learn_it_at_once(
+    first: int, second: int, mesh: Mesh | None
+) -> None:
+    """Regression: they waited for ranks that do not exist until the time was over, or heard of a wrong token."""
+    store = dist.HashStore()
+
+    def come(rank: int, size: int) -> list[Card]:
+        return meet(store, rank, card(size), mesh, LONG, lambda cards: None)
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(come, 0, first), pool.submit(come, 1, second)]
+        for each, words in zip(found, [(1, second, first), (0, first, second)], strict=True):
+            with pytest.raises(HandshakeFailed) as caught:
+                each.result()
+            rank, theirs, ours = words
+            assert str(caught.value) == (f"rank {rank} was started as one of {theirs} ranks, this one as one of {ours}")
 
 
 @given(size=st.integers(1, 4), left=st.lists(st.sets(st.integers(0, 3)), max_size=3))
@@ -114,11 +145,11 @@ def test_ranks_meet_by_their_present_cards_whatever_earlier_groups_left(size: in
     store = dist.HashStore()
 
     def come(rank: int, mine: Card, known: list[list[Card]], timeout: float) -> list[Card]:
-        return meet(store, rank, size, mine, None, timeout, known.append)
+        return meet(store, rank, mine, None, timeout, known.append)
 
     for came in [*left, set(range(4))]:
         ranks = sorted(came & set(range(size)))
-        mine, known = [card() for _ in ranks], [list[list[Card]]() for _ in ranks]
+        mine, known = [card(size) for _ in ranks], [list[list[Card]]() for _ in ranks]
         complete = len(ranks) == size
         with ThreadPoolExecutor(size) as pool:
             found = [

@@ -470,7 +470,7 @@ MUTATIONS: Final = (
         "cards-unsigned",
         "With a token, nobody takes a rank's place who does not know it.",
         "ictp2p/torch_backend/cards.py",
-        "if mesh is not None and not mesh.vouched(_signed(rank, size, body), signature):",
+        "if mesh is not None and not mesh.vouched(_signed(rank, body), signature):",
         "if False:",
         ("torch_backend/test_cards.py::test_a_card_is_bound_to_its_token_group_size_and_rank",),
     ),

@@ -99,8 +99,8 @@ MUTATIONS: Final = (
         "earlier-token-refused",
         "A card that an earlier group left is waited out, whatever its token was.",
         "ictp2p/torch_backend/cards.py",
-        "        elif _said(store, [_refused(ours)], until):\n",
-        "        else:\n",
+        "            if _said(store, [_refused(ours)], until):\n",
+        "            if True:\n",
         ("torch_backend/test_cards.py::test_a_card_that_an_earlier_group_left_is_waited_out_whatever_it_is",),
     ),
     Mutation(
