@@ -5,10 +5,11 @@
 
     dist.init_process_group("ictp2p")
 
-DDP, FSDP2, HSDP meshes (`init_device_mesh(..., backend_override={"dp_replicate": "ictp2p"})`), functional collectives,
-checkpoints and point-to-point calls then go over the sealed connections of `bulk`, on the schedules of `collectives`:
-the data plane that clusters use between each other, without agreement or healing, since a torch group has a fixed
-membership and dies with its first member. What that costs against Gloo stands in `docs/performance.md`.
+DDP, FSDP2, HSDP meshes (`init_device_mesh(..., backend_override={"dp_replicate": "ictp2p"})`, or for what can be chosen
+`("ictp2p", Options(...))` in its place), functional collectives, checkpoints and point-to-point calls then go over the
+sealed connections of `bulk`, on the schedules of `collectives`: the data plane that clusters use between each other,
+without agreement or healing, since a torch group has a fixed membership and dies with its first member. What that costs
+against Gloo stands in `docs/performance.md`.
 
 The device is the host's memory. CUDA tensors are staged through it, so `"cpu:ictp2p,cuda:ictp2p"` and `"ictp2p"` mean
 the same; mixing it with another backend for another device in one group is not possible (torch takes a group that is

@@ -50,7 +50,9 @@ def _secret(value: str | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Give it as `pg_options` to `init_process_group` or `new_group`; the environment fills in what is left out.
+    """Give it as `pg_options` to `init_process_group` or `new_group`, or to a device mesh, as the second of a pair.
+
+    The environment fills in what is left out.
 
     Raises:
         ConfigError: a value cannot be; the message names it.
@@ -72,6 +74,10 @@ class Options:
 
     def __post_init__(self) -> None:
         validate(self)
+
+    @property
+    def _timeout(self) -> None:
+        """What a device mesh reads of any backend's options, to give it to the group beside them. None: torch's own."""
 
     @classmethod
     def of(cls, given: object, environment: Mapping[str, str] = os.environ) -> Options:

@@ -1,0 +1,42 @@
+"""What torch asks of a group that it has made by name, beside collectives: one rank, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from ictp2p.torch_backend import Options, ProcessGroup
+
+_c10d: Any = dist.distributed_c10d
+LOCAL = Options(host="127.0.0.1")
+
+
+@contextlib.contextmanager
+def world(backend: str = "ictp2p", **given: Any) -> Iterator[ProcessGroup]:
+    """Torch's default group, of one rank."""
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, pg_options=LOCAL, **given)
+    try:
+        group = dist.group.WORLD
+        assert isinstance(group, ProcessGroup)
+        yield group
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("key", ["a", 0])
+def test_a_device_mesh_may_give_options_for_one_dimension(key: str | int) -> None:
+    """Regression: torch reads a timeout from any options."""
+    override: Any = {key: ("ictp2p", Options(host="127.0.0.1", stall=7.0))}
+    with world() as default:
+        group = init_device_mesh("cpu", (1,), mesh_dim_names=("a",), backend_override=override).get_group("a")
+        assert isinstance(group, ProcessGroup)
+        assert group is not default
+        assert (group._chosen.stall, group._timeout) == (7.0, _c10d.default_pg_timeout)
+        dist.all_reduce(mine := torch.ones(3), group=group)
+        assert mine.tolist() == [1.0] * 3
