@@ -70,6 +70,19 @@ class DescribedGroup(_Base):  # type: ignore[misc]
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")] + ([torch.device("cuda")] if torch.cuda.is_available() else [])
 
+    def _get_backend(self, device: torch.device) -> DescribedGroup:
+        """Torch's helpers ask a group for what lies behind it for a device: the group itself, with none of the extras.
+
+        Else they fail, and so does `init_process_group` with a `device_id`.
+        """
+        return self
+
+    supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        """Whether this group has memory of its own to lend."""
+        return False
+
     def getGroupName(self) -> str:
         """As `group_name`, for C++."""
         return self._name

@@ -71,6 +71,11 @@ class ProcessGroup(DescribedGroup):
             self.shutdown()
             raise
 
+    @property
+    def options(self) -> Options:
+        """What was chosen, by the caller and the environment."""
+        return self._chosen
+
     def _meet(self, store: Any) -> None:
         """Tell the others where we are, learn where they are, and wait until all know it."""
         seconds = self._timeout.total_seconds()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -39,4 +40,28 @@ def test_a_device_mesh_may_give_options_for_one_dimension(key: str | int) -> Non
         assert group is not default
         assert (group._chosen.stall, group._timeout) == (7.0, _c10d.default_pg_timeout)
         dist.all_reduce(mine := torch.ones(3), group=group)
+        assert mine.tolist() == [1.0] * 3
+
+
+def test_torch_finds_the_group_itself_behind_it_for_every_device_and_none_of_the_extras(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: whatever asked failed, `init_process_group` with a device of its own too."""
+    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr("torch.accelerator.device_count", lambda: 1)
+    with world(device_id=torch.device("cuda:0")) as group:
+        monkeypatch.undo()
+        for device in map(torch.device, ("cpu", "cuda")):
+            backend = group._get_backend(device)
+            assert backend is group
+            assert (backend.name(), backend.options) == ("ictp2p", LOCAL)
+            assert not backend.supports_tensor_alloc(device)
+            for extra in ("splitting", "coalescing", "time_estimate", "shrinking"):
+                assert getattr(backend, f"supports_{extra}") is False
+        assert _c10d._get_process_group_uid(group) == -1
+        with pytest.raises(RuntimeError, match="split"):
+            dist.split_group(group, [[0]])
+        with pytest.warns(UserWarning, match="only supported for either nccl or gloo"):
+            _c10d._set_pg_timeout(timedelta(seconds=5), group)
+        group.allreduce([mine := torch.ones(3)]).wait()
         assert mine.tolist() == [1.0] * 3
