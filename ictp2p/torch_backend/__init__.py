@@ -13,7 +13,7 @@ against Gloo stands in `docs/performance.md`.
 
 The device is the host's memory. CUDA tensors are staged through it, so `"cpu:ictp2p,cuda:ictp2p"` and `"ictp2p"` mean
 the same; mixing it with another backend for another device in one group is not possible (torch takes a group that is
-written in Python whole).
+written in Python whole), and refused by the first call: torch lets nobody know before.
 """
 
 from __future__ import annotations

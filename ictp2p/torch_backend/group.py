@@ -18,7 +18,7 @@ import torch.distributed.distributed_c10d
 from torch import Tensor
 
 from ictp2p.credential import Mesh
-from ictp2p.errors import IctError
+from ictp2p.errors import ConfigError, IctError
 from ictp2p.torch_backend.calls import Calls, Start
 from ictp2p.torch_backend.cards import Card, meet
 from ictp2p.torch_backend.described import DescribedGroup
@@ -65,6 +65,7 @@ class ProcessGroup(DescribedGroup):
         self._chosen = Options.of(options)
         self._loop = LOOP.enter()
         self._calls = Calls(self._loop)
+        self._is_whole = False
         try:
             self._meet(store)
         except BaseException:
@@ -341,11 +342,26 @@ class ProcessGroup(DescribedGroup):
         return Step(kind, self._calls.number(kind), timeout.total_seconds())
 
     def _begin(self, name: str, start: Start, memory: Memory, results: Tensors) -> GroupWork:
+        self._check_whole()
         return self._calls.begin(name, self._name, start, memory, results, patience=self._timeout.total_seconds())
 
     def _pass_on(self, name: str, start: Start, memory: Memory, results: Tensors) -> GroupWork:
         """Begin to send or receive a message: of these there is no order that all ranks have in common."""
+        self._check_whole()
         return self._calls.begin(name, self._name, start, memory, results)
+
+    def _check_whole(self) -> None:
+        """See that no other backend was asked for beside us: torch drops it without a word, and tells us afterwards.
+
+        Raises:
+            ConfigError: one was.
+        """
+        if self._is_whole:
+            return
+        config = str(_c10d._world.pg_backend_config.get(self, self.name()))
+        if {each.rpartition(":")[2] for each in config.split(",")} != {self.name()}:
+            raise ConfigError(f"backend {config!r} is not possible: {self.name()} is for all devices or for none")
+        self._is_whole = True
 
     def _lost(self, peer: PeerId, error: IctError, polite: bool) -> None:
         if peer in self._calls.peers:

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
+from ictp2p.errors import ConfigError
 from ictp2p.torch_backend import Options, ProcessGroup
 
 _c10d: Any = dist.distributed_c10d
@@ -64,4 +65,22 @@ def test_torch_finds_the_group_itself_behind_it_for_every_device_and_none_of_the
         with pytest.warns(UserWarning, match="only supported for either nccl or gloo"):
             _c10d._set_pg_timeout(timedelta(seconds=5), group)
         group.allreduce([mine := torch.ones(3)]).wait()
+        assert mine.tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("backend", ["cpu:ictp2p,cuda:gloo", "cpu:gloo,cuda:ictp2p"])
+def test_another_backend_beside_this_one_is_refused_by_the_first_call_and_every_other(backend: str) -> None:
+    """Regression: torch drops it without a word, and all went over this one."""
+    with world(backend) as group:
+        mine = torch.ones(3)
+        calls = [group.barrier, group.barrier, lambda: dist.all_reduce(mine), lambda: group.send([mine], 0, 0)]
+        for call in calls:
+            with pytest.raises(ConfigError, match=f"backend '{backend}' is not possible"):
+                call()
+
+
+@pytest.mark.parametrize("backend", ["ictp2p", "cpu:ictp2p", "cpu:ictp2p,cuda:ictp2p", "cuda:ictp2p,cpu:ictp2p"])
+def test_one_backend_for_all_devices_may_be_named_in_any_way(backend: str) -> None:
+    with world(backend):
+        dist.all_reduce(mine := torch.ones(3))
         assert mine.tolist() == [1.0] * 3
