@@ -20,11 +20,32 @@ from __future__ import annotations
 
 import torch.distributed as dist
 
-from ictp2p.torch_backend.errors import RankLost, RankTimeout
+from ictp2p.torch_backend.errors import (
+    CardRefused,
+    GroupClosed,
+    RankLost,
+    RankRefused,
+    RanksMissing,
+    RankTimeout,
+    SizeRefused,
+    VersionRefused,
+)
 from ictp2p.torch_backend.group import ProcessGroup, create
 from ictp2p.torch_backend.options import Options
 
-__all__ = ["NAME", "Options", "ProcessGroup", "RankLost", "RankTimeout"]
+__all__ = [
+    "NAME",
+    "CardRefused",
+    "GroupClosed",
+    "Options",
+    "ProcessGroup",
+    "RankLost",
+    "RankRefused",
+    "RankTimeout",
+    "RanksMissing",
+    "SizeRefused",
+    "VersionRefused",
+]
 
 NAME = "ictp2p"
 """What `init_process_group` calls this backend."""

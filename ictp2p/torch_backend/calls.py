@@ -2,7 +2,7 @@
 
 A call is made in a thread of the training program and runs on the loop's, so what both touch is under a lock: the
 numbers, which must be the same on every rank, and whether the group still runs. From the moment that it does not, a
-call ends with `PeerClosed` however it raced with the end: it is refused, or it is found among those under way.
+call ends with `GroupClosed` however it raced with the end: it is refused, or it is found among those under way.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from ictp2p.errors import PeerClosed
 from ictp2p.loop_thread import LoopThread
-from ictp2p.torch_backend.errors import translated
+from ictp2p.torch_backend.errors import GroupClosed, translated
 from ictp2p.torch_backend.memory import Memory
 from ictp2p.torch_backend.work import GroupWork
 from ictp2p.types import PeerId
@@ -45,7 +44,7 @@ class Calls:
         """Count one more call of a kind.
 
         Raises:
-            PeerClosed: this process is another one's fork.
+            GroupClosed: this process is another one's fork.
         """
         self._loop.check_process()  # before the lock, which a thread may have held that was not forked along
         with self._lock:
@@ -73,7 +72,7 @@ class Calls:
             patience: seconds that it waits at most while `ABREAST` others run, in turn; None: it need not wait.
 
         Raises:
-            PeerClosed: this process is another one's fork.
+            GroupClosed: this process is another one's fork.
         """
         self._loop.check_process()
         work = GroupWork(f"{name} of group {group or 'without a name'}", results)
@@ -136,5 +135,5 @@ class Calls:
             work.finish(source=-1 if source is None else source)
 
 
-def _shut_down(name: str) -> PeerClosed:
-    return PeerClosed(f"{name}: the process group was shut down")
+def _shut_down(name: str) -> GroupClosed:
+    return GroupClosed(f"{name}: the process group was shut down")

@@ -26,7 +26,8 @@ from typing import Annotated, Any
 import msgspec
 
 from ictp2p.credential import Mesh
-from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, RoundTimeout, VersionMismatch
+from ictp2p.errors import IctError
+from ictp2p.torch_backend.errors import CardRefused, RankRefused, RanksMissing, SizeRefused, VersionRefused
 from ictp2p.types import Address, PeerId
 from ictp2p.wire import MALFORMED
 
@@ -85,10 +86,11 @@ def meet(
         know: told the cards before any other rank hears that we have them; the last ones count.
 
     Raises:
-        RoundTimeout: not all ranks came; the missing are named.
-        HandshakeFailed: a card is not vouched for, or ranks differ on their number or on sealing.
-        RemoteProtocolError: what stands in the store is no card, or two ranks have the same.
-        VersionMismatch: a rank has cards of another version.
+        RanksMissing: not all ranks came; the missing are named.
+        RankRefused: a card is not vouched for, or ranks differ on sealing.
+        SizeRefused: ranks differ on their number.
+        CardRefused: what stands in the store is no card, or two ranks have the same.
+        VersionRefused: a rank has cards of another version.
     """
     over, patience = time.monotonic() + timeout, _PATIENCE
     body = msgspec.msgpack.encode(mine)
@@ -129,7 +131,7 @@ def _look(store: Any, mine: Card, mesh: Mesh | None) -> tuple[list[Card], IctErr
             wrong.append(error)
             store.set(_refused(data), b"")
     if len({card.peer for card in cards}) < len(cards):
-        raise RemoteProtocolError("two ranks of the group have one identity: the store was used before, or is wrong")
+        raise CardRefused("two ranks of the group have one identity: the store was used before, or is wrong")
     return cards, wrong[0] if wrong else None
 
 
@@ -143,26 +145,26 @@ def _said(store: Any, keys: list[str], until: float) -> bool:
     return True
 
 
-def _missing(store: Any, keys: list[str], timeout: float) -> RoundTimeout:
+def _missing(store: Any, keys: list[str], timeout: float) -> RanksMissing:
     missing = [n for n, key in enumerate(keys) if not store.check([key])]
-    return RoundTimeout(f"ranks {missing} of {len(keys)} did not come to the store within {timeout:g} s")
+    return RanksMissing(f"ranks {missing} of {len(keys)} did not come to the store within {timeout:g} s", missing)
 
 
 def _read(data: bytes, rank: int, mine: Card, mesh: Mesh | None) -> Card:
     body, signature = (data[:-64], data[-64:]) if mesh else (data, b"")
     if mesh is not None and not mesh.vouched(_signed(rank, body), signature):
-        raise HandshakeFailed(f"rank {rank}'s card is not signed by one who knows this group's token")
+        raise RankRefused(f"rank {rank}'s card is not signed by one who knows this group's token")
     try:
         version = msgspec.msgpack.decode(body, type=_Head).version
         if version != mine.version:
-            raise VersionMismatch(f"rank {rank} has cards of version {version}, this one of {mine.version}")
+            raise VersionRefused(f"rank {rank} has cards of version {version}, this one of {mine.version}")
         card = msgspec.msgpack.decode(body, type=Card)
     except MALFORMED as error:
-        raise RemoteProtocolError(f"rank {rank}'s card does not decode (is a token set here only?): {error}") from error
+        raise CardRefused(f"rank {rank}'s card does not decode (is a token set here only?): {error}") from error
     if card.size != mine.size:
-        raise HandshakeFailed(f"rank {rank} was started as one of {card.size} ranks, this one as one of {mine.size}")
+        raise SizeRefused(f"rank {rank} was started as one of {card.size} ranks, this one as one of {mine.size}")
     if card.sealed != mine.sealed:
-        raise HandshakeFailed(f"rank {rank} seals its connections: {card.sealed}, this one: {mine.sealed}")
+        raise RankRefused(f"rank {rank} seals its connections: {card.sealed}, this one: {mine.sealed}")
     return card
 
 

@@ -1,6 +1,7 @@
-"""What a collective of a process group raises, as ictp2p's errors and as torch's at once.
+"""What a process group raises when it is formed, used or ended, as ictp2p's errors and as torch's at once.
 
-A training script that runs on Gloo catches torch's, one that knows ictp2p its own; both are right here.
+A training script that runs on Gloo catches torch's, which are RuntimeErrors; one that knows ictp2p its own; both are
+right here. An argument that cannot be right is a `ConfigError`, which is a ValueError, before anything has left.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 import torch.distributed as dist
 
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
-from ictp2p.errors import IctError
+from ictp2p.errors import HandshakeFailed, IctError, PeerClosed, RemoteProtocolError, RoundTimeout, VersionMismatch
 from ictp2p.types import PeerId
 
 
@@ -28,6 +29,34 @@ class RankTimeout(CollectiveTimeout, dist.DistBackendError):
     def __init__(self, message: str, suspects: Sequence[PeerId], ranks: Sequence[int]) -> None:
         super().__init__(message, suspects)
         self.ranks = tuple(ranks)
+
+
+class GroupClosed(PeerClosed, dist.DistBackendError):
+    """The group was shut down or aborted, or lives in the process that this one was forked from."""
+
+
+class RanksMissing(RoundTimeout, dist.DistStoreError):
+    """A group was not formed: not all ranks came in time; `ranks` names those that did not."""
+
+    def __init__(self, message: str, ranks: Sequence[int]) -> None:
+        super().__init__(message)
+        self.ranks = tuple(ranks)
+
+
+class RankRefused(HandshakeFailed, dist.DistStoreError):
+    """A group was not formed: a rank does not know the token, or was started with other options."""
+
+
+class SizeRefused(RankRefused):
+    """A group was not formed: a rank was started as one of another number of ranks."""
+
+
+class CardRefused(RemoteProtocolError, dist.DistStoreError):
+    """A group was not formed: what stands in the store for a rank is no card, or two have the same."""
+
+
+class VersionRefused(VersionMismatch, dist.DistStoreError):
+    """A group was not formed: a rank has cards of another version."""
 
 
 def translated(error: BaseException, doing: str, names: Sequence[PeerId]) -> BaseException:

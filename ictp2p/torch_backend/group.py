@@ -56,8 +56,10 @@ class ProcessGroup(DescribedGroup):
         options: an `Options`, or None.
 
     Raises:
-        RoundTimeout: not all ranks came.
-        HandshakeFailed: one of them does not know the token, or knows another number of ranks.
+        RanksMissing: not all ranks came.
+        RankRefused: one of them does not know the token (`SizeRefused`: was told another number of ranks).
+        CardRefused: what stands in the store is of no rank.
+        VersionRefused: a rank has another version of this backend.
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: object = None) -> None:
@@ -97,7 +99,7 @@ class ProcessGroup(DescribedGroup):
         self._calls.peers = names  # from now on the loop may tell of ranks that come and go
 
     def shutdown(self) -> None:
-        """Say goodbye and end. What is under way fails with `PeerClosed`. Twice is once; a fork ends nothing."""
+        """Say goodbye and end. What is under way fails with `GroupClosed`. Twice is once; a fork ends nothing."""
         if not self._calls.close():
             return
         try:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from ictp2p.errors import PeerClosed
+from ictp2p.torch_backend.errors import GroupClosed
 from ictp2p.torch_backend.uncompiled import uncompiled
 
 _FOREVER = timedelta(0)
@@ -67,7 +67,7 @@ class GroupWork(_Work):  # type: ignore[misc]
 
         Raises:
             dist.DistError: it failed (`RankLost`, `RankTimeout`), or is still under way when `timeout` is over.
-            PeerClosed: the group was shut down, or this process was forked while it was under way.
+            GroupClosed: the group was shut down, or this process was forked while it was under way.
         """
         if not self._ended.is_set():  # else no lock: in a fork it may be held for ever
             self._check_process()
@@ -111,7 +111,7 @@ class GroupWork(_Work):  # type: ignore[misc]
         """A future of the tensors. Its error, if it fails, is torch's own with our words: futures carry no types.
 
         Raises:
-            PeerClosed: this process was forked.
+            GroupClosed: this process was forked.
         """
         self._check_process()
         with self._lock:
@@ -124,7 +124,7 @@ class GroupWork(_Work):  # type: ignore[misc]
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
-            raise PeerClosed(f"{self._name} began in process {self._process}, from which this one was forked")
+            raise GroupClosed(f"{self._name} began in process {self._process}, from which this one was forked")
 
     def _unwrapped(self, future: Any) -> Any:
         """Fail the future that hangs on ours: only a callback that raises can, from Python."""

@@ -16,6 +16,7 @@ from ictp2p.credential import Mesh
 from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, RoundTimeout, VersionMismatch
 from ictp2p.identity import Identity
 from ictp2p.torch_backend.cards import VERSION, Card, _refused, meet
+from ictp2p.torch_backend.errors import SizeRefused
 
 MESH = Mesh.from_token("a secret of sixteen letters")
 OTHER = Mesh.from_token("another secret of that length")
@@ -61,7 +62,7 @@ def test_a_card_is_bound_to_its_token_group_size_and_rank() -> None:
     ("other", "error"),
     [
         (card(version=VERSION + 1), VersionMismatch),
-        (card(size=3), HandshakeFailed),
+        (card(size=3), SizeRefused),
         (card(size=0), RemoteProtocolError),
         (card(peer="nobody"), RemoteProtocolError),
         (card(key=b"short"), RemoteProtocolError),
@@ -132,7 +133,7 @@ def test_ranks_that_were_told_different_numbers_of_ranks_learn_it_at_once(
     with ThreadPoolExecutor(2) as pool:
         found = [pool.submit(come, 0, first), pool.submit(come, 1, second)]
         for each, words in zip(found, [(1, second, first), (0, first, second)], strict=True):
-            with pytest.raises(HandshakeFailed) as caught:
+            with pytest.raises(SizeRefused) as caught:
                 each.result()
             rank, theirs, ours = words
             assert str(caught.value) == (f"rank {rank} was started as one of {theirs} ranks, this one as one of {ours}")

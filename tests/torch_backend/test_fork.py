@@ -13,8 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ictp2p.errors import PeerClosed
-from ictp2p.torch_backend import Options, ProcessGroup
+from ictp2p.torch_backend import GroupClosed, Options, ProcessGroup
 from ictp2p.torch_backend.endpoint import LOOP
 from tests.torch_backend.conftest import together
 
@@ -33,7 +32,7 @@ def in_a_fork(calls: dict[str, Callable[[], Any]]) -> dict[str, str]:
         for name, call in calls.items():
             try:
                 said[name] = f"returned {call()}"
-            except PeerClosed as error:
+            except GroupClosed as error:
                 said[name] = str(error)
         os.write(writing, json.dumps(said).encode())
         os._exit(0)
