@@ -13,7 +13,8 @@ is fresh, so no digest comes twice.
 A card that cannot be of our group (another token, size, sealing or version) may be of an earlier one too, or its rank
 was started with other options. Waiting is right for the one, and a word at once for the other. So whoever finds such a
 card says that it refuses it, and looks again: a rank that is there refuses ours in turn, and then there will be no
-group. Who waits for others looks at those that have come: if sizes differ, some that it waits for do not exist.
+group. Before all are there only another size is refused: then some whom we wait for do not exist. For the rest it must
+not be: who refuses and leaves has no word for those who come later.
 """
 
 from __future__ import annotations
@@ -121,15 +122,15 @@ def meet(
 def _look(store: Any, mine: Card, mesh: Mesh | None) -> tuple[list[Card], IctError | None]:
     """Read the cards of those that have come; refuse those that cannot be of our group, and say why of the first."""
     cards, wrong = list[Card](), list[IctError]()
-    for n in range(mine.size):
-        if not store.check([_key(n)]):
-            continue
+    there = [n for n in range(mine.size) if store.check([_key(n)])]
+    for n in there:
         data = bytes(store.get(_key(n)))
         try:
             cards.append(_read(data, n, mine, mesh))
         except IctError as error:
-            wrong.append(error)
-            store.set(_refused(data), b"")
+            if len(there) == mine.size or isinstance(error, SizeRefused):
+                wrong.append(error)
+                store.set(_refused(data), b"")
     if len({card.peer for card in cards}) < len(cards):
         raise CardRefused("two ranks of the group have one identity: the store was used before, or is wrong")
     return cards, wrong[0] if wrong else None

@@ -16,7 +16,7 @@ from ictp2p.credential import Mesh
 from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, RoundTimeout, VersionMismatch
 from ictp2p.identity import Identity
 from ictp2p.torch_backend.cards import VERSION, Card, _refused, meet
-from ictp2p.torch_backend.errors import SizeRefused
+from ictp2p.torch_backend.errors import RanksMissing, SizeRefused
 
 MESH = Mesh.from_token("a secret of sixteen letters")
 OTHER = Mesh.from_token("another secret of that length")
@@ -112,6 +112,16 @@ def test_ranks_that_are_no_group_learn_it_at_once(mesh: Mesh | None, changes: di
         for each in [pool.submit(come, rank) for rank in range(size)]:
             with pytest.raises(IctError, match=r"^rank \d"):
                 each.result()
+
+
+@pytest.mark.parametrize("theirs", [published(1, 3, OTHER), published(1, 3, None), b"no card"])
+def test_before_all_are_there_nobody_is_refused_but_for_its_size(theirs: bytes) -> None:
+    """Else who refuses and leaves has no word for those who come later, and they wait until the time is over."""
+    store = dist.HashStore()
+    store.set("ictp2p/1", theirs)
+    with pytest.raises(RanksMissing, match=r"ranks \[2\] of 3"):
+        meet(store, 0, card(3), MESH, 0.01, lambda cards: None)
+    assert not store.check([_refused(theirs)])
 
 
 def test_a_card_of_an_earlier_version_is_named_as_such() -> None:
