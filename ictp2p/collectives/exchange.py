@@ -77,6 +77,9 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
     share: int
     chunk: int
 
+    def __str__(self) -> str:
+        return f"{'contribution' if self.partial else 'result'} {self.chunk} of share {self.share}"
+
 
 @dataclass(slots=True)
 class _Lane:

@@ -114,10 +114,12 @@ async def broadcast(
     *,
     progress: Progress | None = None,
     profile: ExecuteProfile | None = None,
+    preface: int = 0,
 ) -> Stats:
     """Copy each share of `tensors` from its root to all others, along the plan's broadcast trees.
 
-    Ends at a root once those that it sends to have begun: it has kept what went ahead to them until then.
+    Ends at a root once those that it sends to have begun: it has kept what went ahead to them until then. The first
+    `preface` bytes are not counted in what is said of sizes that differ.
 
     Raises:
         ConfigError: tensors and plan do not fit together.
@@ -129,7 +131,8 @@ async def broadcast(
     flat = Flat(tensors)
     check_fit(plan, me, flat, flat)
     exchange = Exchange(plan, me, plan.chunk * flat.itemsize, reduce=False)
-    return await _run(Session(plan, exchange, flat, flat, None, progress, links.slots), links, tag, profile)
+    session = Session(plan, exchange, flat, flat, None, progress, links.slots, preface=preface)
+    return await _run(session, links, tag, profile)
 
 
 async def reduce(

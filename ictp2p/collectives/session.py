@@ -49,6 +49,7 @@ class Session:
         progress: told the elements whose result is in the outputs.
         slots: memory for contributions of others.
         coder: how elements are written on the wire; None: as they are.
+        preface: bytes before all others of which nobody who called knows: where sizes differ they are not counted.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class Session:
         progress: Progress | None,
         slots: Slots,
         coder: Coder | None = None,
+        *,
+        preface: int = 0,
     ) -> None:
         self.exchange = exchange
         self.plan = plan
@@ -73,6 +76,7 @@ class Session:
         self._target = target
         self._adder = adder
         self._coder = coder
+        self._preface = preface
         self._chunk_bytes = coder.chunk_bytes if coder else plan.chunk * source.partial_itemsize
         self._plain = coder is None and not source.widened
         """Elements travel as they are, sums too."""
@@ -164,7 +168,9 @@ class Session:
             else self._result_size(stop - start)
         )
         if size != expected:
-            raise RemoteProtocolError(f"{peer} sent {size} bytes for {piece}, expected {expected}")
+            unsaid = 0 if start else self._preface
+            sent, expected = max(0, size - unsaid), expected - unsaid
+            raise RemoteProtocolError(f"{peer} sent {sent} bytes for {piece}, expected {expected}")
         if partial:
             return None if passing else self._slot(size)
         if self._receipts or self._coder is not None:

@@ -226,7 +226,9 @@ class Engine:
                 raise RemoteProtocolError(_misfit(length, expected))
 
         parts = [length.view(torch.uint8), data]
-        await execute.broadcast(plan, me, parts, self._bulk, tag, progress=fits, profile=_profile(step))
+        await execute.broadcast(
+            plan, me, parts, self._bulk, tag, progress=fits, profile=_profile(step), preface=length.nbytes
+        )
         if length.item() != expected:
             raise ParticipantLost(f"{names[0]}: {_misfit(length, expected)}", [names[0]])
 
