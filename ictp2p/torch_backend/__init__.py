@@ -1,4 +1,4 @@
-"""`import ictp2p.torch_backend` makes "ictp2p" a backend of torch.distributed: whatever runs on Gloo runs on it.
+"""`import ictp2p.torch_backend` makes "ictp2p" a backend of torch.distributed: nearly all that runs on Gloo runs on it.
 
     import torch.distributed as dist
     import ictp2p.torch_backend
@@ -14,6 +14,10 @@ against Gloo stands in `docs/performance.md`.
 The device is the host's memory. CUDA tensors are staged through it, so `"cpu:ictp2p,cuda:ictp2p"` and `"ictp2p"` mean
 the same; mixing it with another backend for another device in one group is not possible (torch takes a group that is
 written in Python whole), and refused by the first call: torch lets nobody know before.
+
+What else there is not stands in `docs/guarantees.md`: sparse gradients, DDP's built-in `FP16_COMPRESS` (hooks in Python
+work), `dist.monitored_barrier()` (`group.monitored_barrier()` works), and a view of `dist`'s calls in `CommDebugMode`
+or in a profile.
 """
 
 from __future__ import annotations
