@@ -16,8 +16,8 @@ the same; mixing it with another backend for another device in one group is not 
 written in Python whole), and refused by the first call: torch lets nobody know before.
 
 What else there is not stands in `docs/guarantees.md`: sparse gradients, DDP's built-in `FP16_COMPRESS` (hooks in Python
-work), `dist.monitored_barrier()` (`group.monitored_barrier()` works), and a view of `dist`'s calls in `CommDebugMode`
-or in a profile.
+work, unless they call collectives in callbacks, as PowerSGD's does), `dist.monitored_barrier()` (the group's works), and
+a view of `dist`'s calls in `CommDebugMode` or in a profile.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from __future__ import annotations
 import torch.distributed as dist
 
 from ictp2p.torch_backend.errors import (
+    CalledInCallback,
     CardRefused,
     GroupClosed,
     RankLost,
@@ -39,6 +40,7 @@ from ictp2p.torch_backend.options import Options
 
 __all__ = [
     "NAME",
+    "CalledInCallback",
     "CardRefused",
     "GroupClosed",
     "Options",

@@ -15,9 +15,9 @@ from typing import TypeAlias
 from torch import Tensor
 
 from ictp2p.loop_thread import LoopThread
-from ictp2p.torch_backend.errors import GroupClosed, translated
+from ictp2p.torch_backend.errors import CalledInCallback, GroupClosed, translated
 from ictp2p.torch_backend.memory import Memory
-from ictp2p.torch_backend.work import GroupWork
+from ictp2p.torch_backend.work import GroupWork, calls_back
 from ictp2p.types import PeerId
 
 ABREAST = 64
@@ -45,7 +45,13 @@ class Calls:
 
         Raises:
             GroupClosed: this process is another one's fork.
+            CalledInCallback: a callback makes the call. Ranks run their callbacks in other orders, and would pair it
+                with another call: of equal sizes, without a word.
         """
+        if calls_back():
+            raise CalledInCallback(
+                f"{kind} in a callback of a future: ranks run these in no common order. Wait for the future, then call"
+            )
         self._loop.check_process()  # before the lock, which a thread may have held that was not forked along
         with self._lock:
             self._numbers[kind] = number = self._numbers.get(kind, 0) + 1

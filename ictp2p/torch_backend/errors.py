@@ -11,7 +11,15 @@ from collections.abc import Sequence
 import torch.distributed as dist
 
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
-from ictp2p.errors import HandshakeFailed, IctError, PeerClosed, RemoteProtocolError, RoundTimeout, VersionMismatch
+from ictp2p.errors import (
+    HandshakeFailed,
+    IctError,
+    LocalProtocolError,
+    PeerClosed,
+    RemoteProtocolError,
+    RoundTimeout,
+    VersionMismatch,
+)
 from ictp2p.types import PeerId
 
 
@@ -33,6 +41,10 @@ class RankTimeout(CollectiveTimeout, dist.DistBackendError):
 
 class GroupClosed(PeerClosed, dist.DistBackendError):
     """The group was shut down or aborted, or lives in the process that this one was forked from."""
+
+
+class CalledInCallback(LocalProtocolError, dist.DistBackendError):
+    """A collective was called in a callback of a future, where ranks have no order in common."""
 
 
 class RanksMissing(RoundTimeout, dist.DistStoreError):

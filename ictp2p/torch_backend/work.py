@@ -19,6 +19,14 @@ _FOREVER = timedelta(0)
 """What torch's callers give when they name no timeout (`kNoTimeout`)."""
 
 
+_thread = threading.local()
+
+
+def calls_back() -> bool:
+    """Whether this thread runs callbacks of futures: threads of different ranks do so in different orders."""
+    return getattr(_thread, "calls_back", False)
+
+
 _Work: Any = dist.Work
 
 
@@ -55,7 +63,11 @@ class GroupWork(_Work):  # type: ignore[misc]
             self._ended.set()
             future = self._future
         if future is not None:
-            threading.Thread(target=future.set_result, args=(self._results,), daemon=True).start()
+            threading.Thread(target=self._call_back, args=(future,), daemon=True).start()
+
+    def _call_back(self, future: Any) -> None:
+        _thread.calls_back = True
+        future.set_result(self._results)
 
     # ------------------------------------------------------------ torch.distributed.Work
 

@@ -54,6 +54,27 @@ def test_a_call_ends_well_or_with_the_group_but_always(
     assert not loop.call(calls.under_way)
 
 
+@pytest.mark.parametrize("chained", [False, True])
+def test_no_call_is_made_in_a_callback_where_ranks_have_no_order_in_common(loop: LoopThread, chained: bool) -> None:
+    """Regression: two of these, of equal sizes, were paired crosswise, and gave wrong sums without a word."""
+    calls, gate, found = Calls(loop), asyncio.Event(), list[object]()
+
+    async def start() -> None:
+        await gate.wait()
+
+    def call(ended: object) -> None:
+        found.append(ended)
+        calls.number("all_reduce")
+
+    future = calls.begin("all_reduce", "g", start, Memory(), []).get_future()
+    after = future.then(lambda ended: None).then(call) if chained else future.then(call)
+    loop.call(gate.set)
+    with pytest.raises(RuntimeError, match="CalledInCallback: all_reduce in a callback of a future"):
+        after.wait()
+    assert found
+    assert calls.number("all_reduce") == 1, "and what the program calls next has the number that it has elsewhere"
+
+
 @given(number=st.integers(1, 12), limit=st.integers(1, 4), failing=st.sets(st.integers(0, 11)))
 def test_collectives_run_in_order_and_only_so_many_at_a_time(
     loop: LoopThread, number: int, limit: int, failing: set[int]

@@ -88,6 +88,14 @@ MUTATIONS: Final = (
         ("torch_backend/test_group.py::test_a_group_ends_in_time_and_without_an_error_though_a_rank_takes_nothing",),
     ),
     Mutation(
+        "called-in-a-callback",
+        "No collective is called where ranks have no order in common.",
+        "ictp2p/torch_backend/work.py",
+        "        _thread.calls_back = True\n",
+        "",
+        ("torch_backend/test_calls.py::test_no_call_is_made_in_a_callback_where_ranks_have_no_order_in_common",),
+    ),
+    Mutation(
         "storage-frozen",
         "What a collective has seen can be freed and grow again.",
         "ictp2p/collectives/flat.py",
