@@ -16,8 +16,8 @@ the same; mixing it with another backend for another device in one group is not 
 written in Python whole), and refused by the first call: torch lets nobody know before.
 
 What else there is not stands in `docs/guarantees.md`: sparse gradients, DDP's built-in `FP16_COMPRESS` (hooks in Python
-work, unless they call collectives in callbacks, as PowerSGD's does), `dist.monitored_barrier()` (the group's works), and
-a view of `dist`'s calls in `CommDebugMode` or in a profile.
+work, unless their callbacks call collectives, as PowerSGD's do), `dist.monitored_barrier()` (the group's works), and a
+view of `dist`'s calls in `CommDebugMode` or in a profile.
 """
 
 from __future__ import annotations
