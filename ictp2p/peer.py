@@ -135,7 +135,10 @@ class Peer(CollectiveCalls):
             self._closed = True
 
     def drain(self) -> None:
-        """Ask this worker to leave after the next committed round: `steps` ends then. From any thread."""
+        """Ask this worker to leave after the next committed round: `steps` ends then. From any thread.
+
+        Without a quorum there is no such round, and it waits for one; whoever has no time for that calls `close`.
+        """
         mesh = self._training
         if self._draining_from is None:
             self._draining_from = mesh.state.version if mesh.state is not None else -1

@@ -54,14 +54,16 @@ class Flat:
         self.partial_itemsize = 4 if self.widened else self.itemsize
         """Bytes per element of a partial sum on the wire."""
         lengths = [tensor.numel() for tensor in given]
-        self._given = [tensor for tensor, length in zip(given, lengths, strict=True) if length]
-        self._ends = ends = list(accumulate(filter(None, lengths)))
+        if 0 in lengths:
+            given, lengths = [tensor for tensor in given if tensor.numel()], [length for length in lengths if length]
+        self._given = given
+        self._ends = ends = list(accumulate(lengths))
         self.elements = ends[-1] if ends else 0
-        self._starts = [tensor.data_ptr() for tensor in self._given]
+        self._starts = [tensor.data_ptr() for tensor in given]
         """Addresses, as the next two."""
-        self._stops = [at + n * self.itemsize for at, n in zip(self._starts, filter(None, lengths), strict=True)]
+        self._stops = [at + length * self.itemsize for at, length in zip(self._starts, lengths, strict=True)]
         self._low, high = min(self._starts, default=0), max(self._stops, default=0)
-        self._window = np.asarray(_Lent(self._given, self._low, high - self._low)).data if high else memoryview(b"")
+        self._window = np.asarray(_Lent(given, self._low, high - self._low)).data if given else memoryview(b"")
         self._origins = [at - self._low - end * self.itemsize for at, end in zip(self._stops, ends, strict=True)]
         """For each tensor, where in the window our first element would be if all of us lay as it does."""
 
