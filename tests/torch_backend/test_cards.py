@@ -149,6 +149,15 @@ def test_ranks_that_were_told_different_numbers_of_ranks_learn_it_at_once(
             assert str(caught.value) == (f"rank {rank} was started as one of {theirs} ranks, this one as one of {ours}")
 
 
+def test_who_comes_first_meets_nobody_of_a_group_that_has_ended() -> None:
+    store = dist.HashStore()
+    with ThreadPoolExecutor(2) as pool:
+        earlier = [pool.submit(meet, store, rank, card(), None, LONG, lambda cards: None) for rank in range(2)]
+    assert earlier[0].result() == earlier[1].result()
+    with pytest.raises(RanksMissing, match=r"ranks \[1\] of 2"):
+        meet(store, 0, card(), None, 0.01, lambda cards: None)
+
+
 @given(size=st.integers(1, 4), left=st.lists(st.sets(st.integers(0, 3)), max_size=3))
 @settings(max_examples=15, deadline=None)
 def test_ranks_meet_by_their_present_cards_whatever_earlier_groups_left(size: int, left: list[set[int]]) -> None:

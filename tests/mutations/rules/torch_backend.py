@@ -29,7 +29,7 @@ MUTATIONS: Final = (
         "ictp2p/torch_backend/cards.py",
         "_digest(msgspec.msgpack.encode(cards))",
         "_digest(b'')",
-        ("torch_backend/test_cards.py::test_ranks_meet_by_their_present_cards_whatever_earlier_groups_left",),
+        ("torch_backend/test_cards.py::test_who_comes_first_meets_nobody_of_a_group_that_has_ended",),
     ),
     Mutation(
         "death-told-to-one",
