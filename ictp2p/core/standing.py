@@ -10,7 +10,8 @@ For few participants planning takes milliseconds, which a short round is shorter
 was half of all that the coordinator did. A plan that takes no longer than `QUICK` is kept while the links have not made
 it slower by more than making another would cost. For few participants and many bytes every round is planned.
 
-What is planned anew has to be better than what the rounds before have shown (`proven`).
+What is planned anew has to be better than what the rounds before have shown (`proven`). For links that are known as
+they were nothing is planned, nor predicted, anew: equal requests give equal plans.
 """
 
 from __future__ import annotations
@@ -47,7 +48,12 @@ WORSE = 1.05
 @dataclass(frozen=True, slots=True)
 class _Standing:
     request: PlanRequest
+    asked: planner.PlanRequest
+    """The same beside what was known of the links."""
+    made: PlanAnswer
+    """What was planned for these."""
     answer: PlanAnswer
+    """What was answered, since rounds before had shown something better perhaps."""
     distance: float
     """Predicted time by the lower bound, when it was made; 0 if that does not matter."""
 
@@ -81,29 +87,35 @@ class StandingPlan:
         if not _may_stand(request):
             made = make_plan(directory, request, self._complete)
             return self._proven.rival(asked, request, made) if request.running else made
-        kept = self._kept(request, asked)
-        if kept is not None:
+        standing = self._standing.get(request.spec)
+        if standing is not None and (kept := _kept(standing, request, asked)) is not None:
             return kept
-        answer = self._proven.better(asked, request, make_plan(directory, request, self._complete))
+        if standing is not None and standing.asked == asked:
+            made = standing.made
+        else:
+            made = make_plan(directory, request, self._complete)
+        answer = self._proven.better(asked, request, made)
         distance = _distance(asked, answer) if len(request.participants) > MANY else 0.0
-        self._standing[request.spec] = _Standing(request, answer, distance)
+        self._standing[request.spec] = _Standing(request, asked, made, answer, distance)
         self._standing.move_to_end(request.spec)
         if len(self._standing) > SPECS:
             self._standing.popitem(last=False)
         return answer
 
-    def _kept(self, request: PlanRequest, asked: planner.PlanRequest) -> PlanAnswer | None:
-        standing = self._standing.get(request.spec)
-        if standing is None or not 0 <= request.round - standing.request.round <= STANDS:
+
+def _kept(standing: _Standing, request: PlanRequest, asked: planner.PlanRequest) -> PlanAnswer | None:
+    """Give the plan that stands, if it is one for `request` and as good as it was."""
+    if not 0 <= request.round - standing.request.round <= STANDS:
+        return None
+    answer, changed = standing.answer, asked != standing.asked
+    seconds = planner.predict(asked, plans.decode(answer.plan)) if changed else answer.seconds
+    if standing.distance:
+        if changed and not 0.0 < _distance(asked, answer) <= WORSE * standing.distance:
             return None
-        seconds = planner.predict(asked, plans.decode(standing.answer.plan))
-        if standing.distance:
-            if not 0.0 < _distance(asked, standing.answer) <= WORSE * standing.distance:
-                return None
-        elif standing.answer.seconds > QUICK or not 0.0 < seconds <= WORSE * standing.answer.seconds + PLANNING:
-            return None
-        since = f"as planned for round {standing.request.round}: {standing.answer.reason}"
-        return replace(standing.answer, reason=since[:1024], seconds=seconds)
+    elif answer.seconds > QUICK or not 0.0 < seconds <= WORSE * answer.seconds + PLANNING:
+        return None
+    since = f"as planned for round {standing.request.round}: {answer.reason}"
+    return replace(answer, reason=since[:1024], seconds=seconds)
 
 
 def _may_stand(request: PlanRequest) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 from msgspec import structs
@@ -95,3 +96,23 @@ def test_the_plans_of_collectives_in_turn_stand_and_those_of_the_last_ones_only(
         plan.answer(mesh(), little(*pair, number=1, name=str(number)))
     again = [plan.answer(mesh(), little(*pair, number=2, name=str(number))) for number in (SPECS, 1, 0)]
     assert ["as planned" in answer.reason for answer in again] == [True, True, False]
+
+
+@pytest.mark.parametrize("elements", [1000, 1_000_000])
+@pytest.mark.parametrize("names", [NAMES[:4], NAMES])
+def test_nothing_is_planned_anew_for_links_that_are_known_as_they_were(
+    names: tuple[str, ...], elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is answered is what would be planned; once links have changed, what stood may stand for some rounds."""
+    plan, made = StandingPlan(), make_plan(mesh(), little(*names, number=1, elements=elements))
+    assert plan.answer(mesh(), little(*names, number=1, elements=elements)) == made
+
+    def never(*given: object) -> NoReturn:
+        raise AssertionError("planned")
+
+    monkeypatch.setattr("ictp2p.core.standing.make_plan", never)
+    for number in range(2, 4 * STANDS):
+        answer = plan.answer(mesh(), little(*names, number=number, elements=elements))
+        assert (answer.plan, answer.seconds) == (made.plan, made.seconds)
+    with pytest.raises(AssertionError, match="planned"):
+        plan.answer(mesh(ab=9 * MB), little(*names, number=number + STANDS, elements=elements))
