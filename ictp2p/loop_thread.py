@@ -41,9 +41,17 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopThread:
-    """Runs coroutines of other threads."""
+    """Runs coroutines of other threads.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: of the thread.
+        owner: what lives on it, for people.
+        closed: what whoever asks for more is told once it is closed, or from a fork.
+    """
+
+    def __init__(self, name: str, owner: str = "the peer", closed: type[PeerClosed] = PeerClosed) -> None:
+        self._owner = owner
+        self._closed = closed
         self._loop = new_loop()
         self._lock = threading.RLock()  # reentrant: a signal handler may ask while its thread is asking
         self._closing = False
@@ -68,8 +76,8 @@ class LoopThread:
             PeerClosed: it stayed behind in the process that this one was forked from.
         """
         if self.left_behind:
-            raise PeerClosed(
-                f"the peer lives in process {self._process}, from which this one, {os.getpid()}, was forked"
+            raise self._closed(
+                f"{self._owner} lives in process {self._process}, from which this one, {os.getpid()}, was forked"
             )
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -87,7 +95,7 @@ class LoopThread:
             if not self._closing:
                 return asyncio.run_coroutine_threadsafe(work, self._loop)
         work.close()
-        raise PeerClosed("the peer is closed")
+        raise self._closed(f"{self._owner} is closed")
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
         """Wait for what `submit` gave.
@@ -99,7 +107,7 @@ class LoopThread:
         try:
             return future.result(timeout)
         except CancelledError:
-            raise PeerClosed("the peer was closed") from None
+            raise self._closed(f"{self._owner} was closed") from None
         finally:
             del future  # an error knows its frames: they must not know who knows the error
 

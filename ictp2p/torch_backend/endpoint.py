@@ -193,34 +193,19 @@ class Endpoint:
         return self._identity.bulk_key(card.key, context)
 
 
-class _GroupLoop(LoopThread):
-    """A loop that tells a fork of its process what torch's callers catch as well."""
-
-    def check_process(self) -> None:
-        """See that the loop runs in this process.
-
-        Raises:
-            GroupClosed: it stayed behind in the process that this one was forked from.
-        """
-        if self.left_behind:
-            raise GroupClosed(
-                f"the process group lives in process {self._process}, from which this one, {os.getpid()}, was forked"
-            )
-
-
 class _Loop:
     """The process's event loop for its groups: made with the first, ended with the last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loop: _GroupLoop | None = None
+        self._loop: LoopThread | None = None
         self._users = 0
 
     def enter(self) -> LoopThread:
         """Count a group in."""
         with self._lock:
             if self._loop is None:
-                self._loop = _GroupLoop("ictp2p process groups")
+                self._loop = LoopThread("ictp2p process groups", "the process group", GroupClosed)
             self._users += 1
             return self._loop
 
