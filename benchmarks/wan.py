@@ -96,11 +96,14 @@ SCENES = (
 def main() -> None:
     """Measure every scene; print, and perhaps save, its rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="+", help="names of scenes; all if none")
+    names = [scene.name for scene in SCENES]
+    parser.add_argument(
+        "--only", nargs="+", choices=names, metavar="SCENE", help=f"of these: {'; '.join(names)}".replace("%", "%%")
+    )
     parser.add_argument("--mb", type=float, help="tensor size in MB (1e6 bytes), instead of the scene's own")
     parser.add_argument("--repeat", type=int, default=3, help="measurements of each contender")
     parser.add_argument("--rest", type=float, default=0.0, help="seconds of silence before each turn")
-    parser.add_argument("--contenders", nargs="+", help=f"instead of the scene's own: {', '.join(PAIR)}")
+    parser.add_argument("--contenders", nargs="+", choices=PAIR, help="instead of the scene's own; a line is for two")
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
     require_root(parser)
@@ -109,14 +112,17 @@ def main() -> None:
     for scene in SCENES:
         if options.only and scene.name not in options.only:
             continue
-        chosen = replace(
-            scene, mb=options.mb or scene.mb, contenders=tuple(options.contenders or ()) or scene.contenders
-        )
+        chosen = replace(scene, mb=options.mb or scene.mb, contenders=contenders(scene, options.contenders))
         row = measure(chosen, options.repeat, options.rest)
         rows.append(row)
         show(row)
         if options.json:
             options.json.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
+
+
+def contenders(scene: Scene, asked: Sequence[str] | None) -> tuple[str, ...]:
+    """Say who runs over a scene: its own, or those that are asked for and can."""
+    return tuple(name for name in asked or scene.contenders if name != LINE or len(scene.up) == 2)
 
 
 def measure(scene: Scene, repeat: int, rest: float) -> dict[str, Any]:

@@ -74,6 +74,13 @@ def test_lives_are_told_by_thirds() -> None:
     assert summary.across([900] * 20 + [1] * 20 + [2] * 20 + [3] * 20) == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.parametrize("scene", wan.SCENES, ids=lambda scene: scene.name)
+def test_a_line_is_measured_between_two_and_no_more(scene: wan.Scene) -> None:
+    """Regression: with three ranks it waited for ten minutes."""
+    assert wan.contenders(scene, ["none", wan.LINE]) == (("none", wan.LINE) if len(scene.up) == 2 else ("none",))
+    assert wan.contenders(scene, None) == scene.contenders
+
+
 @pytest.mark.parametrize("script", ["heterogeneous", "joining", "peers", "streams", "wan"])
 def test_the_options_are_explained(script: str, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(sys, "argv", [f"{script}.py", "--help"])
