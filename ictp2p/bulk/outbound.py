@@ -55,6 +55,7 @@ class Outbound:
         self._in_flight: deque[tuple[int, bytearray]] = deque()
         """Buffers that the transport has, and what will have left once it has let go of each."""
         self._free: list[bytearray] = []
+        """Buffers that it has let go of, the warmest last."""
         self._drained: asyncio.Future[None] | None = None
         self.hold(most)
 
@@ -94,7 +95,8 @@ class Outbound:
         """Write a frame; give its bytes, without a seal.
 
         Raises:
-            Exception: what `Frame.make` does, or that there is no memory for it: as if it had never been.
+            Exception: what `Frame.make` does, or that there is no memory for it: as if it had never been. What fails
+                while it is sealed has used a nonce, so the other end refuses the next frame.
         """
         views = frame.views
         size = frame.size if frame.make else len(views[0]) if len(views) == 1 else sum(map(len, views))
@@ -146,8 +148,8 @@ class Outbound:
         """Put the body into shared memory, and write what tells of it."""
         assert self.ring is not None
         frame.put(room)
-        self.ring.wrote(len(room))
         self._write_header(header)
+        self.ring.wrote(len(room))  # last: what nobody is told of takes no place
 
     def _write_header(self, header: bytes) -> None:
         if not self._seal_bodies:

@@ -401,8 +401,9 @@ MUTATIONS: Final = (
         "room-taken-by-nothing",
         "A body that could not be made takes no place in shared memory: the reader would look for it there.",
         "ictp2p/bulk/outbound.py",
-        "        frame.put(room)\n        self.ring.wrote(len(room))\n",
-        "        self.ring.wrote(len(room))\n        frame.put(room)\n",
+        "        frame.put(room)\n        self._write_header(header)\n",
+        "        self.ring.wrote(len(room))\n        frame.put(room)\n"
+        "        self._write_header(header)\n        return\n",
         (
             "bulk/test_outbound.py::test_a_body_that_is_made_leaves_as_any_other_and_one_that_could_not_be_made_never_was",
         ),
