@@ -2,7 +2,7 @@
 
 All of them are seen through one *window*, the octets from the first byte of the first tensor in memory to the last byte
 of the last one. What lies between them is somebody else's, or nobody's, and never touched. So a tensor is one number,
-and a range of it a slice. Of the 0.75 ms that a list of 300 tensors took to be seen as one, 0.47 were an array for each.
+and a range of it a slice. Of the 0.75 ms that a list of 300 tensors took to be seen as one, 0.47 were an array each.
 """
 
 from __future__ import annotations
