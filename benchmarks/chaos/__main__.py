@@ -80,6 +80,7 @@ def _options() -> argparse.Namespace:
     add("--rounds", 0, "of harm, however long they take; 0: as the seconds say")
     add("--workers", 6, "to begin with")
     add("--most", 8, "workers at once")
+    add("--lasting", 0, "of the first workers that may be stopped, but are not killed nor told to leave")
     add("--rate", 400_000.0, "bytes per second of tensor traffic per worker")
     add("--ballast", 8_000, "further parameters")
     add("--pause", 0.04, "longest inner step, seconds")

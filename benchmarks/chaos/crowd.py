@@ -47,6 +47,14 @@ class Worker:
     memory: list[int] = field(default_factory=list)
     testimony: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        self.born = self.heard
+
+    @property
+    def age(self) -> float:
+        """Seconds that it has lived, as far as it was heard."""
+        return self.heard - self.born
+
     @property
     def running(self) -> bool:
         """Whether it runs, for all that is known."""
@@ -143,6 +151,10 @@ class Crowd(abc.ABC):
         others = [w for w in self.living() if w not in doomed and w.version >= self.committed]
         return len(others) >= 2
 
+    def lasts(self, worker: Worker) -> bool:
+        """Whether it is one of those that live as long as the campaign, so that a slow leak shows."""
+        return worker in self.workers[: self.options.lasting]
+
     def quorum_runs(self) -> bool:
         """Whether a quorum of the newest known voters runs now."""
         running = {w.peer for w in self.workers if w.running and w.peer}
@@ -151,8 +163,8 @@ class Crowd(abc.ABC):
     # -- doing
 
     def kill(self, worker: Worker, why: str) -> None:
-        """End it at once, unless the newest state would die with it."""
-        if worker.code is None and self.spared(worker):
+        """End it at once, unless it is to last or the newest state would die with it."""
+        if worker.code is None and not self.lasts(worker) and self.spared(worker):
             self.tell(f"kill {worker.name} ({why})")
             worker.doomed = True
             self._kill(worker)
@@ -166,7 +178,9 @@ class Crowd(abc.ABC):
         self._waking.append((self.now + seconds, worker))
 
     def dismiss(self, worker: Worker, how: str) -> None:
-        """Have it leave by itself: `drain` or `interrupt`."""
+        """Have it leave by itself, unless it is to last: `drain` or `interrupt`."""
+        if self.lasts(worker):
+            return
         self.tell(f"{how} {worker.name}")
         worker.draining = worker.doomed = True
         self._dismiss(worker, how)

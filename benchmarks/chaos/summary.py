@@ -1,8 +1,8 @@
 """What a campaign came to, in figures: harm done, rounds, what was wrong, and what the workers took meanwhile.
 
-Workers die young here, so a leak that takes long shows in those alone that lived through much of the campaign: of
-descriptors and memory the figures are told for the lives that began in each third of the campaign, as they were at
-their ends, and for the thirds of the longest life.
+Workers die young here, so a leak that takes long shows in those alone that lived through much of the campaign: with
+`--lasting` some live through all of it. Of descriptors and memory the figures are told for the lives that began in each
+third of the campaign, as they were at their ends, and for the thirds of the longest life.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def summarize(crowd: Crowd, longest: float) -> dict[str, Any]:
     told = [line.split(None, 2)[2] for line in crowd.story]
     harm = Counter(found[1] for text in told if (found := _HARM.match(text)))
     hangs = [text for text in crowd.problems if _STANDSTILL.search(text)]
-    eldest = max(crowd.workers, key=lambda worker: len(worker.memory))
+    eldest = max(crowd.workers, key=lambda worker: worker.age)
     return {
         "rounds": crowd.newest,
         "seconds": crowd.now,
@@ -40,7 +40,7 @@ def summarize(crowd: Crowd, longest: float) -> dict[str, Any]:
         "descriptors": thirds(crowd.workers, "descriptors"),
         "megabytes": [each / 1e6 for each in thirds(crowd.workers, "memory")],
         "eldest": {
-            "seconds": len(eldest.memory) / 2,
+            "seconds": eldest.age,
             "descriptors": across(eldest.descriptors),
             "megabytes": [each / 1e6 for each in across(eldest.memory)],
         },
@@ -69,7 +69,7 @@ def thirds(workers: list[Worker], what: str) -> list[float]:
 
 
 def across(samples: list[int]) -> list[float]:
-    """The medians of a life's first, middle and last third, its first ten seconds left out if it is long."""
+    """The medians of a life's first, middle and last third, its first twenty samples left out if it is long."""
     settled = samples[20:] if len(samples) > 60 else samples
     size = max(1, -(-len(settled) // 3))
     return [float(median(settled[start : start + size])) for start in range(0, len(settled), size)]
