@@ -3,8 +3,9 @@
 It knows a plan, who we are, and what has arrived. It says what may leave (`next_send`, pulled whenever the
 connection to that participant takes more) and which chunks the root may finish. It moves no bytes.
 
-**Why nothing can deadlock.** All chunks of a share travel in ascending order along each edge of its trees, so
-counters are the whole state. Three facts:
+**Why nothing can deadlock.** All chunks of a share leave in ascending order along each edge of its trees. They may
+overtake each other where several connections carry them; what has come too early waits in its place, and counts once
+all before it are there. So counters, and what is beyond them, are the whole state. Three facts:
 
 1. *Results never wait.* A result lands in the output itself and so needs no room that could be missing.
 2. *A contribution always finds room.* A participant may be at most `window` chunks of a share ahead of the
@@ -100,6 +101,8 @@ class _Lane:
     lead: float
     """How far it may be ahead of the share that is furthest behind here, as a part of itself."""
     arrived: dict[int, int] = field(default_factory=dict)
+    beyond: dict[tuple[int, bool], set[int]] = field(default_factory=dict)
+    """Chunks that have come before others of lower numbers, by the participant and whether they are partials."""
     ready: int = 0
     """How many chunks hold everything that is to be added here: the least of `arrived`, or all where nothing is."""
     sent: int = 0
@@ -110,6 +113,17 @@ class _Lane:
     def used(self) -> int:
         """Partials of each child that have been added up: by the root at once, elsewhere when the sum is sent."""
         return self.done if self.reduce_parent == NO_PARENT else self.sent
+
+    def count(self, peer: int, piece: Piece, here: int) -> int:
+        """Give how many chunks are here without a gap, which were `here`, now that `piece` has come from `peer` too."""
+        if piece.chunk != here:
+            self.beyond.setdefault((peer, piece.partial), set()).add(piece.chunk)
+            return here
+        here, beyond = here + 1, self.beyond.get((peer, piece.partial))
+        while beyond and here in beyond:
+            beyond.remove(here)
+            here += 1
+        return here
 
     def longest(self, chunk: int) -> int:
         """Give the elements of the longest chunk, where `chunk` is the most."""
@@ -167,7 +181,7 @@ class Exchange:
                 lane.window = min(lane.window, max(MIN_WINDOW, chunks))
 
     def expect(self, peer: int, piece: Piece) -> None:
-        """Check that `piece` is what `peer` has to send next, before its bytes are taken.
+        """Check that `piece` is one that `peer` may send now, before its bytes are taken.
 
         Raises:
             RemoteProtocolError: it is not, and why.
@@ -177,19 +191,25 @@ class Exchange:
         lane = self._lanes[piece.share]
         wanted = lane.arrived.get(peer) if piece.partial else lane.done if lane.broadcast_parent == peer else None
         if wanted != piece.chunk or wanted >= lane.chunks:
-            raise RemoteProtocolError(f"participant {peer} sent {piece}, expected chunk {wanted} of {lane.chunks}")
+            self._expect_beyond(lane, peer, piece, wanted)
         if piece.partial and piece.chunk >= lane.used + lane.room:
             raise RemoteProtocolError(f"participant {peer} sent {piece} beyond its window of {lane.room} chunks")
+
+    def _expect_beyond(self, lane: _Lane, peer: int, piece: Piece, wanted: int | None) -> None:
+        """Check what is not the very next one: it may have overtaken that, but not have been here before."""
+        seen = lane.beyond.get((peer, piece.partial), ())
+        if wanted is None or not wanted < piece.chunk < lane.chunks or piece.chunk in seen:
+            raise RemoteProtocolError(f"participant {peer} sent {piece}, expected chunk {wanted} of {lane.chunks}")
 
     def arrived(self, peer: int, piece: Piece) -> list[Piece]:
         """Note a whole chunk from `peer`; give the chunks that we, as their root, have to finish now, in order."""
         self.expect(peer, piece)
         lane = self._lanes[piece.share]
         if not piece.partial:
-            lane.done += 1
+            lane.done = lane.count(peer, piece, lane.done)
             self._left -= 1
             return []
-        lane.arrived[peer] += 1
+        lane.arrived[peer] = lane.count(peer, piece, lane.arrived[peer])
         lane.ready = min(lane.arrived.values())
         return self._finish(piece.share) if lane.reduce_parent == NO_PARENT else []
 
@@ -335,7 +355,11 @@ class Exchange:
 
     def staged(self) -> int:
         """Count the partial chunks that are held here, arrived and not yet added up."""
-        return sum(count - lane.used for lane in self._lanes for count in lane.arrived.values())
+        return sum(
+            count - lane.used + len(lane.beyond.get((peer, True), ()))
+            for lane in self._lanes
+            for peer, count in lane.arrived.items()
+        )
 
     def _lane(self, share: Share, windows: list[int]) -> _Lane:
         parents = share.reduce_parents if self._reduce else (NO_PARENT,) * len(share.reduce_parents)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -83,7 +82,8 @@ class Session:
         self._shares = [(share.start, share.stop) for share in plan.shares]
         self._progress = progress
         self._attachment: Attachment | None = None
-        self._staged: dict[tuple[int, int], deque[memoryview]] = {}
+        self._staged: dict[tuple[int, int], dict[int, memoryview]] = {}
+        """Of each share and participant the contributions that have not been added, by the number of the chunk."""
         self._slots = slots
         self._staging = 0
         self._receipts = plan.kind == REDUCE
@@ -197,7 +197,7 @@ class Session:
             for waiting in exchange.downstream(piece):
                 self._attachment.kick(self._names[waiting])
         if partial:
-            self._keep_passing(self._staged[share, node], body)
+            self._keep_passing(self._staged[share, node], chunk, body)
         self._check_end()
 
     def _slot(self, size: int) -> memoryview:
@@ -206,11 +206,11 @@ class Session:
         self.staging_peak = max(self.staging_peak, self._staging)
         return memoryview(slot)[:size]
 
-    def _keep_passing(self, staged: deque[memoryview], body: memoryview) -> None:
+    def _keep_passing(self, staged: dict[int, memoryview], chunk: int, body: memoryview) -> None:
         """Copy a contribution that nobody could use yet, if it lies where it stands no longer."""
-        if staged and staged[-1] is body and not isinstance(body.obj, bytearray):
-            staged[-1] = self._slot(len(body))
-            staged[-1][:] = body
+        if chunk in staged and not isinstance(body.obj, bytearray):
+            staged[chunk] = self._slot(len(body))
+            staged[chunk][:] = body
 
     def _keep(self, piece: Piece, node: int, body: memoryview) -> None:
         """Stage a contribution, or see to it that a result lies in the outputs."""
@@ -218,7 +218,7 @@ class Session:
         if piece.partial:
             if self._coder is not None:
                 self._coder.check(body, self._span(piece), own=self.exchange.is_leaf(share, node))
-            self._staged.setdefault((share, node), deque()).append(body)
+            self._staged.setdefault((share, node), {})[piece.chunk] = body
         elif not self._receipts:
             self._land(piece, body)
 
@@ -251,7 +251,7 @@ class Session:
         if piece.partial and not self.exchange.is_leaf(piece.share, self.exchange.me):
             size = self._partial_size(self.exchange.me, piece.share, stop - start)
             self.sent += size
-            make = functools.partial(self._make_partial, piece.share, start, stop)
+            make = functools.partial(self._make_partial, piece)
             return Outgoing(True, piece.share, piece.chunk, size=size, make=make)
         stable = True
         views: Sequence[bytes | memoryview]
@@ -291,9 +291,10 @@ class Session:
         nodes = self.exchange.silent() or sorted(self.exchange.waiting_on())
         return [self._name(n) for n in nodes]
 
-    def _make_partial(self, share: int, start: int, stop: int, room: memoryview) -> None:
+    def _make_partial(self, piece: Piece, room: memoryview) -> None:
         """Add up where the sum leaves from: it need not be written anywhere else."""
-        taken = self._take(share)
+        taken = self._take(piece)
+        start, stop = self._span(piece)
         if self._coder is not None:
             room[:] = self._coder.partial(start, stop, taken)
         else:
@@ -313,7 +314,7 @@ class Session:
 
     def _finish(self, piece: Piece) -> None:
         assert self._adder is not None
-        taken = self._take(piece.share)
+        taken = self._take(piece)
         if self._coder is not None:
             self._coder.finish(*self._span(piece), taken, self.exchange.copies(piece.share))
         else:
@@ -322,12 +323,12 @@ class Session:
         if self._progress is not None:
             self._progress(*self._span(piece))
 
-    def _take(self, share: int) -> dict[int, tuple[memoryview, bool]]:
-        """Take the oldest staged partial of every child."""
+    def _take(self, piece: Piece) -> dict[int, tuple[memoryview, bool]]:
+        """Take what every child has contributed to a chunk."""
         taken = {}
-        for child in self.exchange.contributors(share):
-            body = self._staged[share, child].popleft()
-            taken[child] = (body, self.exchange.is_leaf(share, child))
+        for child in self.exchange.contributors(piece.share):
+            body = self._staged[piece.share, child].pop(piece.chunk)
+            taken[child] = (body, self.exchange.is_leaf(piece.share, child))
         return taken
 
     def _return(self, taken: dict[int, tuple[memoryview, bool]]) -> None:

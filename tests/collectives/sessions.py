@@ -227,7 +227,10 @@ class World:
         self.wires[node, peer].append(chunk)
 
     def _deliver(self, source: int, target: int) -> None:
-        said = self.wires[source, target].popleft()
+        wire = self.wires[source, target]
+        if target in self.begun and all(isinstance(said, Chunk) for said in [*wire][:2]) and self.chance.random() < 0.5:
+            wire.rotate(-1)  # over another connection, the rest of the wire with it
+        said = wire.popleft()
         if not isinstance(said, Chunk):
             self.heard.add((target, source))
         if target not in self.begun:

@@ -17,22 +17,23 @@ from tests.collectives.drawn_plans import PARTIAL_BYTES, plans
 
 @dataclasses.dataclass
 class World:
-    """All participants of one plan, joined by ordered connections; whoever calls chooses what happens next."""
+    """All participants of one plan, each two joined by ordered connections; who calls chooses what happens next."""
 
     plan: Plan
     reduce: bool = True
+    connections: int = 1
 
     def __post_init__(self) -> None:
         size = len(self.plan.participants)
         self.machines = [Exchange(self.plan, n, PARTIAL_BYTES, reduce=self.reduce) for n in range(size)]
-        self.wires: dict[tuple[int, int], deque[tuple[Piece, Counter[int]]]] = {}
+        self.wires: dict[tuple[int, int, int], deque[tuple[Piece, Counter[int]]]] = {}
         self.heard: dict[tuple[int, int], bool] = {}
         self.asleep: set[tuple[int, int]] = set()
-        self.staged: list[dict[tuple[int, int], deque[Counter[int]]]] = [{} for _ in range(size)]
+        self.staged: list[dict[tuple[int, int], dict[int, Counter[int]]]] = [{} for _ in range(size)]
         self.results: list[dict[tuple[int, int], Counter[int]]] = [{} for _ in range(size)]
         for node, machine in enumerate(self.machines):
             for peer in machine.neighbours:
-                self.wires[node, peer] = deque()
+                self.wires.update({(node, peer, number): deque() for number in range(self.connections)})
                 self.heard[node, peer] = False
             if not self.reduce:
                 for number, share in enumerate(self.plan.shares):
@@ -41,11 +42,12 @@ class World:
                             self.results[node][number, chunk] = Counter([node])
             self.finish(node, machine.alone())
 
-    def moves(self) -> list[tuple[str, int, int]]:
-        found = [("begin", *pair) for pair, heard in self.heard.items() if not heard]
-        found += [("send", *pair) for pair in self.wires if self.pulls(*pair)]
-        found += [("early", *pair) for pair in self.wires if self.can_send_early(*pair)]
-        return found + [("deliver", *pair) for pair, wire in self.wires.items() if wire]
+    def moves(self) -> list[tuple[str, int, int, int]]:
+        found = [("begin", *pair, 0) for pair, heard in self.heard.items() if not heard]
+        pulling = {pair for pair in self.heard if self.pulls(*pair)}
+        found += [("send", *wire) for wire in self.wires if wire[:2] in pulling]
+        found += [("early", *pair, 0) for pair in self.heard if self.can_send_early(*pair)]
+        return found + [("deliver", *key) for key, wire in self.wires.items() if wire]
 
     def pulls(self, node: int, peer: int) -> bool:
         """Whether a connection that asks for more gets it; if not, it asks again only when it is told to."""
@@ -62,8 +64,8 @@ class World:
         machine = self.machines[node]
         return peer not in machine._begun | machine._early and machine._best(peer) is not None
 
-    def do(self, move: tuple[str, int, int]) -> None:
-        what, source, target = move
+    def do(self, move: tuple[str, int, int, int]) -> None:
+        what, source, target, number = move
         if what == "begin":
             self.heard[source, target] = True
             self.machines[source].begun(target)
@@ -72,13 +74,13 @@ class World:
             machine = self.machines[source]
             piece = machine.next_send(target) if what == "send" else machine.next_early(target, self.plan.chunk)
             assert piece is not None
-            self.wires[source, target].append((piece, self.content(source, piece)))
+            self.wires[source, target, number].append((piece, self.content(source, piece)))
             self.asleep -= {(source, peer) for peer in machine.released()}
         else:
-            piece, content = self.wires[source, target].popleft()
+            piece, content = self.wires[source, target, number].popleft()
             machine = self.machines[target]
             if piece.partial:
-                self.staged[target].setdefault((piece.share, source), deque()).append(content)
+                self.staged[target].setdefault((piece.share, source), {})[piece.chunk] = content
             else:
                 self.results[target][piece.share, piece.chunk] = content
             self.finish(target, machine.arrived(source, piece))
@@ -88,17 +90,17 @@ class World:
     def content(self, node: int, piece: Piece) -> Counter[int]:
         if not piece.partial:
             return self.results[node][piece.share, piece.chunk]
-        return self.combine(node, piece.share)
+        return self.combine(node, piece)
 
-    def combine(self, node: int, share: int) -> Counter[int]:
+    def combine(self, node: int, piece: Piece) -> Counter[int]:
         total = Counter([node])
-        for child in self.machines[node].contributors(share):
-            total += self.staged[node][share, child].popleft()
+        for child in self.machines[node].contributors(piece.share):
+            total += self.staged[node][piece.share, child].pop(piece.chunk)
         return total
 
     def finish(self, node: int, pieces: list[Piece]) -> None:
         for piece in pieces:
-            self.results[node][piece.share, piece.chunk] = self.combine(node, piece.share)
+            self.results[node][piece.share, piece.chunk] = self.combine(node, piece)
 
     def check_room(self, node: int) -> None:
         machine = self.machines[node]
@@ -112,14 +114,14 @@ class World:
                 assert lane.done - min(lane.passed.values()) <= furthest
 
 
-@given(plans(), st.data(), st.integers(1, 3), st.booleans())
+@given(plans(), st.data(), st.integers(1, 3), st.booleans(), st.integers(1, 3))
 @settings(max_examples=150, deadline=None)
 def test_any_interleaving_ends_with_every_contribution_counted_once(
-    plan: Plan, data: st.DataObject, window: int, reduce: bool
+    plan: Plan, data: st.DataObject, window: int, reduce: bool, connections: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "MAX_WINDOW", window)
-        world = World(plan, reduce)
+        world = World(plan, reduce, connections)
         for machine in world.machines:
             for peer in machine.neighbours:
                 machine.limit(peer, data.draw(st.integers(0, 3)))
@@ -191,10 +193,10 @@ def test_the_least_advanced_share_goes_first_and_a_contribution_before_a_result(
 @pytest.mark.parametrize(
     ("piece", "message"),
     [
-        (Piece(True, 0, 1), "expected chunk 0"),
+        (Piece(True, 0, 3), "expected chunk 0"),
         (Piece(True, 1, 0), "expected chunk None"),
         (Piece(False, 0, 0), "expected chunk None"),
-        (Piece(False, 1, 2), "expected chunk 0"),
+        (Piece(False, 1, 3), "expected chunk 0"),
         (Piece(True, 9, 0), "share 9 of 2"),
     ],
 )
@@ -202,6 +204,18 @@ def test_what_a_participant_does_not_have_to_send_is_refused(piece: Piece, messa
     machine = Exchange(star_of(2, 3), 0, PARTIAL_BYTES)
     with pytest.raises(RemoteProtocolError, match=message):
         machine.arrived(1, piece)
+
+
+@pytest.mark.parametrize("piece", [Piece(True, 0, 1), Piece(False, 1, 1)])
+def test_a_chunk_may_overtake_another_but_comes_only_once(piece: Piece) -> None:
+    machine = Exchange(star_of(2, 3), 0, PARTIAL_BYTES)
+    assert machine.arrived(1, piece) == []
+    for before in (Piece(piece.partial, piece.share, 0), None):
+        with pytest.raises(RemoteProtocolError, match=r"sent .* expected chunk"):
+            machine.arrived(1, piece)
+        if before is not None:
+            finished = machine.arrived(1, before)
+            assert finished == ([Piece(False, 0, 0), Piece(False, 0, 1)] if piece.partial else [])
 
 
 def test_a_sender_beyond_its_window_is_refused() -> None:

@@ -151,7 +151,7 @@ async def test_a_body_of_the_wrong_size_is_the_senders_fault() -> None:
     with pytest.raises(RemoteProtocolError, match=r"sent 36 bytes for .* expected 40"):
         links.receiver.destination(NAMES[1], True, 0, 0, 36)
     with pytest.raises(RemoteProtocolError, match="expected chunk"):
-        links.receiver.destination(NAMES[1], False, 1, 3, 40)
+        links.receiver.destination(NAMES[1], False, 1, 99, 40)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert links.log[-1] == "abort []"

@@ -120,9 +120,7 @@ def test_progress_is_told_of_each_result_once_and_when_it_is_there(
 
 
 @worlds
-def test_nothing_is_taken_but_what_is_owed_next_in_its_length(
-    plan: Plan, dtype: torch.dtype, chance: random.Random
-) -> None:
+def test_nothing_is_taken_but_what_is_owed_in_its_length(plan: Plan, dtype: torch.dtype, chance: random.Random) -> None:
     """Before each chunk others are offered; none of them leaves a trace."""
 
     def wrong(world: World, source: int, target: int, chunk: Chunk) -> None:
@@ -140,7 +138,7 @@ def test_nothing_is_taken_but_what_is_owed_next_in_its_length(
                 chunk.index + chance.choice([-1, 0, 1, 2]),
             )
             due = world.owed(sender, target) - world.got[sender, target]
-            if key != min((each for each in due if each[:2] == key[:2]), default=None):
+            if key not in due:
                 with pytest.raises(RemoteProtocolError, match=f"participant {sender} sent "):
                     session.destination(names[sender], *key, len(chunk.body))
         assert (session.staging_peak, world.slots[target].lent) == (peak, lent)

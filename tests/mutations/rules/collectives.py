@@ -412,11 +412,22 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "chunk-counted-twice",
-        "A chunk is taken once, in its turn, from whom the plan names.",
+        "A chunk is taken once, from whom the plan names.",
         "ictp2p/collectives/exchange.py",
-        "if wanted != piece.chunk or wanted >= lane.chunks:",
+        "if wanted is None or not wanted < piece.chunk < lane.chunks or piece.chunk in seen:",
         "if wanted is None or piece.chunk >= lane.chunks:",
-        ("collectives/test_exchange.py::test_what_a_participant_does_not_have_to_send_is_refused",),
+        ("collectives/test_exchange.py::test_a_chunk_may_overtake_another_but_comes_only_once",),
+    ),
+    Mutation(
+        "overtaken-chunk-counted",
+        "What has come too early counts once all before it are there.",
+        "ictp2p/collectives/exchange.py",
+        "        if piece.chunk != here:\n",
+        "        if piece.chunk < here:\n",
+        (
+            "collectives/test_exchange.py::test_a_chunk_may_overtake_another_but_comes_only_once",
+            "collectives/test_exchange.py::test_any_interleaving_ends_with_every_contribution_counted_once",
+        ),
     ),
     Mutation(
         "sent-before-begun",
