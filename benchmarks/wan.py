@@ -35,6 +35,7 @@ from streams import PORT, Streams
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.collectives.plan import Plan
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.types import PeerId
 
 CODECS = ("none", "bfloat16", "int8")
@@ -104,6 +105,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="measurements of each contender")
     parser.add_argument("--rest", type=float, default=0.0, help="seconds of silence before each turn")
     parser.add_argument("--contenders", nargs="+", choices=PAIR, help="instead of the scene's own; a line is for two")
+    parser.add_argument("--no-stripes", action="store_true", help="one connection between any two, whatever they gain")
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
     require_root(parser)
@@ -113,7 +115,7 @@ def main() -> None:
         if options.only and scene.name not in options.only:
             continue
         chosen = replace(scene, mb=options.mb or scene.mb, contenders=contenders(scene, options.contenders))
-        row = measure(chosen, options.repeat, options.rest)
+        row = measure(chosen, options.repeat, options.rest, not options.no_stripes)
         rows.append(row)
         show(row)
         if options.json:
@@ -125,10 +127,10 @@ def contenders(scene: Scene, asked: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for name in asked or scene.contenders if name != LINE or len(scene.up) == 2)
 
 
-def measure(scene: Scene, repeat: int, rest: float) -> dict[str, Any]:
+def measure(scene: Scene, repeat: int, rest: float, stripes: bool) -> dict[str, Any]:
     """Run all contenders over one network and summarize."""
     with scene.emulator() as network:
-        collected = processes(scene, network, repeat, rest)
+        collected = processes(scene, network, repeat, rest, stripes)
         stats = network.stats()
     found = arena.summary([each for each in collected if each], scene.mb * 1e6)
     names = [PeerId(f"{n:032x}") for n in range(len(scene.up))]
@@ -187,7 +189,7 @@ class Node(arena.Rank):
         return dist.FileStore(self._file, self.ranks)  # namespaces share the disk
 
 
-def processes(scene: Scene, network: Emulator, repeat: int, rest: float) -> list[Any]:
+def processes(scene: Scene, network: Emulator, repeat: int, rest: float, stripes: bool) -> list[Any]:
     """Run one process for each node; give what each measured, None for the relay."""
     context = multiprocessing.get_context("spawn")
     results, barrier = context.Queue(), context.Barrier(network.nodes)
@@ -196,7 +198,7 @@ def processes(scene: Scene, network: Emulator, repeat: int, rest: float) -> list
         workers = [
             context.Process(
                 target=be,
-                args=(scene, node, path, hosts, f"{directory}/store", repeat, rest, barrier, results),
+                args=(scene, node, path, hosts, f"{directory}/store", repeat, rest, stripes, barrier, results),
                 daemon=True,
             )
             for node, path in enumerate(network.paths())
@@ -222,6 +224,7 @@ def be(
     file: str,
     repeat: int,
     rest: float,
+    stripes: bool,
     barrier: Any,
     results: Any,
 ) -> None:
@@ -229,7 +232,7 @@ def be(
     enter(path)
     torch.set_num_threads(1)
     try:
-        results.put((number, uvloop.run(worker(scene, Node(number, hosts, file), repeat, rest, barrier))))
+        results.put((number, uvloop.run(worker(scene, Node(number, hosts, file), repeat, rest, stripes, barrier))))
     except BaseException as error:
         results.put((number, RuntimeError(f"node {number}: {error!r}")))
         barrier.abort()
@@ -238,16 +241,18 @@ def be(
 
 
 async def worker(
-    scene: Scene, node: Node, repeat: int, rest: float, barrier: Any
+    scene: Scene, node: Node, repeat: int, rest: float, stripes: bool, barrier: Any
 ) -> dict[str, list[arena.Turn]] | None:
     """Measure all contenders in turn, or relay."""
     relays = [] if scene.relay is None else [node.names[scene.relay]]
-    profile = replace(BulkProfile.wan(), handshake=2.0)
+    profile = replace(BulkProfile.wan(), handshake=2.0, stripes=stripes)
     bulk = await node.bulk("sealed", sealed=True, profile=profile, relays=lambda _: relays)
     node.agree("listening")
     if node.number == scene.relay:
         return await relay(scene, repeat, barrier, bulk)
     elements, ranks = int(scene.mb * 1e6 / 4), scene.ranks()
+    if scene.relay is None:
+        await probe(node, bulk)
     source, output = torch.full((elements,), float(node.number + 1)), torch.zeros(elements)
     expected = sum(n + 1 for n in ranks)
     contenders: dict[str, arena.Contender] = {}
@@ -285,6 +290,15 @@ async def worker(
         repeat,
         rest,
     )
+
+
+async def probe(node: Node, bulk: Bulk) -> None:
+    """Measure all ways, one after the other, as the members of a mesh do before their first round."""
+    for number, name in enumerate(node.names):
+        for other in node.names if number == node.number else ():
+            if other != name:
+                await bulk.probe(other, LinkProfile().probe_bytes, timeout=30.0)
+        await asyncio.to_thread(node.agree, f"probed by {number}")  # our loop still answers others
 
 
 def plain(node: Node, scene: Scene) -> arena.Contender:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,9 @@ from ictp2p.collectives.channel import Receiver
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
+
+if TYPE_CHECKING:
+    from ictp2p.bulk.stripes import Stripe
 
 INTERIM = 5.0
 """Seconds of a link at work after which it is reported how fast it is, while the collective goes on: the peers may have
@@ -72,6 +75,8 @@ class Hold:
         """Where we send."""
         self.inbound: BulkConnection | None = None
         """Where the peer said that it began: the same connection, unless both sides dialed at once."""
+        self.stripes: Sequence[Stripe] = ()
+        """Where we send as well."""
         self.meter = Meter()
         self.tag = tag
         self._receiver = receiver
@@ -79,6 +84,17 @@ class Hold:
         self._measured = measured
         self._refused = False
         """A chunk did not fit, or we broke: what still comes is for nobody."""
+
+    @property
+    def connections(self) -> list[BulkConnection]:
+        """Where we send, the first one first."""
+        return [self.connection, *(stripe.connection for stripe in self.stripes)]
+
+    def kick(self) -> None:
+        """Let all connections pull."""
+        self.connection.kick(self)
+        for stripe in self.stripes:
+            stripe.connection.kick(stripe)
 
     def begun(self, connection: BulkConnection, *, again: bool = False) -> None:
         """The peer takes part, and sends on `connection`; it wants what we sent early `again` if it had to drop it."""
@@ -166,6 +182,15 @@ class Hold:
         """The connection has gone."""
         self._receiver.lost(self.peer, str(error), ())
 
+    def goes_on(self, others: Sequence[BulkConnection]) -> bool:
+        """Go on with `others`, if we have nothing left for the peer, which has closed one: it may have ended."""
+        if self._receiver.owing_to(self.peer):
+            return False
+        self.inbound = others[0]
+        for each in others:
+            each.heed(self)
+        return True
+
     def _refuse(self, error: RemoteProtocolError) -> None:
         self._refused = True
         self._receiver.lost(self.peer, str(error).removeprefix(f"{self.peer} "), ())
@@ -188,8 +213,7 @@ class Attached:
 
     def kick(self, peer: PeerId) -> None:
         """Let the connection to `peer` pull."""
-        hold = self._holds[peer]
-        hold.connection.kick(hold)
+        self._holds[peer].kick()
 
     def ahead(self, peer: PeerId) -> int | None:
         """Say how much on the way to `peer` keeps the link busy."""
@@ -197,7 +221,7 @@ class Attached:
 
     async def flushed(self, timeout: float) -> None:
         """Wait until the kernel has taken all that the neighbours need from us (see `channel.Attachment`)."""
-        connections = [hold.connection for hold in self._holds.values() if hold.connection.pending]
+        connections = [each for hold in self._holds.values() for each in hold.connections if each.pending]
         if connections:
             async with asyncio.timeout(timeout):
                 await asyncio.gather(*(connection.drained() for connection in connections))
@@ -218,7 +242,7 @@ class Attached:
         for hold in self._holds.values():
             hold.connection.send(Kind.ABORT, hold.tag, body=body)
         self.detach()
-        connections = [hold.connection for hold in self._holds.values()]
+        connections = [each for hold in self._holds.values() for each in hold.connections]
         holding = {connection: connection.written for connection in connections if connection.holds_memory()}
         try:
             with contextlib.suppress(TimeoutError):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ictp2p.bulk.collective import Aborted, read_aborted
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind, read_measured
-from ictp2p.bulk.pacing import Blast
 from ictp2p.bulk.streams import Handler, Serving, read_request
 from ictp2p.errors import IctError
 
@@ -24,8 +22,6 @@ _OF_RINGS = {Kind.OFFER, Kind.OPENED, Kind.FREED}
 KINDS = frozenset(_OF_COLLECTIVES | _OF_OTHERS | _OF_RINGS)
 _REMEMBERED = 4096
 """How far a peer may be ahead of us in collectives that it has begun and we have not: 16 bytes each, no more."""
-_PROBES = 16
-"""Probes of one connection that are measured at once: who waits for turns makes one."""
 _FAILED = 1
 _T = TypeVar("_T")
 
@@ -33,17 +29,13 @@ _T = TypeVar("_T")
 class Desk:
     """One connection's desk (`connection.User`, though it never sends by itself)."""
 
-    def __init__(
-        self, bulk: Bulk, connection: BulkConnection, handlers: dict[str, Handler], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, bulk: Bulk, connection: BulkConnection, handlers: dict[str, Handler]) -> None:
         self._bulk = bulk
         self._connection = connection
         self._handlers = handlers
-        self._clock = clock
         self._begun: OrderedDict[bytes, None] = OrderedDict()
         self.early = EarlyChunks(_REMEMBERED)
         self._aborted: OrderedDict[bytes, Aborted] = OrderedDict()
-        self._probes: dict[bytes, Blast] = {}
         self._serving: dict[bytes, asyncio.Task[None]] = {}
 
     def begun(self, tag: bytes) -> bool:
@@ -79,7 +71,6 @@ class Desk:
         """Stop serving."""
         for task in tuple(self._serving.values()):
             task.cancel()
-        self._bulk.turns.end(self._connection)
 
     def take(self, header: Header, body: memoryview) -> None:
         """Act on a frame."""
@@ -100,11 +91,11 @@ class Desk:
             case Kind.CANCEL if header.tag in self._serving:
                 self._serving[header.tag].cancel()
             case Kind.CANCEL:
-                self._bulk.turns.end(self._connection, header.tag)
+                self._bulk.probing.turns.end(self._connection, header.tag)
             case Kind.ASK:
-                self._bulk.turns.ask(self._connection, header.tag)
+                self._bulk.probing.turns.ask(self._connection, header.tag)
             case Kind.PROBE:
-                self._probed(header)
+                self._bulk.probing.arrived(self._connection, header)
             case Kind.MEASURED:
                 self._bulk.told(self._connection, *read_measured(body))
             case Kind.OFFER | Kind.OPENED | Kind.FREED:
@@ -140,19 +131,6 @@ class Desk:
         del self._serving[tag]
         assert self._connection.peer is not None
         self._bulk.part(self._connection.peer, tag, serving)
-
-    def _probed(self, header: Header) -> None:
-        """Measure a probe, and tell the sender at its end."""
-        if header.tag not in self._probes and len(self._probes) >= _PROBES:
-            self._probes.clear()
-        blast = self._probes.setdefault(header.tag, Blast(self._clock()))
-        blast.add(header.length, self._clock())
-        if header.second > header.length:
-            return
-        self._bulk.turns.end(self._connection, header.tag)
-        del self._probes[header.tag]
-        size, seconds, limited = blast.sample()
-        self._bulk.measured(self._connection, header.tag, size, seconds, limited or bool(header.first))
 
 
 def _remember(table: OrderedDict[bytes, _T], key: bytes, value: _T) -> None:

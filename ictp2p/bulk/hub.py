@@ -22,9 +22,10 @@ from ictp2p.bulk.inbound import CHUNKS
 from ictp2p.bulk.limit import Ceiling
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
+from ictp2p.bulk.probing import Probing
 from ictp2p.bulk.profile import BulkProfile
-from ictp2p.bulk.streams import MAX_PROBE, MAX_REQUEST, PROBE_CHUNK, Fetch, Handler, Probe, ProbeResult, Request
-from ictp2p.bulk.turns import Turn, Turns
+from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
+from ictp2p.bulk.stripes import Stripe
 from ictp2p.bulk.users import User
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, ParticipantLost, Receiver, Slots
 from ictp2p.collectives.exchange import STAGING_BYTES
@@ -71,20 +72,20 @@ class Bulk:
         self.slots = Slots(STAGING_BYTES, self.profile.room)
         self._on_transfer = on_transfer
         self._clock = clock
-        self._users: dict[tuple[PeerId, bytes], tuple[User, BulkConnection]] = {}
+        self._users: dict[tuple[PeerId, bytes], tuple[User, tuple[BulkConnection, ...]]] = {}
+        """Whose a tag is, and the connections that it sends over."""
         self._desks: dict[BulkConnection, Desk] = {}
         self._ceiling = Ceiling(self.profile.ceiling, clock) if self.profile.ceiling else None
         self._rates: dict[BulkConnection, dict[Hold, float]] = {}
         """Of each connection, the rates of those on it that have one."""
         self._awaited: dict[tuple[PeerId, bytes], asyncio.Future[PeerId]] = {}
         self._handlers: dict[str, Handler] = {}
-        self._probes: dict[Probe | Turn, None] = {}
-        self.turns = Turns(2 * self.profile.probe)
         self._counter = 0
         self._session = random_bytes(8)
         ways: Relays = relays or (lambda _: ())
         members = Membership(membership)
         self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes, members)
+        self.probing = Probing(self, self._pool, self._new_tag, clock)
 
     def __repr__(self) -> str:
         return f"<Bulk {self.me[:8]} connections={len(self._pool)} users={len(self._users)}>"
@@ -223,40 +224,14 @@ class Bulk:
             ConfigError: no such size.
             NetworkError: no connection, it was lost, or the time is over.
         """
-        if not 0 < size <= MAX_PROBE:
-            raise ConfigError(f"probe of {size} bytes is not within 1..{MAX_PROBE}")
-        tag = self._new_tag()
-        probe, turn = Probe(tag, size, self.profile.probe, self._clock), Turn()
-        self._probes[turn] = None
-        connection: BulkConnection | None = None
-        try:
-            async with asyncio.timeout(timeout):
-                connection = await self._pool.connection(peer, timeout)
-                self.join(peer, tag, turn, connection)
-                connection.send(Kind.ASK, tag)
-                if not await turn.granted:
-                    connection.send(Kind.CANCEL, tag)
-                    return ProbeResult(0, 0.0, True)
-                self.part(peer, tag, turn)
-                self._probes[probe] = None
-                connection.hold(PROBE_CHUNK)
-                self.join(peer, tag, probe, connection)
-                result = await probe.result
-        except TimeoutError:
-            raise ConnectionLost(f"{peer} did not measure {size} bytes within {timeout:g} s") from None
-        finally:
-            for user in (turn, probe):
-                self._probes.pop(user, None)
-                self.part(peer, tag, user)
-            if connection is not None:
-                connection.hold(None)
-        self._report(peer, "out", result.size, result.seconds, result.limited)
+        result = await self.probing.probe(peer, size, timeout)
+        if result.size:  # else it was no longer wanted before it was its turn
+            self._report(peer, "out", result.size, result.seconds, result.limited)
         return result
 
     def stop_probes(self) -> None:
         """End all probes that are under way from here: the links are needed."""
-        for probe in tuple(self._probes):
-            probe.stop()
+        self.probing.stop()
 
     # What the pool asks (`pool.Tenant`).
 
@@ -275,19 +250,29 @@ class Bulk:
 
     def opened(self, connection: BulkConnection) -> None:
         """Put up a desk for a new connection."""
-        self._desks[connection] = Desk(self, connection, self._handlers, self._clock)
+        self._desks[connection] = Desk(self, connection, self._handlers)
         self._rates[connection] = {}
         if self._ceiling is not None:
             connection.keep_under(self._ceiling)
 
-    def lost(self, connection: BulkConnection, reason: IctError) -> None:
-        """Tell everyone who used a connection that it has gone."""
+    def lost(self, connection: BulkConnection, reason: IctError, *, whole: bool) -> None:
+        """Tell everyone who used a connection that it has gone.
+
+        But who needs nothing from us any more may close one connection while what it sent over others is on its way.
+        """
         peer = connection.peer
         self._desks.pop(connection).lost(reason)
         del self._rates[connection]
+        self.probing.lost(connection)
         error = ConnectionLost(f"connection to {peer} lost: {reason}")
-        for user, used in [found for key, found in self._users.items() if key[0] == peer]:
-            if used is connection or (isinstance(user, Hold) and user.inbound is connection):
+        assert peer is not None
+        others = self._pool.among(peer)
+        for key, (user, used) in [found for found in self._users.items() if found[0][0] == peer]:
+            if connection not in used and not (isinstance(user, Hold) and user.inbound is connection):
+                continue
+            if whole and others and isinstance(user, Hold) and user.goes_on(others):
+                self._users[key] = user, others
+            else:
                 user.lost(error)
 
     # What desks ask.
@@ -326,13 +311,19 @@ class Bulk:
         connection.send(Kind.MEASURED, tag, body=pack_measured(size, seconds, starved))
         self._report(connection.peer, "in", size, seconds, starved)
 
-    def join(self, peer: PeerId, tag: bytes, user: User, connection: BulkConnection, *, kick: bool = True) -> None:
-        """Let `user` send on `connection`, and take what arrives from `peer` under `tag`; `kick` as there."""
+    def join(
+        self, peer: PeerId, tag: bytes, user: User, connection: BulkConnection, *more: BulkConnection, kick: bool = True
+    ) -> None:
+        """Let `user` send on `connection`, and on `more`, and take what arrives from `peer` under `tag`.
+
+        `kick` as there.
+        """
         if connection.closed:
             user.lost(ConnectionLost(f"connection to {peer} was closed"))
             return
-        self._users[peer, tag] = user, connection
-        connection.join(user, kick=kick)
+        self._users[peer, tag] = user, (connection, *more)
+        for each in (connection, *more):
+            each.join(user, kick=kick)
 
     def part(self, peer: PeerId, tag: bytes, user: User) -> None:
         """Forget `user`; nothing of it is touched any more."""
@@ -361,10 +352,21 @@ class Bulk:
                 connection.send(Kind.ALIVE, body=bytes(rested))
             connection.send(Kind.WHOLE, tag, first=again, body=whole)
         self.join(peer, tag, hold, connection, kick=whole is None)
+        if rate is None and most is None and whole is None:
+            self._stripe(hold)
         for each in ready:
             desk = self._desks.get(each)
             if desk is not None and desk.knows(tag):
                 self._catch_up(hold, each, desk)
+
+    def _stripe(self, hold: Hold) -> None:
+        """Let chunks go over all connections that gain by it."""
+        hold.stripes = [Stripe(hold, each) for each in self.probing.stripes.beside(hold.connection)]
+        for stripe in hold.stripes:
+            if rested := stripe.connection.wake():
+                stripe.connection.send(Kind.ALIVE, body=bytes(rested))
+            stripe.connection.join(stripe, kick=False)
+        self._users[hold.peer, hold.tag] = hold, tuple(hold.connections)
 
     def _catch_up(self, hold: Hold, connection: BulkConnection, desk: Desk) -> None:
         """Tell a collective what its neighbour has said of it before; if it gave up, no more than that.
@@ -384,6 +386,8 @@ class Bulk:
         if hold in self._rates.get(hold.connection, ()):
             self._pace(hold, None)
         self.part(hold.peer, hold.tag, hold)
+        for stripe in hold.stripes:
+            stripe.connection.leave(stripe, hold.tag)
         for each in self._pool.among(hold.peer):
             self._desks[each].forget(hold.tag)
         hold.report()

@@ -69,8 +69,8 @@ class Tenant(Protocol):
         """A connection is ready."""
         ...
 
-    def lost(self, connection: BulkConnection, reason: IctError) -> None:
-        """A connection that was ready has ended."""
+    def lost(self, connection: BulkConnection, reason: IctError, *, whole: bool) -> None:
+        """A connection that was ready has ended; `whole`: the other end closed it, and all it sent there is here."""
         ...
 
 
@@ -155,6 +155,26 @@ class Pool:
         except TimeoutError:
             raise Unreachable(f"no bulk connection to {peer} within {timeout:g} s") from None
 
+    async def another(self, peer: PeerId) -> BulkConnection:
+        """Make one more connection to `peer`, beside those that there are, and over no relay.
+
+        Raises:
+            NetworkError: neither of us can dial the other.
+        """
+        before = self.among(peer)
+
+        async def asked() -> BulkConnection:
+            await self._open_by_ticket(peer)
+            made = next((each for each in self.among(peer) if each not in before), None)
+            if made is None or made.relayed:
+                raise Unreachable(f"{peer} did not dial us once more")
+            return made
+
+        ways: list[Callable[[], Coroutine[Any, Any, BulkConnection]]] = [partial(self._open_direct, peer)]
+        if self._ask_dial is not None:
+            ways.append(asked)
+        return await first_way(ways, self._profile.patience, lambda spare: None)
+
     async def answer_ticket(self, peer: PeerId, ticket: bytes) -> None:
         """Dial `peer`, which asked for it with `ticket`.
 
@@ -234,7 +254,7 @@ class Pool:
         kept = self._ready.get(connection.peer, []) if connection.peer else []
         if connection in kept:
             kept.remove(connection)
-            self._tenant.lost(connection, reason)
+            self._tenant.lost(connection, reason, whole=error is None)
 
     # Ways to a peer.
 

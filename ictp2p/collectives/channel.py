@@ -115,6 +115,10 @@ class Receiver(Protocol):
         """Say whether `peer` owes us something, so that its silence is a fault."""
         ...
 
+    def owing_to(self, peer: PeerId) -> bool:
+        """Say whether we have to send `peer` anything yet."""
+        ...
+
     def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
         """The connection to `peer` is gone, or `peer` gave the collective up because of `suspects`."""
         ...

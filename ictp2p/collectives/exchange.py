@@ -335,14 +335,13 @@ class Exchange:
             if peer != NO_PARENT and (self._wanted(lane, peer, partial=partial) or 0) < lane.chunks
         )
 
-    def involves(self, peer: int) -> bool:
-        """Say whether anything is still to come from `peer` or to go to it; if not, it may leave."""
-        unsent = any(
+    def owes(self, peer: int) -> bool:
+        """Say whether anything is still to go to `peer`."""
+        return any(
             (lane.sent if partial else lane.passed[peer]) < lane.chunks
             for partial, number in self._towards.get(peer, ())
             for lane in [self._lanes[number]]
         )
-        return unsent or peer in self.waiting_on()
 
     def silent(self) -> tuple[int, ...]:
         """Name the neighbours that have not begun."""

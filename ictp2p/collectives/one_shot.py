@@ -130,6 +130,10 @@ class Swap:
         """As `channel.Receiver`."""
         return peer in self._begun and peer in self._missing
 
+    def owing_to(self, peer: PeerId) -> bool:
+        """As `channel.Receiver`."""
+        return peer in self._again
+
     def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
         """As `channel.Receiver`: the collective fails, unless nothing is owed to or by `peer` any more."""
         if (peer in self._missing or peer in self._again) and not self.ended.done():

@@ -268,9 +268,13 @@ class Session:
         node = self._index(peer)
         return node not in self.exchange.silent() and node in self.exchange.waiting_on()
 
+    def owing_to(self, peer: PeerId) -> bool:
+        """As `channel.Receiver`."""
+        return self.exchange.owes(self._index(peer)) or peer in self._early or peer in self._again
+
     def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
         """As `channel.Receiver`: the collective fails, unless nothing is owed to or by `peer` any more."""
-        owed = self.exchange.involves(self._index(peer)) or peer in self._early or peer in self._again
+        owed = self.owing_to(peer) or self._index(peer) in self.exchange.waiting_on()
         if owed and not self.ended.done():
             known = [name for name in self.plan.participants if name in suspects]
             self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", [PeerId(name) for name in known] or [peer]))

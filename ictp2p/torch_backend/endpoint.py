@@ -87,10 +87,10 @@ class _Connections(Bulk):
         self.join(connection.peer, _PRESENCE, Presence(self.waiting), connection)
         self.on_met(connection.peer)
 
-    def lost(self, connection: BulkConnection, reason: IctError) -> None:
+    def lost(self, connection: BulkConnection, reason: IctError, *, whole: bool) -> None:
         assert connection.peer is not None
         polite = self._desks[connection].aborted(_PRESENCE) is not None
-        super().lost(connection, reason)
+        super().lost(connection, reason, whole=whole)
         if not any(each.peer == connection.peer for each in self._desks):
             self.on_lost(connection.peer, reason, polite)
 

@@ -254,3 +254,33 @@ def test_over_a_long_way_wake_ups_are_for_less_than_the_first_window(
     monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
     tuning.Wakeups(Ended(pair[0])).expect(10**9)
     assert pair[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == tuning.FAR_GATHER < 64 * 1024
+
+
+@pytest.mark.parametrize(
+    ("seconds", "control", "rate", "gains"),
+    [
+        (0.1, "reno", 1e5, True),
+        (0.1, "bbr", 1e5, False),
+        (0.1, "bbr", tuning.FAT / 0.1, True),
+        (tuning.NEARBY, "reno", 1e12, False),
+        (None, "reno", 1e12, False),
+    ],
+)
+def test_more_connections_may_gain_on_long_ways_that_hold_much_or_are_not_bbrs(
+    seconds: float | None,
+    control: str,
+    rate: float,
+    gains: bool,
+    pair: tuple[socket.socket, socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tuning, "round_trip", lambda transport: seconds)
+    try:
+        pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+    except OSError:
+        pytest.skip(f"no {control} here")
+    assert tuning.may_gain(Ended(pair[0]), rate) is gains
+
+
+def test_what_is_no_socket_gains_nothing() -> None:
+    assert not tuning.may_gain(MemoryTransport(), 1e12)

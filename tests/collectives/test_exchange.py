@@ -134,7 +134,7 @@ def test_any_interleaving_ends_with_every_contribution_counted_once(
         assert machine.finished, f"participant {node} waits on {sorted(machine.waiting_on())}"
         assert not machine.waiting_on()
         assert machine.staged() == 0
-        assert not any(machine.involves(peer) for peer in machine.neighbours)
+        assert not any(machine.owes(peer) for peer in machine.neighbours)
         for number, share in enumerate(plan.shares):
             for chunk in range(share.chunks(plan.chunk)):
                 expected = everybody if reduce else Counter([share.root])

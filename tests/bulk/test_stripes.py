@@ -1,0 +1,316 @@
+"""Several connections to one peer: kept where they gain, and what goes over them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ictp2p.bulk import tuning
+from ictp2p.bulk.collective import Hold
+from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.frames import Header, Kind
+from ictp2p.bulk.hub import Bulk
+from ictp2p.bulk.probing import _Blasts
+from ictp2p.bulk.streams import PROBE_CHUNK
+from ictp2p.bulk.stripes import COUNT
+from ictp2p.collectives.channel import ParticipantLost
+from ictp2p.collectives.execute import Stats, all_reduce, broadcast
+from ictp2p.collectives.plan import BROADCAST, Plan, Share
+from ictp2p.errors import Unreachable
+from ictp2p.types import PeerId
+from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh, run_turns
+from tests.bulk.reducing import PROFILE as REDUCING
+from tests.bulk.reducing import contribution, plan_of, reduce_all, tag
+
+Meshes = Callable[..., Mesh]
+SIZE = 8_000_000
+
+
+@pytest.fixture(autouse=True)
+def long_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "may_gain", lambda transport, rate: True)
+
+
+class OneLine(Mesh):
+    """All connections between two peers share one line."""
+
+    async def dial(self, me: PeerId, peer: PeerId, timeout: float) -> asyncio.Transport:
+        made = await super().dial(me, peer, timeout)
+        between = [end for a, b, end in self.links if {a, b} == {me, peer} and not end._ended]
+        for end in between:
+            end.step = end.other.step = MemoryTransport().step // len(between)
+        return made
+
+
+def beside(bulk: Bulk, peer: PeerId) -> tuple[BulkConnection, ...]:
+    first = bulk._pool.warm(peer)
+    assert first is not None
+    return bulk.probing.stripes.beside(first)
+
+
+async def test_a_way_on_which_several_carry_more_is_striped(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    alone = await replace_profile(world, a).probe(b, SIZE, timeout=5)
+    world.bulks[a].profile = PROFILE
+    together = await world.bulks[a].probe(b, SIZE, timeout=5)
+    assert together.size / together.seconds > 3 * alone.size / alone.seconds
+    assert len(beside(world.bulks[a], b)) == COUNT - 1
+    assert beside(world.bulks[b], a) == (), "each end stripes what it sends"
+    again = await world.bulks[a].probe(b, SIZE, timeout=5)
+    assert again.size / again.seconds > 3 * alone.size / alone.seconds
+    assert len(world.links) == COUNT
+    heard = [sample[3:] for sample in world.samples if sample[2] == "in"]
+    assert [sample[3:] for sample in world.samples if sample[2] == "out"] == [heard[0], heard[-2], heard[-1]]
+
+
+def replace_profile(world: Mesh, me: PeerId) -> Bulk:
+    world.bulks[me].profile = replace(PROFILE, stripes=False)
+    return world.bulks[me]
+
+
+async def test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_tried_again() -> None:
+    world = OneLine(2)
+    a, b = world.names
+    result = await world.bulks[a].probe(b, SIZE, timeout=5)
+    assert not result.limited
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert beside(world.bulks[a], b) == ()
+    assert [len(bulk._pool) for bulk in world.bulks.values()] == [1, 1]
+    await world.bulks[a].probe(b, SIZE, timeout=5)
+    assert len(world.links) == COUNT
+    assert len([sample for sample in world.samples if sample[2] == "out"]) == 2
+    await world.close()
+
+
+async def test_it_is_not_tried_without_a_reason(mesh: Meshes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "may_gain", lambda transport, rate: False)
+    world = mesh(2)
+    await world.bulks[world.names[0]].probe(world.names[1], SIZE, timeout=5)
+    assert len(world.links) == 1
+
+
+async def test_what_was_cut_short_says_nothing_and_is_tried_again(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5))
+    while len(world.links) < COUNT:
+        await asyncio.sleep(0)
+    while not (probing.done() or world.bulks[a].probing._sending):
+        await asyncio.sleep(0)
+    world.bulks[a].stop_probes()
+    assert not (await probing).limited, "what one connection carried was measured"
+    assert beside(world.bulks[a], b) == ()
+    await world.bulks[a].probe(b, SIZE, timeout=5)
+    assert len(beside(world.bulks[a], b)) == COUNT - 1
+
+
+async def test_who_cannot_be_dialed_is_asked_to_dial(mesh: Meshes) -> None:
+    world = mesh(2)
+    world.block((0, 1))
+    a, b = world.names
+    await world.bulks[a].probe(b, SIZE, timeout=5)
+    assert len(beside(world.bulks[a], b)) == COUNT - 1
+    assert {link[:2] for link in world.links} == {(b, a)}
+
+
+async def test_who_can_be_reached_no_more_is_measured_over_one(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    await world.bulks[a].connection(b, 5)
+    world.block((0, 1))
+    world.deaf.add(b)
+    assert (await world.bulks[a].probe(b, SIZE, timeout=5)).size == SIZE - PROBE_CHUNK
+    assert beside(world.bulks[a], b) == ()
+    with pytest.raises(Unreachable):
+        await world.bulks[a]._pool.another(b)
+
+
+async def striped(world: Mesh) -> None:
+    for a in world.names:
+        for b in world.names:
+            if a != b:
+                await world.bulks[a].probe(b, SIZE, timeout=5)
+                assert len(beside(world.bulks[a], b)) == COUNT - 1
+
+
+@given(
+    st.sampled_from(["star", "ring", "server"]),
+    st.integers(2, 3),
+    st.integers(1, 400_000),
+    st.integers(1000, 50_000),
+    st.booleans(),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=25, deadline=None)
+def test_sums_are_right_however_chunks_overtake_each_other(
+    kind: str, size: int, elements: int, chunk: int, sealed: bool, seed: int
+) -> None:
+    async def story() -> None:
+        world = Mesh(size, profile=replace(PROFILE, sealed=sealed))
+        await striped(world)
+        chance = random.Random(seed)
+        for _, _, end in world.links:
+            end.step, end.other.step = chance.choice([500, 5000, 50_000]), chance.choice([500, 5000, 50_000])
+        plan = plan_of(list(world.names), kind, elements, chunk)
+        inputs = [contribution(n, [(elements,)], torch.float32) for n in range(size)]
+        outputs = [[torch.zeros(elements)] for _ in range(size)]
+        for each in await reduce_all(world, plan, inputs, outputs, op="sum"):
+            if isinstance(each, BaseException):
+                raise each
+        expected: torch.Tensor = sum((given[0] for given in inputs), torch.zeros(elements))
+        assert all(torch.equal(result[0], expected) for result in outputs)
+        assert not any(bulk._users for bulk in world.bulks.values())
+        await world.close()
+
+    run_turns(story())
+
+
+async def test_all_connections_carry_chunks_and_the_first_one_alone_what_is_small(mesh: Meshes) -> None:
+    world = mesh(2)
+    await striped(world)
+    a, b = world.names
+    first = world.bulks[a]._pool.warm(b)
+    assert first is not None
+    carrying = [first, *beside(world.bulks[a], b)]
+    for elements, expected in ((100, 1), (2_000_000, COUNT)):
+        before = [each.written for each in carrying]
+        plan = plan_of([a, b], "star", elements, 10_000)
+        inputs = [contribution(n, [(elements,)], torch.float32) for n in range(2)]
+        outcomes = await reduce_all(world, plan, inputs, [[torch.zeros(elements)] for _ in range(2)])
+        assert not any(isinstance(each, BaseException) for each in outcomes)
+        gone = [each.written - was for each, was in zip(carrying, before, strict=True)]
+        assert sum(each > 0 for each in gone) == expected
+
+
+async def test_nothing_goes_over_a_stripe_before_the_peer_has_begun(mesh: Meshes) -> None:
+    world = mesh(2)
+    await striped(world)
+    a, b = world.names
+    plan = plan_of([a, b], "star", 20_000, 5_000)  # chunks that are small enough to go ahead
+    inputs, outputs = contribution(0, [(20_000,)], torch.float32), [torch.zeros(20_000)]
+    first = world.bulks[a]._pool.warm(b)
+    assert first is not None
+    first.pause_writing()  # something else has filled it
+    before = [each.written for each in beside(world.bulks[a], b)]
+    alone = asyncio.ensure_future(all_reduce(plan, 0, inputs, outputs, world.bulks[a], tag(plan), profile=REDUCING))
+    while not world.bulks[a].collectives():
+        await asyncio.sleep(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [each.written for each in beside(world.bulks[a], b)] == before
+    first.resume_writing()
+    alone.cancel()
+    await asyncio.gather(alone, return_exceptions=True)
+
+
+async def test_a_stripe_that_is_lost_fails_what_goes_over_it_and_only_that(mesh: Meshes) -> None:
+    world = mesh(2)
+    await striped(world)
+    a, b = world.names
+    plan = plan_of([a, b], "star", 2_000_000, 10_000)
+    inputs = [contribution(n, [(2_000_000,)], torch.float32) for n in range(2)]
+    outputs = [[torch.zeros(2_000_000)] for _ in range(2)]
+    reducing = asyncio.ensure_future(reduce_all(world, plan, inputs, outputs))
+    stripe = beside(world.bulks[a], b)[0]
+    written = stripe.written
+    while stripe.written < written + 100_000:
+        await asyncio.sleep(0)
+    stripe.transport.reset()  # type: ignore[attr-defined]
+    assert [type(each) for each in await reducing] == [ParticipantLost] * 2
+    assert len(beside(world.bulks[a], b)) == COUNT - 2
+    again = await reduce_all(world, plan_of([a, b], "star", 2_000_000, 9_999), inputs, outputs, op="sum")
+    assert not any(isinstance(each, BaseException) for each in again)
+    assert torch.equal(outputs[0][0], outputs[1][0])
+
+
+def copying(world: Mesh, source: int) -> tuple[list[asyncio.Future[Stats]], list[torch.Tensor]]:
+    """Begin to copy a tensor from one of two to the other."""
+    tensors = [torch.full((500_000,), float(n)) for n in range(2)]
+    parents = (-1, 0) if source == 0 else (1, -1)
+    share = Share(0, 500_000, source, (-1, -1), parents)
+    plan = Plan(BROADCAST, tuple(world.names), (share,), 10_000, 0.0, 0.0)
+    copies = [
+        asyncio.ensure_future(broadcast(plan, n, [tensors[n]], world.bulks[me], tag(plan), profile=REDUCING))
+        for n, me in enumerate(world.names)
+    ]
+    return copies, tensors
+
+
+def freeze(world: Mesh, but: BulkConnection, *, frozen: bool) -> None:
+    for _, _, end in world.links:
+        if but.transport not in (end, end.other):
+            end.frozen = end.other.frozen = frozen
+            end._wake()
+            end.other._wake()
+
+
+async def test_who_has_sent_all_may_close_one_connection_before_others_have_brought_theirs(mesh: Meshes) -> None:
+    world = mesh(2)
+    await striped(world)
+    a, b = world.names
+    theirs = world.bulks[b]._pool.warm(a)
+    assert theirs is not None
+    freeze(world, but=theirs, frozen=True)
+    copies, tensors = copying(world, 0)
+    while not world.bulks[a].collectives():
+        await asyncio.sleep(0)
+    ((hold, _),) = world.bulks[a]._users.values()
+    assert isinstance(hold, Hold)
+    while hold._receiver.owing_to(b) or hold.connection.pending:
+        await asyncio.sleep(0)
+    theirs.connection_lost(None)  # all is here that came over it, and then its end
+    freeze(world, but=theirs, frozen=False)
+    await copies[1]
+    assert torch.equal(*tensors)
+    copies[0].cancel()
+    await asyncio.gather(*copies, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "reason"), [(0, ConnectionResetError(), "reset"), (1, None, "closed by the other side")]
+)
+async def test_a_connection_that_broke_or_that_we_still_need_ends_the_collective(
+    mesh: Meshes, source: int, error: Exception | None, reason: str
+) -> None:
+    world = mesh(2)
+    await striped(world)
+    a, b = world.names
+    copies, _ = copying(world, source)
+    theirs = world.bulks[b]._pool.warm(a)
+    assert theirs is not None
+    received = theirs.received
+    while theirs.received == received:
+        await asyncio.sleep(0)
+    theirs.connection_lost(error)
+    with pytest.raises(ParticipantLost, match=reason):
+        await copies[1]
+    await asyncio.gather(*copies, return_exceptions=True)
+
+
+async def test_what_is_paced_or_has_a_ceiling_goes_over_one_connection(mesh: Meshes) -> None:
+    world = mesh(2, profile=replace(PROFILE, ceiling=1e9))
+    await striped(world)
+    a, b = world.names
+    stripes = beside(world.bulks[a], b)
+    before = [each.written for each in stripes]
+    plan = plan_of([a, b], "star", 500_000, 10_000)
+    inputs = [contribution(n, [(500_000,)], torch.float32) for n in range(2)]
+    await reduce_all(world, plan, inputs, [[torch.zeros(500_000)] for _ in range(2)])
+    assert [each.written for each in stripes] == before
+
+
+def test_what_comes_after_the_end_of_a_probe_counts_for_nothing() -> None:
+    blasts = _Blasts()
+    assert blasts.add(Header(Kind.PROBE, b"a" * 16, second=300, length=100), 1.0) is None
+    assert blasts.add(Header(Kind.PROBE, b"a" * 16, second=100, length=100), 2.0) is not None
+    assert blasts.add(Header(Kind.PROBE, b"a" * 16, second=200, length=100), 3.0) is None
+    assert not blasts._going
