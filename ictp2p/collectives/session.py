@@ -274,8 +274,9 @@ class Session:
 
     def lost(self, peer: PeerId, reason: str, suspects: Sequence[PeerId]) -> None:
         """As `channel.Receiver`: the collective fails, unless nothing is owed to or by `peer` any more."""
-        owed = self.owing_to(peer) or self._index(peer) in self.exchange.waiting_on()
-        if owed and not self.ended.done():
+        if not (self.owing_to(peer) or self._index(peer) in self.exchange.waiting_on()):
+            self._check_end()  # its connection may have been full since the last chunk for it: nobody else would ask
+        elif not self.ended.done():
             known = [name for name in self.plan.participants if name in suspects]
             self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", [PeerId(name) for name in known] or [peer]))
             self.ended.exception()  # whoever waited may have gone: that is no news to the event loop

@@ -201,7 +201,9 @@ def test_a_neighbour_is_missed_while_anything_is_owed_or_unheard(
         suspects = [STRANGER, *chance.sample(world.names, chance.randrange(len(world.names) + 1))] if blamed else []
         session.lost(world.names[peer], "reset", suspects)
         if not (to_come or to_go or (peer in silent and world.sent[node, peer])):
-            assert session.ended.done() == over
+            if session.ended.done():
+                assert session.ended.exception() is None
+                assert session.exchange.finished
             return
         failed(session, world, peer, suspects)
 
@@ -278,6 +280,19 @@ async def test_what_was_kept_is_not_sent_again() -> None:
     session.begun(NAMES[1])
     assert session.next_frame(NAMES[1]) is None
     assert session.ended.done()
+
+
+async def test_who_dies_with_its_connection_full_of_the_last_chunk_holds_up_nobody() -> None:
+    """A full connection does not ask whether there is more, and one that is lost never will."""
+    copied = Plan(BROADCAST, NAMES[:2], (Share(0, 4, 0, (-1, -1), (-1, 0)),), 4, 1.0, 0.0)
+    session = opened(copied, 0, [torch.ones(4)], ())
+    session.attached(Cords())
+    session.begun(NAMES[1])
+    assert session.next_frame(NAMES[1]) is not None
+    assert not session.ended.done()
+    session.lost(NAMES[1], "reset", ())
+    assert session.ended.done()
+    assert session.ended.exception() is None
 
 
 @pytest.mark.parametrize("lost", [False, True])
