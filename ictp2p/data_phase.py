@@ -9,7 +9,6 @@ never taken for it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -18,7 +17,7 @@ import torch
 
 from ictp2p.carried import copied, gaps, shares
 from ictp2p.collectives import execute, plan
-from ictp2p.collectives.attempt import ExecuteProfile
+from ictp2p.collectives.attempt import ExecuteProfile, together
 from ictp2p.collectives.channel import Links, RoundTag
 from ictp2p.collectives.flat import Flat
 from ictp2p.errors import ConfigError
@@ -102,24 +101,19 @@ class DataPhase:
         held = await brought.holds(keys) if keys and brought.holds is not None else {}
         carried = shares(opened, self._cluster, brought.inputs, brought.outputs, lambda key: held.get(key, ()))
         parts = {n: Brought(part.inputs, part.outputs, part.told(brought.progress)) for n, part in carried.items()}
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                running = [
-                    tasks.create_task(self._run_one(opened, chosen.groups[number], part))
-                    for number, part in parts.items()
-                ]
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
+        stats = await together(self._run_one(opened, chosen.groups[n], part) for n, part in parts.items())
         for start, stop in gaps(carried.values(), sum(output.numel() for output in brought.outputs)):
             brought.progress(start, stop)
-        return _together([task.result() for task in running])
+        return _summed(stats)
 
     async def _run_one(self, opened: Open, one: plan.Plan, brought: Brought) -> execute.Stats:
         """Run one collective: copies, or sums for everybody, or sums each for the root of its share."""
         me, tag = one.participants.index(self._me), _tag(opened, one)
-        told, profile = brought.progress, self._profile
+        told, profile, circle = brought.progress, self._profile, [p.leader for p in opened.participants]
         if one.kind == plan.BROADCAST:
-            return await execute.broadcast(one, me, brought.outputs, self._links, tag, progress=told, profile=profile)
+            return await execute.broadcast(
+                one, me, brought.outputs, self._links, tag, progress=told, profile=profile, circle=circle
+            )
         weights = {p.leader: p.weight for p in opened.participants}
         add_up = execute.reduce if one.kind == plan.REDUCE else execute.all_reduce
         return await add_up(
@@ -133,6 +127,7 @@ class DataPhase:
             op=opened.spec.op,
             progress=told,
             profile=profile,
+            circle=circle,
         )
 
 
@@ -161,7 +156,7 @@ def _place(chosen: plan.Plan, me: int, brought: Brought) -> None:
             at += len(place)
 
 
-def _together(stats: Sequence[execute.Stats]) -> execute.Stats:
+def _summed(stats: Sequence[execute.Stats]) -> execute.Stats:
     """What several collectives at once moved."""
     sent, received = sum(each.bytes_sent for each in stats), sum(each.bytes_received for each in stats)
     seconds, peak = max((s.seconds for s in stats), default=0.0), sum(s.staging_peak for s in stats)

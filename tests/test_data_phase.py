@@ -285,26 +285,27 @@ def part(card: Card, node: int, module: Held) -> torch.Tensor:
 
 
 def test_a_group_that_fails_ends_the_others_and_is_all_that_is_told_of() -> None:
-    """Cluster a shares one module with b, which gives up, and another with c: neither is waited for any longer."""
-    cards = [(1, 2), (1,), (2,)]
+    """Cluster a shares one module with b, which gives up, and another with c: nobody is waited for any longer."""
+    cards, size = [(1, 2), (1,), (2,)], {1: 40, 2: 40_000}
     notes = [
-        msgpack.encode({NAME: Card(False, tuple(Held(bytes([k]) * 8, 40, 1) for k in keys)).encode()}) for keys in cards
+        msgpack.encode({NAME: Card(False, tuple(Held(bytes([k]) * 8, size[k], 1) for k in keys)).encode()})
+        for keys in cards
     ]
     opened, wires = apart(3, 1, "modules", *notes), Wires()
-    plan = in_groups(opened)
-    leaders = [Leader([vector(40 * len(keys), n)], [torch.zeros(41 * len(keys))]) for n, keys in enumerate(cards)]
+    plan, held = in_groups(opened), [sum(size[k] for k in keys) for keys in cards]
+    leaders = [Leader([vector(n, node)], [torch.zeros(n + 2)]) for node, n in enumerate(held)]
 
     async def story() -> list[Any]:
-        first, second, _ = phases(opened, wires)
-        runs = [asyncio.ensure_future(first.run(opened, plan, leaders[0].brought()))]
-        runs.append(asyncio.ensure_future(second.run(opened, plan, leaders[1].brought())))
+        ends = zip(phases(opened, wires), leaders, strict=True)
+        runs = [asyncio.ensure_future(end.run(opened, plan, leader.brought())) for end, leader in ends]
         await asyncio.sleep(0)
         runs[1].cancel()
         return await asyncio.gather(*runs, return_exceptions=True)
 
-    found, cancelled = on_virtual_time(story())
-    assert isinstance(found, ParticipantLost)
-    assert found.suspects == (opened.participants[1].leader,)
+    first, cancelled, third = on_virtual_time(story())
+    for found in (first, third):
+        assert isinstance(found, ParticipantLost)
+        assert found.suspects == (opened.participants[1].leader,), "who ends its part for another is not to blame"
     assert isinstance(cancelled, asyncio.CancelledError)
     assert not wires.ends
 

@@ -3,7 +3,8 @@
 What a caller may rely on:
 
 - **All or an exception.** A participant that dies, stalls, or gives up ends the call everywhere within the stall
-  deadline: whoever notices tells its neighbours, and each passes it on once.
+  deadline: whoever notices tells its neighbours, and each passes it on once. So do attempts that are parts of one call
+  (`together`): who fails in one of them is to blame for what becomes of the others.
 - When the call ends, in either way, nothing refers to the caller's tensors any more. When it returns, the kernel has
   all that others need from us: they can finish even if this process does nothing but compute from then on.
 """
@@ -11,12 +12,14 @@ What a caller may rely on:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from ictp2p.collectives.channel import Attachment, CollectiveTimeout, Links, ParticipantLost, Receiver, RoundTag
 from ictp2p.types import PeerId
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +96,46 @@ async def carry_out(
     attachment = await links.attach(tag.wire(), part, part.peers, timeout=profile.connect, rates=rates, whole=whole)
     try:
         await _conclude(part, attachment, profile)
-    except (ParticipantLost, CollectiveTimeout) as error:
-        await attachment.abort(str(error), error.suspects)
-        raise
     except BaseException as error:
-        await attachment.abort(f"gave up: {type(error).__name__}", ())
+        await attachment.abort(*_said(error))
         raise
     else:
         attachment.detach()
     finally:
         part.detached()
+
+
+async def together(attempts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Carry out several attempts at once, and give what they return; the first that fails ends the others.
+
+    Their neighbours are told why, and of whom that one suspects: whoever ends an attempt for it is not to blame.
+
+    Raises:
+        BaseException: what the first raised.
+    """
+    tasks = [asyncio.ensure_future(each) for each in attempts]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for each in tasks:
+            if each.done():
+                each.result()
+        return [each.result() for each in tasks]
+    except BaseException as error:
+        for each in tasks:
+            each.cancel(error)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    finally:
+        del tasks  # an error knows its frames: they must not know who knows the error
+
+
+def _said(error: BaseException) -> tuple[str, Sequence[PeerId]]:
+    """What the neighbours of an attempt are told that ended with `error`: why, and whom we suspect."""
+    cause = error.args[0] if isinstance(error, asyncio.CancelledError) and error.args else error
+    if isinstance(cause, ParticipantLost | CollectiveTimeout):
+        return str(cause), cause.suspects
+    return f"gave up: {type(cause if isinstance(cause, BaseException) else error).__name__}", ()
 
 
 async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile) -> None:

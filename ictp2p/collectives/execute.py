@@ -65,6 +65,7 @@ async def all_reduce(
     in_place: bool = False,
     progress: Progress | None = None,
     profile: ExecuteProfile | None = None,
+    circle: Sequence[PeerId] = (),
 ) -> Stats:
     """Reduce `inputs` over all participants of `plan` into `outputs`, the same bits everywhere.
 
@@ -80,6 +81,7 @@ async def all_reduce(
         in_place: the outputs may be the inputs: no memory beside them, but what is there after a failure is garbage.
         progress: called as results arrive.
         profile: deadlines.
+        circle: who may be to blame for a failure, where others than the participants do something beside this.
 
     Raises:
         ConfigError: tensors, weights and plan do not fit together.
@@ -101,7 +103,7 @@ async def all_reduce(
         coder = Coder(written, source, target, scale, me, min(plan.chunk, source.elements))
     exchange = Exchange(plan, me, coder.chunk_bytes if coder else plan.chunk * source.partial_itemsize)
     adder = Adder(source, target, scale, me, plan.chunk, in_place=overlap)
-    session = Session(plan, exchange, source, target, adder, progress, links.slots, coder)
+    session = Session(plan, exchange, source, target, adder, progress, links.slots, coder, circle=circle)
     return await _run(session, links, tag, profile)
 
 
@@ -115,11 +117,12 @@ async def broadcast(
     progress: Progress | None = None,
     profile: ExecuteProfile | None = None,
     preface: int = 0,
+    circle: Sequence[PeerId] = (),
 ) -> Stats:
     """Copy each share of `tensors` from its root to all others, along the plan's broadcast trees.
 
     Ends at a root once those that it sends to have begun: it has kept what went ahead to them until then. The first
-    `preface` bytes are not counted in what is said of sizes that differ.
+    `preface` bytes are not counted in what is said of sizes that differ. The `circle` is as `all_reduce`'s.
 
     Raises:
         ConfigError: tensors and plan do not fit together.
@@ -131,7 +134,7 @@ async def broadcast(
     flat = Flat(tensors)
     check_fit(plan, me, flat, flat)
     exchange = Exchange(plan, me, plan.chunk * flat.itemsize, reduce=False)
-    session = Session(plan, exchange, flat, flat, None, progress, links.slots, preface=preface)
+    session = Session(plan, exchange, flat, flat, None, progress, links.slots, preface=preface, circle=circle)
     return await _run(session, links, tag, profile)
 
 
@@ -147,6 +150,7 @@ async def reduce(
     op: str = "sum",
     progress: Progress | None = None,
     profile: ExecuteProfile | None = None,
+    circle: Sequence[PeerId] = (),
 ) -> Stats:
     """Reduce `inputs` over all participants; each share's result is only at its root: a reduction, or a scattered one.
 
@@ -162,6 +166,7 @@ async def reduce(
         op: as `all_reduce`.
         progress: called as results are made.
         profile: deadlines.
+        circle: as `all_reduce`.
 
     Raises:
         ConfigError: tensors and plan do not fit together.
@@ -176,7 +181,8 @@ async def reduce(
     exchange = Exchange(plan, me, plan.chunk * source.partial_itemsize)
     scale, overlap = scaled(plan, weights, op, source), source.overlaps(target)
     adder = Adder(source, target, scale, me, plan.chunk, in_place=overlap)
-    return await _run(Session(plan, exchange, source, target, adder, progress, links.slots), links, tag, profile)
+    session = Session(plan, exchange, source, target, adder, progress, links.slots, circle=circle)
+    return await _run(session, links, tag, profile)
 
 
 async def _run(session: Session, links: Links, tag: RoundTag, profile: ExecuteProfile | None) -> Stats:

@@ -49,6 +49,7 @@ class Session:
         slots: memory for contributions of others.
         coder: how elements are written on the wire; None: as they are.
         preface: bytes before all others of which nobody who called knows: where sizes differ they are not counted.
+        circle: who may be to blame for its failure, if that is not only who takes part.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Session:
         coder: Coder | None = None,
         *,
         preface: int = 0,
+        circle: Sequence[PeerId] = (),
     ) -> None:
         self.exchange = exchange
         self.plan = plan
@@ -76,6 +78,7 @@ class Session:
         self._adder = adder
         self._coder = coder
         self._preface = preface
+        self._circle = circle or self._names
         self._chunk_bytes = coder.chunk_bytes if coder else plan.chunk * source.partial_itemsize
         self._plain = coder is None and not source.widened
         """Elements travel as they are, sums too."""
@@ -277,8 +280,8 @@ class Session:
         if not (self.owing_to(peer) or self._index(peer) in self.exchange.waiting_on()):
             self._check_end()  # its connection may have been full since the last chunk for it: nobody else would ask
         elif not self.ended.done():
-            known = [name for name in self.plan.participants if name in suspects]
-            self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", [PeerId(name) for name in known] or [peer]))
+            known = [name for name in self._circle if name in suspects]
+            self.ended.set_exception(ParticipantLost(f"{peer}: {reason}", known or [peer]))
             self.ended.exception()  # whoever waited may have gone: that is no news to the event loop
 
     def broke(self, error: Exception) -> None:

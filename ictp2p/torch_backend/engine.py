@@ -17,7 +17,6 @@ Frames are told apart by a tag made of the group, the kind of call and its numbe
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from torch import Tensor
 
 from ictp2p.bulk import Bulk
 from ictp2p.collectives import execute, one_shot
-from ictp2p.collectives.attempt import ExecuteProfile
+from ictp2p.collectives.attempt import ExecuteProfile, together
 from ictp2p.collectives.channel import ParticipantLost, RoundTag
 from ictp2p.collectives.flat import Flat
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share, one_shot_plan
@@ -169,9 +168,7 @@ class Engine:
             for n in sorted(set(outgoing) | set(incoming))
             if n != self.rank
         ]
-        async with asyncio.TaskGroup() as group:
-            for pair in pairs:
-                group.create_task(pair)
+        await together(pairs)
 
     async def send(self, step: Step, data: Tensor, target: int) -> None:
         """Send bytes to a rank that calls `receive` with the same kind and number for us."""
@@ -256,7 +253,8 @@ class Engine:
     ) -> None:
         plan = self._plan(BROADCAST, names, shares, 1)
         if plan.elements:
-            await execute.broadcast(plan, me, tensors, self._bulk, self._tag(step, edge), profile=_profile(step))
+            tag = self._tag(step, edge)
+            await execute.broadcast(plan, me, tensors, self._bulk, tag, profile=_profile(step), circle=self.names)
 
     def _plan(self, kind: str, names: Sequence[PeerId], shares: tuple[Share, ...], itemsize: int) -> Plan:
         return Plan(kind, tuple(names), shares, max(1, CHUNK // itemsize), 0.0, 0.0)

@@ -73,8 +73,6 @@ class VersionRefused(VersionMismatch, dist.DistStoreError):
 
 def translated(error: BaseException, doing: str, names: Sequence[PeerId]) -> BaseException:
     """Give what a caller sees of an error that ended what was being done; `names` are the ranks' ids, in order."""
-    while isinstance(error, BaseExceptionGroup):  # several pairs of one call failed: one reason is enough
-        error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return RankTimeout(f"{doing}: nobody came in time", (), ())
     return named(error, doing, names) if isinstance(error, IctError) else error

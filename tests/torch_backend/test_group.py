@@ -552,6 +552,28 @@ def test_one_that_has_left_is_lost_to_those_who_still_wait_for_it() -> None:
 TOKENS = ["a secret of sixteen letters", "another secret of that length"]
 
 
+def test_who_ends_its_messages_because_another_was_lost_is_not_to_blame() -> None:
+    """Rank 2 loses rank 1, and has no use any more for what rank 0 would send it; rank 0 comes later."""
+    begun, failed = threading.Event(), threading.Event()
+
+    def act(group: ProcessGroup, rank: int) -> Any:
+        group.barrier().wait()  # so that all know each other
+        if rank == 1:
+            begun.wait(SECONDS)
+            group.shutdown()
+            return (1,)
+        if rank == 0:
+            failed.wait(SECONDS)
+        work = group.alltoall([torch.empty(5) for _ in range(3)], [torch.ones(5) for _ in range(3)])
+        begun.set()
+        with pytest.raises(RankLost) as caught:
+            work.wait()
+        failed.set()
+        return caught.value.ranks
+
+    assert together(3, act) == [(1,)] * 3
+
+
 def test_a_token_is_asked_of_every_rank() -> None:
     same = formed(2, options=lambda rank: Options(host="127.0.0.1", token=TOKENS[0]))
     assert same == ["formed"] * 2
