@@ -92,10 +92,15 @@ def plan(request: PlanRequest) -> Decision:
 
 
 def predict(request: PlanRequest, running: Plan) -> float:
-    """Predict how many seconds a plan made earlier would take on the links of `request`; 0 if it does not fit them."""
+    """Predict how many seconds a plan made earlier would take on the links of `request`; 0 if it does not fit them.
+
+    Nor does one that asks for more room than a participant gives by now: it came back with another configuration.
+    """
     topology = _topology(request)
     trees = [Tree(share.root, share.reduce_parents, share.broadcast_parents) for share in running.shares]
     if not trees or running.participants != request.participants or not all(topology.fits(tree) for tree in trees):
+        return 0.0
+    if any(running.room(node) > request.room.get(name, ROOM_BYTES) for node, name in enumerate(request.participants)):
         return 0.0
     cuts = [share.start for share in running.shares] + [request.elements]
     rooms = tuple(share.room for share in running.shares)

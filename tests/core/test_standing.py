@@ -8,6 +8,7 @@ from typing import NoReturn
 import pytest
 from msgspec import structs
 
+from ictp2p.collectives import plan as plans
 from ictp2p.core.directory import Directory
 from ictp2p.core.planning import make_plan
 from ictp2p.core.standing import MANY, QUICK, SPECS, STANDS, StandingPlan
@@ -116,3 +117,21 @@ def test_nothing_is_planned_anew_for_links_that_are_known_as_they_were(
         assert (answer.plan, answer.seconds) == (made.plan, made.seconds)
     with pytest.raises(AssertionError, match="planned"):
         plan.answer(mesh(ab=9 * MB), little(*names, number=number + STANDS, elements=elements))
+
+
+def test_no_plan_stands_that_asks_for_more_room_than_a_leader_came_back_with() -> None:
+    plan, asked = StandingPlan(), request(*NAMES)
+    asked = replace(asked, spec=structs.replace(asked.spec, elements=100_000_000))
+
+    def most(number: int, room: int) -> int:
+        """Bytes that the plan for this round asks of the first leader, which gives `room`."""
+        far = mesh(125 * MB)
+        for name, card in tuple(far.clusters.items()):
+            links = tuple(structs.replace(link, round_trip=0.1) for link in card.links)
+            given = room if name == NAMES[0] else 2**28
+            far.learn_cluster(structs.replace(card, links=links, room=given))
+        made = plans.decode(plan.answer(far, replace(asked, round=number)).plan)
+        return made.room(made.participants.index(NAMES[0].upper()))
+
+    assert most(1, 2**28) > 2**25
+    assert most(2, 2**25) <= 2**25
