@@ -4,7 +4,7 @@ The loop is uvloop's where there is one (twice the packets per CPU second of asy
 a training script that ends without closing its peer ends, and the others notice a death, which is the truth. It is
 stopped before the interpreter is taken apart, though: a daemon thread that runs on into that ends the process with a
 segmentation fault when it is inside an extension (uvloop, torch) at the wrong moment, and the script's exit status
-is lost.
+is lost. So are threads beside it that run what a program wants to be called for (`beside`).
 
 A thread cannot be cancelled: a look-up of a host name that nobody answers, or a digest of gigabytes, ends when it ends.
 So the loop finishes in its own thread, and who closes it waits for so long and no longer.
@@ -16,6 +16,7 @@ import asyncio
 import atexit
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
@@ -164,13 +165,31 @@ class LoopThread:
             _RUNNING.pop(self, None)
 
 
+def beside(act: Callable[[], object]) -> None:
+    """Call a function in a thread of its own, for which the end of the process waits as long as for a loop."""
+
+    def run() -> None:
+        try:
+            act()
+        finally:
+            _BESIDE.pop(thread, None)
+
+    thread = threading.Thread(target=run, daemon=True)
+    _BESIDE[thread] = None
+    thread.start()
+
+
 _RUNNING: dict[LoopThread, None] = {}
+_BESIDE: dict[threading.Thread, None] = {}
 
 
 @atexit.register  # with the import, and so called after whatever a script registers to close its peer
 def _end_all() -> None:
     for loop in tuple(_RUNNING):
         loop.abandon()
+    over = time.monotonic() + _PATIENCE
+    for thread in tuple(_BESIDE):  # after the loops, which start them
+        thread.join(max(0.0, over - time.monotonic()))
 
 
 def _finish(loop: asyncio.AbstractEventLoop) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
+from ictp2p.loop_thread import beside
 from ictp2p.torch_backend.errors import GroupClosed
 from ictp2p.torch_backend.uncompiled import uncompiled
 
@@ -63,7 +65,7 @@ class GroupWork(_Work):  # type: ignore[misc]
             self._ended.set()
             future = self._future
         if future is not None:
-            threading.Thread(target=self._call_back, args=(future,), daemon=True).start()
+            beside(functools.partial(self._call_back, future))
 
     def _call_back(self, future: Any) -> None:
         _thread.calls_back = True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -146,3 +148,20 @@ def test_an_error_names_the_rank_and_the_call() -> None:
     assert isinstance(translated(TimeoutError(), "gather", PEERS), RankTimeout)
     mine = ValueError("of the program itself")
     assert translated(mine, "gather", PEERS) is mine
+
+
+_LAST = """
+import time
+from ictp2p.torch_backend.work import GroupWork
+
+work = GroupWork("a call", [])
+work.get_future().then(lambda future: time.sleep(0.5) or print("called", flush=True))
+work.finish()
+work.wait()
+"""
+
+
+def test_a_script_ends_with_its_own_status_though_futures_still_call_back() -> None:
+    """A thread that wakes up in torch when the interpreter has gone would abort the process."""
+    script = subprocess.run([sys.executable, "-c", _LAST + "raise SystemExit(7)"], capture_output=True, timeout=60)
+    assert (script.returncode, script.stdout) == (7, b"called\n"), script.stderr
