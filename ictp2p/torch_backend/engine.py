@@ -70,9 +70,19 @@ class Engine:
         self._group = group
 
     async def all_reduce(self, step: Step, tensors: Sequence[Tensor], op: str) -> None:
-        """Replace the tensors, which are of one type, by their sum (or what `op` says) over all ranks."""
+        """Replace the tensors, which are of one type, by their sum (or what `op` says) over all ranks.
+
+        Where they share memory each is taken for what it was before the call: in place, one's sum would be another's
+        contribution.
+        """
         flat = Flat(tensors)
         if not flat.elements:
+            return
+        if flat.tangled():
+            copies = [tensor.clone() for tensor in tensors]
+            await self.all_reduce(step, copies, op)
+            for tensor, summed in zip(tensors, copies, strict=True):
+                tensor.copy_(summed)
             return
         if self._is_small(flat.elements * flat.itemsize):
             plan = one_shot_plan(self.names, flat.elements)

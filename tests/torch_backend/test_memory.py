@@ -112,3 +112,15 @@ def test_what_was_queued_for_a_place_does_not_overtake_its_result() -> None:
     memory.give_back()
     side.synchronize()
     assert (place == 7.0).all()
+
+
+@pytest.mark.parametrize("length", [3, 300_000])
+def test_tensors_that_share_memory_are_each_summed_as_they_were(length: int) -> None:
+    def act(group: ProcessGroup, rank: int) -> tuple[Tensor, Tensor]:
+        one, other = torch.full((length,), rank + 1.0), torch.full((length,), rank + 1.0)
+        group.allreduce_coalesced([one, one[1:], one, other]).wait()
+        return one, other
+
+    for found in together(SIZE, act):
+        assert isinstance(found, tuple), found
+        assert all(each.eq(6.0).all() for each in found)
