@@ -35,7 +35,7 @@ class Calls:
         self.peers: Sequence[PeerId] = ()
         self._loop = loop
         self._numbers: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler may end the group while its thread makes a call
         self._pending: dict[asyncio.Task[None], None] = {}
         self._abreast = asyncio.Semaphore(ABREAST)
         self._closed = False

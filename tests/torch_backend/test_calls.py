@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -148,6 +149,25 @@ def test_an_error_names_the_rank_and_the_call() -> None:
     assert isinstance(translated(TimeoutError(), "gather", PEERS), RankTimeout)
     mine = ValueError("of the program itself")
     assert translated(mine, "gather", PEERS) is mine
+
+
+def test_a_signal_may_end_the_group_in_the_middle_of_a_call(loop: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its handler runs in the thread that makes the call, and waits for nobody who waits for it."""
+    calls, first, post = Calls(loop), list[bool](), loop.post
+
+    def interrupted(act: Callable[[], object]) -> bool:
+        first.append(calls.close())
+        return post(act)
+
+    async def start() -> None:
+        """Nothing is to be done."""
+
+    monkeypatch.setattr(loop, "post", interrupted)
+    calling = threading.Thread(target=calls.begin, args=("call", "", start, Memory(), []), daemon=True)
+    calling.start()
+    calling.join(10)
+    assert first == [True]
+    assert not calling.is_alive()
 
 
 _LAST = """
