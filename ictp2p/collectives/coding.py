@@ -1,4 +1,4 @@
-"""The arithmetic of a collective whose chunks are encoded: what `tensors.Adder` is where they travel as they are.
+"""The arithmetic of a collective whose chunks are encoded: what `sums.Adder` is where they travel as they are.
 
 Sums are made in float32, in the same fixed order. The root encodes its result, decodes that, and keeps what it decoded.
 A result is passed on in the very bytes in which it was made: everybody decodes the same ones and holds the same bits.

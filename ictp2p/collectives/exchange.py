@@ -309,10 +309,6 @@ class Exchange:
         lane = self._lanes[share]
         return not lane.children if node == self.me else node in lane.leaves
 
-    def is_root(self, share: int) -> bool:
-        """Say whether we finish `share`."""
-        return self._lanes[share].reduce_parent == NO_PARENT
-
     def downstream(self, piece: Piece) -> tuple[int, ...]:
         """Name whom a chunk that has just arrived may let us send to.
 
