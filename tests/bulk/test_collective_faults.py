@@ -257,6 +257,30 @@ async def test_after_an_abort_no_late_body_reaches_the_callers_tensor(mesh: Mesh
     assert bool((outputs[1][0] == -7).all())
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_after_an_abort_no_transport_holds_the_callers_tensor(mesh: Meshes, stopped: bool) -> None:
+    """In clear it is sent from where it lies: what the caller writes there next would leave as its contribution."""
+    world = mesh(2, profile=BulkProfile(stall=20.0, sealed=False))
+    inputs, outputs = ([[torch.full((50_000,), x + n)] for n in range(2)] for x in (1.0, -8.0))
+    plan = plan_of(world.names, "star", 50_000, 20_000)
+    connection = await world.bulks[world.names[0]].connection(world.names[1], 1)
+    connection.transport.step = 300
+    tasks = [
+        asyncio.ensure_future(
+            all_reduce(plan, n, inputs[n], outputs[n], world.bulks[me], tag(plan), op="sum", profile=PROFILE)
+        )
+        for n, me in enumerate(world.names)
+    ]
+    while not 50_000 < connection.pending < 79_000:  # in the middle of a chunk
+        await asyncio.sleep(0)
+    connection.transport.frozen = stopped
+    tasks[0].cancel()
+    await asyncio.gather(tasks[0], return_exceptions=True)
+    assert connection.transport.get_write_buffer_size() == 0
+    assert connection.closed == stopped, "what is not taken in time is cut off"
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @pytest.mark.parametrize("sealed", [True, False])
 @pytest.mark.parametrize("kind", sorted(KINDS))
 async def test_the_caller_may_change_everything_as_soon_as_the_call_ends(mesh: Meshes, sealed: bool, kind: str) -> None:

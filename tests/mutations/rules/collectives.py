@@ -19,6 +19,14 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "still-to-leave-from-the-caller's-memory",
+        "When a collective has failed no transport refers to the caller's tensors any more.",
+        "ictp2p/bulk/outbound.py",
+        "        return not self._seal_bodies and self.pending > 0\n",
+        "        return False\n",
+        ("bulk/test_collective_faults.py::test_after_an_abort_no_transport_holds_the_callers_tensor",),
+    ),
+    Mutation(
         "broken-here-blamed-there",
         "What breaks in a collective here ends that one with its error, and not the connection.",
         "ictp2p/bulk/collective.py",
