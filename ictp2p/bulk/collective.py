@@ -183,8 +183,8 @@ class Hold:
         self._receiver.lost(self.peer, str(error), ())
 
     def goes_on(self, others: Sequence[BulkConnection]) -> bool:
-        """Go on with `others`, if we have nothing left for the peer, which has closed one: it may have ended."""
-        if self._receiver.owing_to(self.peer):
+        """Go on with `others`, if we have nothing left for the peer, which has closed one, and all but wait for it."""
+        if self._receiver.owing_to(self.peer) or not self._receiver.waiting_on(self.peer):
             return False
         self.inbound = others[0]
         for each in others:
