@@ -47,6 +47,8 @@ class Campaign:
             self._recover()
         except Breach:
             pass  # the crowd has told of it
+        except KeyboardInterrupt:
+            crowd.tell("interrupted")  # what there is by now is told
         finally:
             crowd.end()
         self._audit.close(crowd)
