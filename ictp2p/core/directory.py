@@ -32,6 +32,8 @@ class Directory:
         """Since when the mesh has not had these clusters, seconds."""
         self.revision = 0
         """Grows with every change but of what clusters measure and which state they hold: those concern plans alone."""
+        self.surveys = 0
+        """Grows with every change of what clusters measure."""
 
     def learn_peer(self, card: PeerCard) -> None:
         """Remember a worker's card; observers belong to no cluster and are not remembered."""
@@ -62,6 +64,7 @@ class Directory:
         known = self.clusters.get(card.cluster)
         self.clusters[card.cluster] = card
         self.revision += known is None or _standing(known) != _standing(card)
+        self.surveys += known is not None and known.links != card.links
         news = self.learn_claim(card.cluster, card.term, card.leader)
         self._lapsed.discard(card.cluster)
         for worker in card.workers:

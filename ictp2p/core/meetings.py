@@ -11,6 +11,7 @@ greeting.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from ictp2p.core.cards import ClusterCard, PeerCard, checked_peer, decode_cluster_card, encode_card
@@ -28,6 +29,8 @@ from ictp2p.types import ClusterId, PeerId
 _SHOWING = 0.25
 """Seconds between two showings of the whole mesh view to one's mates. A single change is shown at once; while N
 clusters come up together, one showing for each would be N times N records."""
+_SURVEYED = 5.0
+"""Seconds for which news of what links measure gathers before a mate who plans is shown them."""
 _SHOWN = 64 << 20
 """Bytes per second that a leader shows its mates at most: hundreds of them are shown the cards of hundreds of workers
 each more seldom."""
@@ -54,6 +57,9 @@ class Meetings:
         self._show_at: float | None = None
         self._pause = _SHOWING
         """Seconds from the last showing to the next."""
+        self._surveyed = 0
+        """Which survey (`Directory.surveys`) was shown to a mate who plans."""
+        self._survey_at: float | None = None
         self.joined = False
         """Whether this peer is in: it founded the mesh, or has been shown it."""
 
@@ -96,12 +102,14 @@ class Meetings:
 
     def next_timeout(self) -> float | None:
         """When `show_what_waits` has something to do."""
-        return self._show_at
+        return min((at for at in (self._show_at, self._survey_at) if at is not None), default=None)
 
     def show_what_waits(self) -> None:
         """Show the mates what came too soon after the last showing."""
         if self._show_at is not None and self._show_at <= self._context.now:
             self.show_mesh_to_mates()
+        if self._survey_at is not None and self._survey_at <= self._context.now:
+            self.show_mesh_to_planner()
 
     def show_mesh_to_mates(self) -> None:
         """Keep the followers' copies of the mesh view."""
@@ -112,13 +120,27 @@ class Meetings:
         elif self._context.leading:
             self._shown_at = now
             mates = [mate for mate in self._context.mates() if mate in self.greeted]
-            copies = self._copies_of_mesh()
-            for copy in copies:
-                for mate in mates:
-                    self._context.send(Channel.HELLO, mate, copy)
-            self._pause = max(
-                _SHOWING, len(mates) * sum(len(copy.state) + len(copy.cluster) for copy in copies) / _SHOWN
-            )
+            self._pause = max(_SHOWING, self._show_copies(mates) / _SHOWN)
+
+    def show_mesh_to_planner(self) -> None:
+        """Keep the copy of a mate who plans rounds: what links measure, of which alone the others need not hear."""
+        context, surveys = self._context, self._context.directory.surveys
+        planner = context.m.rounds.agreement.coordinator if context.leading else None
+        if surveys == self._surveyed or planner not in self.greeted or planner not in context.mates():
+            self._survey_at = None
+        elif self._survey_at is None:
+            self._survey_at = context.now + _SURVEYED
+        elif self._survey_at <= context.now:
+            self._surveyed, self._survey_at = surveys, None
+            self._show_copies([planner])
+
+    def _show_copies(self, mates: Sequence[PeerId]) -> int:
+        """Show the view to some mates; give how many bytes that took."""
+        copies = self._copies_of_mesh()
+        for copy in copies:
+            for mate in mates:
+                self._context.send(Channel.HELLO, mate, copy)
+        return len(mates) * sum(len(copy.state) + len(copy.cluster) for copy in copies)
 
     def receive(self, sender: PeerId, message: Message) -> None:
         """Take a message of the hello channel.

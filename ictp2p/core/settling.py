@@ -82,6 +82,7 @@ class Settling:
     def _settle_mesh(self) -> None:
         context, m = self._context, self._context.m
         self._publication.renew()
+        self._meetings.show_mesh_to_planner()
         own = self._publication.view()
         if not self._is_new_basis("view", own and msgspec.structs.replace(own, version=0, links=())):
             return

@@ -7,7 +7,9 @@ quorum still lives, which is what lets a mesh shrink one by one below half of it
 Jajodia and Mutchler 1990).
 
 Nobody who is doubted is added, and nobody who is only doubted is dropped. A newcomer is never the first of them, if
-anybody stays: half of an even number decides with the first (`values`), and should not wait for who never voted.
+anybody stays: half of an even number decides with the first (`values`), and should not wait for who never voted. But
+the first coordinates, and plans, and a leader hears sooner and more of links than those whom it leads: so one who leads
+comes to the front once it votes.
 """
 
 from __future__ import annotations
@@ -33,11 +35,17 @@ def desired_voters(
     kept = [v for v in current if v not in leaving and not sight.gone(v, now)]
     columns = _by_cluster(kept, sight, leaving, now)
     chosen = _spread(columns, limit)
-    if not chosen or chosen == set(current):
-        return tuple(current)
-    newcomers = [v for column in columns for v in column if v in chosen and v not in kept]
     leaders = set(sight.leaders())
+    if not chosen or chosen == set(current):
+        return _led(current, [v for v in current if v in leaders and not sight.doubted(v, now)])
+    newcomers = [v for column in columns for v in column if v in chosen and v not in kept]
     return _ordered([v for v in kept if v in chosen], newcomers, leaders)
+
+
+def _led(current: Sequence[PeerId], leading: Sequence[PeerId]) -> tuple[PeerId, ...]:
+    """The same voters, the first of those who lead before all others, if the first does not lead itself."""
+    first = current[0] if not leading or current[0] in leading else leading[0]
+    return (first, *(v for v in current if v != first))
 
 
 def _ordered(kept: Sequence[PeerId], newcomers: Sequence[PeerId], leaders: Collection[PeerId]) -> tuple[PeerId, ...]:

@@ -11,6 +11,7 @@ from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import CODECS
 from ictp2p.core.packets import MAX_HOPS, Channel, Need, Packet, decode_packet, encode_packet
 from ictp2p.gossip.messages import Status
+from ictp2p.sync.agreement import Agreement
 from ictp2p.types import ClusterId, PeerId
 from tests.core.control_planes import Host, World, mesh
 
@@ -178,3 +179,20 @@ def test_a_leader_that_takes_office_again_remembers_what_keeps_its_routes_free_o
     world.run(2.0)
     assert core.m.routes.next_hop("a") == "a"
     assert hosts["a"][0].core.m.routes.next_hop("b") == "b"
+
+
+def test_a_mate_who_plans_is_shown_what_links_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a coordinator that was led by another planned for links as if none had ever been measured."""
+    world = World()
+    hosts = mesh(world, "a", "b")
+    (leader, planner), (_, other) = hosts["a"], hosts["b"]
+    assert leader.core.leading
+    monkeypatch.setattr(Agreement, "coordinator", property(lambda self: world.id(planner)))
+    world.run(10.0)
+    measure(world, leader, ClusterId("b"))
+    world.run(10.0)
+
+    def seen(host: Host) -> float:
+        return host.core.directory.clusters[ClusterId("a")].links[0].bandwidth_out
+
+    assert seen(leader) == seen(planner) > 0.0 == seen(other)

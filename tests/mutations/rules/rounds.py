@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "who-leads-stays-behind",
+        "The first of the voters, who plans, is one that leads its cluster, if any of them does.",
+        "ictp2p/sync/voters.py",
+        "    first = current[0] if not leading or current[0] in leading else leading[0]",
+        "    first = current[0]",
+        ("sync/test_voters.py::test_who_leads_comes_to_the_front_once_it_votes",),
+    ),
+    Mutation(
+        "planner-shown-nothing",
+        "A mate who plans rounds is shown what links measure.",
+        "ictp2p/core/settling.py",
+        "        self._meetings.show_mesh_to_planner()\n",
+        "",
+        ("core/test_stack_ways.py::test_a_mate_who_plans_is_shown_what_links_measure",),
+    ),
+    Mutation(
         "round-without-roots",
         "In a round of the mesh each element is made in one place, and copied.",
         "ictp2p/data_phase.py",
