@@ -30,6 +30,7 @@ PAYLOAD = 1448 / 1538
 _FIRST = -20
 """Niceness of the forwarder: a network does not wait for the programs that use it."""
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET, <sched.h>
+_CAPABILITIES_3, _CAP_NET_ADMIN = 0x20080522, 12  # <linux/capability.h>
 
 
 class Emulator:
@@ -157,6 +158,15 @@ def enter(path: str) -> None:
         os.close(namespace)
 
 
+def renounce() -> None:
+    """Give up the right to administrate networks: buffers of this thread's sockets are as large as the host allows."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0)
+    held = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; and the same of those from 32 on
+    _call("capget", header, held)
+    held[0] &= ~(1 << _CAP_NET_ADMIN)
+    _call("capset", header, held)
+
+
 def _new_namespace() -> int:
     before = os.open("/proc/self/ns/net", os.O_RDONLY)
     try:
@@ -169,7 +179,7 @@ def _new_namespace() -> int:
         os.close(before)
 
 
-def _call(name: str, *arguments: int) -> None:
+def _call(name: str, *arguments: Any) -> None:
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")

@@ -30,6 +30,7 @@ SCENES = {
     "100 Mbit/s, 100 ms": (100, 50, 0.0),
     "100 Mbit/s, 20 ms, 0.1 % loss": (100, 10, 0.001),
     "100 Mbit/s, 100 ms, 0.1 % loss": (100, 50, 0.001),
+    "1 Gbit/s, 100 ms": (1000, 50, 0.0),
 }
 """Mbit/s, one-way milliseconds, loss."""
 PORT = 7460

@@ -29,7 +29,7 @@ import arena
 import torch
 import torch.distributed as dist
 import uvloop
-from emulator import DEVICE, PAYLOAD, Emulator, enter, require_root
+from emulator import DEVICE, PAYLOAD, Emulator, enter, renounce, require_root
 from streams import PORT, Streams
 
 from ictp2p.bulk import Bulk, BulkProfile
@@ -80,6 +80,20 @@ class Scene:
         return (self.delay if isinstance(self.delay, int | float) else self.delay[a][b]) / 1000
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a scene is run."""
+
+    repeat: int
+    """Measurements of each contender."""
+    rest: float
+    """Seconds of silence before each of them."""
+    stripes: bool
+    """Whether a way is striped that gains by it."""
+    privileged: bool
+    """Whether buffers may be larger than the host's limit."""
+
+
 SCENES = (
     Scene("100 Mbit/s", (100, 100), contenders=PAIR),
     Scene("100 Mbit/s, 20 ms", (100, 100), delay=10, contenders=PAIR),
@@ -106,16 +120,20 @@ def main() -> None:
     parser.add_argument("--rest", type=float, default=0.0, help="seconds of silence before each turn")
     parser.add_argument("--contenders", nargs="+", choices=PAIR, help="instead of the scene's own; a line is for two")
     parser.add_argument("--no-stripes", action="store_true", help="one connection between any two, whatever they gain")
+    parser.add_argument(
+        "--unprivileged", action="store_true", help="do without CAP_NET_ADMIN, which buffers beyond the host's take"
+    )
     parser.add_argument("--json", type=Path, help="file to write the rows to")
     options = parser.parse_args()
     require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    how = How(options.repeat, options.rest, not options.no_stripes, not options.unprivileged)
     rows = []
     for scene in SCENES:
         if options.only and scene.name not in options.only:
             continue
         chosen = replace(scene, mb=options.mb or scene.mb, contenders=contenders(scene, options.contenders))
-        row = measure(chosen, options.repeat, options.rest, not options.no_stripes)
+        row = measure(chosen, how)
         rows.append(row)
         show(row)
         if options.json:
@@ -127,10 +145,10 @@ def contenders(scene: Scene, asked: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for name in asked or scene.contenders if name != LINE or len(scene.up) == 2)
 
 
-def measure(scene: Scene, repeat: int, rest: float, stripes: bool) -> dict[str, Any]:
+def measure(scene: Scene, how: How) -> dict[str, Any]:
     """Run all contenders over one network and summarize."""
     with scene.emulator() as network:
-        collected = processes(scene, network, repeat, rest, stripes)
+        collected = processes(scene, network, how)
         stats = network.stats()
     found = arena.summary([each for each in collected if each], scene.mb * 1e6)
     names = [PeerId(f"{n:032x}") for n in range(len(scene.up))]
@@ -189,7 +207,7 @@ class Node(arena.Rank):
         return dist.FileStore(self._file, self.ranks)  # namespaces share the disk
 
 
-def processes(scene: Scene, network: Emulator, repeat: int, rest: float, stripes: bool) -> list[Any]:
+def processes(scene: Scene, network: Emulator, how: How) -> list[Any]:
     """Run one process for each node; give what each measured, None for the relay."""
     context = multiprocessing.get_context("spawn")
     results, barrier = context.Queue(), context.Barrier(network.nodes)
@@ -198,7 +216,7 @@ def processes(scene: Scene, network: Emulator, repeat: int, rest: float, stripes
         workers = [
             context.Process(
                 target=be,
-                args=(scene, node, path, hosts, f"{directory}/store", repeat, rest, stripes, barrier, results),
+                args=(scene, node, path, hosts, f"{directory}/store", how, barrier, results),
                 daemon=True,
             )
             for node, path in enumerate(network.paths())
@@ -222,17 +240,17 @@ def be(
     path: str,
     hosts: list[str],
     file: str,
-    repeat: int,
-    rest: float,
-    stripes: bool,
+    how: How,
     barrier: Any,
     results: Any,
 ) -> None:
     """Be one node."""
     enter(path)
+    if not how.privileged:
+        renounce()
     torch.set_num_threads(1)
     try:
-        results.put((number, uvloop.run(worker(scene, Node(number, hosts, file), repeat, rest, stripes, barrier))))
+        results.put((number, uvloop.run(worker(scene, Node(number, hosts, file), how, barrier))))
     except BaseException as error:
         results.put((number, RuntimeError(f"node {number}: {error!r}")))
         barrier.abort()
@@ -240,16 +258,14 @@ def be(
     barrier.wait(PATIENCE)  # a queue's thread still has to write, and others to read
 
 
-async def worker(
-    scene: Scene, node: Node, repeat: int, rest: float, stripes: bool, barrier: Any
-) -> dict[str, list[arena.Turn]] | None:
+async def worker(scene: Scene, node: Node, how: How, barrier: Any) -> dict[str, list[arena.Turn]] | None:
     """Measure all contenders in turn, or relay."""
     relays = [] if scene.relay is None else [node.names[scene.relay]]
-    profile = replace(BulkProfile.wan(), handshake=2.0, stripes=stripes)
+    profile = replace(BulkProfile.wan(), handshake=2.0, stripes=how.stripes)
     bulk = await node.bulk("sealed", sealed=True, profile=profile, relays=lambda _: relays)
     node.agree("listening")
     if node.number == scene.relay:
-        return await relay(scene, repeat, barrier, bulk)
+        return await relay(scene, how.repeat, barrier, bulk)
     elements, ranks = int(scene.mb * 1e6 / 4), scene.ranks()
     if scene.relay is None:
         await probe(node, bulk)
@@ -287,8 +303,8 @@ async def worker(
         contenders,
         lambda name: (output.copy_(source), None)[1] if name == GLOO else (output.fill_(0), None)[1],
         check,
-        repeat,
-        rest,
+        how.repeat,
+        how.rest,
     )
 
 
