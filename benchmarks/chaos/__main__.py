@@ -9,11 +9,13 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks import chaos
-from benchmarks.chaos.campaign import Campaign, Event
+from benchmarks.arguments import count, output, positive, seconds, whole
+from benchmarks.chaos.campaign import FOLLOWERS, Campaign, Event
 from benchmarks.chaos.crowd import Crowd
 from benchmarks.chaos.processes import Processes
 from benchmarks.chaos.simulated import Simulated
@@ -46,7 +48,7 @@ def _campaign(options: argparse.Namespace) -> bool:
     if options.rounds:
         show(found)
     if options.json:
-        Path(options.json).write_text(json.dumps({"seed": options.seed, **found}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"seed": options.seed, **found}, indent=1) + "\n")
     failed = bool(campaign.crowd.problems)
     if not options.keep and (options.virtual or not failed):
         shutil.rmtree(root, ignore_errors=True)
@@ -71,27 +73,30 @@ def _report(options: argparse.Namespace, campaign: Campaign) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(chaos.__doc__ or "").split("\n")[0])
 
-    def add(name: str, default: Any, text: str) -> None:
-        parser.add_argument(name, type=type(default), default=default, help=f"{text} ({default})")
+    def add(name: str, take: Callable[[str], Any], default: float, text: str) -> None:
+        parser.add_argument(name, type=take, default=default, help=f"{text} ({default})")
 
-    add("--seed", 1, "of the first campaign")
-    add("--seeds", 1, "campaigns, one after the other")
-    add("--seconds", 30.0, "of harm")
-    add("--rounds", 0, "of harm, however long they take; 0: as the seconds say")
-    add("--workers", 6, "to begin with")
-    add("--most", 8, "workers at once")
-    add("--lasting", 0, "of the first workers that may be stopped, but are not killed nor told to leave")
-    add("--rate", 400_000.0, "bytes per second of tensor traffic per worker")
-    add("--ballast", 8_000, "further parameters")
-    add("--pause", 0.04, "longest inner step, seconds")
-    add("--patience", 30.0, "seconds until a standstill is a problem")
+    add("--seed", whole(0), 1, "of the first campaign")
+    add("--seeds", count, 1, "campaigns, one after the other")
+    add("--seconds", seconds, 30.0, "of harm")
+    add("--rounds", whole(0), 0, "of harm, however long they take; 0: as the seconds say")
+    add("--workers", whole(2, 1 + len(FOLLOWERS)), 6, "to begin with")
+    add("--most", whole(2), 8, "workers at once")
+    add("--lasting", whole(0), 0, "of the first workers that may be stopped, but are not killed nor told to leave")
+    add("--rate", positive, 400_000.0, "bytes per second of tensor traffic per worker")
+    add("--ballast", whole(0), 8_000, "further parameters")
+    add("--pause", seconds, 0.04, "longest inner step, seconds")
+    add("--patience", positive, 30.0, "seconds until a standstill is a problem")
     parser.add_argument("--virtual", action="store_true", help="in the simulator, on virtual time")
     parser.add_argument("--stop-at-problem", action="store_true")
     parser.add_argument("--trace", action="store_true", help="keep all events")
     parser.add_argument("--keep", help="folder for logs, kept")
-    parser.add_argument("--json", help="file to write a campaign's figures to, of several the last")
+    parser.add_argument("--json", type=output, help="file to write a campaign's figures to, of several the last")
     parser.add_argument("--verbose", action="store_true")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.most < options.workers:
+        parser.error(f"argument --most: {options.most} is less than the {options.workers} workers to begin with")
+    return options
 
 
 if __name__ == "__main__":

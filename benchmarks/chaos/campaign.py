@@ -15,6 +15,8 @@ from sim.invariants import Breach
 
 Event = Callable[[Worker, dict[str, Any]], None]
 Gather = Callable[[argparse.Namespace, random.Random, Event], Crowd]
+FOLLOWERS = ("a", "b", "b", "c", "c", "d")
+"""Clusters of the workers that a campaign begins with, after the founder."""
 
 
 class Campaign:
@@ -68,7 +70,7 @@ class Campaign:
         self.crowd.spawn("a")
         while not self.crowd.workers[0].address:
             self.listen(0.05)
-        for name in ("a", "b", "b", "c", "c", "d")[: self.options.workers - 1]:
+        for name in FOLLOWERS[: self.options.workers - 1]:
             self.crowd.spawn(name)
         self.listen(1.0)
         self._await_version(3, 30.0)

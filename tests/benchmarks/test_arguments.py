@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import arguments
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("take", "text", "words"),
+    [
+        (arguments.count, "0", "0 is not at least 1"),
+        (arguments.count, "1.5", "'1.5' is no whole number"),
+        (arguments.positive, "0", "0 is not above 0 and finite"),
+        (arguments.positive, "nan", "nan is not above 0 and finite"),
+        (arguments.positive, "inf", "inf is not above 0 and finite"),
+        (arguments.positive, "much", "'much' is no number"),
+        (arguments.seconds, "-1", "-1 is not at least 0 and finite"),
+        (arguments.seconds, "nan", "nan is not at least 0 and finite"),
+        (arguments.whole(2, 7), "8", "8 is not from 2 to 7"),
+        (arguments.up_to(1000), "1e30", "1e30 is above 1000"),
+        (arguments.output, "/nonexistent/x", "'/nonexistent/x': there is no folder '/nonexistent'"),
+        (arguments.output, "/", "'/' is a folder"),
+    ],
+)
+def test_a_value_that_nothing_can_run_with_is_named(take: Callable[[str], object], text: str, words: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError) as raised:
+        take(text)
+    assert str(raised.value) == words
+
+
+def test_values_that_are_good_are_taken(tmp_path: Path) -> None:
+    assert (arguments.count("1"), arguments.positive("1e-3"), arguments.seconds("0")) == (1, 1e-3, 0.0)
+    assert (arguments.whole(2, 7)("7"), arguments.up_to(1000)("1000")) == (7, 1000.0)
+    assert arguments.output(str(tmp_path / "rows.json")) == tmp_path / "rows.json"
+    assert not list(tmp_path.iterdir()), "nothing is written before there are results"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("-m benchmarks.chaos --rate nan", "argument --rate: nan is not above 0 and finite"),
+        ("-m benchmarks.chaos --seconds -1", "argument --seconds: -1 is not at least 0 and finite"),
+        ("-m benchmarks.chaos --workers 0", "argument --workers: 0 is not from 2 to 7"),
+        ("-m benchmarks.chaos --most 3", "argument --most: 3 is less than the 6 workers to begin with"),
+    ],
+)
+def test_a_benchmark_refuses_it_before_it_runs(command: str, words: str) -> None:
+    """Regression: some waited for ever, and some ran all the way to a traceback."""
+    ran = subprocess.run([sys.executable, *command.split()], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].endswith(words)
