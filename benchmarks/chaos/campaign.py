@@ -17,6 +17,12 @@ Event = Callable[[Worker, dict[str, Any]], None]
 Gather = Callable[[argparse.Namespace, random.Random, Event], Crowd]
 FOLLOWERS = ("a", "b", "b", "c", "c", "d")
 """Clusters of the workers that a campaign begins with, after the founder."""
+_LINES = 12
+"""Last lines of a worker's log that are told."""
+
+
+class Stillborn(Exception):
+    """Everybody ended before the first version."""
 
 
 class Campaign:
@@ -47,7 +53,7 @@ class Campaign:
                 self.listen(self.rng.choice([0.0, 0.1, 0.5, 1.0, 2.0]) * self.rng.uniform(0.5, 1.5))
             self._harm.trap = ""
             self._recover()
-        except Breach:
+        except (Breach, Stillborn):
             pass  # the crowd has told of it
         except KeyboardInterrupt:
             crowd.tell("interrupted")  # what there is by now is told
@@ -64,7 +70,16 @@ class Campaign:
         until = self.crowd.now + seconds
         while (left := until - self.crowd.now) > 0:
             self.crowd.hear(left)
+            if self.crowd.stillborn():
+                self._bury()
             self._watch()
+
+    def _bury(self) -> None:
+        """Say what the last one wrote, or what they said as they ended; there is nothing to wait for."""
+        crowd, last = self.crowd, self.crowd.workers[-1]
+        words = crowd.log(last).splitlines()[-_LINES:] or crowd.ends[-1:] or ["it said nothing"]
+        crowd.problem("\n".join(["every worker ended before the first version", f"log of {last.name}:", *words]))
+        raise Stillborn
 
     def _found(self) -> None:
         self.crowd.spawn("a")

@@ -115,6 +115,10 @@ class Crowd(abc.ABC):
         """Kill whoever is left."""
 
     @abc.abstractmethod
+    def log(self, worker: Worker) -> str:
+        """What it wrote beside its events."""
+
+    @abc.abstractmethod
     def _kill(self, worker: Worker) -> None: ...
 
     @abc.abstractmethod
@@ -150,6 +154,10 @@ class Crowd(abc.ABC):
         """Whether the newest state, which lives in memory alone, survives in two processes if these end."""
         others = [w for w in self.living() if w not in doomed and w.version >= self.committed]
         return len(others) >= 2
+
+    def stillborn(self) -> bool:
+        """Whether everybody has ended before there was a version: nothing is left that anybody could come back to."""
+        return not self.newest and bool(self.workers) and all(w.code is not None for w in self.workers)
 
     def lasts(self, worker: Worker) -> bool:
         """Whether it is one of those that live as long as the campaign, so that a slow leak shows."""

@@ -124,6 +124,11 @@ class Processes(Crowd):
         if self._trace is not None:
             self._trace.close()
 
+    def log(self, worker: Worker) -> str:
+        """What it wrote to its log."""
+        errors = self._processes[worker.name].errors
+        return errors.read_text(errors="replace") if errors.exists() else ""
+
     def _kill(self, worker: Worker) -> None:
         self._signal(worker, signal.SIGKILL)
 
@@ -180,7 +185,7 @@ class Processes(Crowd):
             os.close(process.ears)
             process.ears = -1
         code = os.waitstatus_to_exitcode(status)
-        text = process.errors.read_text()[-3000:] if process.errors.exists() else ""
+        text = self.log(worker)[-3000:]
         if code not in (0, 1, -signal.SIGKILL) or "Traceback" in text:
             worker.code = code
             self.problem(f"{worker.name} ended with {code}:\n{text}")
