@@ -16,12 +16,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from arguments import count, output, up_to
 
 from ictp2p.tables import Table, show
 from sim.scenario import play, shipped
 
+MOST = 1000.0
+"""Beyond this scale the messages that are not scaled would fill the links."""
 SIZE = {"clusters": 8, "compute": 60.0, "megabytes": 2**30 / 1e6, "access": 125e6}
 
 
@@ -89,12 +92,12 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
 def main() -> int:
     """Play what is asked for; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=1, metavar="COUNT", help="seeds 1 to COUNT of each")
+    parser.add_argument("--seeds", type=count, default=1, metavar="COUNT", help="seeds 1 to COUNT of each")
     parser.add_argument(
-        "--scale", type=float, default=1.0, metavar="FACTOR", help="divide the state and all bandwidths"
+        "--scale", type=up_to(MOST), default=1.0, metavar="FACTOR", help="divide the state and all bandwidths"
     )
     parser.add_argument("--only", nargs="*", choices=[d.scenario for d in DEMONSTRATIONS], metavar="SCENARIO")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="append what was seen, one object per line")
+    parser.add_argument("--json", type=output, metavar="FILE", help="append what was seen, one object per line")
     options = parser.parse_args()
     rows = []
     for demonstration in DEMONSTRATIONS:

@@ -16,11 +16,11 @@ import argparse
 import itertools
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import arena
 import torch
+from arguments import count, output, positive, whole
 
 from ictp2p.bulk import BulkProfile
 
@@ -30,15 +30,15 @@ CLEAR, SEALED, OVER_TCP = "plaintext", "sealed", ", over TCP"
 def main() -> None:
     """Measure every number of ranks and size; print, and perhaps save, one row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 3, 4])
-    parser.add_argument("--mb", type=float, nargs="+", default=[100.0], help="tensor sizes in MB (1e6 bytes)")
-    parser.add_argument("--repeat", type=int, default=7, help="measurements of each contender")
+    parser.add_argument("--ranks", type=whole(2), nargs="+", default=[2, 3, 4])
+    parser.add_argument("--mb", type=positive, nargs="+", default=[100.0], help="tensor sizes in MB (1e6 bytes)")
+    parser.add_argument("--repeat", type=count, default=7, help="measurements of each contender")
     parser.add_argument(
         "--tensors", type=int, default=0, help="also reduce the same bytes as a list of so many tensors"
     )
     parser.add_argument("--kind", nargs="+", default=[""], help="schedules to use; '' for the planner's choice")
     parser.add_argument("--codec", nargs="+", default=["none"], help="how elements travel")
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     separate = arena.own_network()
     wire, add = arena.wire_cost(), arena.add_cost()

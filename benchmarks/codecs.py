@@ -15,10 +15,10 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import output, positive
 
 from ictp2p.collectives.codecs.cast import Cast
 from ictp2p.collectives.codecs.codec import Codec
@@ -71,8 +71,8 @@ def pays(row: dict[str, Any], plain_add: float, participants: int) -> float:
 def main() -> None:
     """Measure all codecs; print, and perhaps save, a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mb", type=float, default=100.0, help="tensor size in MB (1e6 bytes)")
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--mb", type=positive, default=100.0, help="tensor size in MB (1e6 bytes)")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     torch.set_num_threads(1)
     source = torch.randn(int(options.mb * 1e6 / 4) // CHUNK * CHUNK)

@@ -41,6 +41,7 @@ from typing import Any
 import arena
 import torch
 import uvloop
+from arguments import count, output, positive, seconds, whole
 from emulator import PAYLOAD, Emulator, enter, require_root
 from wan import GLOO, PATIENCE, Node
 
@@ -115,14 +116,14 @@ class Found:
 def main() -> None:
     """Measure; print, and perhaps save and draw."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mb", type=float, default=20.0, help="tensor size in MB (1e6 bytes)")
-    parser.add_argument("--warm", type=int, default=6, help="calls of the mesh before any counts")
-    parser.add_argument("--settle", type=float, default=30.0, help="seconds for the first probes, before any call")
-    parser.add_argument("--repeat", type=int, default=5, help="measurements of each contender")
-    parser.add_argument("--rest", type=float, default=0.0, help="seconds of silence before each turn")
+    parser.add_argument("--mb", type=positive, default=20.0, help="tensor size in MB (1e6 bytes)")
+    parser.add_argument("--warm", type=whole(0), default=6, help="calls of the mesh before any counts")
+    parser.add_argument("--settle", type=seconds, default=30.0, help="seconds for the first probes, before any call")
+    parser.add_argument("--repeat", type=count, default=5, help="measurements of each contender")
+    parser.add_argument("--rest", type=seconds, default=0.0, help="seconds of silence before each turn")
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
-    parser.add_argument("--json", type=Path, help="file to write the results to")
-    parser.add_argument("--plot", type=Path, help="file to draw them in")
+    parser.add_argument("--json", type=output, help="file to write the results to")
+    parser.add_argument("--plot", type=output, help="file to draw them in")
     options = parser.parse_args()
     require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -22,10 +22,10 @@ import signal
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import count, output, positive, seconds
 from emulator import PAYLOAD, Emulator, enter, require_root
 
 import ictp2p
@@ -40,10 +40,10 @@ UP, DOWN = 100.0, 200.0
 def main() -> None:
     """Measure newcomers one after the other; print, and perhaps save."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mb", type=float, default=100.0, help="size of the state in MB (1e6 bytes)")
-    parser.add_argument("--delay", type=float, default=10.0, help="one-way delay in milliseconds")
-    parser.add_argument("--repeat", type=int, default=3, help="newcomers")
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--mb", type=positive, default=100.0, help="size of the state in MB (1e6 bytes)")
+    parser.add_argument("--delay", type=seconds, default=10.0, help="one-way delay in milliseconds")
+    parser.add_argument("--repeat", type=count, default=3, help="newcomers")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -12,20 +12,20 @@ import argparse
 import json
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 import arena
 import torch
+from arguments import count, output, whole
 
 
 def main() -> None:
     """Measure every number of ranks and size; print, and perhaps save, one row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--bytes", type=int, nargs="+", default=[4, 1024, 4096, 16384, 65536])
-    parser.add_argument("--repeat", type=int, default=200, help="measurements of each contender")
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--ranks", type=whole(2), nargs="+", default=[2, 4])
+    parser.add_argument("--bytes", type=whole(4), nargs="+", default=[4, 1024, 4096, 16384, 65536])
+    parser.add_argument("--repeat", type=count, default=200, help="measurements of each contender")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     rows = []
     print(f"{'ranks':>5} {'bytes':>6} {'contender':10} {'p50 ms':>8} {'p99 ms':>8} {'most ms':>8}")

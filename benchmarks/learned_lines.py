@@ -19,10 +19,10 @@ import math
 import random
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import worlds
+from arguments import count, output, positive, seconds
 from heterogeneous import PAYLOAD, Network, fluid
 
 from ictp2p.collectives import plan as plans
@@ -141,10 +141,10 @@ def main() -> int:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", nargs="+", default=[NAMESPACES, "1", "2", "3"], help=f"{NAMESPACES}, or seeds")
-    parser.add_argument("--megabytes", type=float, default=20.0, help="of the tensor")
-    parser.add_argument("--calls", type=int, default=6)
-    parser.add_argument("--settle", type=float, default=20.0, help="virtual seconds for the first probes")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="append the results, one object per line")
+    parser.add_argument("--megabytes", type=positive, default=20.0, help="of the tensor")
+    parser.add_argument("--calls", type=count, default=6)
+    parser.add_argument("--settle", type=seconds, default=20.0, help="virtual seconds for the first probes")
+    parser.add_argument("--json", type=output, metavar="FILE", help="append the results, one object per line")
     options = parser.parse_args()
     found = []
     for name in options.networks:

@@ -18,10 +18,10 @@ import statistics
 import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import count, output, positive
 from emulator import Emulator, enter, require_root
 
 import ictp2p
@@ -48,10 +48,10 @@ LOADS = (Load("compute is slower", 1.6), Load("communication is slower", 0.5))
 def main() -> None:
     """Measure both loads, blocking and overlapped in turn; print, and perhaps save, the rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mbit", type=float, default=20.0, help="rate of the line, Mbit/s each way")
-    parser.add_argument("--mb", type=float, default=4.0, help="size of the model, MB (1e6 bytes)")
-    parser.add_argument("--repeat", type=int, default=3, help="turns of each")
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--mbit", type=positive, default=20.0, help="rate of the line, Mbit/s each way")
+    parser.add_argument("--mb", type=positive, default=4.0, help="size of the model, MB (1e6 bytes)")
+    parser.add_argument("--repeat", type=count, default=3, help="turns of each")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     require_root(parser)
     rows = [measure(load, options.mbit, options.mb, options.repeat) for load in LOADS]

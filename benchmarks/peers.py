@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import count, output, positive, whole
 
 import ictp2p
 
@@ -46,11 +47,11 @@ Step = Callable[[], torch.Tensor]
 def main() -> None:
     """Measure all sizes and numbers of peers; print, and perhaps save, a row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--peers", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--mb", type=float, nargs="+", default=[10.0, 100.0], help="tensor sizes in MB (1e6 bytes)")
+    parser.add_argument("--peers", type=whole(2), nargs="+", default=[2, 4])
+    parser.add_argument("--mb", type=positive, nargs="+", default=[10.0, 100.0], help="tensor sizes in MB (1e6 bytes)")
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
-    parser.add_argument("--repeat", type=int, default=5, help="measurements of each contender")
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--repeat", type=count, default=5, help="measurements of each contender")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     there = [name for name in options.contenders if available(name)]
     rows = []

@@ -17,11 +17,11 @@ import argparse
 import itertools
 import sys
 import time
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import worlds
+from arguments import count, output, positive, seconds, whole
 from planner import NETWORKS, Drawn
 
 from ictp2p.collectives.attempt import ExecuteProfile
@@ -118,12 +118,12 @@ def main() -> int:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", nargs="+", default=list(KINDS), choices=KINDS)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[8, 16])
-    parser.add_argument("--seeds", type=int, default=2, help="networks of each kind and size")
+    parser.add_argument("--sizes", type=whole(2), nargs="+", default=[8, 16])
+    parser.add_argument("--seeds", type=count, default=2, help="networks of each kind and size")
     parser.add_argument("--first", type=int, default=5001, help="the first seed")
-    parser.add_argument("--delay", type=float, default=0.02, help="seconds one way")
-    parser.add_argument("--megabytes", type=float, default=1000.0, help="of the tensor")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="append the rows, one object per line")
+    parser.add_argument("--delay", type=seconds, default=0.02, help="seconds one way")
+    parser.add_argument("--megabytes", type=positive, default=1000.0, help="of the tensor")
+    parser.add_argument("--json", type=output, metavar="FILE", help="append the rows, one object per line")
     options = parser.parse_args()
     rows = []
     for name, size in itertools.product(options.networks, options.sizes):

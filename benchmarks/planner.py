@@ -16,10 +16,10 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from arguments import count, output, seconds, whole
 
 from ictp2p.collectives import topology
 from ictp2p.collectives.plan import Plan, validate
@@ -184,12 +184,12 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """Measure every kind of network in every size; print, and perhaps save, a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[4, 6, 8, 12, 16, 32, 64])
+    parser.add_argument("--sizes", type=whole(2), nargs="+", default=[4, 6, 8, 12, 16, 32, 64])
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
-    parser.add_argument("--seeds", type=int, default=20, help="networks of each kind and size")
+    parser.add_argument("--seeds", type=count, default=20, help="networks of each kind and size")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
-    parser.add_argument("--delay", type=float, default=0.0, help="seconds one way; the fluid model has none")
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--delay", type=seconds, default=0.0, help="seconds one way; the fluid model has none")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     rows, lines = [], []
     head = f"{'network':>16} {'N':>3} {'mean':>6} {'worst':>6} {'price':>6} {'MiB':>4} {'ring':>6}"

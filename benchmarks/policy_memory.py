@@ -19,10 +19,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import output, positive
 from memory import forget_peak, held
 
 import ictp2p
@@ -64,9 +64,9 @@ CASES = (
 def main() -> None:
     """Measure every policy; print, and perhaps save, one row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mb", type=float, default=400.0, help="size of the model, MB (1e6 bytes)")
+    parser.add_argument("--mb", type=positive, default=400.0, help="size of the model, MB (1e6 bytes)")
     parser.add_argument("--only", nargs="+", help="names of policies; all if none")
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     rows = []
     for case in CASES:

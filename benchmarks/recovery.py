@@ -18,10 +18,10 @@ import os
 import signal
 import statistics
 import time
-from pathlib import Path
 
 import arena
 import torch
+from arguments import count, output, positive, whole
 
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
 
@@ -31,11 +31,11 @@ CLEAN = 5
 def main() -> None:
     """Let the last rank die again and again; print, and perhaps save, one row for each time."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--mb", type=float, default=100.0, help="tensor size in MB (1e6 bytes)")
-    parser.add_argument("--repeat", type=int, default=5, help="deaths")
+    parser.add_argument("--ranks", type=whole(2), default=4)
+    parser.add_argument("--mb", type=positive, default=100.0, help="tensor size in MB (1e6 bytes)")
+    parser.add_argument("--repeat", type=count, default=5, help="deaths")
     parser.add_argument("--stop", action="store_true", help="SIGSTOP instead of SIGKILL")
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     rows = []
     for _ in range(options.repeat):

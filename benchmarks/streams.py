@@ -21,9 +21,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from arguments import count, output, positive
 from emulator import PAYLOAD, Emulator, enter, require_root
 
 SCENES = {
@@ -107,11 +107,11 @@ def main() -> None:
     """Measure every scene; print, and perhaps save, its rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", help="names of scenes; all if none")
-    parser.add_argument("--mb", type=float, default=40.0, help="MB (1e6 bytes) each way")
-    parser.add_argument("--counts", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--mb", type=positive, default=40.0, help="MB (1e6 bytes) each way")
+    parser.add_argument("--counts", type=count, nargs="+", default=[1, 2, 4])
     parser.add_argument("--controls", nargs="+", default=["bbr", "cubic"])
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--repeat", type=count, default=3)
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -122,10 +122,11 @@ def main() -> None:
         with Emulator((mbit, mbit), delay=delay, loss=loss, offload=not loss) as network:
             found = measure(network, options)
         ideal = options.mb * 8 / mbit / PAYLOAD
-        for (control, count), seconds in found.items():
+        for (control, connections), seconds in found.items():
             share = ideal / seconds
-            rows.append({"scene": name, "control": control, "connections": count, "seconds": seconds, "share": share})
-            print(f"{name:32} {control:6} x{count}: {seconds:6.2f} s, {share:.3f} of the line", flush=True)
+            row = {"scene": name, "control": control, "connections": connections, "seconds": seconds, "share": share}
+            rows.append(row)
+            print(f"{name:32} {control:6} x{connections}: {seconds:6.2f} s, {share:.3f} of the line", flush=True)
         if options.json:
             load = os.getloadavg()[0]
             options.json.write_text(json.dumps({"mb": options.mb, "load": load, "rows": rows}, indent=1) + "\n")

@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from arguments import output
 from torch import Tensor, nn
 
 import ictp2p
@@ -193,7 +193,7 @@ def compare(case: Case) -> dict[str, Any]:
 def main() -> None:
     """Compare every case; print, and perhaps save, how far the two are apart."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     torch.set_num_threads(1)
     logging.disable(logging.INFO)

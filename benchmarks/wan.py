@@ -22,13 +22,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import arena
 import torch
 import torch.distributed as dist
 import uvloop
+from arguments import count, output, positive, seconds
 from emulator import DEVICE, PAYLOAD, Emulator, enter, renounce, require_root
 from streams import PORT, Streams
 
@@ -115,15 +115,15 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", choices=names, metavar="SCENE", help=f"of these: {'; '.join(names)}".replace("%", "%%")
     )
-    parser.add_argument("--mb", type=float, help="tensor size in MB (1e6 bytes), instead of the scene's own")
-    parser.add_argument("--repeat", type=int, default=3, help="measurements of each contender")
-    parser.add_argument("--rest", type=float, default=0.0, help="seconds of silence before each turn")
+    parser.add_argument("--mb", type=positive, help="tensor size in MB (1e6 bytes), instead of the scene's own")
+    parser.add_argument("--repeat", type=count, default=3, help="measurements of each contender")
+    parser.add_argument("--rest", type=seconds, default=0.0, help="seconds of silence before each turn")
     parser.add_argument("--contenders", nargs="+", choices=PAIR, help="instead of the scene's own; a line is for two")
     parser.add_argument("--no-stripes", action="store_true", help="one connection between any two, whatever they gain")
     parser.add_argument(
         "--unprivileged", action="store_true", help="do without CAP_NET_ADMIN, which buffers beyond the host's take"
     )
-    parser.add_argument("--json", type=Path, help="file to write the rows to")
+    parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

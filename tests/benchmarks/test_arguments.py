@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,10 +51,19 @@ def test_values_that_are_good_are_taken(tmp_path: Path) -> None:
         ("-m benchmarks.chaos --seconds -1", "argument --seconds: -1 is not at least 0 and finite"),
         ("-m benchmarks.chaos --workers 0", "argument --workers: 0 is not from 2 to 7"),
         ("-m benchmarks.chaos --most 3", "argument --most: 3 is less than the 6 workers to begin with"),
+        ("benchmarks/acceptance.py --scale nan", "argument --scale: nan is not above 0 and finite"),
+        ("benchmarks/acceptance.py --scale 1e30", "argument --scale: 1e30 is above 1000"),
+        ("benchmarks/acceptance.py --json /nonexistent/x", "'/nonexistent/x': there is no folder '/nonexistent'"),
+        ("benchmarks/recovery.py --repeat 0", "argument --repeat: 0 is not at least 1"),
+        ("benchmarks/recovery.py --ranks 1", "argument --ranks: 1 is not at least 2"),
+        ("benchmarks/recovery.py --mb 0", "argument --mb: 0 is not above 0 and finite"),
+        ("benchmarks/recovery.py --json /nonexistent/x", "'/nonexistent/x': there is no folder '/nonexistent'"),
     ],
 )
 def test_a_benchmark_refuses_it_before_it_runs(command: str, words: str) -> None:
     """Regression: some waited for ever, and some ran all the way to a traceback."""
-    ran = subprocess.run([sys.executable, *command.split()], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    asked = [sys.executable, *command.split()]
+    ran = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60, env=environment)
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1].endswith(words)
