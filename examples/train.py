@@ -11,6 +11,7 @@ ends, and the others go on.
 """
 
 import argparse
+import contextlib
 import os
 import pydoc_data.topics
 import signal
@@ -70,15 +71,20 @@ def main() -> None:
     torch.set_num_threads(1)
     model = NextByte()
     inner = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    with tempfile.TemporaryDirectory(prefix="ictp2p-") as this_run:
+    with folder(options.data_dir) as data_dir:
         config = ictp2p.Config.local(
             cluster=options.cluster,
             token=options.token,
             listen=options.listen,
             join=tuple(options.join),
-            data_dir=this_run if options.data_dir is None else options.data_dir,
+            data_dir=data_dir,
         )
         train(config, model, inner, options.steps)
+
+
+def folder(given: str | None):
+    """The folder that was given, or one that ends with this run."""
+    return tempfile.TemporaryDirectory(prefix="ictp2p-") if given is None else contextlib.nullcontext(given)
 
 
 def train(config: ictp2p.Config, model: NextByte, inner: torch.optim.Optimizer, steps: int) -> None:

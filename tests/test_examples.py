@@ -205,6 +205,21 @@ def test_ctrl_c_while_waiting_for_another_is_no_traceback(terminals: Terminals) 
     assert process.stderr.read() == ""
 
 
+def test_who_names_a_folder_for_its_data_gets_no_other(
+    terminals: Terminals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: an empty one was made beside it, which stayed when the process was killed."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setitem(ENVIRONMENT, "TMPDIR", str(temporary))
+    data = tmp_path / "oslo"
+    terminals.reader("train.py", "--cluster", "oslo", "--data-dir", str(data)).until("listens on")
+    terminals.processes[0].kill()
+    terminals.processes[0].wait()
+    assert data.is_dir()
+    assert not list(temporary.glob("ictp2p-*"))
+
+
 def test_a_mistake_is_answered_in_one_line(terminals: Terminals) -> None:
     process = terminals.start("train.py", "--cluster", "tokyo", "--join", "127.0.0.1:99999")
     _, errors = process.communicate(timeout=80)
