@@ -122,7 +122,7 @@ class AsyncPeer:
         """Listen, join the mesh (or found one), and return once this peer's cluster has a leader.
 
         Raises:
-            AddressInUse: the listen address is taken.
+            AddressInUse: the listen address is taken; `AddressNotOurs`: it is not one of this machine.
             Unreachable: no seed let us in within the deadline; the message says what each answered.
             TurnedAway, VersionMismatch: every seed refused us for good.
             PeerFailed: the disk keeps nothing, or another process has our identity.

@@ -11,6 +11,7 @@ One rule tells them apart: whoever can mend it decides the branch.
     │       └── VersionMismatch    theirs: another version of the wire
     ├── NetworkError           the path between two peers
     │   ├── AddressInUse       the listen port is taken
+    │   │   └── AddressNotOurs     this machine has no such address
     │   ├── Unreachable        nobody answered at the address in time
     │   │   └── Refused            its host says that nobody listens there
     │   ├── HandshakeFailed    somebody answered who may not come in
@@ -73,7 +74,11 @@ class NetworkError(IctError):
 
 
 class AddressInUse(NetworkError):
-    """The address to listen on is taken, or is not ours."""
+    """The address to listen on cannot be had: it is taken, say."""
+
+
+class AddressNotOurs(AddressInUse):
+    """The address to listen on is not one of this machine: it has no such interface."""
 
 
 class Unreachable(NetworkError):

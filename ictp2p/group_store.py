@@ -42,7 +42,7 @@ class GroupStore:
             Its `host:port`.
 
         Raises:
-            AddressInUse: `host` is not an address of this machine; the last store is still open then.
+            AddressNotOurs: `host` is not an address of this machine; the last store is still open then.
         """
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.get_running_loop().create_task(self._renew(host))

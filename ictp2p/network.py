@@ -23,7 +23,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Refused, Unreachable
+from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.forks import connected_alone, held_alone
 from ictp2p.happy_eyeballs import reach
 from ictp2p.types import Address
@@ -38,7 +38,7 @@ _BACKLOG = 512
 _RESOLVE = 5.0  # seconds to look up the name of an address to listen on
 _AT_ONCE = 64  # connections accepted in one turn of the loop, at most
 _BREATHER = 1.0  # seconds without accepting after the system had no room for another connection
-_TAKEN = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
+_TAKEN = {errno.EADDRINUSE, errno.EACCES}
 
 
 class Listener(Protocol):
@@ -65,7 +65,8 @@ class Network(Protocol):
         """Listen at `address`; every connection gets a protocol from `factory`.
 
         Raises:
-            AddressInUse: the port is taken, or the address is not ours.
+            AddressInUse: the port is taken.
+            AddressNotOurs: the address is not one of this machine.
             Unreachable: its host name cannot be looked up, or the system has no room for another socket.
         """
         ...
@@ -178,6 +179,8 @@ def translate(error: BaseException, what: str, *, listening: bool = False) -> Ne
             return Refused(f"{what}: nobody listens there")
         case ConnectionError():
             return ConnectionLost(f"{what}: the connection was reset")
+        case OSError() if listening and error.errno == errno.EADDRNOTAVAIL:
+            return AddressNotOurs(f"{what}: not an address of this machine")
         case OSError() if listening and error.errno in _TAKEN:
             return AddressInUse(f"{what}: {os.strerror(error.errno)}")
         case _:

@@ -73,7 +73,7 @@ class Peer(CollectiveCalls):
         Raises:
             ConfigError: the data folder cannot be used, or is in use by another peer.
             StateError: it is corrupt, or that of a peer of another cluster.
-            AddressInUse: the listen address is taken.
+            AddressInUse: the listen address is taken; `AddressNotOurs`: it is not one of this machine.
             Unreachable: no seed answered in time.
             TurnedAway, VersionMismatch: every seed refused us for good.
             LocalProtocolError: it has been started before. One whose start failed may be started again.

@@ -51,7 +51,8 @@ async def serve(
         limits: bounds on the handshake and on connections.
 
     Raises:
-        AddressInUse: the port is taken, or the address is not ours.
+        AddressInUse: the port is taken.
+        AddressNotOurs: the address is not one of this machine.
     """
     reception = Reception(security, on_control, on_bulk, on_refused, limits or Limits())
     reception.listener = await network.serve(reception.knock, address)

@@ -14,7 +14,7 @@ import errno
 from collections.abc import Callable
 from typing import TypeVar
 
-from ictp2p.errors import AddressInUse, Unreachable
+from ictp2p.errors import AddressInUse, AddressNotOurs, Unreachable
 from ictp2p.network import Listener, translate
 from ictp2p.types import Address
 from sim.connection import Endpoint
@@ -60,7 +60,7 @@ class SimNetwork:
         net = self._internet
         own = net.addresses[self._process.name]
         if address.host not in (own, "0.0.0.0", "::"):
-            raise AddressInUse(f"cannot listen on {address}: not an address of {self._process.name}")
+            raise AddressNotOurs(f"cannot listen on {address}: not an address of {self._process.name}")
         actual = Address(own, address.port or net.port())
         if actual in net.listeners:
             raise AddressInUse(f"cannot listen on {actual}: taken")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ictp2p.errors import AddressInUse, ConnectionLost, NetworkError, Refused, Unreachable
+from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.happy_eyeballs import places
 from ictp2p.network import TcpNetwork, ended, shown_address, translate
 from ictp2p.types import Address
@@ -339,11 +339,17 @@ def test_what_a_failed_attempt_means(error: BaseException, kind: type[NetworkErr
     assert words in str(translated)
 
 
-@pytest.mark.parametrize("number", [errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES])
+@pytest.mark.parametrize("number", [errno.EADDRINUSE, errno.EACCES])
 def test_an_address_to_listen_on_that_is_taken_is_named(number: int):
     translated = translate(OSError(number, "x"), "listening", listening=True)
     assert type(translated) is AddressInUse
     assert os.strerror(number) in str(translated)
+
+
+async def test_an_address_to_listen_on_that_another_machine_has_is_said_to_be_that():
+    """Regression: it was `AddressInUse`, with the words of the system, though nobody used it."""
+    with pytest.raises(AddressNotOurs, match=r"listen on 203\.0\.113\.1:7001: not an address of this machine"):
+        await TcpNetwork().serve(asyncio.Protocol, Address("203.0.113.1", 7001))
 
 
 ANSWERS = {

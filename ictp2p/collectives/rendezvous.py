@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import enum
+import errno
 import socket
 import socketserver
 import struct
@@ -27,7 +28,7 @@ from typing import Any
 
 import torch.distributed
 
-from ictp2p.errors import AddressInUse, LocalGroupError
+from ictp2p.errors import AddressInUse, AddressNotOurs, LocalGroupError
 from ictp2p.types import Address
 
 _REQUEST = struct.Struct("<BHI")
@@ -54,12 +55,13 @@ class RendezvousServer:
         """Listen on a free port of `host`, a numeric address.
 
         Raises:
-            AddressInUse: `host` is not an address of this machine.
+            AddressNotOurs: `host` is not an address of this machine.
         """
         try:
             self._server = _Server(host)
         except OSError as error:
-            raise AddressInUse(f"cannot open a rendezvous on {host!r}: {error}") from error
+            kind = AddressNotOurs if error.errno == errno.EADDRNOTAVAIL else AddressInUse
+            raise kind(f"cannot open a rendezvous on {host!r}: {error}") from error
         self.address = Address(*self._server.socket.getsockname()[:2])
         """Where members find it."""
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)

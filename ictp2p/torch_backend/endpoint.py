@@ -148,7 +148,7 @@ class Endpoint:
         """Open a port; our card in a group of `size` ranks.
 
         Raises:
-            AddressInUse: the host in the options is not an address of this machine.
+            AddressNotOurs: the host in the options is not an address of this machine.
         """
         host = self._options.host or "127.0.0.1"
         self._reception = await serve(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ictp2p.collectives.rendezvous import MAX_VALUE, Rendezvous, RendezvousServer
-from ictp2p.errors import AddressInUse, LocalGroupError
+from ictp2p.errors import AddressNotOurs, LocalGroupError
 from ictp2p.types import Address
 
 
@@ -22,7 +22,7 @@ def server() -> Iterator[RendezvousServer]:
 
 def test_listens_on_the_given_interface_only(server: RendezvousServer) -> None:
     assert server.address.host == "127.0.0.1"
-    with pytest.raises(AddressInUse, match=r"203\.0\.113\.1"):
+    with pytest.raises(AddressNotOurs, match=r"203\.0\.113\.1"):
         RendezvousServer("203.0.113.1")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ictp2p.errors import AddressInUse, Refused, Unreachable
+from ictp2p.errors import AddressInUse, AddressNotOurs, Refused, Unreachable
 from ictp2p.types import Address
 from sim.chance import Chance
 from sim.internet import Internet
@@ -137,7 +137,7 @@ def test_a_port_is_taken_once() -> None:
     pair = Pair().connect()
     with pytest.raises(AddressInUse):
         pair.as_("b", pair.network("b").serve(Caught, B))
-    with pytest.raises(AddressInUse):
+    with pytest.raises(AddressNotOurs):
         pair.as_("b", pair.network("b").serve(Caught, A))
 
 
