@@ -191,12 +191,40 @@ def test_who_gives_no_token_is_told_how_to_make_one(script: str, monkeypatch: py
     assert "ICTP2P_TOKEN; `ictp2p token` makes one" in ran.stderr
 
 
+@pytest.fixture
+def foreground() -> Iterator[None]:
+    """Who is started in the background ignores Ctrl-C, and so would what it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("foreground")
+@pytest.mark.parametrize("module", ["numpy", "torch.nn.modules", "ictp2p.participation"])
+def test_ctrl_c_while_the_libraries_load_is_no_traceback(module: str, tmp_path: Path) -> None:
+    """Regression: it was a long one, and some libraries lost it: the example went on."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS.format(module=module))
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, str(EXAMPLES / "train.py"), "--cluster", "oslo"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=80, env=environment)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
+INTERRUPTS = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+"""
+
+
+@pytest.mark.usefixtures("foreground")
 def test_ctrl_c_while_waiting_for_another_is_no_traceback(terminals: Terminals) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background ignores it,
-    try:  # and so would what it starts
-        first = terminals.reader("pccl_loop.py", "--cluster", "oslo", "--clusters", "2")
-    finally:
-        signal.signal(signal.SIGINT, before)
+    first = terminals.reader("pccl_loop.py", "--cluster", "oslo", "--clusters", "2")
     first.until("listens on")
     process = terminals.processes[0]
     process.send_signal(signal.SIGINT)
