@@ -40,7 +40,8 @@ def train(peer: ictp2p.Peer, steps: dict[str, int], found: dict[str, dict[int, d
             steps[peer.cluster] = number
             if min(steps.values()) >= 200:
                 break
-    print(f"{peer.cluster:6} {task:5} loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+    line = f"{peer.cluster:6} {task:5} loss {losses[0]:.3f} -> {losses[-1]:.3f}"
+    print(f"{line}\n", end="")  # in one piece: print writes the end of a line by itself, and threads come between
 
 
 def main() -> None:
