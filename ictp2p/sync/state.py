@@ -157,8 +157,12 @@ class GlobalState:
         self._next, self.sealed = self._manifest, b""
 
     def release(self) -> None:
-        """Give back the memory of the state before this one: nobody will ask for what was there."""
-        self._touch(set())
+        """Give back the memory of the state before this one: nobody will ask for what was there.
+
+        Not if the next one is sealed there: the mesh may have committed it, and nobody else may hold it.
+        """
+        if not self.sealed:
+            self._touch(set())
 
     def held(self) -> tuple[int, bytes]:
         """Version and digest of what other peers can have of it, from any thread; no digest if that is nothing."""

@@ -81,6 +81,22 @@ def test_all_become_like_the_one_that_is_furthest(make_world: Any, progresses: l
     assert [w.content() for w in workers] == [expected] * 3
 
 
+def test_what_a_source_has_computed_may_still_be_committed(make_world: Any) -> None:
+    """Regression: its memory was given back, and the commit named a state of which nobody had the content."""
+    workers = [Worker(float(i), Progress(3, 20 + i)) for i in range(2)]
+    state = workers[1].state
+    state.begin()["w"].fill_(7.0)
+    state.seal({"round": 4})
+    grouped(make_world, *workers)
+    assert (workers[0].state.digest, workers[0].state.sealed) == (state.digest, b"")
+    sealed = state.sealed
+    state.commit(4)
+    assert (state.digest, state.committed["w"][0].item()) == (sealed, 7.0)
+    workers[1].progress.version = 4
+    assert grouped(make_world, *workers) == [True, False]
+    assert workers[0].state.digest == sealed
+
+
 @pytest.mark.parametrize("count", range(2, 12))
 def test_a_source_that_dies_leaves_the_others_whole(make_world: Any, killed: Any, count: int) -> None:
     """A worker is as it was or entirely healed, because it may be the only one left."""

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "sealed-and-given-back",
+        "What a worker has computed for a round is kept until it is known whether the mesh has committed it.",
+        "ictp2p/sync/state.py",
+        "        if not self.sealed:\n            self._touch(set())\n",
+        "        self._touch(set())\n",
+        ("sync/test_heal.py::test_what_a_source_has_computed_may_still_be_committed",),
+    ),
+    Mutation(
         "damaged-checkpoint-trained-on",
         "What only a cluster holds is loaded from a file as it was written, or not at all.",
         "ictp2p/sync/checkpoint.py",
