@@ -7,7 +7,8 @@
 
 Each terminal is a cluster of one worker; start two with the same --cluster and they are one cluster of two. Stop
 one with Ctrl-C (or SIGTERM, as schedulers do), once: it finishes its round, says goodbye and leaves; twice: it just
-ends, and the others go on.
+ends, and the others go on. After every round the agreed state is written to the folder of --data-dir, for the day on
+which all have ended: the same lines then go on from there.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import pydoc_data.topics
 import signal
 import sys
 import tempfile
+from pathlib import Path
 
 if __name__ == "__main__":  # the libraries take seconds to load, and may lose an interrupt that is an exception
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
@@ -60,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train a byte model together with other clusters.")
     parser.add_argument("--cluster", required=True, help="name of this worker's cluster")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 lets the system choose")
-    parser.add_argument("--data-dir", help="what must survive a crash; by default for this run only")
+    parser.add_argument("--data-dir", help="what must survive its end; by default for this run only")
     parser.add_argument("--join", action="append", default=[], help="host:port of any peer; none founds a mesh")
     parser.add_argument("--token", default=os.environ.get("ICTP2P_TOKEN"), help="the mesh's, or ICTP2P_TOKEN")
     parser.add_argument("--steps", type=int, default=0, help="inner steps before it drains; 0: until Ctrl-C")
@@ -92,18 +94,31 @@ def folder(given: str | None):
 
 def train(config: ictp2p.Config, model: NextByte, inner: torch.optim.Optimizer, steps: int) -> None:
     """An ordinary loop: the peer is in the two lines of `with` and `for`."""
-    with ictp2p.Peer(config) as peer, ictp2p.DiLoCo(peer, model, inner, sync_every=50) as policy:
-        print(f"{config.cluster} listens on {peer.address}", flush=True)
+    file = Path(str(config.data_dir), "checkpoint.safetensors")
+    with ictp2p.Peer(config) as peer, begun(ictp2p.DiLoCo(peer, model, inner, sync_every=50), file) as policy:
+        print(f"{config.cluster} listens on {peer.address}, version {policy.version}", flush=True)
         drain_on_interrupt(peer)
+        saved = 0
         for step, (text, following) in enumerate(peer.steps(batches(16, seed=os.getpid())), start=1):
             loss = nn.functional.cross_entropy(model(text).flatten(0, 1), following.flatten())
             loss.backward()
             inner.step()
             inner.zero_grad()
+            if policy.version > saved:
+                saved = policy.version
+                policy.save(file)
             if step % 50 == 0:
                 print(f"step {step}  version {policy.version}  loss {loss.item():.3f}", flush=True)
             if step == steps:
                 peer.drain()
+
+
+def begun(policy: ictp2p.DiLoCo, file: Path) -> ictp2p.DiLoCo:
+    """The policy, from the checkpoint if there is one; the mesh still takes the newest state that somebody has."""
+    if file.exists():
+        policy.load(file)
+        print(f"{file} is there to go on from", flush=True)
+    return policy
 
 
 def drain_on_interrupt(peer: ictp2p.Peer) -> None:

@@ -255,3 +255,28 @@ def test_a_mistake_is_answered_in_one_line(terminals: Terminals) -> None:
     assert errors.strip() == (
         "ConfigError: join: address '127.0.0.1:99999' is not valid: port '99999' is not a number from 0 to 65535"
     )
+
+
+THREE = {"oslo": (), "tokyo": ("oslo",), "zurich": ("tokyo",)}
+"""The clusters of the README's three terminals, and whom each joins."""
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+def test_three_that_all_ended_go_on_with_the_same_lines(terminals: Terminals, tmp_path: Path, end: int) -> None:
+    """Regression: the state had died with them, and the same lines waited for ever for somebody who holds it."""
+    addresses = {name: free_address() for name in THREE}
+
+    def versions_once_all_train() -> list[int]:
+        readers = []
+        for name, others in THREE.items():
+            joins = [word for other in others for word in ("--join", addresses[other])]
+            where = ("--cluster", name, "--listen", addresses[name], "--data-dir", str(tmp_path / name))
+            readers.append(terminals.reader("train.py", *where, *joins))
+        return [int(re.findall(r"version (\d+)", reader.until("step 50 "))[0]) for reader in readers]
+
+    before = versions_once_all_train()
+    for process in terminals.processes:
+        process.send_signal(end)
+    for process in terminals.processes:
+        process.wait(60)
+    assert min(versions_once_all_train()) > max(before)
