@@ -81,6 +81,8 @@ class TrainingMesh:
         # What the peer was told last: to say it again is a way to its thread and back, for each call that is made.
         self._wanted: Device | None = None
         self._training: bool | None = None
+        self._warned_of = 0
+        """The newest version of the state of which people were told that nobody gives it to this worker."""
         peer.subscribe(self._heard)
 
     # ------------------------------------------------------------ rosters
@@ -219,7 +221,16 @@ class TrainingMesh:
                 self._check()
                 self._changed.wait(IDLE)
                 idle()
-        return self.decided_state()
+        agreed = self.decided_state()
+        if agreed.version <= ref.version:
+            self._warn_of_lacking(ref.version, reason)
+        return agreed
+
+    def _warn_of_lacking(self, version: int, reason: str) -> None:
+        """Tell people, once for each version, that this worker waits for a state that nobody gives it."""
+        if version > self._warned_of:
+            self._warned_of = version
+            self.event("warning", text=f"waits to be given version {version} of the state, which nobody does: {reason}")
 
     def contributed(self, state: StateRef, base: int) -> bool:
         """Whether what this cluster brings from version `base` is in `state`; see `sync.values.contributed`."""

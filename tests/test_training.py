@@ -2,6 +2,7 @@
 
 from concurrent.futures import Future
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -128,3 +129,31 @@ def test_a_fetch_that_was_given_up_does_nothing_more_to_the_state() -> None:
     with pytest.raises(StateError, match="not wanted"):
         lent[0].verified(2)
     assert state.done == ["expect"]
+
+
+def test_who_waits_for_a_state_that_nobody_gives_says_so_once_for_each_version() -> None:
+    """Regression: all but the coordinator of a mesh that had lost its state waited without a word."""
+    agreed = [StateRef(2, b"", ())]
+    warnings: list[str] = []
+
+    class Lost(Listening):
+        config = SimpleNamespace(global_timeouts=SimpleNamespace(connect=0.0))
+
+        @property
+        def agreed(self) -> StateRef:
+            return agreed[0]
+
+        def clock(self) -> float:
+            return 0.0
+
+        def event(self, kind: str, **fields: str) -> None:
+            if kind == "warning":
+                warnings.append(fields["text"])
+
+    mesh = TrainingMesh(Lost(), None)  # type: ignore[arg-type]
+    for _ in range(2):
+        mesh.missing_state(StateRef(2, b"", ()), "oslo has none", lambda: None)
+    assert warnings == ["waits to be given version 2 of the state, which nobody does: oslo has none"]
+    agreed[0] = StateRef(3, b"", ())
+    mesh.missing_state(StateRef(2, b"", ()), "it has a successor", lambda: None)
+    assert len(warnings) == 1

@@ -41,7 +41,7 @@ from ictp2p.sync.participant import Contribution, Part
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.restore import NOTHING, Held, Survey
 from ictp2p.sync.sight import ClusterView, Sight
-from ictp2p.sync.values import Value, quorum, upcoming
+from ictp2p.sync.values import StateRef, Value, quorum, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 __all__ = ["ClusterView", "Contribution", "PlanAnswer", "PlanRequest", "RoundProfile", "Rounds"]
@@ -234,7 +234,17 @@ class Rounds:
         where = f"{self._reason}; {self.agreement.explain()}" if self._in_office else self.agreement.explain()
         if part.bound is not None:
             return f"round {part.bound.round} attempt {part.bound.attempt}: {part.progress}; {where}"
-        return f"{'READY' if part.standing is not None else 'not READY'}; {where}"
+        return f"{'READY' if part.standing is not None else 'not READY' + self._lacking(tip[1].state)}; {where}"
+
+    def _lacking(self, agreed: StateRef) -> str:
+        """That this peer lacks the agreed state, in words, and who may have it; nothing if it holds that."""
+        version, digest = self._held()
+        if agreed.version == 0 or digest == agreed.digest:
+            return ""
+        own = f"version {version}" if version else "what a checkpoint had" if digest else "none"
+        holders = ", ".join(p for p in agreed.providers if p != self.me and self._sight.lives(p))
+        source = f"of those who held it are in sight {holders}" if holders else "nobody in sight held it"
+        return f": lacks version {agreed.version} of the state, holds {own}, and must be given it: {source}"
 
     def _hear(self, sender: PeerId, message: RoundMessage, now: float) -> Effects:
         match message:

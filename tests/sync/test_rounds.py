@@ -286,6 +286,27 @@ def test_explain_names_what_is_waited_for() -> None:
     assert "1 of 2 voted, waiting for B" in m.rounds[A0].explain()
 
 
+def test_who_lacks_the_agreed_state_says_so_and_who_may_have_it() -> None:
+    """Regression: it said `not READY`, and no more, while the whole mesh waited for somebody with the state."""
+    m = Mesh({"A": 1, "B": 1, "C": 1})
+    m.training |= {"B": False, "C": False}
+    m.found(A0)
+    m.one_round()
+    m.held[B0] = (0, b"")
+    lacks = "not READY: lacks version 2 of the state, holds none, and must be given it: "
+    assert f"{lacks}of those who held it are in sight {A0}; slot" in m.rounds[B0].explain()
+    m.held[B0] = (1, FIRST)
+    m.kill(A0)
+    m.failed = {"A"}
+    m.view()
+    m.run(1.0)
+    assert "holds version 1, and must be given it: nobody in sight held it; " in m.rounds[B0].explain()
+    m.held[B0] = (0, b"older")
+    assert "holds what a checkpoint had" in m.rounds[B0].explain()
+    m.held[B0] = (0, b"digest 1")
+    assert "lacks" not in m.rounds[B0].explain(), "a checkpoint of just that state"
+
+
 def test_a_stale_ready_on_the_wire_is_neither_used_nor_waited_for() -> None:
     m = mesh(A=1, B=1)
     m.one_round()
