@@ -148,7 +148,7 @@ async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile)
         await part.work()
         await attachment.flushed(over - loop.time())
     except TimeoutError:
-        raise CollectiveTimeout(f"not all had left within {profile.total} s", ()) from None
+        raise CollectiveTimeout(f"not all had left within {profile.total:g} s", ()) from None
     finally:
         starting.cancel()
         ending.cancel()
@@ -156,11 +156,11 @@ async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile)
 
 def _check_start(part: Part, seconds: float) -> None:
     if part.silent():
-        _fail(part, f"{part.owing()} did not begin within {seconds} s")
+        _fail(part, f"{part.owing()} did not begin within {seconds:g} s")
 
 
 def _expire(part: Part, seconds: float) -> None:
-    _fail(part, f"not finished after {seconds} s, waiting for {part.owing()}")
+    _fail(part, f"not finished after {seconds:g} s, waiting for {part.owing()}")
 
 
 def _fail(part: Part, reason: str) -> None:

@@ -111,7 +111,7 @@ async def test_who_has_given_and_got_everything_may_leave() -> None:
 
 async def test_who_does_not_begin_is_named_after_the_start_deadline() -> None:
     links = FakeLinks()
-    task = await begin(links, profile=ExecuteProfile(start=0.05))
+    task = await begin(links, profile=ExecuteProfile(start=0.049_999_999_999))
     with pytest.raises(CollectiveTimeout, match=r"did not begin within 0\.05 s") as caught:
         await task
     assert caught.value.suspects == (NAMES[1],)
@@ -128,7 +128,7 @@ async def test_what_does_not_leave_in_time_is_no_success() -> None:
     assert links.receiver is not None
     links.receiver.begun(NAMES[1])
     links.receiver.arrived(NAMES[1], True, 0, 0, body)
-    with pytest.raises(CollectiveTimeout, match=r"not all had left within 3600\.0 s"):
+    with pytest.raises(CollectiveTimeout, match=r"not all had left within 3600 s"):
         await task
     assert links.log[-2:] == ["flushed", "abort []"]
 
