@@ -40,7 +40,7 @@ class Memory:
         """A tensor's elements, flat, only to be read.
 
         Raises:
-            ConfigError: it is not dense.
+            ConfigError: it is not dense, or on the meta device.
         """
         tensor = _dense(tensor)
         if tensor.device.type == "cpu":
@@ -53,7 +53,7 @@ class Memory:
         """Memory for a tensor's elements, flat, of undefined content.
 
         Raises:
-            ConfigError: it is not dense.
+            ConfigError: it is not dense, or on the meta device.
         """
         tensor = _dense(tensor)
         if tensor.device.type == "cpu" and tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
@@ -127,4 +127,6 @@ def _span(flat: Tensor) -> tuple[int, int]:
 def _dense(tensor: Tensor) -> Tensor:
     if tensor.layout is not torch.strided:
         raise ConfigError(f"a tensor of layout {tensor.layout} cannot be sent: make it dense")
+    if tensor.is_meta:
+        raise ConfigError("a tensor on the meta device cannot be sent, nor received into: it has no elements")
     return tensor.detach()

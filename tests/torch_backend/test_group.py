@@ -409,8 +409,9 @@ def test_a_rank_that_is_not_in_the_group_is_named_before_anything_leaves(rank: i
     assert together(2, act) == [[f"{n}: there is no rank {rank} in a group of 2, numbered from 0" for n in names]] * 2
 
 
-def test_sparse_tensors_are_refused() -> None:
-    (error,) = together(1, lambda group, rank: group.allreduce([torch.zeros(3).to_sparse()]))
+@pytest.mark.parametrize("tensor", [torch.zeros(3).to_sparse(), torch.zeros(3, device="meta")], ids=["sparse", "meta"])
+def test_tensors_without_dense_memory_are_refused(tensor: torch.Tensor) -> None:
+    (error,) = together(1, lambda group, rank: group.allreduce([tensor]))
     assert isinstance(error, ConfigError)
 
 
