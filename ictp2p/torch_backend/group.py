@@ -162,7 +162,8 @@ class ProcessGroup(DescribedGroup):
         """Reduce several tensors; each rank gets an equal part of each."""
         memory = Memory()
         vectors = [
-            split(memory.read(whole), out.numel(), self._size) for whole, out in zip(inputs, outputs, strict=True)
+            split(memory.read(whole), out.numel(), self._size, "reduce_scatter_tensor")
+            for whole, out in zip(inputs, outputs, strict=True)
         ]
         return self._reduce_scatter(memory, outputs, vectors, opts)
 
@@ -201,7 +202,7 @@ class ProcessGroup(DescribedGroup):
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
         """Collect every rank's tensors, one list of results for each tensor that is brought."""
         memory = Memory()
-        places = [[octets(memory.write(result)) for result in results] for results in outputs]
+        places = [[memory.write(result) for result in results] for results in outputs]
         return self._all_gather(memory, places, inputs, [tensor for each in outputs for tensor in each], opts)
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> GroupWork:
@@ -212,7 +213,7 @@ class ProcessGroup(DescribedGroup):
         """Collect several tensors, each into one that holds all ranks' parts in order."""
         memory = Memory()
         places = [
-            split(octets(memory.write(whole)), part.numel() * part.itemsize, self._size)
+            split(memory.write(whole), part.numel(), self._size, "all_gather_into_tensor")
             for whole, part in zip(outputs, inputs, strict=True)
         ]
         return self._all_gather(memory, places, inputs, outputs, opts)
@@ -224,10 +225,11 @@ class ProcessGroup(DescribedGroup):
     def _all_gather(
         self, memory: Memory, places: Sequence[Tensors], inputs: Tensors, results: Tensors, opts: Any
     ) -> GroupWork:
-        brought = [octets(memory.read(tensor)) for tensor in inputs]
+        brought = [memory.read(tensor) for tensor in inputs]
         for parts, mine in zip(places, brought, strict=True):
             expect(self._size, len(parts), "tensors to gather into")
             fits(parts[self._rank], mine, "all_gather")
+        places, brought = [[octets(part) for part in each] for each in places], [octets(mine) for mine in brought]
         own = memory.apart([parts[self._rank] for parts in places], [], brought)
         for place, mine in zip(own, brought, strict=True):
             place.copy_(mine)
@@ -240,11 +242,13 @@ class ProcessGroup(DescribedGroup):
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> GroupWork:
         """Collect every rank's tensor at one rank."""
         memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "gather"), inputs
-        mine, step, incoming = octets(memory.read(tensor)), self._step("gather", opts), dict[int, Tensor]()
+        brought, step, incoming = memory.read(tensor), self._step("gather", opts), dict[int, Tensor]()
+        mine = octets(brought)
         if root == self._rank:
             expect(self._size, len(outputs[0]), "tensors to gather into")
-            incoming = {n: octets(memory.write(result)) for n, result in enumerate(outputs[0])}
-            fits(incoming[root], mine, "gather")
+            places = [memory.write(result) for result in outputs[0]]
+            fits(places[root], brought, "gather")
+            incoming = dict(enumerate(map(octets, places)))
             (incoming[root],) = memory.apart([incoming[root]], [], [mine])
         results = outputs[0] if outputs else []
         return self._begin("gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results)
@@ -252,11 +256,14 @@ class ProcessGroup(DescribedGroup):
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> GroupWork:
         """Give each rank its tensor of one rank's list."""
         memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "scatter"), outputs
-        mine, step, outgoing = octets(memory.write(tensor)), self._step("scatter", opts), dict[int, Tensor]()
+        place, step, outgoing = memory.write(tensor), self._step("scatter", opts), dict[int, Tensor]()
+        mine = octets(place)
         if root == self._rank:
             expect(self._size, len(inputs[0]), "tensors to scatter")
-            outgoing = {n: octets(memory.read(part)) for n, part in enumerate(inputs[0])}
-            fits(mine, own := outgoing[root], "scatter")
+            parts = [memory.read(part) for part in inputs[0]]
+            fits(place, parts[root], "scatter")
+            outgoing = dict(enumerate(map(octets, parts)))
+            own = outgoing[root]
             (mine,) = memory.apart([mine], [part for rank, part in outgoing.items() if rank != root], [own])
         return self._begin("scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs)
 

@@ -47,14 +47,14 @@ def fits(place: Tensor, brought: Tensor, name: str) -> None:
         )
 
 
-def split(flat: Tensor, length: int, size: int) -> list[Tensor]:
-    """Cut a tensor into `size` parts of `length` elements.
+def split(flat: Tensor, length: int, size: int, name: str) -> list[Tensor]:
+    """Cut a tensor into `size` parts of `length` elements; `name` is the call's, for errors.
 
     Raises:
         ConfigError: they are not what it has.
     """
     if len(flat) != size * length:
-        raise ConfigError(f"{len(flat)} are not {size} parts of {length}")
+        raise ConfigError(f"{name}: {len(flat)} of {flat.dtype} are not {size} parts of {length}")
     return list(torch.split(flat, length)) if length else [flat] * size
 
 

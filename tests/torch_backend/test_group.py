@@ -415,6 +415,35 @@ def test_tensors_without_dense_memory_are_refused(tensor: torch.Tensor) -> None:
     assert isinstance(error, ConfigError)
 
 
+def test_what_does_not_fit_is_told_in_the_callers_elements() -> None:
+    """Regression: copies counted bytes, as `12 of torch.uint8`, and parts did not say of which call they were."""
+    two, three, five = torch.ones(2), torch.ones(3), torch.ones(5)
+
+    def act(group: ProcessGroup, rank: int) -> list[str]:
+        root = {kind: rooted(kind, rank) for kind in ("GatherOptions", "ScatterOptions")}
+        calls = [
+            lambda: group.allgather([[two, two]], [three]),
+            lambda: group.gather([[two, two]], [three], root["GatherOptions"]),
+            lambda: group.scatter([two], [[three, three]], root["ScatterOptions"]),
+            lambda: group.all_gather_single(five, three),
+            lambda: group.reduce_scatter_single(two, five),
+            lambda: group.all_gather_single(torch.ones(6, dtype=torch.int32), three),
+        ]
+        words = []
+        for call in calls:
+            with pytest.raises(ConfigError) as caught:
+                call()
+            words.append(str(caught.value))
+        return words
+
+    unfit = "3 of torch.float32 do not fit in 2 of torch.float32"
+    words = [f"{name}: {unfit}" for name in ("all_gather", "gather", "scatter")]
+    words.append("all_gather_into_tensor: 5 of torch.float32 are not 2 parts of 3")
+    words.append("reduce_scatter_tensor: 5 of torch.float32 are not 2 parts of 2")
+    words.append("all_gather: 3 of torch.float32 do not fit in 3 of torch.int32")
+    assert together(2, act) == [words] * 2
+
+
 def test_futures_give_the_tensors_or_the_reason() -> None:
     def act(group: ProcessGroup, rank: int) -> list[float]:
         mine = torch.ones(3)
