@@ -261,6 +261,7 @@ THREE = {"oslo": (), "tokyo": ("oslo",), "zurich": ("tokyo",)}
 """The clusters of the README's three terminals, and whom each joins."""
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
 def test_three_that_all_ended_go_on_with_the_same_lines(terminals: Terminals, tmp_path: Path, end: int) -> None:
     """Regression: the state had died with them, and the same lines waited for ever for somebody who holds it."""
