@@ -94,14 +94,14 @@ def test_who_waits_for_a_state_that_nobody_holds_is_told_so_in_the_log(
     with ictp2p.Peer(mine) as a:
         finish(start(pool, Worker(a, versions=2)))
     told = threading.Event()
+    words = "nor any other: start a worker from a checkpoint, with resume=True"
     a = ictp2p.Peer(mine)
-    a.on_event(lambda event: told.set() if event["kind"] == "warning" else None)
+    a.on_event(lambda event: told.set() if words in event.get("text", "") else None)
     with a:
         waiting = start(pool, Worker(a, versions=10**9))
         assert told.wait(20)
     with pytest.raises(PeerClosed):
         finish(waiting)
-    words = "nor any other: start a worker from a checkpoint, with resume=True"
     assert [r.levelname for r in caplog.records if words in r.getMessage()] == ["WARNING"]
 
 
