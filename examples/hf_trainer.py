@@ -95,7 +95,7 @@ def drain_on_interrupt(peer: ictp2p.Peer) -> None:
     """Leave gracefully on the first Ctrl-C, at once on the second."""
 
     def drain(*_: object) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # at once: an exception would have the peer say goodbye
         print("draining; Ctrl-C again to end at once", flush=True)
         peer.drain()
 

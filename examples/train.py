@@ -127,7 +127,7 @@ def drain_on_interrupt(peer: ictp2p.Peer) -> None:
 
     def drain(*_: object) -> None:
         for number in both:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, lambda *_: os._exit(130))  # at once: an exception would have the peer say goodbye
         print("draining; Ctrl-C again to end at once", flush=True)
         peer.drain()
 
