@@ -97,7 +97,8 @@ class Stripes:
         assert first.peer is not None
         made: list[BulkConnection] = []
         try:
-            made += [await self._pool.another(first.peer) for _ in range(COUNT - 1)]
+            while len(made) < COUNT - 1:
+                made.append(await self._pool.another(first.peer))  # each at once: what fails later leaves none behind
             together = await measure((first, *made))
             if together.limited:
                 return alone

@@ -134,6 +134,19 @@ async def test_who_can_be_reached_no_more_is_measured_over_one(mesh: Meshes) -> 
         await world.bulks[a]._pool.another(b)
 
 
+async def test_a_trial_that_breaks_off_leaves_no_connection_behind(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5))
+    while len(world.links) < 3:
+        await asyncio.sleep(0)
+    world.block((0, 1), (1, 0))
+    assert (await probing).size == SIZE - PROBE_CHUNK
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [len(bulk._pool) for bulk in world.bulks.values()] == [1, 1]
+
+
 async def striped(world: Mesh) -> None:
     for a in world.names:
         for b in world.names:
