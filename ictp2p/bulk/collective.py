@@ -88,7 +88,7 @@ class Hold:
     @property
     def connections(self) -> list[BulkConnection]:
         """Where we send, the first one first."""
-        return [self.connection, *(stripe.connection for stripe in self.stripes)]
+        return [self.connection, *[stripe.connection for stripe in self.stripes]] if self.stripes else [self.connection]
 
     def kick(self) -> None:
         """Let all connections pull."""
@@ -104,17 +104,16 @@ class Hold:
         self.connection.wake()  # while we waited for the peer it has rested again
         self._receiver.begun(self.peer, again)
 
-    def catch_up(self, header: Header, body: bytes | memoryview) -> None:
+    def catch_up(self, partial: bool, share: int, chunk: int, body: bytes | memoryview) -> None:
         """Take a chunk that came before we had begun, or along with the word that the peer has. It is not measured."""
         if self._refused:
             return
-        partial, size = header.kind is not Kind.RESULT, len(body)
         try:
-            place = self._receiver.destination(self.peer, partial, header.first, header.second, size)
+            place = self._receiver.destination(self.peer, partial, share, chunk, len(body))
             if isinstance(place, memoryview):
                 place[:] = body
                 body = place
-            self._receiver.arrived(self.peer, partial, header.first, header.second, memoryview(body))
+            self._receiver.arrived(self.peer, partial, share, chunk, memoryview(body))
         except RemoteProtocolError as error:
             self._refuse(error)
         except Exception as error:
@@ -149,8 +148,9 @@ class Hold:
     def take(self, header: Header, body: memoryview) -> None:
         """Hand a chunk to the collective."""
         if header.kind is Kind.WHOLE:
-            self.begun(self.connection, again=bool(header.first))
-            self.catch_up(header.part(), body)
+            self.inbound = self.connection
+            self._receiver.begun(self.peer, bool(header.first))
+            self.catch_up(True, 0, 0, body)
             return
         if header.kind not in (Kind.PARTIAL, Kind.RESULT) or not header.length:
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes under a collective's tag")

@@ -22,7 +22,7 @@ from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import NO_TAG, Header, Hello, Kind, Purpose
 from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.limit import TENSORS, Ceiling
-from ictp2p.bulk.outbound import Outbound
+from ictp2p.bulk.outbound import SMALL, Outbound
 from ictp2p.bulk.pacing import Bucket, Watch
 from ictp2p.bulk.renewal import Renewal
 from ictp2p.bulk.seal import Seal
@@ -136,13 +136,12 @@ class BulkConnection(Inbound):
 
     def send(self, kind: Kind, tag: bytes = NO_TAG, first: int = 0, second: int = 0, body: bytes = b"") -> None:
         """Send a small frame ahead of all that users have to send."""
-        frame = Frame(kind, tag, first, second, (body,))
-        if self._confirmed and not (self._control or self._paused or self._pumping or self.closed):
-            self._write_now(frame)
+        if self._confirmed and not (self._control or self._paused or self._pumping or self.closed or len(body) > SMALL):
+            self._write_now(kind, tag, first, second, body)
             if not self._control:
                 return
         else:
-            self._control.append(frame)
+            self._control.append(Frame(kind, tag, first, second, (body,)))
         self.pump()
         if len(self._control) > MOST_WAITING:
             self.fail(ConnectionLost(f"left {MOST_WAITING} answers of ours unread"))
@@ -224,12 +223,14 @@ class BulkConnection(Inbound):
         finally:
             self._pumping = False
 
-    def _write_now(self, frame: Frame) -> None:
-        """Write what nothing stands before, as `pump` would."""
+    def _write_now(self, kind: Kind, tag: bytes, first: int, second: int, body: bytes) -> None:
+        """Write what is small, and nothing stands before, as `pump` would."""
         try:
-            self._write(frame)
-        except IctError as error:
-            self.fail(error)
+            size = self._outbound.write_small(kind, tag, first, second, body)
+        except Exception as error:
+            self.fail(ConnectionLost(f"could not send {kind.name}: {error!r}"))
+        else:
+            self._wrote(kind, size)
 
     def _write(self, frame: Frame) -> None:
         try:
@@ -239,6 +240,9 @@ class BulkConnection(Inbound):
                 raise ConnectionLost(f"could not send {frame.kind.name}: {error!r}") from error
             frame.broke(error)
             return
+        self._wrote(frame.kind, size)
+
+    def _wrote(self, kind: Kind, size: int) -> None:
         before, self._wrote_at = self._wrote_at, self._clock()
         if self._wrote_at < before + resting.REST:
             self._renewal.sent(self._wrote_at)
@@ -246,7 +250,7 @@ class BulkConnection(Inbound):
             self._bucket.spend(size)
         if self._may_offer and size >= shared.LEAST:
             self._offer()
-        if self._ceiling is not None and frame.kind in TENSORS:
+        if self._ceiling is not None and kind in TENSORS:
             self._ceiling.spend(size)
 
     # Memory that both ends have mapped.

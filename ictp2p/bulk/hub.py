@@ -291,7 +291,7 @@ class Bulk:
         """Hand over a chunk that began to arrive before we had begun; False if we have not begun yet."""
         hold = self._holding(connection, header.tag)
         if hold is not None:
-            hold.catch_up(header, body)
+            hold.catch_up(header.kind is Kind.PARTIAL, header.first, header.second, body)
         return hold is not None
 
     def aborted(self, connection: BulkConnection, tag: bytes, why: Aborted) -> None:
@@ -325,12 +325,14 @@ class Bulk:
         for each in (connection, *more):
             each.join(user, kick=kick)
 
-    def part(self, peer: PeerId, tag: bytes, user: User) -> None:
-        """Forget `user`; nothing of it is touched any more."""
+    def part(self, peer: PeerId, tag: bytes, user: User, *, ended: bool = False) -> None:
+        """Forget `user`; nothing of it is touched any more. `ended`: it was a collective, which desks know."""
         if self._users.get((peer, tag), (None,))[0] is user:
             del self._users[peer, tag]
         for connection in self._pool.among(peer):
             connection.leave(user, tag)
+            if ended:
+                self._desks[connection].forget(tag)
 
     def _holding(self, connection: BulkConnection, tag: bytes) -> Hold | None:
         assert connection.peer is not None
@@ -342,8 +344,9 @@ class Bulk:
         peer, tag, connection, most = hold.peer, hold.tag, hold.connection, self.profile.ceiling
         if rate is not None or most is not None:
             self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
-        ready = self._pool.among(peer)
-        again = sum([self._desks[each].early.dropped(tag) for each in ready])
+        ready, again = self._pool.among(peer), False
+        for each in ready:
+            again |= self._desks[each].early.dropped(tag)
         rested = connection.wake()
         if whole is None:
             connection.send(Kind.BEGIN, tag, first=again, body=bytes(rested))  # before any chunk: see `EarlyChunks`
@@ -379,17 +382,16 @@ class Bulk:
             return
         if desk.begun(hold.tag):
             hold.begun(connection)
-        if early:
-            hold.catch_up(*early)
+        if early is not None:
+            header, body = early
+            hold.catch_up(header.kind is Kind.PARTIAL, header.first, header.second, body)
 
     def _release(self, hold: Hold) -> None:
         if hold in self._rates.get(hold.connection, ()):
             self._pace(hold, None)
-        self.part(hold.peer, hold.tag, hold)
         for stripe in hold.stripes:
             stripe.connection.leave(stripe, hold.tag)
-        for each in self._pool.among(hold.peer):
-            self._desks[each].forget(hold.tag)
+        self.part(hold.peer, hold.tag, hold, ended=True)
         hold.report()
 
     def _pace(self, hold: Hold, rate: float | None) -> None:

@@ -12,14 +12,14 @@ import asyncio
 from collections import deque
 
 from ictp2p.bulk.ciphers import Cipher
-from ictp2p.bulk.frames import HEADER_BYTES, SEAL_BYTES, pack_header
+from ictp2p.bulk.frames import HEADER_BYTES, SEAL_BYTES, Kind, pack_header
 from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.shared import LEAST, Writer
 from ictp2p.bulk.users import Frame
 
 _COALESCE_BYTES = 64 * 1024
 """Frames up to this size are joined to one write; larger ones are not copied."""
-_SMALL = 4 * 1024
+SMALL = 4 * 1024
 """Bytes up to which a body in one piece is sealed to memory of its own."""
 _PIECE = 16 * 1024
 """Bytes: smaller pieces, on average, are copied together before they are sealed."""
@@ -113,6 +113,16 @@ class Outbound:
         self._starved = False
         return HEADER_BYTES + size
 
+    def write_small(self, kind: Kind, tag: bytes, first: int, second: int, body: bytes) -> int:
+        """Write a frame of at most `SMALL` bytes, in as few calls as it takes; give its bytes, without a seal."""
+        size = len(body)
+        starved, self._starved = self._starved and self.pending == 0, False
+        header = pack_header(kind, tag, first, second, size, starved)
+        data = self._seal.sealed(header, body) if self._seal_bodies and self._seal is not None else header + body
+        self._transport.write(data)
+        self.written += len(data)
+        return HEADER_BYTES + size
+
     def put(self, data: bytes | memoryview) -> None:
         """Write bytes as they are."""
         self._transport.write(data)
@@ -172,7 +182,7 @@ class Outbound:
     def _write_sealed(self, header: bytes, frame: Frame, size: int) -> None:
         assert self._seal is not None
         views = frame.views
-        if size <= _SMALL and len(views) == 1:
+        if size <= SMALL and len(views) == 1:
             self.put(self._seal.sealed(header, views[0]))
             return
         buffer, view = self._laid_out(header, size + SEAL_BYTES)

@@ -92,6 +92,8 @@ class Pool:
     ) -> None:
         self.me = me
         self._tenant = tenant
+        self.user = tenant.user
+        """As `users.Owner`."""
         self._keys = keys
         self._dial = dial
         self._profile = profile
@@ -239,10 +241,6 @@ class Pool:
         accepted = [each for each in kept if not each.dialed]  # the oldest first
         if len(accepted) > MOST_OF_ONE:
             accepted[0].fail(ConnectionLost(f"{peer} has opened {MOST_OF_ONE} others since"))
-
-    def user(self, connection: BulkConnection, header: Header) -> User | None:
-        """Find who takes a frame."""
-        return self._tenant.user(connection, header)
 
     def closed(self, connection: BulkConnection, error: IctError | None) -> None:
         """Forget a connection, and tell everyone who waits for it or uses it."""

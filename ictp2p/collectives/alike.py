@@ -11,6 +11,7 @@ smaller or the larger is left open as well, and is as equal as NumPy and torch m
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,7 +46,7 @@ def _add_native(bodies: Sequence[bytes], target: Flat, weights: Weights) -> None
         total = functools.reduce(combine, terms)
         if weights.divisor != 1:
             total = total / weights.divisor
-        doubtful = dtype.kind == "f" and np.isnan(np.add.reduce(total))  # if there is a NaN, or two infinities
+        doubtful = dtype.kind == "f" and math.isnan(np.add.reduce(total))  # if there is a NaN, or two infinities
     if doubtful:
         total = np.where(np.isnan(total), dtype.type(np.nan), total)
     target.write(0, target.elements, total.data.cast("B"))

@@ -32,6 +32,7 @@ NATIVE: dict[torch.dtype, np.dtype[Any]] = {
     torch.int64: np.dtype(np.int64),
 }
 """What NumPy has types for."""
+_numel, _address, _dtype = torch.Tensor.numel, torch.Tensor.data_ptr, operator.attrgetter("dtype")
 _BITS = np.dtype(np.int16)
 _WIDENED = {torch.bfloat16: _BITS, torch.float16: _BITS}
 """What is summed as float32 (`sums`), and what NumPy sees of it."""
@@ -46,7 +47,7 @@ class Flat:
 
     def __init__(self, tensors: Sequence[torch.Tensor | Array], name: str = "tensors") -> None:
         given = [_checked(tensor, name, number) for number, tensor in enumerate(tensors)]
-        dtypes = {tensor.dtype for tensor in given}
+        dtypes = set(map(_dtype, given))
         if len(dtypes) > 1:
             raise ConfigError(f"{name} mix the types {', '.join(sorted(map(str, dtypes)))}: reduce them separately")
         self.dtype = given[0].dtype if given else torch.float32
@@ -54,13 +55,13 @@ class Flat:
         self.itemsize = self.dtype.itemsize
         self.partial_itemsize = 4 if self.widened else self.itemsize
         """Bytes per element of a partial sum on the wire."""
-        lengths = [tensor.numel() for tensor in given]
+        lengths = list(map(_numel, given))
         if 0 in lengths:
-            given, lengths = [tensor for tensor in given if tensor.numel()], [length for length in lengths if length]
+            given, lengths = list(filter(_numel, given)), list(filter(None, lengths))
         self._given = given
         self._ends = ends = list(accumulate(lengths))
         self.elements = ends[-1] if ends else 0
-        self._starts = [tensor.data_ptr() for tensor in given]
+        self._starts = list(map(_address, given))
         """Addresses, as the next two."""
         self._stops = [at + length * self.itemsize for at, length in zip(self._starts, lengths, strict=True)]
         self._low, high = min(self._starts, default=0), max(self._stops, default=0)
@@ -100,10 +101,11 @@ class Flat:
 
     def write(self, start: int, stop: int, body: memoryview) -> None:
         """Copy `body` over the bytes of `[start, stop)`."""
-        offset = 0
-        for view in self.views(start, stop):
-            view[:] = body[offset : offset + len(view)]
-            offset += len(view)
+        window, size, offset = self._window, self.itemsize, 0
+        for at, length in self._places(start, stop):
+            length *= size
+            window[at : at + length] = body[offset : offset + length]
+            offset += length
 
     @classmethod
     def placed(cls, pieces: Sequence[tuple[int, torch.Tensor]], like: Flat, name: str = "tensors") -> Flat:

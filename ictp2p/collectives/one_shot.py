@@ -116,7 +116,8 @@ class Swap:
         """As `channel.Receiver`."""
         self.bodies[self._nodes[peer]] = bytes(body)
         del self._missing[peer]
-        self._check_end()
+        if not self._missing:
+            self._check_end()
 
     def next_frame(self, peer: PeerId) -> Outgoing | None:
         """As `channel.Receiver`: our part once more, for who asks."""

@@ -59,8 +59,8 @@ MUTATIONS: Final = (
         "ended-and-remembered",
         "What has begun is remembered until it has ended here, however many others begin and end meanwhile.",
         "ictp2p/bulk/hub.py",
-        "            self._desks[each].forget(hold.tag)\n",
-        "            pass\n",
+        "                self._desks[connection].forget(tag)\n",
+        "                pass\n",
         ("bulk/test_early.py::test_who_has_begun_is_remembered_however_many_others_begin_and_end_meanwhile",),
     ),
     Mutation(

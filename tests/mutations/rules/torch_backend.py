@@ -99,7 +99,7 @@ MUTATIONS: Final = (
         "storage-frozen",
         "What a collective has seen can be freed and grow again.",
         "ictp2p/collectives/flat.py",
-        "        self._starts = [tensor.data_ptr() for tensor in given]\n",
+        "        self._starts = list(map(_address, given))\n",
         "        self._starts = [tensor.view(-1).view(torch.uint8).numpy().ctypes.data for tensor in given]\n",
         ("collectives/test_flat.py::test_tensors_that_were_seen_as_one_can_be_freed_and_grow_again",),
     ),
