@@ -131,6 +131,8 @@ class DataPlane:
         self._telemetry.count(f"bulk_bytes_{direction}", size)
         if cluster is not None and cluster != self._cluster and direction in ("in", "out") and seconds > 0:
             links = self.core.m.links
+            if direction == "out" and self.bulk.probing.undecided(peer, size, seconds):
+                links.probe_again(cluster)
             self._driver.call(
                 Channel.LINKS,
                 lambda now: links.transferred(cluster, direction, size, seconds, app_limited, now),  # type: ignore[arg-type]

@@ -92,11 +92,12 @@ class Building(View):
         jitter: float | None = None,
         loss: float | None = None,
         corrupt: float | None = None,
+        window: float | None = None,
         one_way: bool = False,
     ) -> None:
         """Set what is given of the link between two clusters (`a` = `b`: the network inside one; "*": all others)."""
         given = {"bandwidth": bandwidth, "delay": delay, "jitter": jitter, "loss": loss, "corrupt": corrupt}
-        changes = {name: value for name, value in given.items() if value is not None}
+        changes = {name: value for name, value in {**given, "window": window}.items() if value is not None}
         for one, other in self._pairs(a, b, one_way=one_way):
             _change(self.topology.link(one, other), changes)
         self.loop.perform(self.internet.changed)

@@ -34,6 +34,8 @@ CHAOS = 30.0
 """Virtual seconds of faults."""
 SETTLED = 5.0
 """Virtual seconds before them."""
+HEAVY = 0.25
+"""Share of the worlds whose state is megabytes, over links that several connections fill better than one."""
 NAMES = "abcde"
 CALM = 10.0
 """Virtual seconds between the faults and what is expected."""
@@ -52,10 +54,12 @@ def drawn(seed: int) -> dict[str, Any]:
     faults = chaos(chance, list(names), hosts, seconds=CHAOS, every=0.5 + chance.uniform("campaign", "pace"))
     alone = [Join(cluster["name"]) for cluster in clusters if cluster["nat"]]
     steps = [(SETTLED + at, fault) for at, fault in faults if fault not in alone]
+    run = {"seconds": SETTLED + CHAOS + CALM, "profile": "local", "compute": 1.0, "spare": True}
+    heavy = chance.happens(HEAVY, "campaign", "heavy")
     return {
         "about": f"Campaign seed {seed}.",
-        "run": {"seconds": SETTLED + CHAOS + CALM, "profile": "local", "compute": 1.0, "spare": True},
-        "links": {"delay": 0.02},
+        "run": {**run, "elements": int(1e5 + 1e6 * chance.uniform("campaign", "elements"))} if heavy else run,
+        "links": _lossy(chance) if heavy else {"delay": 0.02},
         "cluster": clusters,
         "link": [_link(chance, a, b) for a, b in itertools.combinations(names, 2) if chance.happens(0.3, "campaign")],
         "fault": FaultPlan.of([*steps, (SETTLED + CHAOS + CALM, Calm())]).to_list(),
@@ -97,6 +101,15 @@ def _cluster(chance: Chance, name: str, *, first: bool) -> dict[str, Any]:
     late = not first and chance.happens(0.2, "campaign", "late")
     at = 20.0 * chance.uniform("campaign", "at") if late else 0.0
     return {"name": name, "workers": workers, "nat": nat, "compute": 0.5 + chance.uniform("campaign", "pace"), "at": at}
+
+
+def _lossy(chance: Chance) -> dict[str, Any]:
+    """Links that several connections fill better than one."""
+    return {
+        "delay": 0.005 + 0.05 * chance.uniform("campaign", "delays"),
+        "loss": 0.003 * chance.uniform("campaign", "losses"),
+        "bandwidth": 5e6 + 2e7 * chance.uniform("campaign", "bandwidths"),
+    }
 
 
 def _link(chance: Chance, a: str, b: str) -> dict[str, Any]:

@@ -74,6 +74,14 @@ class Endpoint(asyncio.Transport):
 
     # ------------------------------------------------------------ asyncio.Transport
 
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """As asyncio's; and what a kernel would say of the connection (`ictp2p.bulk.tuning`)."""
+        if name == "round_trip":
+            return self._net.round_trip(self.local, self.remote)
+        if name == "congestion":
+            return b"reno" if self._net.topology.between(self.local, self.remote).loss else b"bbr"
+        return super().get_extra_info(name, default)
+
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Give what arrives to `protocol`."""
         self._protocol = protocol

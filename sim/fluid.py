@@ -4,7 +4,8 @@ A flow is what one connection has queued in one direction. Shares are computed b
 Gallager, "Data Networks", 6.5.2): all flows grow together until a resource is full, whose flows are then frozen, and
 so on; those that want less than an even part of everything that they pass are frozen first, all in one step. Flows
 start slowly: a flow may send no more than its congestion window per round trip, ten segments at first and twice as much
-after each round trip; where packets are lost it may not exceed what Mathis et al. (1997) found.
+after each round trip; where packets are lost it may not exceed what Mathis et al. (1997) found, nor ever what its hosts
+keep for it.
 
 Rates are computed when flows start or stop or capacities change, and not more often than every `COALESCE` seconds.
 In between everything is linear, so that nothing happens but the arrival of what the protocols will read.
@@ -99,6 +100,7 @@ class Flow:
         loss: its probability of loss, when asked.
         head: bytes until the next message is complete.
         passed: told the bytes that have passed.
+        limit: bytes that may be under way at most, when asked.
     """
 
     def __init__(
@@ -108,10 +110,12 @@ class Flow:
         loss: Callable[[], float],
         head: Callable[[], float],
         passed: Callable[[float], None],
+        limit: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self.resources = resources
         self.round_trip = round_trip
         self.loss = loss
+        self.limit = limit
         self.head = head
         self.passed = passed
         self.rate = 0.0
@@ -133,7 +137,7 @@ class _Rows:
         self.far = np.zeros(0)
         """The round trip, seconds, as of the last look at the path."""
         self.most = np.zeros(0)
-        """Bytes per second by its losses, or none if nothing passes."""
+        """Bytes per second by its losses and the hosts' buffers, or none if nothing passes."""
         self.window = np.zeros(0)
         """Bytes that may be under way."""
         self.cap = np.zeros(0)
@@ -173,8 +177,8 @@ class _Rows:
         """Ask what the path of a flow is like. It stays so until somebody tells `Fluid.changed`."""
         row, far, loss = flow.row, flow.round_trip(), flow.loss()
         self.far[row] = far
-        most = 1.22 * SEGMENT / (max(far, 1e-4) * math.sqrt(loss)) if loss > 0 else math.inf
-        self.most[row] = most if flow.open else 0.0
+        windows = 1.22 * SEGMENT / math.sqrt(loss) if loss > 0 else math.inf, flow.limit()
+        self.most[row] = min(windows) / max(far, 1e-4) if flow.open else 0.0
         self._limit(row)
         uses = [self._number(name, size) for name, size in flow.resources()]
         self.uses[row] = uses + [_NONE] * (_USES - len(uses))

@@ -190,6 +190,7 @@ def _read_link_values(table: Fields, *, finish: bool) -> dict[str, float]:
         "bandwidth": lambda: table.number("bandwidth", limits=RATE),
         "loss": lambda: table.share("loss", 0.0),
         "corrupt": lambda: table.share("corrupt", 0.0),
+        "window": lambda: table.number("window", limits=RATE),
     }
     values = {key: get() for key, get in read.items() if table.has(key)}
     if finish:

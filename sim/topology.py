@@ -7,6 +7,7 @@ everything else, may change while the world runs; whoever sends looks anew.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Literal
@@ -30,6 +31,8 @@ class Link:
     """Bytes per second that all bulk flows over it share."""
     corrupt: float = 0.0
     """Probability that a message arrives with a flipped bit."""
+    window: float = math.inf
+    """Bytes of one connection that may be under way: what the hosts' buffers allow. Several connections carry more."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError, which names a value that cannot be."""
@@ -37,7 +40,8 @@ class Link:
             check(f"link.{name}", getattr(self, name), DURATION)
         for name in ("loss", "corrupt"):
             check(f"link.{name}", getattr(self, name), SHARE)
-        check("link.bandwidth", self.bandwidth, RATE)
+        for name in ("bandwidth", "window"):
+            check(f"link.{name}", getattr(self, name), RATE)
 
 
 @dataclass(slots=True)
@@ -95,8 +99,7 @@ class Topology:
             return self.sites[a].lan
         found = self._links.get((a, b))
         if found is None:
-            d = self.default
-            found = self._links[a, b] = Link(d.delay, d.jitter, d.loss, d.bandwidth, d.corrupt)
+            found = self._links[a, b] = dataclasses.replace(self.default)
         return found
 
     def every_link(self) -> list[Link]:

@@ -60,6 +60,7 @@ class Way:
             loss=lambda: self._link.loss,
             head=self._head,
             passed=self._passed,
+            limit=lambda: self._link.window,
         )
 
     @property

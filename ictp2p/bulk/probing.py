@@ -17,7 +17,7 @@ from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.pacing import Blast
 from ictp2p.bulk.pool import Pool
 from ictp2p.bulk.streams import MAX_PROBE, PROBE_CHUNK, Probe, ProbeResult
-from ictp2p.bulk.stripes import Stripes
+from ictp2p.bulk.stripes import LEAST, Stripes
 from ictp2p.bulk.turns import Turn, Turns
 from ictp2p.errors import ConfigError, ConnectionLost
 from ictp2p.types import PeerId
@@ -59,12 +59,19 @@ class Probing:
                 first = await self._pool.connection(peer, timeout)
                 measure = partial(self._blast, peer, size)
                 result = await measure((first, *self.stripes.beside(first)))
-                if self._bulk.profile.stripes and self.stripes.promising(first, result):
+                if not result.limited and self.undecided(peer, result.size, result.seconds):
                     result = await self.stripes.compared(first, result, measure)
         except TimeoutError:
             if result is None:
                 raise ConnectionLost(f"{peer} did not measure {size} bytes within {timeout:g} s") from None
         return result
+
+    def undecided(self, peer: PeerId, size: int, seconds: float) -> bool:
+        """Whether, after a transfer like this, a probe would find out if more connections to `peer` carry more."""
+        first = self._pool.warm(peer)
+        if first is None or size < LEAST or not self._bulk.profile.stripes:
+            return False
+        return self.stripes.promising(first, size / seconds)
 
     def stop(self) -> None:
         """End all probes that are under way from here: the links are needed."""

@@ -33,6 +33,8 @@ COUNT = 4
 one 0.46."""
 GAIN = 1.25
 """Times what one carries: probes of one way differ by a tenth, and what does not gain much does harm beside others."""
+LEAST = 512 * 1024
+"""Bytes of a transfer from which on it is asked: who sends less has nothing to gain."""
 
 Measure: TypeAlias = Callable[[Sequence[BulkConnection]], Awaitable[ProbeResult]]
 """Measures what some connections carry together; raises a `NetworkError`."""
@@ -82,17 +84,18 @@ class Stripes:
         assert first.peer is not None
         return tuple(each for each in self._kept.get(first.peer, ()) if each is not first and not each.closed)
 
-    def promising(self, first: BulkConnection, result: ProbeResult) -> bool:
-        """Whether more may carry more than this one was seen to; it is tried once for each first connection."""
+    def promising(self, first: BulkConnection, rate: float) -> bool:
+        """Whether more may carry more than this one, seen at `rate` bytes/s; tried once for each first connection."""
         assert first.peer is not None
-        if result.limited or first.relayed or self._tried.get(first.peer) is first or self.beside(first):
+        if first.closed or first.relayed or self._tried.get(first.peer) is first or self.beside(first):
             return False
-        return tuning.may_gain(first.transport, result.size / result.seconds)
+        return tuning.may_gain(first.transport, rate)
 
     async def compared(self, first: BulkConnection, alone: ProbeResult, measure: Measure) -> ProbeResult:
         """Measure several, after one `alone`; keep them if they gain. Give what is true of what is kept.
 
-        That it fails, for want of a way or of time, is no news: one connection was measured.
+        That it fails is no news: one connection was measured. For want of time it is tried again with another probe,
+        for want of a way with another first connection.
         """
         assert first.peer is not None
         made: list[BulkConnection] = []
@@ -108,6 +111,8 @@ class Stripes:
             self._kept[first.peer], made = made, []
             return together
         except NetworkError:
+            if len(made) < COUNT - 1:  # it would be as vain the next time
+                self._tried[first.peer] = first
             return alone
         finally:
             for each in made:

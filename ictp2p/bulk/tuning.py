@@ -27,7 +27,8 @@ was left to itself, 1.2 times where each was held near its planned rate.
 not one for each of its segments; the kernel wakes us earlier by itself when its buffer runs full. A trickle must not be
 mistaken for silence: the connection asks for every byte again as soon as it has seen no progress (`Wakeups.relax`).
 
-Without a socket (a simulated network, a transport in memory) all of this does nothing.
+Without a socket (a simulated network, a transport in memory) all of this does nothing. But a transport may say by
+itself what its way is like (`get_extra_info`: "round_trip" in seconds, "congestion" the control's name, as bytes).
 """
 
 from __future__ import annotations
@@ -139,14 +140,21 @@ def may_gain(transport: asyncio.Transport, rate: float) -> bool:
 
     On a long way, where much has to be on its way at once, or where its control takes every loss for a full line.
     """
-    seconds, endpoint = round_trip(transport), tcp_socket(transport)
-    if seconds is None or endpoint is None or seconds <= NEARBY:
+    seconds = round_trip(transport) or transport.get_extra_info("round_trip")
+    if seconds is None or seconds <= NEARBY:
         return False
-    if rate * seconds >= FAT or not hasattr(socket, "TCP_CONGESTION"):
-        return True
-    with contextlib.suppress(OSError):  # the connection has just gone
-        return not endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).startswith(b"bbr")
-    return False
+    return rate * seconds >= FAT or not _control(transport).startswith(b"bbr")
+
+
+def _control(transport: asyncio.Transport) -> bytes:
+    """Name the congestion control of a connection; nothing if nobody says."""
+    endpoint = tcp_socket(transport)
+    if endpoint is None:
+        return bytes(transport.get_extra_info("congestion", b""))
+    if hasattr(socket, "TCP_CONGESTION"):
+        with contextlib.suppress(OSError):  # the connection has just gone
+            return endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    return b""
 
 
 def refill(transport: asyncio.Transport) -> None:

@@ -63,6 +63,10 @@ class LinkProfile:
     probe_retry: float = 300.0
     """Seconds before a link whose probe brought nothing is probed again."""
 
+    probe_again: float = 60.0
+    """Seconds before a link is whose probe left open whether it carries more, as by several connections: that takes
+    some seconds more, which the next round may not have left it, or the connection is another one since."""
+
     @classmethod
     def local(cls) -> LinkProfile:
         """Several clusters on one machine."""

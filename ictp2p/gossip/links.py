@@ -165,6 +165,10 @@ class Links:
         self._doubted = neighbours
         return self._probe(now)
 
+    def probe_again(self, neighbour: ClusterId) -> None:
+        """Probe a link once more, though its figures are fresh: whether it carries more is not known."""
+        self._links.setdefault(neighbour, _Link(self._profile)).again = True
+
     def measurement(self, neighbour: ClusterId, now: float) -> LinkMeasurement:
         """What is known of a link; an empty measurement for a stranger's."""
         link = self._links.get(neighbour)
@@ -248,13 +252,13 @@ class Links:
         neighbour = self._wanting(now) or self._worth_another(now)
         if neighbour is None:
             return []
-        self._links[neighbour].probed_at = now
+        self._links[neighbour].probed_at, self._links[neighbour].again = now, False
         self._probing = (neighbour, now + self._profile.probe_timeout)
         self._budget -= self._profile.probe_bytes
         return [ProbeWanted(neighbour, self._profile.probe_bytes, self._profile.probe_timeout)]
 
     def _wanting(self, now: float) -> ClusterId | None:
-        """Name a neighbour of whose link nothing fresh is known."""
+        """Name a neighbour of whose link nothing fresh is known, or not all that a probe tells."""
         wanting = [n for n, link, _ in self._connected() if link.told and link.wants_probe(now)]
         return min(wanting, key=lambda n: (self._links[n].probed_at, n <= self.me, n), default=None)
 
@@ -280,6 +284,8 @@ class _Link:
         self.told_at = 0.0
         self.probed_at = self.doubted_at = float("-inf")
         """When it was probed last, and when last because it was doubted."""
+        self.again = False
+        """Whether another probe would tell more."""
 
     def due(self) -> float:
         """When it wants something, if nothing comes until then; never, without a connection."""
@@ -296,6 +302,8 @@ class _Link:
         return trip is not None and seconds < self._profile.opening * trip
 
     def wants_probe(self, now: float) -> bool:
+        if self.again and now >= self.probed_at + self._profile.probe_again:
+            return True
         return now >= self.probed_at + self._profile.probe_retry and not self.windows["out"].fresh(now)
 
     def forgotten(self, now: float) -> bool:

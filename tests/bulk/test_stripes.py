@@ -19,7 +19,7 @@ from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.hub import Bulk
 from ictp2p.bulk.probing import _Blasts
 from ictp2p.bulk.streams import PROBE_CHUNK
-from ictp2p.bulk.stripes import COUNT
+from ictp2p.bulk.stripes import COUNT, LEAST
 from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.collectives.execute import Stats, all_reduce, broadcast
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
@@ -109,8 +109,11 @@ async def test_what_was_cut_short_says_nothing_and_is_tried_again(mesh: Meshes) 
     world.bulks[a].stop_probes()
     assert not (await probing).limited, "what one connection carried was measured"
     assert beside(world.bulks[a], b) == ()
+    assert world.bulks[a].probing.undecided(b, SIZE, 1.0)
+    assert not world.bulks[a].probing.undecided(b, LEAST - 1, 1.0), "who sends no more than this has nothing to gain"
     await world.bulks[a].probe(b, SIZE, timeout=5)
     assert len(beside(world.bulks[a], b)) == COUNT - 1
+    assert not world.bulks[a].probing.undecided(b, SIZE, 1.0)
 
 
 async def test_who_cannot_be_dialed_is_asked_to_dial(mesh: Meshes) -> None:
@@ -130,6 +133,7 @@ async def test_who_can_be_reached_no_more_is_measured_over_one(mesh: Meshes) -> 
     world.deaf.add(b)
     assert (await world.bulks[a].probe(b, SIZE, timeout=5)).size == SIZE - PROBE_CHUNK
     assert beside(world.bulks[a], b) == ()
+    assert not world.bulks[a].probing.undecided(b, SIZE, 1.0), "it would be as vain the next time"
     with pytest.raises(Unreachable):
         await world.bulks[a]._pool.another(b)
 

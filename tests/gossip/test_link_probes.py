@@ -46,6 +46,20 @@ class TestProbes:
         links.disconnected(B, 1.0)
         assert notices(links.handle_timeout(1.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
 
+    def test_one_that_left_something_open_is_made_once_more_after_a_while_though_its_figures_are_fresh(self):
+        links, _ = linked_for_probes((B,))
+        links.probe_again(B)
+        assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == []
+        assert notices(links.handle_timeout(59.0), ProbeWanted) == []
+        links.round_started()
+        assert notices(links.handle_timeout(61.0), ProbeWanted) == []
+        assert notices(links.round_ended(61.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
+        links.transferred(B, "in", 10000 * MIB, 1.0, False, 62.0)
+        assert notices(move(links, 8 * MIB, 63.0), ProbeWanted) == []
+        links.round_started()
+        links.transferred(B, "in", 10000 * MIB, 1.0, False, 64.0)
+        assert notices(links.round_ended(500.0), ProbeWanted) == [], "it was made"
+
     def test_never_in_a_round(self):
         links, _ = linked_for_probes()
         links.round_started()

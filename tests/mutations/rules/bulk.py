@@ -232,6 +232,25 @@ MUTATIONS: Final = (
         ("bulk/test_stripes.py::test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_tried_again",),
     ),
     Mutation(
+        "cut-short-for-good",
+        "Whether several connections carry more is found out later if a round came first, and anew for another one.",
+        "ictp2p/data_plane.py",
+        '            if direction == "out" and self.bulk.probing.undecided(peer, size, seconds):\n',
+        "            if False:\n",
+        (
+            "sim/test_stripes.py::"
+            "test_a_comparison_that_a_round_cut_short_is_made_later_and_again_for_another_connection",
+        ),
+    ),
+    Mutation(
+        "no-way-tried-for-ever",
+        "Where no other connection can be made none is tried again beside the same first one.",
+        "ictp2p/bulk/stripes.py",
+        "                self._tried[first.peer] = first\n            return alone",
+        "                pass\n            return alone",
+        ("bulk/test_stripes.py::test_who_can_be_reached_no_more_is_measured_over_one",),
+    ),
+    Mutation(
         "stripes-before-the-beginning",
         "What goes ahead of a peer's beginning goes behind our own word, on the first connection.",
         "ictp2p/bulk/stripes.py",

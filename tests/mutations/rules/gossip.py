@@ -24,6 +24,17 @@ MUTATIONS: Final = (
         ("gossip/test_link_probes.py::TestProbes::test_what_is_left_over_goes_once_to_links_that_are_doubted",),
     ),
     Mutation(
+        "probed-again-and-again",
+        "A link whose probe left something open is probed once more, and not on and on: credit is for others, too.",
+        "ictp2p/gossip/links.py",
+        "self._links[neighbour].probed_at, self._links[neighbour].again = now, False",
+        "self._links[neighbour].probed_at = now",
+        (
+            "gossip/test_link_probes.py::TestProbes::"
+            "test_one_that_left_something_open_is_made_once_more_after_a_while_though_its_figures_are_fresh",
+        ),
+    ),
+    Mutation(
         "twins-live-on",
         "Of two processes with one identity one stops.",
         "ictp2p/gossip/ledger.py",
