@@ -184,7 +184,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=_seed, default=0, help=f"of parameters and batches {_DEFAULT}")
     add("--port", type=_port, default=0, help=f"where the first worker listens; 0: the system chooses {_DEFAULT}")
     add("--workers", type=_several, default=2, help=f"per cluster; the leader's death needs a second one {_DEFAULT}")
-    add("--bulk-rate", type=_positive, default=8.0, help=f"megabytes per second that a peer may send {_DEFAULT}")
+    add("--bulk-rate", type=_megabytes, default=8.0, help=f"megabytes per second that a peer may send {_DEFAULT}")
     fault = f"SIGKILL the leader, or SIGSTOP it: it goes silent {_DEFAULT}"
     add("--fault", choices=("kill", "stop"), default="kill", help=fault)
     plot = f"PNG of the losses and events {_DEFAULT}"
@@ -198,6 +198,13 @@ def _positive(text: str) -> float:
     value = _number(text, float)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not above 0 and finite")
+    return value
+
+
+def _megabytes(text: str) -> float:
+    value = _positive(text)
+    if not 1e-6 <= value <= 1e9:  # what the configuration of each worker takes as bytes
+        raise argparse.ArgumentTypeError(f"{text} is not from 1e-6 to 1e9")
     return value
 
 

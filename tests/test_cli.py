@@ -126,6 +126,8 @@ def test_what_the_user_can_mend_is_one_line(
         (["demo", "--seconds", "-1"], "-1 is not above 0"),
         (["demo", "--seconds", "nan"], "nan is not above 0 and finite"),
         (["demo", "--seconds", "inf"], "inf is not above 0 and finite"),
+        (["demo", "--bulk-rate", "1e300"], "1e300 is not from 1e-6 to 1e9"),
+        (["demo", "--bulk-rate", "1e-300"], "1e-300 is not from 1e-6 to 1e9"),
         (["demo", "--port", "65536"], "65536 is not a port"),
         (["demo", "--fault", "hug"], "'hug'"),
         (["config", "--markdown", "--preset", "wan"], "not allowed with"),

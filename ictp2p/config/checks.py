@@ -26,6 +26,7 @@ ISOLATIONS = ("thread", "process")
 
 _MANY = 2**31
 _LONGEST = 1e9
+_FASTEST = 1e15
 _WIDEST = 1024
 """Bits of a whole number: of a wider one there is no float, and no text without end."""
 _TRUTHS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
@@ -84,10 +85,14 @@ def addresses(texts: tuple[str, ...]) -> None:
         dialed(text)
 
 
-def positive(value: float | None) -> None:
-    """Check a duration or rate, if there is one."""
-    if value is not None and not 0 < value < math.inf:
-        raise ConfigError(f"{value!r} is not valid: it must be above 0 and finite")
+def rate(value: float | None) -> None:
+    """Check bytes per second, if a limit is given.
+
+    Below the least a chunk takes for ever. The most is far beyond any card, and still within the 64 bits in which the
+    kernel is told: whoever means no limit leaves it out.
+    """
+    if value is not None and not 1 <= value <= _FASTEST:
+        raise ConfigError(f"{value!r} is not valid: it must be between 1 and {_FASTEST:g} bytes/s, or be left out")
 
 
 def duration(value: float) -> None:
@@ -129,8 +134,10 @@ def order(value: int) -> None:
 
 def patience(value: float) -> None:
     """Check a duration that may be infinite."""
-    if not value > 0:
-        raise ConfigError(f"{value!r} is not valid: it must be above 0; inf waits for ever")
+    if not (0 < value <= _LONGEST or value == math.inf):
+        raise ConfigError(
+            f"{value!r} is not valid: it must be above 0 and at most {_LONGEST:g}, which is 31 years, or inf: for ever"
+        )
 
 
 def secret(value: str) -> None:

@@ -22,8 +22,8 @@ from ictp2p.config.checks import (
     order,
     parameter,
     patience,
-    positive,
     profile,
+    rate,
     room,
     secret,
     validate,
@@ -96,7 +96,7 @@ class Config:
     )
     rank: int = parameter("", "preference for leadership of the cluster; the lowest leads", order, default=0)
     bulk_rate: float | None = parameter(
-        "bytes/s", "limit on tensor bytes sent; not limited if not given", positive, default=None
+        "bytes/s", "limit on tensor bytes sent; not limited if not given", rate, default=None
     )
     room: int = parameter(
         "bytes",
