@@ -21,6 +21,7 @@ from typing import Any
 
 import learning
 import torch
+from arguments import count, fraction, output, positive, whole
 from learning import Settings
 
 import ictp2p
@@ -34,6 +35,8 @@ from sim.training import NEWS, Training
 CLUSTERS = "ab"
 STEP = 0.05
 """Virtual seconds of an inner step."""
+REFERENCE = 50
+"""Inner steps of the phase that the adaptive one begins with."""
 FIXED = (5, 10, 20, 50, 100, 200, 500)
 ADAPTIVE = "adaptive"
 WINDOWS = 256
@@ -163,21 +166,21 @@ def plot(rows: list[dict[str, Any]], budget: float, file: Path) -> None:
 def main() -> None:
     """Train with every H from every seed; print, and perhaps save, the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=3, help="how many, from 1 on")
-    parser.add_argument("--budget", type=float, default=60.0, help="virtual seconds that training has")
-    parser.add_argument("--round", type=float, default=0.2, help="virtual seconds that a round takes before the change")
-    parser.add_argument("--rate", type=float, default=2e-3, help="inner learning rate (AdamW)")
-    parser.add_argument("--outer-rate", type=float, default=0.7, help="outer learning rate, for phases of 50 steps")
-    parser.add_argument("--utilization", type=float, default=0.95, help="what the adaptive one aims for")
-    parser.add_argument("--most", type=int, default=2000, help="the longest phase that the adaptive one may choose")
-    parser.add_argument("--json", type=Path, help="file to write everything to, after every run")
-    parser.add_argument("--plot", type=Path, help="file to draw the curves in")
+    parser.add_argument("--seeds", type=count, default=3, help="how many, from 1 on")
+    parser.add_argument("--budget", type=positive, default=60.0, help="virtual seconds that training has")
+    parser.add_argument("--round", type=positive, default=0.2, help="virtual seconds of a round before the change")
+    parser.add_argument("--rate", type=positive, default=2e-3, help="inner learning rate (AdamW)")
+    parser.add_argument("--outer-rate", type=positive, default=0.7, help="outer learning rate, for phases of 50 steps")
+    parser.add_argument("--utilization", type=fraction, default=0.95, help="what the adaptive one aims for")
+    parser.add_argument("--most", type=whole(REFERENCE), default=2000, help="the longest phase it may choose")
+    parser.add_argument("--json", type=output, help="file to write everything to, after every run")
+    parser.add_argument("--plot", type=output, help="file to draw the curves in")
     options = parser.parse_args()
     torch.set_num_threads(1)
     shape = Shape(context=32, layers=1, heads=2, width=32)
-    settings = Settings(1000, 50, 16, options.rate, options.outer_rate, 20, shape, 600)
+    settings = Settings(1000, REFERENCE, 16, options.rate, options.outer_rate, 20, shape, 600)
     text = corpus.load(learning.WORKERS)
-    adaptive = ictp2p.AdaptivePace(50, utilization=options.utilization, most=options.most)
+    adaptive = ictp2p.AdaptivePace(REFERENCE, utilization=options.utilization, most=options.most)
     rows: list[dict[str, Any]] = []
     for seed in range(1, options.seeds + 1):
         start = learning.pretrained(settings, seed, text)

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--mb", type=positive, nargs="+", default=[100.0], help="tensor sizes in MB (1e6 bytes)")
     parser.add_argument("--repeat", type=count, default=7, help="measurements of each contender")
     parser.add_argument(
-        "--tensors", type=int, default=0, help="also reduce the same bytes as a list of so many tensors"
+        "--tensors", type=whole(0), default=0, help="also reduce the same bytes as a list of so many tensors"
     )
     parser.add_argument("--kind", nargs="+", default=[""], help="schedules to use; '' for the planner's choice")
     parser.add_argument("--codec", nargs="+", default=["none"], help="how elements travel")

@@ -33,6 +33,22 @@ def seconds(text: str) -> float:
     return value
 
 
+def even(text: str) -> int:
+    """Take a whole number of at least 2 that can be halved."""
+    value = whole(2)(text)
+    if value % 2:
+        raise argparse.ArgumentTypeError(f"{text} is not even")
+    return value
+
+
+def fraction(text: str) -> float:
+    """Take a number above 0 and below 1."""
+    value = _number(text, float)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and below 1")
+    return value
+
+
 def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
     """Return what takes whole numbers from `least` to `most`, both included."""
 

@@ -36,6 +36,7 @@ from typing import Any, TypeVar
 import convergence_bounds as bounds
 import numpy as np
 import torch
+from arguments import count, output, positive, whole
 from convergence_bounds import COMPUTE, FARTHEST, NEAREST
 
 from ictp2p.core.commands import MemberChanged
@@ -309,7 +310,6 @@ def load(path: Path) -> list[dict[str, Any]]:
 
 def append(path: Path, row: dict[str, Any]) -> None:
     """Add a row."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(json.dumps(row) + "\n")
     shown = {key: round(value, 2) if isinstance(value, float) else value for key, value in row.items()}
@@ -385,14 +385,17 @@ def main() -> None:
     """Measure, then show."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kinds", nargs="*", choices=[[], *KINDS], metavar="KIND", help="control, rounds, lossy")
-    parser.add_argument("--clusters", type=int, nargs="+", default=[4, 16, 64], metavar="N")
-    parser.add_argument("--seeds", type=int, default=100, metavar="COUNT", help="seeds 0 to COUNT - 1 of each")
+    parser.add_argument("--clusters", type=whole(4), nargs="+", default=[4, 16, 64], metavar="N")
+    parser.add_argument("--seeds", type=count, default=100, metavar="COUNT", help="seeds 0 to COUNT - 1 of each")
     parser.add_argument("--json", type=Path, default=Path("runs/convergence.jsonl"), metavar="FILE")
-    parser.add_argument("--plot", type=Path, metavar="FILE")
-    parser.add_argument("--timeout", type=float, default=900.0, metavar="SECONDS", help="of real time, per run")
+    parser.add_argument("--plot", type=output, metavar="FILE")
+    parser.add_argument("--timeout", type=positive, default=900.0, metavar="SECONDS", help="of real time, per run")
     options = parser.parse_args()
-    if min(options.clusters) < 4:
-        parser.error(f"--clusters {min(options.clusters)} is too few: need at least 4")
+    try:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.open("a").close()
+    except OSError as error:
+        parser.error(f"argument --json: {str(options.json)!r} cannot be written to: {error.strerror}")
     campaign(options)
     rows = load(options.json)
     show([table for table in tables(rows) if table.rows], sys.stdout)

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import count, even, output, positive, whole
 
 import ictp2p
 from ictp2p.demo import corpus
@@ -265,17 +266,17 @@ def main() -> None:
     """Train under every method from every seed; print, and perhaps save, the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", help="names of methods; all if none")
-    parser.add_argument("--seeds", type=int, default=3, help="how many, from 1 on")
-    parser.add_argument("--steps", type=int, default=600, help="inner steps of each worker")
-    parser.add_argument("--every", type=int, default=50, help="inner steps between outer rounds (H)")
-    parser.add_argument("--batch", type=int, default=16, help="windows per inner step of a worker")
-    parser.add_argument("--rate", type=float, default=2e-3, help="inner learning rate (AdamW)")
-    parser.add_argument("--outer-rate", type=float, default=0.7, help="outer learning rate (Nesterov, momentum 0.9)")
-    parser.add_argument("--warmup", type=int, default=20, help="inner steps in which the learning rate rises")
-    parser.add_argument("--width", type=int, default=32, help="of the model, which has one layer of two heads")
-    parser.add_argument("--pretraining", type=int, default=600, help="inner steps that one worker takes before")
-    parser.add_argument("--json", type=Path, help="file to write everything to, after every run")
-    parser.add_argument("--plot", type=Path, help="file to draw the curves in")
+    parser.add_argument("--seeds", type=count, default=3, help="how many, from 1 on")
+    parser.add_argument("--steps", type=count, default=600, help="inner steps of each worker")
+    parser.add_argument("--every", type=count, default=50, help="inner steps between outer rounds (H)")
+    parser.add_argument("--batch", type=count, default=16, help="windows per inner step of a worker")
+    parser.add_argument("--rate", type=positive, default=2e-3, help="inner learning rate (AdamW)")
+    parser.add_argument("--outer-rate", type=positive, default=0.7, help="outer learning rate (Nesterov, momentum 0.9)")
+    parser.add_argument("--warmup", type=count, default=20, help="inner steps in which the learning rate rises")
+    parser.add_argument("--width", type=even, default=32, help="of the model, which has one layer of two heads")
+    parser.add_argument("--pretraining", type=whole(0), default=600, help="inner steps that one worker takes before")
+    parser.add_argument("--json", type=output, help="file to write everything to, after every run")
+    parser.add_argument("--plot", type=output, help="file to draw the curves in")
     options = parser.parse_args()
     torch.set_num_threads(1)
     shape = Shape(context=32, layers=1, heads=2, width=options.width)

@@ -120,7 +120,7 @@ def main() -> int:
     parser.add_argument("--networks", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--sizes", type=whole(2), nargs="+", default=[8, 16])
     parser.add_argument("--seeds", type=count, default=2, help="networks of each kind and size")
-    parser.add_argument("--first", type=int, default=5001, help="the first seed")
+    parser.add_argument("--first", type=whole(0), default=5001, help="the first seed")
     parser.add_argument("--delay", type=seconds, default=0.02, help="seconds one way")
     parser.add_argument("--megabytes", type=positive, default=1000.0, help="of the tensor")
     parser.add_argument("--json", type=output, metavar="FILE", help="append the rows, one object per line")

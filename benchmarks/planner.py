@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=whole(2), nargs="+", default=[4, 6, 8, 12, 16, 32, 64])
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--seeds", type=count, default=20, help="networks of each kind and size")
-    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--first", type=whole(0), default=1, help="the first seed")
     parser.add_argument("--delay", type=seconds, default=0.0, help="seconds one way; the fluid model has none")
     parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()

@@ -19,8 +19,9 @@ import resource
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
+
+from arguments import count, output, positive, seconds, whole
 
 from sim import World, mesh
 
@@ -166,19 +167,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
     add("what", nargs="+", choices=[*KINDS])
-    add("--clusters", type=int, help="how many (default: 64 to train, 256 to converge, 8 to 256 for bytes)")
-    add("--workers", type=int, help="of each cluster (default: 1)")
-    add("--minutes", type=float, default=10.0, help="virtual, to train or to count bytes for (default: %(default)g)")
-    add("--warm", type=float, default=300.0, help="virtual seconds before bytes are counted (default: %(default)g)")
-    add("--compute", type=float, default=30.0, help="virtual seconds of an inner phase (default: %(default)g)")
-    add("--elements", type=int, default=1_000_000, help="of the state, float32, elided (default: %(default)d)")
-    add("--access", type=float, default=125e6, help="bytes/s of a cluster's access line (default: %(default)g)")
-    add("--delay", type=float, default=0.03, help="seconds one way (default: %(default)g)")
+    add("--clusters", type=count, help="how many (default: 64 to train, 256 to converge, 8 to 256 for bytes)")
+    add("--workers", type=count, help="of each cluster (default: 1)")
+    add("--minutes", type=positive, default=10.0, help="virtual, to train or to count bytes for (default: %(default)g)")
+    add("--warm", type=seconds, default=300.0, help="virtual seconds before bytes are counted (default: %(default)g)")
+    add("--compute", type=positive, default=30.0, help="virtual seconds of an inner phase (default: %(default)g)")
+    add("--elements", type=count, default=1_000_000, help="of the state, float32, elided (default: %(default)d)")
+    add("--access", type=positive, default=125e6, help="bytes/s of a cluster's access line (default: %(default)g)")
+    add("--delay", type=seconds, default=0.03, help="seconds one way (default: %(default)g)")
     add("--profile", default="wan", choices=("local", "lan", "wan"))
-    add("--seed", type=int, default=1)
+    add("--seed", type=whole(0), default=1)
     add("--no-routes", action="store_true", help="converge: do not wait for routes")
     add("--audit", action="store_true", help="look at the invariants too")
-    add("--json", type=Path, metavar="FILE")
+    add("--json", type=output, metavar="FILE")
     options = parser.parse_args(arguments)
     gc.set_threshold(50_000, 20, 50)  # a world is millions of objects that live long: look at the young ones less often
     found: list[Figures] = []

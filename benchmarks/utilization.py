@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import output
 
 import ictp2p
 from ictp2p.sync.pace import Pace
@@ -306,8 +307,8 @@ def main() -> None:
     """Search for every cell; print, and perhaps save, the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", help="words that the names of tables or lines contain; all if none")
-    parser.add_argument("--json", type=Path, help="file to write everything to, after every line")
-    parser.add_argument("--plot", type=Path, help="file to draw the comparison in")
+    parser.add_argument("--json", type=output, help="file to write everything to, after every line")
+    parser.add_argument("--plot", type=output, help="file to draw the comparison in")
     options = parser.parse_args()
     torch.set_num_threads(1)
     searches: dict[tuple[Setting, bool], Search] = {}

@@ -26,6 +26,10 @@ ROOT = Path(__file__).parents[2]
         (arguments.seconds, "nan", "nan is not at least 0 and finite"),
         (arguments.whole(2, 7), "8", "8 is not from 2 to 7"),
         (arguments.up_to(1000), "1e30", "1e30 is above 1000"),
+        (arguments.even, "0", "0 is not at least 2"),
+        (arguments.even, "33", "33 is not even"),
+        (arguments.fraction, "1", "1 is not above 0 and below 1"),
+        (arguments.fraction, "nan", "nan is not above 0 and below 1"),
         (arguments.output, "/nonexistent/x", "'/nonexistent/x': there is no folder '/nonexistent'"),
         (arguments.output, "/", "'/' is a folder"),
     ],
@@ -38,6 +42,7 @@ def test_a_value_that_nothing_can_run_with_is_named(take: Callable[[str], object
 
 def test_values_that_are_good_are_taken(tmp_path: Path) -> None:
     assert (arguments.count("1"), arguments.positive("1e-3"), arguments.seconds("0")) == (1, 1e-3, 0.0)
+    assert (arguments.even("32"), arguments.fraction("0.5")) == (32, 0.5)
     assert (arguments.whole(2, 7)("7"), arguments.up_to(1000)("1000")) == (7, 1000.0)
     assert arguments.output(str(tmp_path / "rows.json")) == tmp_path / "rows.json"
     assert not list(tmp_path.iterdir()), "nothing is written before there are results"
@@ -54,6 +59,12 @@ def test_values_that_are_good_are_taken(tmp_path: Path) -> None:
         ("benchmarks/acceptance.py --scale nan", "argument --scale: nan is not above 0 and finite"),
         ("benchmarks/acceptance.py --scale 1e30", "argument --scale: 1e30 is above 1000"),
         ("benchmarks/acceptance.py --json /nonexistent/x", "'/nonexistent/x': there is no folder '/nonexistent'"),
+        ("benchmarks/convergence.py --timeout nan", "argument --timeout: nan is not above 0 and finite"),
+        ("benchmarks/convergence.py --json /", "'/' cannot be written to: Is a directory"),
+        ("benchmarks/learning.py --warmup 0", "argument --warmup: 0 is not at least 1"),
+        ("benchmarks/adaptive.py --most 49", "argument --most: 49 is not at least 50"),
+        ("benchmarks/utilization.py --plot /nonexistent/x", "there is no folder '/nonexistent'"),
+        ("benchmarks/scale.py train --minutes 0", "argument --minutes: 0 is not above 0 and finite"),
         ("benchmarks/recovery.py --repeat 0", "argument --repeat: 0 is not at least 1"),
         ("benchmarks/recovery.py --ranks 1", "argument --ranks: 1 is not at least 2"),
         ("benchmarks/recovery.py --mb 0", "argument --mb: 0 is not above 0 and finite"),
