@@ -31,7 +31,7 @@ import uvloop
 
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.collectives.attempt import ExecuteProfile
-from ictp2p.collectives.channel import RoundTag
+from ictp2p.collectives.channel import Links, RoundTag
 from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
@@ -147,7 +147,7 @@ class Rank:
         chosen: Plan,
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
-        bulk: Bulk,
+        bulk: Links,
         attempt: int,
         *,
         pace: bool = False,

@@ -18,12 +18,16 @@ import os
 import signal
 import statistics
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import arena
 import torch
 from arguments import count, output, positive, whole
 
-from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
+from ictp2p.bulk import Bulk
+from ictp2p.collectives.channel import Attachment, CollectiveTimeout, Outgoing, ParticipantLost, Receiver
+from ictp2p.types import PeerId
 
 CLEAN = 5
 
@@ -51,7 +55,8 @@ def main() -> None:
 
 async def worker(rank: arena.Rank, mb: float, stop: bool) -> dict[str, float]:
     """Be one rank; the last one does not return."""
-    elements, victim = int(mb * 1e6 / 4), rank.ranks - 1
+    elements, victim = max(1, int(mb * 1e6 / 4)), rank.ranks - 1
+    doomed = rank.number == victim
     tensor, output = torch.full((elements,), float(rank.number + 1)), torch.zeros(elements)
     bulk = await rank.bulk("recovery", sealed=True)
     chosen, survivors = rank.plan(elements), rank.plan(elements, among=range(victim))
@@ -61,18 +66,11 @@ async def worker(rank: arena.Rank, mb: float, stop: bool) -> dict[str, float]:
         began = time.perf_counter()
         await rank.reduce(chosen, [tensor], [output], bulk, turn)
         clean.append(time.perf_counter() - began)
-    done = 0
-
-    def progress(start: int, end: int) -> None:
-        nonlocal done
-        done += end - start
-        if rank.number == victim and 2 * done > elements:
-            os.kill(os.getpid(), signal.SIGSTOP if stop else signal.SIGKILL)
-
+    links = Mortal(bulk, 4 * elements // 2, signal.SIGSTOP if stop else signal.SIGKILL) if doomed else bulk
     await asyncio.to_thread(rank.agree, "now")
     began = time.perf_counter()
     try:
-        await rank.reduce(chosen, [tensor], [output], bulk, CLEAN + 1, progress=progress)
+        await rank.reduce(chosen, [tensor], [output], links, CLEAN + 1)
     except (ParticipantLost, CollectiveTimeout):
         noticed = time.perf_counter() - began
     else:
@@ -82,6 +80,47 @@ async def worker(rank: arena.Rank, mb: float, stop: bool) -> dict[str, float]:
     assert bool((output == sum(range(1, rank.ranks))).all())
     usual = statistics.median(clean[1:])
     return {"clean": usual, "noticed": noticed, "result": total, "later": total - usual}
+
+
+class Mortal:
+    """The connections of a rank that ends itself in the middle of a collective.
+
+    It does when it is asked for more than half a tensor's bytes. Each element leaves every rank, as a contribution or
+    from the root of its sum, so then nobody can have all of the result: a rank that ends when it has half of the result
+    itself, may have sent what the others lacked.
+
+    Args:
+        bulk: what it has.
+        most: bytes that leave it at most.
+        end: the signal that it sends itself.
+    """
+
+    def __init__(self, bulk: Bulk, most: int, end: signal.Signals) -> None:
+        self.slots = bulk.slots
+        self._bulk, self._left, self._end = bulk, most, end
+
+    async def attach(
+        self, tag: bytes, receiver: Receiver, peers: Sequence[PeerId], *, whole: bytes | None = None, **options: Any
+    ) -> Attachment:
+        """Attach `receiver`, and count what it gives."""
+        if whole is not None:
+            self._spend(len(whole))
+        next_frame = receiver.next_frame
+
+        def counted(peer: PeerId) -> Outgoing | None:
+            frame = next_frame(peer)
+            if frame is not None:
+                self._spend(frame.size or sum(memoryview(view).nbytes for view in frame.views))
+            return frame
+
+        receiver.next_frame = counted  # type: ignore[method-assign]
+        return await self._bulk.attach(tag, receiver, peers, whole=whole, **options)
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            os.kill(os.getpid(), self._end)
+            signal.pause()  # another thread may have been the one to take it
 
 
 if __name__ == "__main__":
