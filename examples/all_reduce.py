@@ -8,7 +8,11 @@ python examples/all_reduce.py tokyo 5.0 --join   127.0.0.1:7001
 
 import argparse
 import os
+import signal
 import sys
+
+if __name__ == "__main__":  # the libraries take seconds to load, and may lose an interrupt that is an exception
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 import torch
 
@@ -38,6 +42,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
     except IctError as error:  # each says in one line what is wrong, and with which value
         sys.exit(f"{type(error).__name__}: {error}")

@@ -11,7 +11,11 @@ The model is a tally: its gradient marks the samples of a batch, so how far each
 
 import argparse
 import os
+import signal
 import sys
+
+if __name__ == "__main__":  # the libraries take seconds to load, and may lose an interrupt that is an exception
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 import torch
 from torch.utils.data import DataLoader
@@ -56,6 +60,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
     except IctError as error:  # each says in one line what is wrong, and with which value
         sys.exit(f"{type(error).__name__}: {error}")

@@ -17,6 +17,9 @@ import signal
 import sys
 import tempfile
 
+if __name__ == "__main__":  # the libraries take seconds to load, and may lose an interrupt that is an exception
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
@@ -104,6 +107,7 @@ def drain_on_interrupt(peer: ictp2p.Peer) -> None:
 
 if __name__ == "__main__":
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
     except IctError as error:  # each says in one line what is wrong, and with which value
         sys.exit(f"{type(error).__name__}: {error}")

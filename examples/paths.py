@@ -9,7 +9,12 @@ stays with the one that does. At the end all holders of a module hold the same b
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import threading
+
+if __name__ == "__main__":  # also while the libraries load; all clusters are here, so nobody is left to say goodbye to
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 import torch
 

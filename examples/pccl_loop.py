@@ -13,8 +13,12 @@ Instead of `--cluster`, start several workers of one cluster with `torchrun --np
 
 import argparse
 import os
+import signal
 import sys
 import time
+
+if __name__ == "__main__":  # the libraries take seconds to load, and may lose an interrupt that is an exception
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 import torch
 
@@ -79,6 +83,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
     except IctError as error:  # each says in one line what is wrong, and with which value
         sys.exit(f"{type(error).__name__}: {error}")

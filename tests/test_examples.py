@@ -200,12 +200,22 @@ def foreground() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("foreground")
-@pytest.mark.parametrize("module", ["numpy", "torch.nn.modules", "ictp2p.participation"])
-def test_ctrl_c_while_the_libraries_load_is_no_traceback(module: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "module"),
+    [
+        ("train.py", "numpy"),
+        ("train.py", "torch.nn.modules"),
+        ("train.py", "ictp2p.participation"),
+        *((script, "torch") for script in ("all_reduce.py", "elastic_data.py", "paths.py", "pccl_loop.py")),
+        ("hf_trainer.py", "transformers"),
+        ("lightning_module.py", "lightning"),
+    ],
+)
+def test_ctrl_c_while_the_libraries_load_is_no_traceback(script: str, module: str, tmp_path: Path) -> None:
     """Regression: it was a long one, and some libraries lost it: the example went on."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS.format(module=module))
     environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    command = [sys.executable, str(EXAMPLES / "train.py"), "--cluster", "oslo"]
+    command = [sys.executable, str(EXAMPLES / script)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=80, env=environment)
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
 
