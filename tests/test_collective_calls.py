@@ -309,8 +309,8 @@ def test_other_tensors_than_the_others_bring_are_a_mismatch_and_stay_untouched(m
 
     found = mesh.run(body)
     assert isinstance(found["a/0"], MeshMismatch)
-    assert "elements=3" in str(found["a/0"])
-    assert "elements=4" in str(found["a/0"])
+    theirs = "elements 4, tensors int64[4], as brought by b, c"
+    assert str(found["a/0"]) == f"cluster a brings elements 3, tensors int64[3]; the round is for {theirs}"
     assert all(torch.equal(found[n], torch.full((4,), ord("b") + 2 * ord("c"))) for n in ("b/0", "c/0", "c/1"))
 
 

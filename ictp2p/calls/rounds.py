@@ -391,6 +391,11 @@ def _completed(outcome: Outcome) -> Completed:
 
 
 def brief(bundle: Bundle) -> bytes:
-    """Types and shapes so that those who differ are told in what; a digest where that would be long."""
+    """Types and shapes so that those who differ are told in what; how many and a digest where that would be long."""
     text = bundle.shapes
-    return (text if len(text) <= 256 else hashlib.blake2b(text.encode(), digest_size=16).hexdigest()).encode()
+    if len(text) > 256:
+        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        text = (
+            f"{len(bundle.tensors)} of {bundle.elements} elements in all, whose types and shapes have digest {digest}"
+        )
+    return text.encode()

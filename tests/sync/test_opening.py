@@ -1,0 +1,56 @@
+"""What whoever brings something else than the others is told."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.sync.messages import Ready
+from ictp2p.sync.opening import Standing, rejections
+from ictp2p.sync.values import Spec
+from ictp2p.types import ClusterId, PeerId
+
+SPEC = Spec("reduce", "all_reduce", "float32", 3, "avg", "none", b"float32[3]")
+SPECS = st.builds(
+    Spec,
+    kind=st.sampled_from(["sync", "reduce"]),
+    name=st.sampled_from(["all_reduce", "diloco"]),
+    dtype=st.sampled_from(["float32", "bfloat16"]),
+    elements=st.sampled_from([3, 4]),
+    op=st.sampled_from(["avg", "sum"]),
+    codec=st.sampled_from(["none", "int8"]),
+    config=st.sampled_from([b"", b"float32[3]", b"float32[1, 3]", bytes(32), bytes(31) + b"\xff"]),
+    quorum=st.sampled_from([0.5, 1.0]),
+)
+
+
+def standing(specs: dict[str, Spec]) -> Standing:
+    names = map(ClusterId, specs)
+    readies = [Ready(0, 1, ClusterId(name), 1, 1.0, spec, None, b"") for name, spec in specs.items()]
+    return {name: (PeerId(name), ready) for name, ready in zip(names, readies, strict=True)}
+
+
+@given(SPECS, SPECS)
+def test_who_differs_is_told_each_field_in_which_it_does_and_no_other(mine: Spec, chosen: Spec) -> None:
+    told = rejections(standing({"oslo": mine, "quito": chosen, "tokyo": chosen}), chosen)
+    assert [(leader, spec) for leader, spec, _ in told] == ([] if mine == chosen else [("oslo", mine)])
+    for _, _, reason in told:
+        own, _, others = reason.removeprefix("cluster oslo brings ").partition("; the round is for ")
+        assert others.endswith(", as brought by quito, tokyo")
+        for field in set(Spec.__struct_fields__) - {"config", "kind"}:
+            differs = getattr(mine, field) != getattr(chosen, field)
+            assert (f"{field} {getattr(mine, field)}" in own) is differs, reason
+            assert (f"{field} {getattr(chosen, field)}" in others) is differs, reason
+
+
+def test_tensors_are_told_as_their_program_knows_them_and_a_model_by_its_digest() -> None:
+    """Regression: it was the repr of two internal values, with all that they had in common."""
+    other = msgspec.structs.replace(SPEC, config=b"bfloat16[2, 2]")
+    ((_, _, reason),) = rejections(standing({"oslo": other, "tokyo": SPEC}), SPEC)
+    assert reason == (
+        "cluster oslo brings tensors bfloat16[2, 2]; the round is for tensors float32[3], as brought by tokyo"
+    )
+    trained = Spec("sync", "diloco", "float32", 3, "avg", "none", bytes(32))
+    ((_, _, reason),) = rejections(standing({"oslo": trained, "tokyo": SPEC}), SPEC)
+    assert "a round of kind sync, name diloco, a model and settings of digest 0000000000000000;" in reason
