@@ -271,18 +271,27 @@ def _check_name(where: str, key: str, name: str, workers: Mapping[str, int], fau
 
 
 def _play(stage: Stage, file: _File, settings: Settings) -> None:
-    world = _build(stage, file, settings)
     seconds = settings.seconds or file.seconds
+    _check_end(file, seconds)
+    world = _build(stage, file, settings)
     for at, fault in file.faults:
-        if at > seconds:
-            world.after(at - world.now, fault)
-            continue
         world.run_to(at)
         if at > 0 and not world.history:
             stage.snapshot("before the first fault")
         world.inject(fault)
     world.run_to(seconds)
     _expect(stage, file)
+
+
+def _check_end(file: _File, seconds: float) -> None:
+    """Refuse a run that would end before all of it has happened, and be taken for one in which it did no harm."""
+    ending = f"after the run's end at {seconds:g} s, and would not happen: raise run.seconds, or --set seconds="
+    for at, fault in file.faults:
+        if at > seconds:
+            raise ConfigError(f"fault {to_dict(fault)['fault']} at {at:g} s is {ending}")
+    for cluster in file.clusters:
+        if (cluster.options["at"] or 0.0) > seconds:
+            raise ConfigError(f"cluster {cluster.name} comes at {cluster.options['at']:g} s, which is {ending}")
 
 
 def opened(document: Mapping[str, Any], stage: Stage) -> World:

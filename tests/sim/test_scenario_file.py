@@ -114,6 +114,24 @@ def test_what_cannot_be_is_named(place: tuple[str | int, ...], value: object, me
         read(document, "wrong")
 
 
+LATE = [
+    ({"fault": [{"at": 30, "fault": "Crash", "host": "b/0"}]}, "fault Crash at 30 s is after the run's end at 20 s"),
+    ({"cluster": [{"name": "a"}, {"name": "b", "at": 30}]}, "cluster b comes at 30 s, which is after the run's end at"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), LATE)
+def test_what_is_to_happen_after_the_end_is_refused_before_anything_runs(changes: Any, message: str) -> None:
+    """Regression: it did not happen, and nobody was told: the run ended well."""
+    document = {"run": {"seconds": 20, "profile": "local"}, "cluster": [{"name": "a"}, {"name": "b"}], **changes}
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        play(read(document, "late"), 1, {})
+    with play(read(document, "late"), 1, {"seconds": "40", "compute": "1"}) as stage:
+        assert stage.ok, "the end may be moved"
+    with pytest.raises(ConfigError, match="after the run's end at 25 s"):
+        play(read(document, "late"), 1, {"seconds": "25"})
+
+
 def test_a_required_value_that_is_missing_is_named() -> None:
     with pytest.raises(ConfigError, match=re.escape("cluster[0].name is missing")):
         read({"cluster": [{}]}, "wrong")
