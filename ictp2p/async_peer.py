@@ -9,6 +9,7 @@ comes in through four seams, each a keyword with a real default (`network`, `clo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import time
@@ -104,6 +105,7 @@ class AsyncPeer:
         self._subscribers: list[Callable[[Notice], None]] = []
         self._led = asyncio.Event()
         self._released = asyncio.Event()
+        self._resigned = asyncio.Event()
         self.refusals: list[IctError] = []
         """Why strangers were turned away, newest last; bounded."""
         self.life: Callable[[], tuple[str, Mapping[str, str]]] = lambda: ("INIT", {})
@@ -193,6 +195,7 @@ class AsyncPeer:
             self.health,
             led=self._led,
             released=self._released,
+            resigned=self._resigned,
             fail=self._fail,
         )
 
@@ -210,6 +213,7 @@ class AsyncPeer:
             return False
         try:
             await self._be_released()
+            await self._resign()
             self.control.leave()
         finally:  # cancelled or broken: who leaves `async with` has nobody who closes this peer later
             await self.close()
@@ -223,6 +227,13 @@ class AsyncPeer:
                 await self._released.wait()
         except TimeoutError:
             self.telemetry.event("warning", text=f"{_UNRELEASED}. {_with(self.config.data_dir)}")
+
+    async def _resign(self) -> None:
+        """Let a mate take this peer's place, if it leads: one that is busy finds it empty later."""
+        self.control.resign()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.config.local_timeouts.connect):
+                await self._resigned.wait()
 
     async def close(self) -> None:
         """Stop everything at once. Others will notice a death; `leave` is the polite way. A start under way ends.

@@ -119,6 +119,10 @@ class ControlPlane:
         """Take this peer's place in the mesh that it belongs to."""
         self._execute(self.core.joined(self._seams.clock()))
 
+    def resign(self) -> None:
+        """Say goodbye to this peer's cluster."""
+        self._execute(self.core.resign(self._seams.clock()))
+
     def leave(self) -> None:
         """Say goodbye to everybody."""
         self._execute(self.core.leave(self._seams.clock()))

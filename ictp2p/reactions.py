@@ -36,6 +36,7 @@ class Reactions:
         health: counts false suspicions.
         led: set once this cluster has a leader.
         released: set once this peer's vote is given up.
+        resigned: set once somebody else leads its cluster, or nobody is left of it.
         fail: stops this peer for good, and is given why.
     """
 
@@ -48,6 +49,7 @@ class Reactions:
         health: Health,
         led: asyncio.Event,
         released: asyncio.Event,
+        resigned: asyncio.Event,
         fail: Callable[[IctError], None],
     ) -> None:
         self._control = control
@@ -57,6 +59,7 @@ class Reactions:
         self._health = health
         self._led = led
         self._released = released
+        self._resigned = resigned
         self._fail = fail
 
     def notice(self, notice: Notice) -> None:
@@ -72,6 +75,8 @@ class Reactions:
                 self._fail(identity_taken(self._control.core.card.peer, address))
             case notices.Released():
                 self._released.set()
+            case commands.Resigned():
+                self._resigned.set()
             case _:
                 self._notice_of_rounds(notice)
 

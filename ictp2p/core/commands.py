@@ -55,6 +55,11 @@ class MeshLearned(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class Resigned(Notice):
+    """After `Core.resign`: whoever leads this cluster now is another, or nobody is left of it but this peer."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigDiffers(Notice):
     """A cluster trains something else than this one: `card.config` is not ours."""
 

@@ -25,7 +25,7 @@ from math import inf
 import msgspec
 
 from ictp2p.core.cards import FREE, ClusterCard, Limits, PeerCard, encode_card
-from ictp2p.core.commands import Command, Dial
+from ictp2p.core.commands import Command, Dial, Resigned
 from ictp2p.core.connections import Connections
 from ictp2p.core.consequences import QUIET, Consequences
 from ictp2p.core.contacts import Contacts
@@ -97,6 +97,7 @@ class Core:
         self._settling = Settling(context, meetings, neighbourhood, publication, contacts, dialer, thrift)
         self._forgetting = Forgetting(context, post, meetings)
         self._waiting = (dialer, thrift, meetings, observers, publication)
+        self._resigning = False
 
     # ------------------------------------------------------------ inputs from the driver
 
@@ -223,10 +224,21 @@ class Core:
         self._observers.answer(observer, document)
         return self._finish()
 
+    def resign(self, now: float) -> list[Command]:
+        """Say goodbye to this peer's cluster; `Resigned` follows once it may leave the mesh.
+
+        Of several that leave at once each counts on the others to stay, and the cluster would end with nobody to say
+        so. Its leader therefore waits until it has an heir, or has heard all others say goodbye.
+        """
+        self._context.now = now
+        self._resigning = True
+        self._run(Channel.MEMBERS, self.m.members.leave(now))
+        return self._finish()
+
     def leave(self, now: float) -> list[Command]:
         """Say goodbye to everybody: what follows is an end, not a failure."""
         self._context.now = now
-        if self.leading and not self._context.mates():
+        if self.leading and self._meetings.departed.issuperset(self._context.mates()):
             self._run(Channel.MESH, self.m.mesh.leave(now))  # with mates left, the cluster stays and is led by another
         self._run(Channel.MEMBERS, self.m.members.leave(now))
         self._meetings.part()
@@ -294,6 +306,9 @@ class Core:
                 break
             context.dirty = False
             self._settling.settle()
+        if self._resigning and not (self.leading and self._meetings.greeted.intersection(context.mates())):
+            self._resigning = False
+            context.out.append(Resigned())
         commands, context.out = context.out, []
         for peer, address in self._dialer.dial(context.now):
             commands.append(Dial(peer, address))

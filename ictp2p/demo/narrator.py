@@ -34,7 +34,8 @@ class Narrator:
                 return self._route(cluster, event["destination"], event["next_hop"])
             case "member" if self._once("member", event["member"], event["status"]):
                 status = str(event["status"]).lower()
-                return None if status == "alive" else f"{self._name(event['member'])} is {status}"
+                verb = "has" if status == "left" else "is"
+                return None if status == "alive" else f"{self._name(event['member'])} {verb} {status}"
             case "round_committed" if self._once("round", event["round"], event["attempt"]):
                 return f"round {event['round']}{_attempt(event)} committed by {_by(event)}; {_cost(cluster, event)}"
             case "round_aborted" if self._once("round", event["round"], event["attempt"]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ictp2p.core import commands, forgetting, publication
 from ictp2p.core.machines import CODECS
@@ -14,7 +16,7 @@ from ictp2p.sync import notices
 from ictp2p.sync.participant import Contribution
 from ictp2p.sync.values import Spec
 from ictp2p.types import ClusterId, PeerId
-from tests.core.control_planes import Host, World, leaders, mesh
+from tests.core.control_planes import DELAY, Host, World, leaders, mesh
 
 FORGET = 10.0
 BARRIER = Spec("barrier", "test", "float32", 0, "sum", "none")
@@ -122,6 +124,50 @@ def test_a_leader_that_leaves_hands_its_cluster_over() -> None:
     assert not any(
         isinstance(n, commands.MemberChanged) and n.status == "left" and n.scope == "mesh" for n in hosts["a"][0].seen
     )
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=3))
+def test_a_cluster_whose_workers_all_leave_at_about_the_same_time_has_left(starts: list[int]) -> None:
+    """Regression: each counted on another to stay and be led on, so nobody said goodbye for the cluster: it died."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=len(starts))
+    leaving, gone = hosts["b"], [10**9] * len(starts)
+    for moment in range(60):
+        for number, host in enumerate(leaving):
+            if moment == starts[number]:
+                world.do(host, host.core.resign(world.now))
+            elif moment < gone[number] and resigned(host):
+                world.do(host, host.core.leave(world.now))
+                gone[number] = moment
+            elif moment == gone[number] + 6:  # what it said has left before its kernel closes its connections
+                world.kill(host)
+        world.run(DELAY / 3)
+    assert not any(host.alive for host in leaving)
+    world.run(5.0)
+    assert hosts["a"][0].core.m.mesh.members["b"].status is Status.LEFT
+
+
+def resigned(host: Host) -> bool:
+    return any(isinstance(n, commands.Resigned) for n in host.seen)
+
+
+def test_a_leader_that_resigns_waits_for_its_heir_and_not_for_the_dead() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c")
+    old, heir = hosts["b"]
+    world.do(old, old.core.resign(world.now))
+    assert not resigned(old)
+    world.run(5 * DELAY)
+    assert resigned(old)
+    assert old.core.leader == world.id(heir)
+    last, mate = hosts["c"]
+    world.do(last, last.core.resign(world.now))
+    world.kill(mate)
+    assert resigned(last)
+    world.do(last, last.core.leave(world.now))
+    world.run(0.5)
+    assert hosts["a"][0].core.m.mesh.members["c"].status is not Status.LEFT, "its mate may live, cut off from it"
 
 
 def test_of_two_claimants_of_one_term_the_mesh_believes_the_one_whom_the_cluster_obeys() -> None:

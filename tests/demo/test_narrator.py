@@ -54,6 +54,7 @@ def test_routes_are_told_when_their_next_hop_changes() -> None:
     [
         ("ready", {"address": "127.0.0.1:7001", "peer": "a" * 32}, "oslo/0 listens on 127.0.0.1:7001 as aaaaaaaa"),
         ("member", {"scope": "cluster", "member": "b" * 32, "status": "SUSPECT"}, "oslo/1 is suspect"),
+        ("member", {"scope": "mesh", "member": "oslo", "status": "LEFT"}, "oslo has left"),
         ("round_aborted", {"round": 3, "attempt": 1, "reason": "zurich died"}, "round 3 aborted: zurich died"),
         ("state_fetched", {"version": 7, "seconds": 0.8, "bytes": 6_700_000, "providers": ["x"]},
          "oslo/0 fetched version 7: 6.7 MB from 1 peer in 0.80 s"),
