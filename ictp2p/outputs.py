@@ -21,3 +21,29 @@ def written(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+class Output:
+    """A text file that is written bit by bit, among much else that may go wrong.
+
+    Args:
+        path: of the file; what was in it is gone.
+
+    Raises:
+        OSError: it could not be opened, written or closed; the message names it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with written(path):
+            self._file = path.open("w")
+
+    def write(self, text: str) -> None:
+        """Add some text."""
+        with written(self._path):
+            self._file.write(text)
+
+    def close(self) -> None:
+        """Write what still waits, and end."""
+        with written(self._path):
+            self._file.close()

@@ -24,7 +24,7 @@ from ictp2p.demo.script import FOUNDERS, JOINER, Script
 from ictp2p.demo.show import Display
 from ictp2p.demo.stage import DemoFailed, Stage
 from ictp2p.errors import ConfigError
-from ictp2p.outputs import written
+from ictp2p.outputs import Output, written
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -102,7 +102,7 @@ def run(options: Options, display: Display, command: Command = worker_command) -
 def _perform(options: Options, display: Display, command: Command) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ictp2p-demo-")))
-        log = None if options.log is None else stack.enter_context(options.log.open("w"))
+        log = None if options.log is None else stack.enter_context(contextlib.closing(Output(options.log)))
         environment = {"ICTP2P_TOKEN": secrets.token_hex(16), "OMP_NUM_THREADS": "1"}
         stage = Stage(options.seconds, display, environment, log)
         script = Script(

@@ -12,7 +12,7 @@ import queue
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
 from ictp2p.demo import lines
 from ictp2p.demo.lines import Event
@@ -21,6 +21,7 @@ from ictp2p.demo.processes import Worker
 from ictp2p.demo.report import Record
 from ictp2p.demo.show import Display
 from ictp2p.errors import IctError
+from ictp2p.outputs import Output
 
 T = TypeVar("T")
 Trap = Callable[[Worker, Event], None]
@@ -36,7 +37,7 @@ class DemoFailed(IctError):
 class Stage:
     """The workers of one run, and what they have said."""
 
-    def __init__(self, seconds: float, display: Display, environment: Mapping[str, str], log: TextIO | None) -> None:
+    def __init__(self, seconds: float, display: Display, environment: Mapping[str, str], log: Output | None) -> None:
         self.record = Record(time.time())
         self.workers: dict[str, Worker] = {}
         """By name; those that ended stay listed."""

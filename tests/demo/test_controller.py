@@ -74,7 +74,7 @@ def play(tmp_path: Path) -> Play:
     return Play(tmp_path)
 
 
-@pytest.mark.parametrize("output", ["report", "plot"])
+@pytest.mark.parametrize("output", ["report", "plot", "log"])
 def test_a_file_that_there_is_no_room_for_is_named(play: Play, output: str) -> None:
     """Regression: the message said that there was no room, and not for what."""
     if output == "plot":
