@@ -3,7 +3,8 @@
 `load` takes values from four sources, the later winning: a preset, a TOML file, `ICTP2P_*` in the environment, and
 overrides. `Config.local` and its like take a preset and arguments alone, so that what a program says is what it gets.
 A key that does not exist, or a value that cannot be, is an error in every source, also where a later one wins, and is
-named with its source: a timeout that is set with a typing mistake must not quietly stay as it was.
+named with its source: a timeout that is set with a typing mistake must not quietly stay as it was. But an empty token
+in the environment, which is what scripts leave of one that they do not use, is none where an argument gives another.
 
 There are two sets of timeouts and two profiles, because there are two networks. Inside a cluster a second of
 silence is a fault; between clusters it is a full up-link. The numbers of each protocol live with its machine, as

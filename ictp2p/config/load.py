@@ -12,6 +12,8 @@ from ictp2p.config.table import ELSEWHERE, ENVIRONMENT_PREFIX, leaves, variable
 from ictp2p.config.values import PRESETS, Config, Timeouts, check_layer
 from ictp2p.errors import ConfigError
 
+_TOKEN = variable("token")
+
 
 def load(
     preset: str = "lan",
@@ -35,7 +37,10 @@ def load(
         raise ConfigError(f"preset {preset!r} is not known: use one of {', '.join(PRESETS)}")
     file = {} if toml is None else _read_toml(Path(toml), PRESETS[preset])
     given = {name: value for name, value in (overrides or {}).items() if value is not None}
-    return Config.made(PRESETS[preset], file, _read_environment(env or {}), given)
+    told = dict(env or {})
+    if "token" in given and not told.get(_TOKEN):  # empty: no value that somebody meant, and hides nothing here
+        told.pop(_TOKEN, None)
+    return Config.made(PRESETS[preset], file, _read_environment(told), given)
 
 
 def _read_toml(path: Path, base: Mapping[str, Any]) -> dict[str, Any]:

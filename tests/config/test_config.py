@@ -156,13 +156,22 @@ def test_what_has_no_default_must_be_given(name: str):
         ({"ICTP2P_ISOLATION": "Process"}, "^ICTP2P_ISOLATION: 'Process' is not valid: use one of thread, process"),
         ({"ICTP2P_JOIN": "a,b:1"}, "^ICTP2P_JOIN: address 'a' is not valid"),
         ({"ICTP2P_RANK": str(2**31)}, "^ICTP2P_RANK: 2147483648 is not valid"),
-        ({"ICTP2P_TOKEN": ""}, "^ICTP2P_TOKEN is not valid: it must be text"),
+        ({"ICTP2P_TOKEN": "\ud800"}, "^ICTP2P_TOKEN is not valid: it must be text"),
     ],
 )
 def test_the_environment_is_checked_too(env: dict[str, str], words: str):
     """Regression: a value that could be read but not be right was named as if an argument had given it."""
     with pytest.raises(ConfigError, match=words):
         load(env=env, overrides=BASE)
+
+
+def test_an_empty_token_in_the_environment_is_none_where_an_argument_gives_one(tmp_path: Path):
+    """Regression: it was refused for what nobody would have used."""
+    assert load(env={"ICTP2P_TOKEN": ""}, overrides=BASE).token == BASE["token"]
+    (tmp_path / "peer.toml").write_text(f"token = '{BASE['token']}'")
+    for toml in (None, tmp_path / "peer.toml"):
+        with pytest.raises(ConfigError, match=r"^ICTP2P_TOKEN is not valid: it must be text, in UTF-8 and not empty"):
+            load(toml=toml, env={"ICTP2P_TOKEN": ""}, overrides={"cluster": "zurich"})
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("TRUE", True), ("no", False), ("0", False)])
