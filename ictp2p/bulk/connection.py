@@ -39,7 +39,9 @@ AHEAD_RATE = 10e9
 
 MOST_WAITING = 1 << 16
 """Small frames that wait to be sent, sixteen times what `desk` remembers of a peer that is ahead: who asks and does not
-read makes us keep no more."""
+read makes us keep no more. They are counted, not weighed, since none that answers another is above a KiB
+(`streams.MOST_REASON`): 64 MiB and the frames themselves. Longer ones, of up to 64 KiB, are of what we ask or begin
+ourselves, one for each call that waits, and end with it when the peer stalls."""
 PACKETS = 1.1
 """Times a pace, what the kernel may send: headers, a seal, and what the pauses between two chunks of ours cost."""
 

@@ -10,7 +10,7 @@ from ictp2p.bulk.collective import Aborted, read_aborted
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind, read_measured
-from ictp2p.bulk.streams import Handler, Serving, read_request
+from ictp2p.bulk.streams import MOST_REASON, Handler, Serving, read_request
 from ictp2p.errors import IctError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Desk:
             reason = (
                 f"{request.kind[:64]!r} is not served" if handler is None else f"{limit} requests are served already"
             )
-            self._connection.send(Kind.END, tag, _FAILED, 0, reason.encode())
+            self._connection.send(Kind.END, tag, _FAILED, 0, reason.encode()[:MOST_REASON])
             return
         serving = Serving(self._connection, tag, handler(peer, request.payload))
         self._bulk.join(peer, tag, serving, self._connection)

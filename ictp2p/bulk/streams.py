@@ -46,6 +46,9 @@ _PROBE_STEP = 0.05
 _ZEROS = memoryview(bytes(PROBE_MOST))
 _LAST = 1
 """Bytes of the frame that ends a probe early."""
+MOST_REASON = 1024
+"""Bytes of why a request has no reply: such answers may wait in great number for whoever asks and does not read
+(`connection.MOST_WAITING`)."""
 _FAILED = 1
 
 
@@ -167,7 +170,7 @@ class Serving:
                     for start in range(0, len(view), REPLY_CHUNK):
                         await self._offer(view[start : start + REPLY_CHUNK])
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}".encode(errors="replace")[:1024]  # a path may be no text
+            reason = f"{type(error).__name__}: {error}".encode(errors="replace")[:MOST_REASON]  # a path may be no text
             self._connection.send(Kind.END, self._tag, _FAILED, 0, reason)
             if not isinstance(error, IctError):
                 raise

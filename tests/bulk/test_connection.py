@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
@@ -15,9 +15,10 @@ from ictp2p.bulk import connection as bulk_connection
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Kind
-from ictp2p.bulk.streams import Request
+from ictp2p.bulk.streams import MOST_REASON, Request
 from ictp2p.bulk.users import Frame
-from ictp2p.errors import IctError
+from ictp2p.errors import IctError, StateError
+from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, Mesh, run_turns
 
 Meshes = Callable[..., Any]
@@ -120,6 +121,25 @@ async def test_who_asks_and_does_not_read_the_answers_has_few_of_them_kept(
     await asyncio.sleep(PROFILE.stall / 2)
     assert answering.closed
     assert len(answering._control) == 51
+
+
+@pytest.mark.parametrize("kind", ["long", "\U000e0001" * 15_000, "x" * 60_000])
+async def test_answers_that_wait_are_short_whatever_was_asked(mesh: Meshes, kind: str) -> None:
+    """They are counted and not weighed, so none may be longer than the bound on their memory reckons with."""
+
+    async def fails(peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
+        raise StateError("no state " * 10_000)
+        yield b""
+
+    world = mesh(2)
+    asking = await connected(world)
+    world.bulks[world.names[1]].serve("long", fails)
+    answering = world.bulks[world.names[1]]._pool.warm(world.names[0])
+    answering.pause_writing()
+    asking.send(Kind.REQUEST, bytes(16), body=msgspec.msgpack.encode(Request(kind, b"")))
+    await asyncio.sleep(PROFILE.stall / 2)
+    (answer,) = [frame for frame in answering._control if frame.kind is Kind.END]
+    assert 0 < sum(map(len, answer.views)) <= MOST_REASON
 
 
 async def test_who_has_left_is_not_asked(mesh: Meshes) -> None:
