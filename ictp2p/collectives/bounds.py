@@ -33,11 +33,6 @@ def lower_bound(topology: Topology, size: float) -> float:
     return max(bound, cut_bound(topology, size)) if topology.size <= ALL_CUTS else bound
 
 
-def hose_optimum(capacity: Matrix, size: float) -> float:
-    """Give the optimum where participants send and receive at `capacity` and no link is narrower (closed form)."""
-    return max(size / float(capacity.min()), 2 * (len(capacity) - 1) * size / float(capacity.sum()))
-
-
 def partition_bound(topology: Topology, size: float, groups: tuple[tuple[int, ...], ...]) -> float:
     """Bound the time with each of `groups` taken as one participant; singletons give the node and volume bounds."""
     member = np.zeros((len(groups), topology.size))

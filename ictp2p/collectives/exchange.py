@@ -348,14 +348,6 @@ class Exchange:
         """Every result is here, and everything that others need from us has been taken by `next_send`."""
         return self._left == 0
 
-    def staged(self) -> int:
-        """Count the partial chunks that are held here, arrived and not yet added up."""
-        return sum(
-            count - lane.used + len(lane.beyond.get((peer, True), ()))
-            for lane in self._lanes
-            for peer, count in lane.arrived.items()
-        )
-
     def _lane(self, share: Share, windows: list[int]) -> _Lane:
         parents = share.reduce_parents if self._reduce else (NO_PARENT,) * len(share.reduce_parents)
         children, followers = _below(parents, self.me), _below(share.broadcast_parents, self.me)

@@ -113,16 +113,6 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
             return None
         return roots.pop() if len(roots) == 1 else ""
 
-    def bytes_between(self, source: int, target: int, itemsize: int) -> int:
-        """Bytes that participant `source` sends to participant `target`, at `itemsize` bytes per element."""
-        if self.kind == ONE_SHOT:
-            return itemsize * self.elements * (source != target)
-        return itemsize * sum(
-            (share.stop - share.start)
-            * ((share.reduce_parents[source] == target) + (share.broadcast_parents[target] == source))
-            for share in self.shares
-        )
-
     def encode(self) -> bytes:
         """Write the plan as the bytes that are agreed on."""
         data = self._unpacked()

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ictp2p.collectives import topology
-from ictp2p.collectives.plan import Plan
+from ictp2p.collectives.plan import ONE_SHOT, Plan
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest
 from ictp2p.collectives.topology import Topology
 from ictp2p.types import PeerId
@@ -43,9 +43,20 @@ def widths(draw: st.DrawFn) -> np.ndarray:
     return width
 
 
+def bytes_between(plan: Plan, source: int, target: int, itemsize: int = 4) -> int:
+    """What participant `source` sends to `target`, at `itemsize` bytes per element."""
+    if plan.kind == ONE_SHOT:
+        return itemsize * plan.elements * (source != target)
+    return itemsize * sum(
+        (share.stop - share.start)
+        * ((share.reduce_parents[source] == target) + (share.broadcast_parents[target] == source))
+        for share in plan.shares
+    )
+
+
 def loads(chosen: Plan) -> np.ndarray:
     size = len(chosen.participants)
-    return np.array([[chosen.bytes_between(i, j, 4) if i != j else 0 for j in range(size)] for i in range(size)])
+    return np.array([[bytes_between(chosen, i, j) if i != j else 0 for j in range(size)] for i in range(size)])
 
 
 def alike(size: int, speed: float) -> np.ndarray:

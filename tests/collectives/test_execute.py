@@ -15,6 +15,7 @@ from ictp2p.collectives.plan import REDUCE, Plan, Share, one_shot_plan
 from ictp2p.collectives.schedules import star
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.types import PeerId
+from tests.collectives.planned import bytes_between
 
 NAMES = (PeerId("0" * 32), PeerId("1" * 32))
 PLAN = Plan("star", NAMES, tuple(Share(n * 50, n * 50 + 50, *t) for n, t in enumerate(star.trees(2))), 10, 1.0, 0.0)
@@ -178,14 +179,14 @@ async def test_paced_edges_get_their_share_of_the_predicted_time() -> None:
     assert links.rates == pytest.approx([1.1 * 400])
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert PLAN.bytes_between(0, 1, 4) == 400
-    assert PLAN.bytes_between(0, 0, 4) == 0
+    assert bytes_between(PLAN, 0, 1) == 400
+    assert bytes_between(PLAN, 0, 0) == 0
 
 
 async def test_who_gets_no_chunks_from_us_is_not_paced_at_nothing() -> None:
     links = FakeLinks()
     copied = Plan("broadcast", NAMES, (Share(0, 100, 1, (-1, -1), (1, -1)),), 10, 1.0, 0.0)
-    assert copied.bytes_between(0, 1, 4) == 0
+    assert bytes_between(copied, 0, 1) == 0
     task = asyncio.ensure_future(
         broadcast(copied, 0, [torch.zeros(100)], links, TAG, profile=ExecuteProfile(pace=True))
     )

@@ -12,6 +12,7 @@ from ictp2p.collectives import plan as plans
 from ictp2p.collectives.plan import Plan, Share
 from ictp2p.collectives.schedules import star
 from ictp2p.errors import RemoteProtocolError
+from tests.collectives.planned import bytes_between
 
 NAMES = ("a", "b", "c")
 STAR = Share(0, 10, 1, (1, -1, 1), (1, -1, 1))
@@ -33,7 +34,7 @@ def test_a_plan_of_one_shot_has_one_share_and_no_trees() -> None:
     good = plans.one_shot_plan(NAMES, 25, 2.0, 1.0)
     assert problem(good) is None
     assert plans.decode(good.encode()) == good
-    assert [good.bytes_between(0, n, 4) for n in range(3)] == [0, 100, 100]
+    assert [bytes_between(good, 0, n) for n in range(3)] == [0, 100, 100]
     for wrong in (
         msgspec.structs.replace(good, shares=(*good.shares, *good.shares)),
         msgspec.structs.replace(good, shares=()),
