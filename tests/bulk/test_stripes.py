@@ -24,6 +24,7 @@ from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.collectives.execute import Stats, all_reduce, broadcast
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
 from ictp2p.errors import Unreachable
+from ictp2p.torch_backend.engine import CHUNK, Engine, Step
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh, run_turns
 from tests.bulk.reducing import PROFILE as REDUCING
@@ -189,6 +190,30 @@ def test_sums_are_right_however_chunks_overtake_each_other(
         await world.close()
 
     run_turns(story())
+
+
+@pytest.mark.parametrize("room", [5 * CHUNK, 5 * CHUNK - 8])
+async def test_a_message_of_a_process_group_is_whole_though_its_length_comes_last(mesh: Meshes, room: int) -> None:
+    """The first chunk holds the length, and may be overtaken: what comes before it is judged once it is known."""
+    world = mesh(2)
+    await striped(world)
+    a, b = world.names
+    ends = [Engine(world.bulks[me], world.names, n, b"group") for n, me in enumerate(world.names)]
+    first = world.bulks[a]._pool.warm(b)
+    assert first is not None
+    first.transport.frozen = True  # type: ignore[attr-defined]
+    step, data, out = Step("send", 1, 5.0), torch.ones(5 * CHUNK).byte(), torch.zeros(room).byte()
+    passing = [asyncio.ensure_future(each) for each in (ends[0].send(step, data, 1), ends[1].receive(step, out, 0))]
+    while not (out[2 * CHUNK] or passing[1].done()):
+        await asyncio.sleep(0)
+    first.transport.frozen = False  # type: ignore[attr-defined]
+    first.transport._wake()  # type: ignore[attr-defined]
+    outcomes = await asyncio.gather(*passing, return_exceptions=True)
+    if room == len(data):
+        assert outcomes == [None, None]
+        assert torch.equal(out, data)
+    else:
+        assert isinstance(outcomes[1], ParticipantLost), "by its length, or by a chunk that there is no room for"
 
 
 async def test_all_connections_carry_chunks_and_the_first_one_alone_what_is_small(mesh: Meshes) -> None:
