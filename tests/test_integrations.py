@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import importlib.util
 import json
@@ -11,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +36,19 @@ NAMES = {
 MODULES = {"huggingface": ("transformers", "hf"), "lightning": ("lightning", "lightning")}
 
 
-@pytest.fixture(params=LIBRARIES)
-def two(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Starts the example in two clusters."""
-    script, processes = request.param, []
-    if importlib.util.find_spec(LIBRARIES[script]) is None:
-        pytest.skip(f"{LIBRARIES[script]} is not installed")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+Start = Callable[..., subprocess.Popen[str]]
 
-    def start(steps: int) -> list[subprocess.Popen[str]]:
-        for where in (("oslo", "--listen", address), ("tokyo", "--join", address)):
-            command = [sys.executable, str(EXAMPLES / script), "--steps", str(steps), "--cluster", *where]
-            pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            processes.append(subprocess.Popen(command, text=True, env=ENVIRONMENT, **pipes))
-        return processes
+
+@contextlib.contextmanager
+def starting(script: str, **environment: str) -> Iterator[Start]:
+    """Starts an example with arguments, as often as it is called; what it has started ends with this."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(EXAMPLES / script), *arguments]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        processes.append(subprocess.Popen(command, text=True, env={**ENVIRONMENT, **environment}, **pipes))
+        return processes[-1]
 
     try:
         yield start
@@ -57,6 +56,21 @@ def two(request: pytest.FixtureRequest) -> Iterator[Any]:
         for process in processes:
             process.kill()
             process.communicate()
+
+
+@pytest.fixture(params=LIBRARIES)
+def two(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Starts the example in two clusters."""
+    script = request.param
+    if importlib.util.find_spec(LIBRARIES[script]) is None:
+        pytest.skip(f"{LIBRARIES[script]} is not installed")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+
+    with starting(script) as start:
+        places = (("oslo", "--listen", address), ("tokyo", "--join", address))
+        yield lambda steps: [start("--steps", str(steps), "--cluster", *place) for place in places]
 
 
 def ended(process: subprocess.Popen[str]) -> str:
@@ -92,24 +106,12 @@ def test_a_trainer_ends_when_its_peer_has_drained(two: Any) -> None:
 @pytest.fixture(params=LIBRARIES)
 def untrained(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """Starts the example where only the names of its library are: they do for all that it says before it trains."""
-    processes: list[subprocess.Popen[str]] = []
     for path, text in NAMES.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text)
     found = os.pathsep.join([str(tmp_path), str(EXAMPLES.parent)])
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, str(EXAMPLES / request.param), "--cluster", "oslo", *arguments]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        processes.append(subprocess.Popen(command, text=True, env={**ENVIRONMENT, "PYTHONPATH": found}, **pipes))
-        return processes[-1]
-
-    try:
-        yield start
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+    with starting(request.param, PYTHONPATH=found) as start:
+        yield functools.partial(start, "--cluster", "oslo")
 
 
 @pytest.mark.real

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -216,6 +216,16 @@ async def test_a_message_of_a_process_group_is_whole_though_its_length_comes_las
         assert isinstance(outcomes[1], ParticipantLost), "by its length, or by a chunk that there is no room for"
 
 
+async def written(world: Mesh, elements: int, connections: Sequence[BulkConnection]) -> list[int]:
+    """The bytes that each of some connections takes while two reduce so many elements."""
+    before = [each.written for each in connections]
+    plan = plan_of(list(world.names), "star", elements, 10_000)
+    inputs = [contribution(n, [(elements,)], torch.float32) for n in range(2)]
+    outcomes = await reduce_all(world, plan, inputs, [[torch.zeros(elements)] for _ in range(2)])
+    assert not any(isinstance(each, BaseException) for each in outcomes)
+    return [each.written - was for each, was in zip(connections, before, strict=True)]
+
+
 async def test_all_connections_carry_chunks_and_the_first_one_alone_what_is_small(mesh: Meshes) -> None:
     world = mesh(2)
     await striped(world)
@@ -224,12 +234,7 @@ async def test_all_connections_carry_chunks_and_the_first_one_alone_what_is_smal
     assert first is not None
     carrying = [first, *beside(world.bulks[a], b)]
     for elements, expected in ((100, 1), (2_000_000, COUNT)):
-        before = [each.written for each in carrying]
-        plan = plan_of([a, b], "star", elements, 10_000)
-        inputs = [contribution(n, [(elements,)], torch.float32) for n in range(2)]
-        outcomes = await reduce_all(world, plan, inputs, [[torch.zeros(elements)] for _ in range(2)])
-        assert not any(isinstance(each, BaseException) for each in outcomes)
-        gone = [each.written - was for each, was in zip(carrying, before, strict=True)]
+        gone = await written(world, elements, carrying)
         assert sum(each > 0 for each in gone) == expected
 
 
@@ -287,6 +292,15 @@ def copying(world: Mesh, source: int) -> tuple[list[asyncio.Future[Stats]], list
     return copies, tensors
 
 
+async def holding(bulk: Bulk) -> Hold:
+    """What a collective that has just begun holds."""
+    while not bulk.collectives():
+        await asyncio.sleep(0)
+    ((hold, _),) = bulk._users.values()
+    assert isinstance(hold, Hold)
+    return hold
+
+
 def freeze(world: Mesh, but: BulkConnection, *, frozen: bool) -> None:
     for _, _, end in world.links:
         if but.transport not in (end, end.other):
@@ -303,10 +317,7 @@ async def test_who_has_sent_all_may_close_one_connection_before_others_have_brou
     assert theirs is not None
     freeze(world, but=theirs, frozen=True)
     copies, tensors = copying(world, 0)
-    while not world.bulks[a].collectives():
-        await asyncio.sleep(0)
-    ((hold, _),) = world.bulks[a]._users.values()
-    assert isinstance(hold, Hold)
+    hold = await holding(world.bulks[a])
     while hold._receiver.owing_to(b) or hold.connection.pending:
         await asyncio.sleep(0)
     theirs.connection_lost(None)  # all is here that came over it, and then its end
@@ -324,10 +335,7 @@ async def test_who_only_waited_to_be_asked_for_more_has_ended_when_its_connectio
     ours = world.bulks[a]._pool.warm(b)
     assert ours is not None
     copies, _ = copying(world, 0)
-    while not world.bulks[a].collectives():
-        await asyncio.sleep(0)
-    ((hold, _),) = world.bulks[a]._users.values()
-    assert isinstance(hold, Hold)
+    hold = await holding(world.bulks[a])
     while hold.inbound is None:
         await asyncio.sleep(0)
     for each in hold.connections:  # all are full, after the last chunk
@@ -372,11 +380,7 @@ async def test_what_is_paced_or_has_a_ceiling_goes_over_one_connection(mesh: Mes
     await striped(world)
     a, b = world.names
     stripes = beside(world.bulks[a], b)
-    before = [each.written for each in stripes]
-    plan = plan_of([a, b], "star", 500_000, 10_000)
-    inputs = [contribution(n, [(500_000,)], torch.float32) for n in range(2)]
-    await reduce_all(world, plan, inputs, [[torch.zeros(500_000)] for _ in range(2)])
-    assert [each.written for each in stripes] == before
+    assert await written(world, 500_000, stripes) == [0] * len(stripes)
 
 
 def test_what_comes_after_the_end_of_a_probe_counts_for_nothing() -> None:
