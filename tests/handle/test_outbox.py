@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import dis
 import os
 import socket
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,6 +13,7 @@ from hypothesis import strategies as st
 
 from ictp2p.handle import framing, outbox
 from ictp2p.handle.outbox import Outbox
+from tests.interrupts import ctrl_c, interrupted, places
 
 
 class Narrow:
@@ -56,48 +52,13 @@ def read(data: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-WHERE = ("RESUME", "CALL", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")
-"""The bytecodes after which Python looks for signals."""
-
-
-@contextmanager
-def interrupted(at: int, handler: Callable[[], None]) -> Iterator[list[int]]:
-    """Run a signal handler in the outbox, at the place of this number of those where Python may run one."""
-    steps, last = [0], dict[FrameType, str]()
-
-    def trace(at_frame: FrameType, event: str, _: object) -> Any:
-        if at_frame.f_code.co_filename != outbox.__file__:
-            return None
-        at_frame.f_trace_opcodes = True
-        if event == "opcode":
-            before, last[at_frame] = last.get(at_frame, ""), dis.opname[at_frame.f_code.co_code[at_frame.f_lasti]]
-            if before.startswith(WHERE):
-                steps[0] += 1
-                if steps[0] == at:
-                    handler()
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield steps
-    finally:
-        sys.settrace(before)
-
-
-def ctrl_c() -> None:
-    raise KeyboardInterrupt
-
-
 FIRST, LATER, HANDLERS = frame(1, b"x" * 20), frame(2, b"later"), frame(3, b"a handler's")
 
 
 def everywhere() -> range:
     """The numbers of all places where a handler may run while a frame is sent."""
     line = box(Narrow(8))
-    with interrupted(0, ctrl_c) as steps:
-        line.put(FIRST)
-    return range(1, steps[0] + 1)
+    return places(lambda: line.put(FIRST), outbox)
 
 
 def test_an_interrupt_tears_no_frame_wherever_it_comes() -> None:
@@ -106,7 +67,7 @@ def test_an_interrupt_tears_no_frame_wherever_it_comes() -> None:
     for at in everywhere():
         to = Narrow(8)
         line = box(to)
-        with pytest.raises(KeyboardInterrupt), interrupted(at, ctrl_c):
+        with pytest.raises(KeyboardInterrupt), interrupted(at, ctrl_c, outbox):
             line.put(FIRST)
         line.put(LATER)
         found = read(to.got)
@@ -124,7 +85,7 @@ def test_a_handler_that_says_something_waits_for_nobody_and_is_heard() -> None:
         def handler(line: Outbox = line) -> None:
             line.put(HANDLERS)
 
-        with interrupted(at, handler):
+        with interrupted(at, handler, outbox):
             line.put(FIRST)
         assert sorted(read(to.got)) == [(1, b"x" * 20), (3, b"a handler's")]
 
@@ -138,7 +99,7 @@ def test_a_handler_that_says_something_and_raises_is_heard_with_the_next_frame()
             line.put(HANDLERS)
             raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt), interrupted(at, handler):
+        with pytest.raises(KeyboardInterrupt), interrupted(at, handler, outbox):
             line.put(FIRST)
         line.put(LATER)
         found = read(to.got)
@@ -153,7 +114,7 @@ def test_a_descriptor_goes_along_once_and_is_closed_wherever_an_interrupt_comes(
         line = box(to)
         descriptor = os.memfd_create("x")
         inode = os.fstat(descriptor).st_ino
-        with pytest.raises(KeyboardInterrupt), interrupted(at, ctrl_c):
+        with pytest.raises(KeyboardInterrupt), interrupted(at, ctrl_c, outbox):
             line.put(FIRST, descriptor)
         line.put(LATER)
         if (1, b"x" * 20) in read(to.got):
@@ -173,7 +134,7 @@ def test_what_nobody_reads_is_dropped_wherever_an_interrupt_comes() -> None:
         to.closed = True
         descriptor = os.memfd_create("x")
         try:
-            with interrupted(at, ctrl_c):
+            with interrupted(at, ctrl_c, outbox):
                 line.put(FIRST, descriptor)
         except KeyboardInterrupt:
             line.put(FIRST)
