@@ -18,13 +18,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
 
 from ictp2p.errors import PeerClosed
+from ictp2p.interrupts import Answer
 from ictp2p.threads import Threads
 
 T = TypeVar("T")
+Begin: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
+"""Makes a coroutine, on the loop: one that were made by whoever asks would be lost to an interrupt before it began."""
 
 _PATIENCE = 2.0
 """Seconds that the end of the process waits for a loop that is in the middle of something."""
@@ -81,21 +85,18 @@ class LoopThread:
                 f"{self._owner} lives in process {self._process}, from which this one, {os.getpid()}, was forked"
             )
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def submit(self, begin: Begin[T]) -> Future[T]:
         """Start a coroutine on the loop.
 
         Raises:
             PeerClosed: the loop has been closed, or stayed behind in the process that this one was forked from.
         """
-        try:
-            self.check_process()
-        except PeerClosed:
-            work.close()
-            raise
+        self.check_process()
+        answer = Answer[T]()
         with self._lock:  # what came in before the loop is told to stop is cancelled by it; nothing comes in after
             if not self._closing:
-                return asyncio.run_coroutine_threadsafe(work, self._loop)
-        work.close()
+                self._loop.call_soon_threadsafe(self._begin, begin, answer)
+                return answer
         raise self._closed(f"{self._owner} is closed")
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
@@ -112,9 +113,9 @@ class LoopThread:
         finally:
             del future  # an error knows its frames: they must not know who knows the error
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, begin: Begin[T]) -> T:
         """Run a coroutine on the loop and wait for its result; an interrupt of the waiting thread cancels it."""
-        future = self.submit(work)
+        future = self.submit(begin)
         try:
             return self.wait(future)
         except BaseException:
@@ -129,7 +130,7 @@ class LoopThread:
         async def work() -> T:
             return act()
 
-        return self.run(work())
+        return self.run(work)
 
     def post(self, act: Callable[[], object]) -> bool:
         """Call a function on the loop, soon; gives whether it will be: not if the loop is closed, or stayed behind."""
@@ -147,6 +148,14 @@ class LoopThread:
     def abandon(self) -> None:
         """Stop, finishing nothing: the process ends. Its sockets end with it."""
         self._end(_PATIENCE, finishing=False)
+
+    def _begin(self, begin: Begin[T], answer: Answer[T]) -> None:
+        """On the loop: run it, unless that is not wanted any more. To cancel the answer cancels it."""
+        if answer.cancelled():
+            return
+        task = self._loop.create_task(_begun(begin))
+        task.add_done_callback(lambda done: _hand_over(done, answer))
+        answer.add_done_callback(lambda done: self.post(task.cancel) if done.cancelled() else None)
 
     def _end(self, patience: float, *, finishing: bool) -> None:
         if self.left_behind:  # its sockets are the parent's too, and so is the selector that watches them
@@ -190,6 +199,20 @@ def _end_all() -> None:
     over = time.monotonic() + _PATIENCE
     for thread in tuple(_BESIDE):  # after the loops, which start them
         thread.join(max(0.0, over - time.monotonic()))
+
+
+async def _begun(begin: Begin[T]) -> T:
+    return await begin()
+
+
+def _hand_over(task: asyncio.Task[T], answer: Answer[T]) -> None:
+    with suppress(InvalidStateError):  # it was cancelled
+        if task.cancelled():
+            answer.cancel()
+        elif (error := task.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(task.result())
 
 
 def _finish(loop: asyncio.AbstractEventLoop) -> None:

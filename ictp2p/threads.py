@@ -14,6 +14,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+from ictp2p import interrupts
+
 T = TypeVar("T")
 Item = TypeVar("Item")
 
@@ -85,11 +87,11 @@ class Threads:
 
     def condition(self) -> Condition:
         """Make a condition."""
-        return threading.Condition()
+        return interrupts.Condition()
 
     def event(self) -> Event:
         """Make an event, not set."""
-        return threading.Event()
+        return interrupts.Event()
 
     def inbox(self) -> Inbox[Any]:
         """Make a queue."""
@@ -110,8 +112,8 @@ class Beside(Protocol):
         """What threads beside this loop wait with."""
         ...
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine on the loop."""
+    def submit(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Start a coroutine, which is made there, on the loop."""
         ...
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import Handle
+from ictp2p.interrupts import Answer
 from ictp2p.threads import Inbox
 
 T = TypeVar("T")
@@ -106,7 +107,7 @@ class WorkQueue:
         Raises:
             PeerClosed: the queue was closed.
         """
-        future: Future[T] = Future()
+        future: Future[T] = Answer()
         with self._lock:
             if self._closed:
                 raise PeerClosed(f"{name}: the peer is closed")

@@ -275,14 +275,10 @@ class BesideLoop:
         self.threads: Threads = crew
         self._crew = crew
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def submit(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
         """Start a coroutine on the loop."""
-        try:
-            self._crew.check()
-        except Killed:
-            work.close()
-            raise
-        return asyncio.run_coroutine_threadsafe(work, self._crew.loop)
+        self._crew.check()
+        return asyncio.run_coroutine_threadsafe(begin(), self._crew.loop)
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
         """Wait for what `submit` gave, in virtual time."""

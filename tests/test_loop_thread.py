@@ -29,7 +29,7 @@ def test_who_waits_when_the_loop_is_closed_gets_a_typed_error() -> None:
         began.set()
         await asyncio.Event().wait()
 
-    future = loop.submit(forever())
+    future = loop.submit(forever)
     assert began.wait(10)
     loop.close()
     with pytest.raises(PeerClosed):
@@ -66,7 +66,7 @@ def test_a_close_does_not_wait_for_ever_for_what_cannot_be_cancelled(
     if where == "in the loop":
         loop.post(stuck)
     else:
-        loop.submit(work())
+        loop.submit(work)
     assert began.wait(10)
     loop.close()
     assert not ended.is_set()

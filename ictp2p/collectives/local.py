@@ -48,6 +48,7 @@ from ictp2p.collectives.library import connect
 from ictp2p.collectives.rendezvous import Rendezvous
 from ictp2p.device_memory import placed
 from ictp2p.errors import LibraryRefused, LocalGroupError
+from ictp2p.interrupts import Answer
 from ictp2p.sync.devices import GLOO
 from ictp2p.sync.roster import Roster
 from ictp2p.types import Address, PeerId
@@ -230,7 +231,7 @@ class LocalGroup:
 
         What comes into being after nobody wanted it any more is discarded.
         """
-        made: Future[Any] = Future()
+        made: Future[Any] = Answer()
         threading.Thread(target=_fulfil, args=(made, build), daemon=True).start()
         while not made.done():
             with contextlib.suppress(TimeoutError):

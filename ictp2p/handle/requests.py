@@ -19,6 +19,7 @@ import msgspec
 
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import to_peer
+from ictp2p.interrupts import Answer
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ class Requests:
             PeerClosed: the process is gone.
         """
         number = self.number() if number is None else number
-        future: Future[Any] = Future()
+        future: Future[Any] = Answer()
         with self._lock:
             if self.error is not None:
                 raise self.error

@@ -99,12 +99,12 @@ class ThreadHandle:
 
     def start(self) -> None:
         """Join the mesh."""
-        self._finish(self.loop.submit(self.service.start()))
+        self._finish(self.loop.submit(self.service.start))
 
     def leave(self) -> None:
         """Leave the mesh politely; a loop that has ended, with the program, has left."""
         with contextlib.suppress(PeerClosed):
-            self._finish(self.loop.submit(self._peer.leave()))
+            self._finish(self.loop.submit(self._peer.leave))
 
     def close(self) -> None:
         """End the loop, if it is our own."""
@@ -171,13 +171,13 @@ class ThreadHandle:
 
     def fetch_state(self, ref: StateRef, state: Receiver) -> Future[None]:
         """Receive an agreed state."""
-        return self.loop.submit(self._peer.fetch_state(ref, state))
+        return self.loop.submit(lambda: self._peer.fetch_state(ref, state))
 
     # ------------------------------------------------------------ rounds
 
     def reduce(self, request: RoundRequest, attempts: Attempts) -> Future[Outcome]:
         """Bring a contribution."""
-        return self.loop.submit(self._reduce(request, attempts))
+        return self.loop.submit(lambda: self._reduce(request, attempts))
 
     async def _reduce(self, request: RoundRequest, attempts: Attempts) -> Outcome:
         work = Reduction(
@@ -222,11 +222,11 @@ class ThreadHandle:
 
     def fetch_answer(self, opened: Open, close: Close, result: torch.Tensor) -> Future[None]:
         """Have the result of a committed round."""
-        return self.loop.submit(self.service.answers.fetch(opened, close, result))
+        return self.loop.submit(lambda: self.service.answers.fetch(opened, close, result))
 
     def send(self, body: torch.Tensor, shapes: bytes, target: ClusterId, tag: int, timeout: float) -> Future[None]:
         """Offer a message."""
-        return self.loop.submit(self.service.messages.send(body, shapes, target, tag, timeout))
+        return self.loop.submit(lambda: self.service.messages.send(body, shapes, target, tag, timeout))
 
     def receive(
         self,
@@ -242,7 +242,7 @@ class ThreadHandle:
         async def receive() -> None:
             deliver(await self.service.messages.receive(nbytes, shapes, source, tag, timeout))
 
-        return self.loop.submit(receive())
+        return self.loop.submit(receive)
 
     def _finish(self, future: Future[T]) -> T:
         """Wait for it; an interrupt of the waiting thread cancels it."""

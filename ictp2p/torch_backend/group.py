@@ -87,7 +87,7 @@ class ProcessGroup(DescribedGroup):
         self._endpoint = self._loop.call(
             lambda: Endpoint(self._chosen, mesh, stall, self._calls.under_way, self._lost, self._met)
         )
-        mine = self._loop.run(self._endpoint.listen(self._size))
+        mine = self._loop.run(lambda: self._endpoint.listen(self._size))
         meet(store, self._rank, mine, mesh, seconds, self._know)
 
     def _know(self, cards: list[Card]) -> None:
@@ -104,7 +104,7 @@ class ProcessGroup(DescribedGroup):
             return
         try:
             if hasattr(self, "_endpoint"):
-                self._loop.run(self._end())
+                self._loop.run(self._end)
         finally:
             LOOP.leave()
 

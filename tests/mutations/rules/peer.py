@@ -318,6 +318,14 @@ MUTATIONS: Final = (
         ("core/test_stack_ways.py::test_a_large_mesh_is_sparse_and_yet_everybody_knows_and_reaches_everybody",),
     ),
     Mutation(
+        "locked-by-an-interrupt",
+        "Who was interrupted while it waited holds up nobody who has its answer.",
+        "ictp2p/interrupts.py",
+        "        self._condition = Condition()\n",
+        "        self._condition = threading.Condition()\n",
+        ("test_interrupts.py::test_who_was_interrupted_while_it_waited_for_an_answer_holds_up_nobody_who_answers",),
+    ),
+    Mutation(
         "store-opened-twice",
         "The store that a roster names stays open, though its leader asked for it again while it was being opened.",
         "ictp2p/group_store.py",
