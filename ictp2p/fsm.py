@@ -96,11 +96,22 @@ class Fsm:
         Raises:
             LocalProtocolError: the present state does not answer it; nothing has changed.
         """
-        if not self.can(trigger):
+        step = self.follow(trigger)
+        if step is None:
             known = ", ".join(self.table.triggers(self.state)) or "nothing: it is final"
             raise LocalProtocolError(f"{self.table.name}: {self.state} does not answer {trigger!r}, only {known}")
-        self.state = self._next[self.state, trigger]
-        return self.state
+        return step[1]
+
+    def follow(self, trigger: str, unless: str = "") -> tuple[str, str] | None:
+        """Follow `trigger` if the present state answers it and is not `unless`, and give where from and where to.
+
+        A signal's handler may come in between and move the machine: it is then asked again, from where that left it.
+        """
+        while (target := self._next.get((source := self.state, trigger))) is not None and source != unless:
+            if self.state is source:  # and so it is in the next line: no handler comes where nothing is called
+                self.state = target
+                return source, target
+        return None
 
     def __repr__(self) -> str:
         return f"<Fsm {self.table.name} {self.state}>"

@@ -34,7 +34,8 @@ class Life:
     def __init__(self, tell: Tell) -> None:
         self._machines = {table.name: Fsm(table) for table in TABLES}
         self._tell = tell
-        self._lock = threading.Lock()
+        self._leaving = False
+        self._lock = threading.RLock()  # reentrant: a signal handler may drain or close the peer within a step
 
     @property
     def state(self) -> str:
@@ -63,11 +64,13 @@ class Life:
         """The process group inside the cluster works."""
         survived = self.heard(DRAINING, "survived")
         self.happened("first_quorum", "pg_ready", *(("drain_noticed",) if survived else ()))
+        if self._leaving:  # it was asked to between the two: what it left then was not its own leaving
+            self._leave()
 
     def draining(self) -> None:
         """This peer was asked to leave. It may be in the middle of noticing that another one does."""
-        if self.state != "DRAINING":
-            self.happened("drain_self")
+        self._leaving = True
+        self._leave()
         self.heard(DRAINING, "drain_self")
 
     def closing(self) -> None:
@@ -90,14 +93,16 @@ class Life:
         except LocalProtocolError as error:
             self._tell("illegal_transition", table=table.name, trigger=trigger, text=str(error))
 
-    def _follow(self, table: Table, triggers: tuple[str, ...]) -> bool:
+    def _leave(self) -> None:
+        self._follow(LIFE, ("drain_self",), unless="DRAINING")
+
+    def _follow(self, table: Table, triggers: tuple[str, ...], unless: str = "") -> bool:
         machine = self._machines[table.name]
         for trigger in triggers:
             with self._lock:
-                answered = machine.can(trigger)
-                source, target = machine.state, machine.fire(trigger) if answered else ""
-            if answered:
-                self._told(table, source, target, trigger)
+                step = machine.follow(trigger, unless)
+            if step is not None:
+                self._told(table, *step, trigger)
                 return True
         return False
 

@@ -40,6 +40,7 @@ def interrupted(at: int, handler: Callable[[], None], *modules: ModuleType) -> I
         yield steps
     finally:
         sys.settrace(before)
+        last.clear()  # a frame knows its tracer, which must not know the frame: what it holds is let go with it
 
 
 def places(act: Callable[[], object], *modules: ModuleType) -> range:

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ictp2p.life
+from ictp2p import fsm
 from ictp2p.fsm import DRAINING, LIFE, OUTSIDE, RECEIVED_JOIN, RECONFIG_PG, REJOIN, ROLLBACK, TABLES, TRAINING
 from ictp2p.life import EVERY_STEP, Life
+from tests.interrupts import interrupted, places
 
 
 class Told:
@@ -112,6 +115,35 @@ def test_once_the_group_works_nobody_drains_but_who_was_asked_to(news) -> None:
                 life.happened(what)
         assert leaves.state == "DRAINING"
         assert what != "grouped" or stays.state != "DRAINING"
+
+
+def trained() -> Life:
+    life = Life(Told())
+    life.happened("first_quorum")
+    life.noticed()
+    return life
+
+
+@pytest.mark.timeout(20)  # else it waits for itself
+@pytest.mark.parametrize(("leave", "end"), [("draining", "DRAINING"), ("closing", "DRAINING"), ("closed", "EXIT")])
+def test_a_signals_handler_may_drain_or_close_wherever_it_comes_into_a_step(leave: str, end: str) -> None:
+    """Regression: it waited for ever for the lock that its own thread held.
+
+    And who was asked to leave just when another one had left was shown as training on.
+    """
+    other = trained()
+    for at in places(other.grouped, ictp2p.life, fsm):
+        mine, where = trained(), list[str]()
+
+        def handler(mine: Life = mine, where: list[str] = where) -> None:
+            if leave == "closed":
+                mine.closing()
+            getattr(mine, leave)()
+            where.append(mine.state)
+
+        with interrupted(at, handler, ictp2p.life, fsm):
+            mine.grouped()
+        assert (where, mine.state) == ([end], end), at
 
 
 def test_closing_a_peer_that_was_left_out_ends_its_life_too() -> None:
