@@ -4,6 +4,8 @@ A roster names the store where its members meet. Each wants a store of its own, 
 store would be taken for the present one's; and the store that a roster names must stay open for as long as that roster
 stands. So there is one store, and a new one takes its place. Whoever asks while one is being opened gets that one: a
 leader asks again where opening takes long, and a second store would close the first, which the roster names by then.
+Who asks for another interface meanwhile has seen this worker's address change: the members would not reach the store
+that is being opened, so a second one is opened after it, and all who wait get that one.
 
 Opening and closing block, so both run beside the event loop.
 """
@@ -34,6 +36,8 @@ class GroupStore:
         self._open = open_store
         self._present: Store | None = None
         self._renewal: asyncio.Task[str] | None = None
+        self._asked_for = ""
+        """The interface of that renewal."""
 
     async def renew(self, host: str) -> str:
         """Have a store on the interface `host` that no roster names yet, in place of the last one.
@@ -44,9 +48,14 @@ class GroupStore:
         Raises:
             AddressNotOurs: `host` is not an address of this machine; the last store is still open then.
         """
-        if self._renewal is None or self._renewal.done():
-            self._renewal = asyncio.get_running_loop().create_task(self._renew(host))
-        return await asyncio.shield(self._renewal)
+        if self._renewal is None or self._renewal.done() or host != self._asked_for:
+            self._asked_for = host
+            self._renewal = asyncio.get_running_loop().create_task(self._renew(host, self._renewal))
+        while True:
+            renewal = self._renewal
+            await asyncio.wait([renewal])
+            if renewal is self._renewal:
+                return renewal.result()
 
     async def close(self) -> None:
         """Close the store, and first let one be opened that is about to be: no thread can be called back."""
@@ -54,7 +63,9 @@ class GroupStore:
             await asyncio.wait([self._renewal])
         await self._replace(None)
 
-    async def _renew(self, host: str) -> str:
+    async def _renew(self, host: str, before: asyncio.Task[str] | None) -> str:
+        if before is not None:
+            await asyncio.wait([before])
         address, store = await asyncio.get_running_loop().run_in_executor(None, self._open, host)
         await self._replace(store)
         return address

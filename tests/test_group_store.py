@@ -73,6 +73,31 @@ async def test_who_asks_again_while_a_store_is_opened_does_not_have_it_closed() 
     await store.close()
 
 
+@given(hosts=st.lists(st.sampled_from(["one", "two", "elsewhere"]), min_size=1, max_size=4))
+def test_who_asks_for_another_interface_while_a_store_is_opened_gets_one_there(hosts: list[str]) -> None:
+    """Regression: it got the first one's, which the members of a worker whose address changes cannot reach.
+
+    Nor is anybody given a store that is about to be closed for a later one.
+    """
+
+    async def run() -> None:
+        shop = Shop()
+        store = GroupStore(shop)
+        shop.gate.clear()
+        asked = []
+        for host in hosts:
+            asked.append(asyncio.create_task(store.renew(host)))
+            await asyncio.sleep(0)
+        shop.gate.set()
+        named = {str(each) for each in await asyncio.gather(*asked, return_exceptions=True)}
+        assert named == {"elsewhere" if hosts[-1] == "elsewhere" else f"{hosts[-1]}:{shop.opened}"}
+        assert shop.open == ([shop.opened] if shop.opened else [])
+        await store.close()
+        assert shop.open == []
+
+    asyncio.run(run())
+
+
 async def test_what_is_being_opened_as_the_peer_closes_is_closed() -> None:
     shop = Shop()
     store = GroupStore(shop)

@@ -337,8 +337,8 @@ MUTATIONS: Final = (
         "store-opened-twice",
         "The store that a roster names stays open, though its leader asked for it again while it was being opened.",
         "ictp2p/group_store.py",
-        "if self._renewal is None or self._renewal.done():",
-        "if self._renewal is None or self._renewal:",
+        "self._renewal.done() or host",
+        "self._renewal or host",
         ("test_group_store.py::test_who_asks_again_while_a_store_is_opened_does_not_have_it_closed",),
     ),
     Mutation(
