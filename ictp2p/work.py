@@ -90,7 +90,7 @@ class WorkQueue:
         self._ended = ended
         self._peer = peer
         self._waiting: Inbox[tuple[Future[Any], Callable[[], Any]] | None] = peer.threads.inbox()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler may close the peer in the middle of this
         self._closed = False
         self._unfinished = 0
         self._thread = peer.threads.start(self._run, name)
@@ -112,8 +112,15 @@ class WorkQueue:
             if self._closed:
                 raise PeerClosed(f"{name}: the peer is closed")
             self._unfinished += 1
-            self._waiting.put((future, call))
+        self._waiting.put((future, call))
+        self._see_to(name, future)
         return Work(name, future, self._peer.wait)
+
+    def _see_to(self, name: str, future: Future[Any]) -> None:
+        """Answer what a close came before: it stands behind the end, to which nobody comes."""
+        if self._closed:
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(PeerClosed(f"{name}: the peer is closed"))
 
     def close(self, timeout: float) -> None:
         """Run nothing more: what waits gets `PeerClosed`, what runs has `timeout` seconds to end."""

@@ -53,7 +53,7 @@ class CallEngine:
         self._runner = Runner(mesh, self.chronicle, self._patience)
         self._queue: WorkQueue | None = None
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler may close the peer in the middle of this
         self._shared: SharedState | None = None
         mesh.evict = self._evict
         peer.subscribe(self.chronicle.notice)
@@ -71,9 +71,8 @@ class CallEngine:
         with self._lock:
             if self._closed:
                 raise PeerClosed(f"{name}: the peer is closed")
-            if self._queue is None:
-                self._queue = WorkQueue(f"ictp2p calls {self.cluster}", self._runner.leave, self.peer)
-            return self._queue.submit(name, lambda: body(self._runner.run))
+            queue = self._open_queue()
+            return queue.submit(name, lambda: body(self._runner.run))
 
     def sync(self, state: Mapping[str, Tensor]) -> SyncState:
         """A call of `sync_state`; what the mirror of the last one holds stays, if the tensors are alike."""
@@ -124,6 +123,13 @@ class CallEngine:
             if self._queue is not None:
                 self.peer.give_up()
                 self._queue.close(_CLOSING)
+
+    def _open_queue(self) -> WorkQueue:
+        if self._queue is None:
+            self._queue = WorkQueue(f"ictp2p calls {self.cluster}", self._runner.leave, self.peer)
+            if self._closed:  # by a handler, which found no queue
+                self._queue.close(0.0)
+        return self._queue
 
     def _patience(self) -> Deadline:
         return Deadline(self.patience, self.peer.waiting, self.peer.clock)

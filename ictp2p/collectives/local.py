@@ -113,7 +113,7 @@ class LocalGroup:
         self._works: list[Any] = []
         self._staging: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._reason = ""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler may close the peer in the middle of this
 
     def __repr__(self) -> str:
         state = f"broken: {self._reason}" if self._reason else "open" if self._group else "closed"
@@ -208,8 +208,8 @@ class LocalGroup:
     def _admit(self, store: Rendezvous) -> None:
         """Let `abort` reach the rendezvous from now on, and see whether it came before."""
         with self._lock:
-            self._store, aborted = store, bool(self._reason)
-        if aborted:
+            self._store = store
+        if self._reason:  # looked at after: a handler's abort may have come before the store was there
             store.abort(self._reason)
 
     def _equip(self, store: Rendezvous) -> None:

@@ -53,7 +53,7 @@ class Arena(Reuse):
         if not tensor.is_contiguous():
             return None
         with self._lock:
-            for region in self._regions.values():
+            for region in tuple(self._regions.values()):
                 if region.base <= at and at + nbytes <= region.base + region.size:
                     return TensorRef(region.number, at - region.base, tensor.numel(), dtype)
         return None

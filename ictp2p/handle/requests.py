@@ -50,7 +50,7 @@ class Requests:
         self._cancel = cancel
         self._numbers = itertools.count(1)
         self._standing: dict[int, _Request[Any]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler may close the peer in the middle of this
         self.error: PeerClosed | None = None
         """How the process ended, if it has."""
 

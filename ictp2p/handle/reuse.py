@@ -54,7 +54,7 @@ class Reuse:
         self._regions: dict[int, Region] = {}
         self._numbers = itertools.count(1)
         self._recent: deque[int] = deque(maxlen=_REMEMBERED)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler may close the peer in the middle of this
         self._asked = 0
         self._ended: Event | None = None
         """Ends the watch for idleness, while there is one."""
@@ -98,7 +98,8 @@ class Reuse:
 
     def _free(self, nbytes: int) -> Region | None:
         """The smallest region that is free and large enough, and not much too large."""
-        fit = [r for r in self._regions.values() if not r.used and nbytes <= r.size <= 2 * nbytes + mmap.PAGESIZE]
+        regions = tuple(self._regions.values())  # a handler may close this meanwhile
+        fit = [r for r in regions if not r.used and nbytes <= r.size <= 2 * nbytes + mmap.PAGESIZE]
         return min(fit, key=lambda region: region.size, default=None)
 
     def _make(self, nbytes: int) -> Region:
@@ -110,14 +111,14 @@ class Reuse:
 
     def _trim(self, most: int) -> None:
         """Give back what is free beyond `most` bytes."""
-        free = sorted((r for r in self._regions.values() if not r.used), key=lambda region: region.number)
+        free = sorted((r for r in tuple(self._regions.values()) if not r.used), key=lambda region: region.number)
         spare = sum(region.size for region in free) - most
         for region in free:
             if spare <= 0:
                 return
             spare -= region.size
-            del self._regions[region.number]
-            self._dropped(region.number)
+            if self._regions.pop(region.number, None) is not None:
+                self._dropped(region.number)
 
     def _watch(self) -> None:
         if self._ended is None:

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ictp2p
+import ictp2p.calls.engine
+import ictp2p.work
 from ictp2p.calls.engine import CallEngine
 from ictp2p.calls.tensors import Bundle
 from ictp2p.errors import LocalProtocolError, PeerClosed, RoundTimeout
@@ -21,6 +23,7 @@ from ictp2p.threads import Condition, Thread, Threads
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
 from ictp2p.work import WorkQueue
+from tests.interrupts import interrupted, places
 
 PATIENCE = 30.0
 
@@ -217,6 +220,35 @@ def test_a_policy_is_refused_while_a_call_is_under_way_and_then_has_calls_leave_
     with pytest.raises(LocalProtocolError, match="a policy trains with this peer"):
         engine.submit_all("three", lambda _: engine.mesh.calls_ready(True)).wait(PATIENCE)
     engine.close()
+
+
+@pytest.mark.timeout(60)  # else it waits for itself
+def test_a_signals_handler_may_close_wherever_it_comes_into_a_call(peer: Peer) -> None:
+    """Regression: it waited for ever for the lock that its own thread held."""
+    modules = (ictp2p.calls.engine, ictp2p.work)
+    other = engine_of(peer)
+    for at in places(lambda: other.submit_all("one", lambda _: 1), *modules):
+        engine = engine_of(peer)
+        with interrupted(at, engine.close, *modules):
+            try:
+                answer = engine.submit_all("one", lambda _: 1)
+            except PeerClosed:
+                answer = None
+        assert answer is None or isinstance(ended(answer), int | PeerClosed), at
+        assert engine._queue is None or gone(engine._queue), at
+    other.close()
+
+
+def ended(work: ictp2p.work.Work[int]) -> object:
+    try:
+        return work.wait(PATIENCE)
+    except PeerClosed as error:
+        return error
+
+
+def gone(queue: WorkQueue) -> bool:
+    queue._thread.join(PATIENCE)
+    return not queue._thread.is_alive()
 
 
 def test_a_policy_has_nobody_leave_where_no_call_was_made(peer: Peer) -> None:

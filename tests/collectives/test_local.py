@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import signal
 import subprocess
@@ -8,15 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
+from ictp2p.collectives import local
 from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.rendezvous import RendezvousServer
 from ictp2p.errors import LocalGroupError
 from ictp2p.sync.roster import Roster
 from ictp2p.types import PeerId
+from tests.interrupts import interrupted
 
 WORKER = """
 import hashlib, sys, threading, time
@@ -264,3 +269,16 @@ def test_a_digest_of_a_sum_does_not_depend_on_who_asks(server: RendezvousServer)
     assert len({hashlib.blake2b(t.numpy().data).digest() for t in tensors}) == 1
     for group in made:
         group.close()
+
+
+@pytest.mark.timeout(20)  # else it waits for itself
+def test_a_signals_handler_may_break_a_group_wherever_it_comes_into_its_opening(server: RendezvousServer) -> None:
+    """Regression: it waited for ever for the lock that its own thread held."""
+    for at in itertools.count(1):
+        group, told = LocalGroup(roster(server, 2), PeerId("0" * 32), "127.0.0.1"), list[str]()
+        store: Any = SimpleNamespace(abort=told.append)
+        with interrupted(at, lambda group=group: group.abort("closed"), local) as steps:  # type: ignore[misc]
+            group._admit(store)
+        if steps[0] < at:
+            break
+        assert "closed" in told, at

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.errors import PeerClosed, StateError
+from ictp2p.handle import requests as module
 from ictp2p.handle import to_peer
 from ictp2p.handle.messages import raw
 from ictp2p.handle.requests import Requests
+from tests.interrupts import interrupted, places
 
 Fate = st.sampled_from(["answered", "failed", "left", "cancelled, then answered", "cancelled, then failed"])
 
@@ -86,3 +88,22 @@ def test_an_answer_of_another_type_is_an_error() -> None:
     future = requests.ask(to_peer.Start(), int)
     requests.answered(peer.asked[0], raw("text"))
     assert future.exception() is not None
+
+
+@pytest.mark.timeout(20)  # else it waits for itself
+def test_a_signals_handler_may_ask_wherever_it_comes_into_a_question() -> None:
+    """Regression: it waited for ever for the lock that its own thread held."""
+    other = Peer().requests()
+    for at in places(lambda: other.ask(to_peer.Start(), int), module):
+        peer = Peer()
+        requests, asked = peer.requests(), list[Any]()
+
+        def handler(requests: Requests = requests, asked: list[Any] = asked) -> None:
+            asked.append(requests.ask(to_peer.Start(), int))
+
+        with interrupted(at, handler, module):
+            asked.append(requests.ask(to_peer.Start(), int))
+        assert sorted(peer.asked) == [1, 2]
+        for number in peer.asked:
+            requests.answered(number, raw(number))
+        assert sorted(future.result(0) for future in asked) == [1, 2], at

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ictp2p.handle import reuse
 from ictp2p.handle.reuse import IDLE, LEAST, Private
 from tests.handle.still import Still
+from tests.interrupts import interrupted, places
 
 
 def test_memory_is_used_again_once_no_tensor_lies_in_it_and_not_before() -> None:
@@ -79,3 +82,16 @@ def test_closed_nothing_is_kept_and_nobody_watches() -> None:
     memory.close()
     assert memory.size == len(used)
     threads.started[0]()
+
+
+@pytest.mark.timeout(20)  # else it waits for itself
+def test_a_signals_handler_may_close_it_wherever_it_comes_into_an_allocation() -> None:
+    """Regression: it waited for ever for the lock that its own thread held."""
+    other = Private(Still(), keep=1)
+    for at in places(lambda: other.empty(LEAST), reuse):
+        memory = Private(Still(), keep=1)
+        del (free := [memory.empty(LEAST)])[:]
+        with interrupted(at, memory.close, reuse):
+            found = memory.empty(LEAST).fill_(at % 256)
+        assert len(found) == LEAST, at
+        assert not free
