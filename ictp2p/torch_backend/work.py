@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
+from ictp2p.interrupts import Event
 from ictp2p.loop_thread import beside
 from ictp2p.torch_backend.errors import GroupClosed
 from ictp2p.torch_backend.uncompiled import uncompiled
@@ -45,9 +46,9 @@ class GroupWork(_Work):  # type: ignore[misc]
         super().__init__()
         self._name = name
         self._results = list(results)
-        self._ended = threading.Event()
+        self._ended = Event()
         self._error: BaseException | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant: a signal handler may ask of, or end, what its thread asks of
         self._future: Any = None
         self._source = -1
         self._process = os.getpid()
@@ -128,9 +129,10 @@ class GroupWork(_Work):  # type: ignore[misc]
             GroupClosed: this process was forked.
         """
         self._check_process()
+        fresh: Any = Future()  # made before it is looked whether there is one: a handler may ask in between
         with self._lock:
             if self._future is None:
-                self._future = Future()
+                self._future = fresh
                 if self._ended.is_set():
                     self._future.set_result(self._results)
             future: Future[Any] = self._future

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,13 @@ from hypothesis import strategies as st
 from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.errors import PeerClosed
 from ictp2p.loop_thread import LoopThread
+from ictp2p.torch_backend import work as work_module
 from ictp2p.torch_backend.calls import Calls
 from ictp2p.torch_backend.errors import RankLost, RankTimeout, translated
 from ictp2p.torch_backend.memory import Memory
+from ictp2p.torch_backend.work import GroupWork
 from ictp2p.types import PeerId
+from tests.interrupts import interrupted, places
 
 PEERS = [PeerId("a" * 32), PeerId("b" * 32)]
 
@@ -168,6 +172,24 @@ def test_a_signal_may_end_the_group_in_the_middle_of_a_call(loop: LoopThread, mo
     calling.join(10)
     assert first == [True]
     assert not calling.is_alive()
+
+
+@pytest.mark.timeout(20)  # else it waits for itself
+def test_a_signals_handler_may_ask_wherever_it_comes_into_what_its_thread_asks_of_a_call() -> None:
+    def ask(work: GroupWork) -> tuple[Any, Any]:
+        return work.get_future(), work.is_success()
+
+    other = GroupWork("one", [])
+    for at in places(lambda: ask(other), work_module):
+        work, asked = GroupWork("one", []), list[Any]()
+
+        def handler(work: GroupWork = work, asked: list[Any] = asked) -> None:
+            asked.append(ask(work))
+
+        with interrupted(at, handler, work_module):
+            asked.append(ask(work))
+        work.finish()
+        assert [future.wait() for future, _ in asked] == [[], []], at
 
 
 _LAST = """
