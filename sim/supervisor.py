@@ -76,8 +76,8 @@ class Supervisor:
         return self._owners.get(peer)
 
     def boot(self, host: Host) -> None:
-        """Start a host's peer, and its training, unless it runs."""
-        if self._closed or host.alive:
+        """Start a host's peer, and its training, unless it runs, or has left."""
+        if self._closed or host.alive or host.gone:
             return
         world = self._world
         host.lives += 1

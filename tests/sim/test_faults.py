@@ -25,6 +25,7 @@ from sim.faults import (
     Cut,
     DiskFull,
     Heal,
+    Join,
     Leave,
     LinkFlap,
     Pause,
@@ -259,6 +260,17 @@ def test_who_is_killed_in_the_middle_of_leaving_has_not_left() -> None:
         for fault in (Leave("b/0"), Crash("b/0"), Calm()):
             world.inject(fault)
         world.run_until(lambda: world.hosts["b/0"].lives == 2, within=1)
+
+
+def test_who_has_come_early_and_left_does_not_come_when_it_was_to() -> None:
+    """Regression: it ran, and whoever saw that it was there was taken to be wrong (campaign seed 393)."""
+    with _two() as world:
+        world.cluster("c", workers=1, at=20.0)
+        world.inject(Join("c"))
+        world.run_until(lambda: world.members("a/0").get("c") == "ALIVE", within=10)
+        world.inject(Leave("c"))
+        world.run_for(40.0)
+        assert (world.hosts["c/0"].alive, world.hosts["c/0"].lives) == (False, 1)
 
 
 def test_a_fault_of_several_steps_is_in_the_plan_once() -> None:
