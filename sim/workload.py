@@ -85,7 +85,7 @@ class Worker:
         self.state = _state(workload)
         self.state.seal({"round": 0})
         self.state.commit(0)
-        self.state.brought = workload.resume
+        self.state.brought = 0 if workload.resume else None
         self.spec = Spec("sync", "simulated", "float32", workload.elements, "sum", "none", CONFIG)
 
     # ------------------------------------------------------------ life

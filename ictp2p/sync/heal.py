@@ -3,8 +3,10 @@
 A broken collective may have succeeded for some of its members and failed for others; a newcomer has nothing but its
 initial weights. So each new group compares first: progress (version of the global state, inner step, steps since the
 last sync) and digests of all that a worker holds. If all agree, nothing is sent. Else the worker that is furthest is
-copied to all (the lowest rank among equals), so that no step that anybody completed is lost, and a newcomer that was
-elected leader cannot overwrite a training with its initial weights.
+copied to all, so that no step that anybody completed is lost, and a newcomer that was elected leader cannot overwrite
+a training with its initial weights. Of workers who have not learnt of any version yet, that is who brought the newest
+one along, from a checkpoint; what a leader brought that is older, or nothing, does not take its place. Among equals it
+is the lowest rank.
 
 The copy is whole or not at all: it is received beside what the worker has, and loaded once it is complete, because
 the source may die in the middle and leave this worker as the only one that knows anything.
@@ -29,6 +31,11 @@ from ictp2p.sync.progress import Progress
 from ictp2p.sync.state import GlobalState
 
 _LENGTH = struct.Struct("<Q")
+_BROUGHT = struct.Struct("<q")
+_NONE = -1
+"""In a hello: nothing was brought along. See `GlobalState.brought`."""
+_PROGRESS = 2 * DIGEST + _BROUGHT.size
+"""Where in a hello the progress begins."""
 _PIECE = 4 * 1024 * 1024
 """Bytes per broadcast: large enough to be fast, small enough that each has its own deadline."""
 _MOST_SKELETON = 64 * 1024 * 1024
@@ -128,12 +135,14 @@ def heal(
     body = _digest(skeleton, tensors)
     configs = group.all_gather(config_digest(items))
     _compare(group, configs, items)
-    hellos = group.all_gather(body + state.contents + progress.pack())
+    brought = _BROUGHT.pack(_NONE if state.brought is None else state.brought)
+    hellos = group.all_gather(body + state.contents + brought + progress.pack())
     if len(set(hellos)) == 1:
         told("same")
         return False
-    found = [Progress.unpack(hello[2 * DIGEST :]) for hello in hellos]
-    source = max(range(group.size), key=lambda rank: (found[rank].order, -rank))
+    found = [Progress.unpack(hello[_PROGRESS:]) for hello in hellos]
+    ages = [_BROUGHT.unpack_from(hello, 2 * DIGEST)[0] for hello in hellos]
+    source = max(range(group.size), key=lambda rank: (found[rank].order, ages[rank], -rank))
     sends = group.rank == source
     told("peer_needs_state" if sends else "self_needs_state")
     received = share(group, skeleton, tensors, source)
@@ -141,6 +150,7 @@ def heal(
         share_state(group, state, source, found[source].version)
         state.release()
     state.confirm(found[source].version)
+    state.brought = None if ages[source] == _NONE else ages[source]
     progress.become(found[source])
     changed = hellos[group.rank] != hellos[source]
     if changed:

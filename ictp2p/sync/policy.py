@@ -155,7 +155,7 @@ class Policy:
         self._resting = 0.0
         """When the last step and what followed it ended."""
         self.progress.weights, self.progress.behind = [0.0] * len(weights.fragments), [0] * len(weights.fragments)
-        self.state.brought = resume
+        self.state.brought = 0 if resume else None
         dtype = str(weights.dtype).removeprefix("torch.")
         spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(weights.common()), quorum, spread, grouping)
         self._outer_round = OuterRound(
@@ -260,7 +260,7 @@ class Policy:
         found.load(self.state)
         self._weights.load()
         self._resumed = found.counters["round"]
-        self.state.brought = True
+        self.state.brought = 0
         if local is not None:
             self._replica.load(*local)
             self._outer_round.resumed()

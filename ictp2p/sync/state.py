@@ -61,8 +61,11 @@ class GlobalState:
         self.sealed = b""
         """Digest of the tentative state while it is whole, from `seal` until somebody writes to it again."""
         self.counters: dict[str, int] = {}
-        self.brought = False
-        """Whether version 0 of it, which nobody has agreed on, may stand in for a state that was lost."""
+        self.brought: int | None = None
+        """As which version what is held at version 0 may stand in for a state that was lost.
+
+        0 if this mesh never agreed on it, or nobody can tell; None: as none at all.
+        """
         self._held = (0, b"")
         self._moves = 0
         """How many times a commit has begun or ended; odd while one is under way."""
@@ -143,14 +146,15 @@ class GlobalState:
         self._held = (version, digest)  # whoever asks for it now is refused, and asks again
         self._exchange()
         self._manifest, self._manifest_bytes = self._next, encoded
-        self.version, self.digest, self.counters = version, digest, dict(self._next.counters)
+        self.digest, self.counters = digest, dict(self._next.counters)
         self.sealed = b""
+        self._number(version)
         self._moves += 1
 
     def confirm(self, version: int) -> None:
         """Take the mesh's word that the committed state is this version."""
-        self.version = version
         self._held = (version, self.digest)
+        self._number(version)
 
     def rollback(self) -> None:
         """Forget the tentative state. The committed one was never touched."""
@@ -166,8 +170,10 @@ class GlobalState:
 
     def held(self) -> tuple[int, bytes]:
         """Version and digest of what other peers can have of it, from any thread; no digest if that is nothing."""
-        held = self._held
-        return held if held[0] or self.brought else (0, b"")
+        version, digest = self._held
+        if version:
+            return version, digest
+        return (0, b"") if self.brought is None else (self.brought, digest)
 
     def steadily(self, read: Callable[[], _T]) -> _T:
         """What `read` finds in the committed state, all of one version: read again if a commit came between.
@@ -270,6 +276,12 @@ class GlobalState:
         if wrong is not None:
             raise StateError(f"chunk {wrong} of state version {version} does not match its digest")
         self.commit(version)
+
+    def _number(self, version: int) -> None:
+        """What is agreed on as a version stands in for no other."""
+        self.version = version
+        if version:
+            self.brought = None
 
     def _name(self, manifest: Manifest) -> bytes:
         """What a state is agreed on by."""

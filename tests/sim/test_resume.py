@@ -85,7 +85,7 @@ def test_nothing_begins_anew_unless_a_worker_brings_a_state() -> None:
         assert {entry.fields["source"] for entry in events(world, "state_lost")} == {None}
         worker = world.hosts["b/0"].worker
         assert worker is not None
-        worker.state.brought = True
+        worker.state.brought = 0
         world.run_until(lambda: world.version() >= before + 3 and world.settled(), within=QUIET)
 
 

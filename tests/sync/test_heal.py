@@ -81,6 +81,33 @@ def test_all_become_like_the_one_that_is_furthest(make_world: Any, progresses: l
     assert [w.content() for w in workers] == [expected] * 3
 
 
+@pytest.mark.parametrize(
+    ("brought", "source"),
+    [([None, 0, None], 1), ([53, 58, 53], 1), ([0, 0, 7], 2), ([58, None, 58], 0), ([None, None, None], 0)],
+)
+def test_of_what_was_brought_along_the_newest_is_everybodys(
+    make_world: Any, brought: list[int | None], source: int
+) -> None:
+    """Regression: the leader's fresh weights took the place of a mate's checkpoint, and stood in for it by its word."""
+    workers = [Worker(float(i + 1), Progress()) for i in range(3)]
+    for worker, version in zip(workers, brought, strict=True):
+        worker.state.brought = version
+    expected = workers[source].state.held(), workers[source].content()
+    grouped(make_world, *workers)
+    assert [(w.state.held(), w.content()) for w in workers] == [expected] * 3
+    assert grouped(make_world, *workers) == [False] * 3, "nobody is told apart any more"
+
+
+def test_what_was_brought_along_is_no_news_once_there_is_a_version(make_world: Any) -> None:
+    """Else a worker that began with a checkpoint and one that did not would copy each other in every new group."""
+    workers = [Worker(1.0, Progress()) for _ in range(2)]
+    workers[0].state.brought = 7
+    for worker in workers:
+        worker.state.confirm(9)
+        worker.progress.version = 9
+    assert grouped(make_world, *workers) == [False, False]
+
+
 def test_what_a_source_has_computed_may_still_be_committed(make_world: Any) -> None:
     """Regression: its memory was given back, and the commit named a state of which nobody had the content."""
     workers = [Worker(float(i), Progress(3, 20 + i)) for i in range(2)]

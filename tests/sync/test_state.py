@@ -106,6 +106,18 @@ def test_only_the_committed_state_is_served() -> None:
             ask()
 
 
+@pytest.mark.parametrize(("brought", "version"), [(None, None), (0, 0), (58, 58)])
+def test_what_was_brought_along_is_had_as_the_version_that_it_is_until_one_is_agreed(
+    brought: int | None, version: int | None
+) -> None:
+    state = filled(1)
+    state.commit(0)
+    state.brought = brought
+    assert state.held() == (version or 0, b"" if version is None else state.digest)
+    state.confirm(59)
+    assert state.held() == (59, state.digest)
+
+
 def test_a_wrong_manifest_is_refused() -> None:
     source, joiner = filled(1), filled(2)
     manifest = bytearray(source.manifest(source.digest))

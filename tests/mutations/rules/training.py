@@ -426,9 +426,17 @@ MUTATIONS: Final = (
         "heal-from-the-leader",
         "All become like the worker that is furthest, so that no step that anybody completed is lost.",
         "ictp2p/sync/heal.py",
-        "source = max(range(group.size), key=lambda rank: (found[rank].order, -rank))",
+        "source = max(range(group.size), key=lambda rank: (found[rank].order, ages[rank], -rank))",
         "source = 0",
         ("sync/test_heal.py::test_all_become_like_the_one_that_is_furthest",),
+    ),
+    Mutation(
+        "heal-from-the-older-checkpoint",
+        "Of workers that no version has reached yet, the one that brought the newest along is furthest.",
+        "ictp2p/sync/heal.py",
+        "(found[rank].order, ages[rank], -rank)",
+        "(found[rank].order, -rank)",
+        ("sync/test_heal.py::test_of_what_was_brought_along_the_newest_is_everybodys",),
     ),
     Mutation(
         "heal-in-place",
