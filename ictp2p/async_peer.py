@@ -315,6 +315,12 @@ class AsyncPeer:
         tip = self.core.m.rounds.tip
         return tip[1].state if tip else None
 
+    @property
+    def lineage(self) -> bytes:
+        """Which founding of the mesh its chain goes back to; empty if no chain is known."""
+        tip = self.core.m.rounds.tip
+        return tip[1].lineage if tip else b""
+
     def __repr__(self) -> str:
         role = "leads" if hasattr(self, "core") and self.core.leading else "in"
         return f"<AsyncPeer {self.id[:8]} {role} {self.cluster}>"

@@ -192,6 +192,11 @@ class TrainingMesh:
                 idle()
         return agreed
 
+    @property
+    def lineage(self) -> bytes:
+        """Which founding of the mesh its chain goes back to."""
+        return self._peer.lineage
+
     def decided_state(self) -> StateRef:
         """The newest agreed state that this peer knows of."""
         return self._peer.agreed or _NO_STATE

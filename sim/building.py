@@ -32,6 +32,7 @@ class Building(View):
         profile: str | None = None,
         rounds: int | None = None,
         resume: bool = True,
+        saves: int = 0,
         program: Program | None = None,
     ) -> list[Host]:
         """Declare a cluster.
@@ -49,6 +50,7 @@ class Building(View):
             profile: kind of network between clusters; None: the world's.
             rounds: stop training at this version of the state.
             resume: whether its workers offer what they begin with, where the mesh has lost its state.
+            saves: of so many versions its workers write one to a checkpoint, for their next life; 0: none.
             program: what its workers run to train, instead of a workload; see `sim.training`.
 
         Returns:
@@ -58,7 +60,14 @@ class Building(View):
             raise ValueError(f"cluster {name!r} is there already")
         self.topology.sites[name] = Site(name, up, down, nat)
         load = (
-            Workload(compute=compute, elements=elements, elide=self.internet.elide, rounds=rounds, resume=resume)
+            Workload(
+                compute=compute,
+                elements=elements,
+                elide=self.internet.elide,
+                rounds=rounds,
+                resume=resume,
+                saves=saves,
+            )
             if train and program is None
             else None
         )

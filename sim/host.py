@@ -10,7 +10,7 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.types import PeerId
 from sim.disk import Disk
 from sim.loop import Process
-from sim.workload import Worker, Workload
+from sim.workload import Checkpoint, Worker, Workload
 
 if TYPE_CHECKING:
     from ictp2p.core.stack import Core
@@ -57,6 +57,8 @@ class Host:
         """Its training side, once the peer has started."""
         self.training: Training | None = None
         """The same, of a host that runs a program; kept when that has ended."""
+        self.checkpoint: Checkpoint | None = None
+        """What its worker wrote last, if it writes any."""
         self.slowness = 1.0
         """How many times longer its inner phases take."""
         self.gone = False

@@ -51,6 +51,18 @@ class Workload:
     """Whether a worker offers what it begins with, where the mesh has lost its state: as from a checkpoint."""
     rounds: int | None = None
     """Versions of the state after which to stop; None: never."""
+    saves: int = 0
+    """Of so many versions one is written to a checkpoint, which the next life begins with; 0: none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What one version of the state was, and which mesh's: see `sync.checkpoint`."""
+
+    lineage: bytes
+    version: int
+    round: int
+    values: torch.Tensor
 
 
 class Worker:
@@ -86,6 +98,8 @@ class Worker:
         self.state.seal({"round": 0})
         self.state.commit(0)
         self.state.brought = 0 if workload.resume else None
+        if host.checkpoint is not None:
+            self._load(host.checkpoint)
         self.spec = Spec("sync", "simulated", "float32", workload.elements, "sum", "none", CONFIG)
 
     # ------------------------------------------------------------ life
@@ -104,6 +118,13 @@ class Worker:
                 self._look()
             finally:
                 self._busy = False
+
+    def _load(self, file: Checkpoint) -> None:
+        """Begin with what a checkpoint has, as `sync.policy` does."""
+        self.state.begin()["weights"].copy_(file.values)
+        self.state.seal({"round": file.round})
+        self.state.commit(0)
+        self.state.brought = file.version if file.lineage == self.peer.lineage else 0
 
     def _look(self) -> None:
         """Whether this worker leads may have changed."""
@@ -247,6 +268,9 @@ class Worker:
     def _applied(self) -> None:
         state = self.state
         self.ledger.applied(self.host.name, state.version, state.digest, state.committed["weights"])
+        if self.workload.saves and state.version % self.workload.saves == 0:
+            values = state.committed["weights"].clone()
+            self.host.checkpoint = Checkpoint(self.peer.lineage, state.version, state.counters["round"], values)
         self.host.note("applied", version=state.version, digest=state.digest.hex()[:16], pending=len(self.pending))
 
     # ------------------------------------------------------------ inside the cluster

@@ -160,6 +160,11 @@ class Handle(Protocol):
         """The agreed global state, if a chain is known."""
         ...
 
+    @property
+    def lineage(self) -> bytes:
+        """Which founding of the mesh the chain goes back to; empty if none is known."""
+        ...
+
     def clock(self) -> float:
         """Monotonic seconds."""
         ...

@@ -81,7 +81,8 @@ class Child:
     def _seen(self) -> to_training.Facts:
         peer = self.peer
         clusters = len(peer.core.m.mesh.alive())
-        return to_training.Facts(peer.core.leader, clusters, peer.host, str(peer.address), peer.agreed_state)
+        address = str(peer.address)
+        return to_training.Facts(peer.core.leader, clusters, peer.host, address, peer.agreed_state, peer.lineage)
 
     # ------------------------------------------------------------ what the training program says
 

@@ -109,6 +109,11 @@ class ProcessHandle:
         """The agreed global state."""
         return self._facts.agreed
 
+    @property
+    def lineage(self) -> bytes:
+        """Which founding of the mesh the chain goes back to."""
+        return self._facts.lineage
+
     def clock(self) -> float:
         """Monotonic seconds: one clock for all processes of a machine."""
         return time.monotonic()

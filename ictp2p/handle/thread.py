@@ -91,6 +91,11 @@ class ThreadHandle:
         """The agreed global state."""
         return self._peer.agreed_state
 
+    @property
+    def lineage(self) -> bytes:
+        """Which founding of the mesh the chain goes back to."""
+        return self._peer.lineage
+
     def clock(self) -> float:
         """Monotonic seconds."""
         return self._peer.clock()

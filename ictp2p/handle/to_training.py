@@ -32,6 +32,7 @@ class Facts(Words, tag=42, frozen=True, array_like=True):
     host: str = ""
     address: str = ""
     agreed: StateRef | None = None
+    lineage: bytes = b""
 
 
 class Told(Words, tag=43, frozen=True, array_like=True):

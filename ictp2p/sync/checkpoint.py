@@ -7,8 +7,9 @@ digest, counters, settings) are what the manifest of the state holds, so a file 
 against the training that loads it, in the words of the first difference.
 
 What is in a file says nothing about who wrote it: it is the same, byte for byte, on every worker at that version. A
-mesh that starts from it agrees on it as it agrees on initial weights: whoever founds the mesh must have it, and those
-who have no copy fetch it.
+mesh that is founded from it agrees on it as it agrees on initial weights: whoever founds it must have the file, and
+those who have no copy fetch it. The mesh that wrote it knows it again by its lineage, and by its version how old it is:
+that is all it takes to go back to the newest of several (`restore`).
 
 With `local` the file also has what only the cluster holds: the model as it is trained by now, the state of the inner
 optimizer, and whatever else the policy carries. That part is for the same cluster to go on from, and has a digest of
@@ -86,6 +87,8 @@ class Checkpoint:
                 raise StateError(f"checkpoint {self._path} has format {words['format']!r}, not {_FORMAT}")
             self.version = int(words["version"])
             """Of the state when it was written."""
+            self.lineage = bytes.fromhex(words.get("lineage", ""))
+            """Of which founding of a mesh that version is; empty where nobody had agreed on it, or it was not noted."""
             self.digest = bytes.fromhex(words["digest"])
             self._entries = tuple(Entry(name, dtype, tuple(shape)) for name, dtype, shape in words["entries"])
             self._settings = tuple((str(name), str(value)) for name, value in words["settings"])
@@ -162,6 +165,7 @@ def _held(state: GlobalState) -> tuple[dict[str, Any], dict[str, Tensor]]:
     words = {
         "format": _FORMAT,
         "version": state.version,
+        "lineage": state.lineage.hex() if state.version else "",
         "digest": state.contents.hex(),
         "counters": state.counters,
         "settings": state.settings,

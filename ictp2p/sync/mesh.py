@@ -165,6 +165,11 @@ class Mesh(Protocol):
         """The cluster that this worker belongs to."""
         ...
 
+    @property
+    def lineage(self) -> bytes:
+        """Which founding of the mesh its chain of decisions, and so the versions of the state, go back to."""
+        ...
+
     def roster_ready(self, ready: bool, device: torch.device | None = None) -> None:
         """Say that this training thread wants into (True) or leaves (False) the cluster's group.
 

@@ -178,8 +178,8 @@ class Policy:
         self._spent = False
         """Whether the gradient in hand must not count."""
         self._hooks: list[Any] = []
-        self._resumed = 0
-        """Rounds in the checkpoint that was loaded."""
+        self._loaded: checkpoint.Checkpoint | None = None
+        """What was loaded."""
 
     def __repr__(self) -> str:
         at = self.progress
@@ -245,8 +245,9 @@ class Policy:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Start from a checkpoint instead of the model's own weights. Before the policy is entered.
 
-        A mesh that is further goes its own way: then its state is fetched, as by every newcomer. One that is not so far
-        (whoever founded it had no such file) is refused when the policy is entered, with `StateError`.
+        A mesh that is further goes its own way: then its state is fetched, as by every newcomer. So it is where this
+        very mesh has gone back since, to an older version, with a warning. One that was founded without the file, and
+        is not so far, is refused when the policy is entered, with `StateError`.
 
         Raises:
             LocalProtocolError: the policy has been entered.
@@ -259,7 +260,7 @@ class Policy:
         local = found.local()
         found.load(self.state)
         self._weights.load()
-        self._resumed = found.counters["round"]
+        self._loaded = found
         self.state.brought = 0
         if local is not None:
             self._replica.load(*local)
@@ -279,6 +280,7 @@ class Policy:
         self._weights.follow()
         self._groups.enter(home(self._weights.tensors()))
         try:
+            self._recognize()
             self._peer.serve_state(self.state)
             self._settle()
             self._check_resumed()
@@ -299,13 +301,25 @@ class Policy:
         self._hooks = []
         self._leave()
 
+    def _recognize(self) -> None:
+        """A checkpoint of a version that this very mesh has agreed on is held as that version, by name and number."""
+        self.state.lineage, loaded = self._peer.lineage, self._loaded
+        if loaded is not None and self.state.version == 0 and self._is_of_this_mesh(loaded):
+            self.state.brought = loaded.version
+
+    def _is_of_this_mesh(self, loaded: checkpoint.Checkpoint) -> bool:
+        return loaded.lineage != b"" and loaded.lineage == self.state.lineage
+
     def _check_resumed(self) -> None:
-        rounds = self.state.counters["round"]
-        if rounds < self._resumed:
-            raise StateError(
-                f"the checkpoint is of round {self._resumed}, but the mesh is at round {rounds}: "
-                "whoever founds the mesh has to load the checkpoint too"
-            )
+        """Say what became of a checkpoint that is further than the mesh: given up by it, or unknown to it."""
+        loaded, rounds = self._loaded, self.state.counters["round"]
+        if loaded is None or rounds >= loaded.counters["round"]:
+            return
+        further = f"the checkpoint is of round {loaded.counters['round']}, but the mesh is at round {rounds}"
+        if not self._is_of_this_mesh(loaded):
+            raise StateError(f"{further}, and was founded without it: found it by a worker that loads the newest one")
+        gone = f"it went back before version {loaded.version} was there to go on from; what came after is lost"
+        self._peer.event("warning", text=f"{further}: {gone}")
 
     # The inner loop.
 

@@ -13,9 +13,13 @@ memory, a READY from the agreed state, an answer), and a single proof starts the
 have said, lately, that they do not hold it; so a minority cannot even propose. And while somebody may still come back,
 time is given: `restore_after` is far longer than it takes to tell the dead from the slow.
 
-Where nobody holds any version (the whole mesh was restarted), a worker may bring a state of its own, from a checkpoint;
-it says so, and it is taken like a version 0. Fresh weights are never offered unasked: a mesh that began anew by itself
-would look healthy.
+Where nobody holds any version (the whole mesh was restarted), workers bring checkpoints. One of a version that this
+very mesh has agreed on, which its lineage tells, is held as that version like any other: so the mesh goes back to the
+newest one that somebody has, as it does among those who live, however many bring an older one. That forks nothing. The
+chain stays one, each version keeps its digest, and the credits in it (`values.restored`) say whose part is inside as of
+the version that is gone back to. A state of which nobody can tell where in this chain it belongs (another mesh's, or
+`resume=True`) is taken like a version 0: if there is nothing else, and of several the one that most bring. Fresh
+weights are never offered unasked: a mesh that began anew by itself would look healthy.
 """
 
 from __future__ import annotations
@@ -150,7 +154,7 @@ class Survey:
         return None
 
     def _best(self, lost: StateRef, known: dict[PeerId, Held]) -> Held | None:
-        """The newest version before the lost one; of several states that were brought along, the one that most have.
+        """The newest version before the lost one; of several states without a place here, the one that most bring.
 
         Other bytes that claim the lost version's number are no state that was ever agreed.
         """

@@ -76,8 +76,8 @@ class Rounds:
         self._rng = rng
         self._sight = Sight(me, profile.voter_grace)
         self._part = Part(me, validate)
-        self._held = held
-        opener, survey = Opener(me, profile, planner, validate), Survey(me, profile, self._sight, held)
+        self._claimed = held
+        opener, survey = Opener(me, profile, planner, validate), Survey(me, profile, self._sight, self._held)
         self._coordinator = Coordinator(me, profile, self._sight, opener, survey)
         self._spoken: tuple[object, ...] = ()
         self._repeat_at: float | None = None
@@ -235,6 +235,16 @@ class Rounds:
         if part.bound is not None:
             return f"round {part.bound.round} attempt {part.bound.attempt}: {part.progress}; {where}"
         return f"{'READY' if part.standing is not None else 'not READY' + self._lacking(tip[1].state)}; {where}"
+
+    def _held(self) -> Held:
+        """What this peer holds, by a number that the chain has given out.
+
+        A checkpoint may be of a decision that is on no disk here: where data folders were rolled back together, say. To
+        claim its number would have the others wait for news of that decision, for ever.
+        """
+        version, digest = self._claimed()
+        tip = self.agreement.tip
+        return (version if tip is not None and version <= tip[1].state.version else 0, digest)
 
     def _lacking(self, agreed: StateRef) -> str:
         """That this peer lacks the agreed state, in words, and who may have it; nothing if it holds that."""

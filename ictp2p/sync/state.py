@@ -61,6 +61,8 @@ class GlobalState:
         self.sealed = b""
         """Digest of the tentative state while it is whole, from `seal` until somebody writes to it again."""
         self.counters: dict[str, int] = {}
+        self.lineage = b""
+        """Of which founding of a mesh its versions are."""
         self.brought: int | None = None
         """As which version what is held at version 0 may stand in for a state that was lost.
 

@@ -128,6 +128,7 @@ def test_what_is_seen(pair: Pair) -> None:
     assert isinstance(a.links, list)
     assert isinstance(a.routes, list)
     assert "clusters=2" in repr(a)
+    assert a._handle.lineage == b._handle.lineage != b""  # what a checkpoint says where it belongs by
     kinds = {event["kind"] for event in pair.events}
     assert {"started", "leader", "life", "round_committed"} <= kinds
     (opened, *_) = [event for event in pair.events if event["kind"] == "round_opened"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -110,6 +111,55 @@ def test_the_newest_version_that_somebody_holds_takes_the_place_of_one_that_died
         assert told["version"] == told["lost"] + 1 > lost
         alone = {unit.cluster for unit in world.ledger.lost}
         assert alone == {"a"}, "what the others had brought was still in their hands"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mesh_that_was_stopped_whole_goes_on_from_the_newest_checkpoint(seed: int) -> None:
+    """Regression: from the one that most workers brought, so that whoever had a newer one had trained in vain."""
+    chance = random.Random(seed)
+    with World(seed) as world:
+        for name, saves in {"a": 7, "b": 5, "c": 7}.items():
+            world.cluster(name, chance.choice([1, 2]), saves=saves)
+        world.run_until(lambda: world.version() >= 11, within=60)
+        world.run_for(chance.random())  # at any moment of a round
+        lost, (lineage,) = world.version(), lineages(world)
+        for host in world.running():
+            world.crash(host.name)
+        assert {host.name[0]: host.checkpoint.version for host in world.every_host() if host.checkpoint} == {
+            "a": 7,
+            "b": 10,
+            "c": 7,
+        }
+        for host in world.every_host():
+            world.restart(host.name)
+        world.run_until(lambda: world.version() >= lost + 3 and world.settled(), within=QUIET)
+        assert lineages(world) == {lineage}
+        told = events(world, "state_restored")[0].fields
+        assert told["source"] == 10
+        assert told["version"] == told["lost"] + 1 > 11
+        kept = {unit for version in range(1, 11) for unit in world.ledger.versions[version].units}
+        assert kept.isdisjoint(world.ledger.lost), "what the newest checkpoint holds is still in the state"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_newer_checkpoint_is_gone_back_to_and_not_what_somebody_alive_holds(seed: int) -> None:
+    """Wherever in a round that one was cut off, nothing of it is counted twice: see `sim.ledger`."""
+    with World(seed) as world:
+        for name, saves in {"a": 2, "b": 2, "c": 0}.items():
+            world.cluster(name, workers=1, saves=saves)
+        world.run_until(lambda: world.version() >= 4, within=60)
+        world.run_for(random.Random(seed).random() * 1.5)
+        world.partition(["a", "b"])
+        held = world.versions()["c/0"]
+        world.run_until(lambda: world.version() >= held + 3 and world.version() % 2 == 1, within=60)
+        lost = world.version()
+        for name in ("a/0", "b/0"):
+            world.crash(name)
+        world.heal()
+        for name in ("a/0", "b/0"):
+            world.restart(name)
+        world.run_until(lambda: world.version() >= lost + 3 and world.settled(), within=QUIET)
+        assert events(world, "state_restored")[0].fields["source"] == lost - 1 > held
 
 
 def test_a_holder_that_was_only_cut_off_finds_its_version_superseded_and_goes_on() -> None:

@@ -34,6 +34,10 @@ class FakeMesh:
         self.machines: dict[str, Fsm] = {}
         """The tables that the training thread drives: what they do not have is an error of the worker."""
 
+    @property
+    def lineage(self) -> bytes:
+        return self.world.lineage
+
     def roster_ready(self, ready: bool, device: torch.device | None = None) -> None:
         world, cluster = self.world, self.site
         with world.changed:

@@ -31,6 +31,7 @@ class World:
         self.changed = threading.Condition()
         self.clusters = {name: Cluster(size) for name, size in sizes.items()}
         self.version, self.digest = 0, b""
+        self.lineage = b""
         self.contributors: dict[int, set[str]] = {}
         self.states: dict[str, GlobalState] = {}
         self.contributions: dict[str, RoundRequest] = {}

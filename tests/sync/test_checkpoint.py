@@ -88,6 +88,48 @@ def test_a_mesh_that_was_founded_without_the_file_is_refused(make_world: Any, tm
         founded(make_world(a=1, c=1), Training(0), Training(0, start=file))
 
 
+def test_a_file_of_this_very_mesh_is_held_as_the_version_that_it_is(make_world: Any, tmp_path: pathlib.Path) -> None:
+    """So a mesh that has lost its state can tell the newest file from those that most workers bring."""
+    file, world = tmp_path / "at.safetensors", make_world(a=1)
+    world.lineage = b"ourchain"
+    world.run(a_0=Training(8, file=file))
+
+    def held_in(lineage: bytes) -> tuple[int, bytes]:
+        again = make_world(a=1)
+        again.lineage = lineage
+
+        def body(mesh: Any) -> tuple[int, bytes]:
+            told, first = [], mesh.first_state
+            mesh.first_state = lambda *args: told.append(world_state(again)) or first(*args)
+            Training(0, start=file)(mesh)
+            return told[0]
+
+        return again.run(a_0=body)["a_0"]
+
+    digest = Checkpoint(file).digest
+    assert held_in(b"ourchain") == (3, digest)
+    assert held_in(b"another.") == held_in(b"") == (0, digest)
+
+
+def world_state(world: Any) -> tuple[int, bytes]:
+    """What others can have of the only worker."""
+    (state,) = world.states.values()
+    return state.held()
+
+
+def test_a_file_that_this_very_mesh_gave_up_is_no_error(make_world: Any, tmp_path: pathlib.Path) -> None:
+    """Regression: whoever came too late for the decision to go back ended with an error, though it may go on as all."""
+    file, first = tmp_path / "at.safetensors", make_world(a=1)
+    first.lineage = b"ourchain"
+    first.run(a_0=Training(4, file=file))
+    world = make_world(a=1, c=1)
+    world.lineage = b"ourchain"
+    policies = founded(world, Training(0), Training(0, start=file))
+    assert policies["c_0"].digest() == policies["a_0"].digest()
+    (told,) = [fields["text"] for name, kind, fields in world.events if kind == "warning"]
+    assert "checkpoint is of round 1, but the mesh is at round 0: it went back" in told
+
+
 def test_resuming_all_is_as_if_nothing_had_been_stopped(make_world: Any, tmp_path: pathlib.Path) -> None:
     """With the cluster's own part: the same bits as one uninterrupted training."""
     file = tmp_path / "at.safetensors"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ictp2p.sync.messages import Holding
 from ictp2p.sync.notices import StateAdvanced, StateMissing, StateRestored, StateStale
@@ -179,6 +181,23 @@ def test_of_states_that_were_brought_along_the_one_that_most_have_is_taken() -> 
     office = Office(mine=(0, b"mine"), answers={B: (0, b"theirs"), C: (0, b"theirs")}, dead={D})
     found = office.until(100.0)
     assert (found.source, found.holders) == ((0, b"theirs"), (B, C))
+
+
+@given(
+    held=st.lists(st.tuples(st.integers(0, 6), st.sampled_from([b"x", b"y"])), min_size=4, max_size=4),
+    speak=st.sets(st.sampled_from([B, C, D])),
+)
+def test_the_newest_version_is_gone_back_to_however_many_hold_an_older_one(
+    held: list[Held], speak: set[PeerId]
+) -> None:
+    """Of checkpoints too: they are held as the version that they are of."""
+    office = Office(mine=held[0], answers=dict(zip((B, C, D), held[1:], strict=True)))
+    office.answers = {peer: answer for peer, answer in office.answers.items() if peer in speak or peer == B}
+    found = office.until(100.0)
+    known = {A: held[0], **office.answers}
+    assert found.source is not None
+    assert found.source[0] == max(version for version, _ in known.values())
+    assert set(found.holders) == {peer for peer, each in known.items() if each == found.source}
 
 
 def test_where_nobody_holds_anything_it_says_so_and_waits() -> None:

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.sync.agreement import Decided
-from ictp2p.sync.messages import Offer, Ready
+from ictp2p.sync.messages import Holding, Inquire, Offer, Ready
 from ictp2p.sync.notices import (
     Released,
     RoundAborted,
@@ -304,6 +304,19 @@ def test_who_lacks_the_agreed_state_says_so_and_who_may_have_it() -> None:
     assert "holds what a checkpoint had" in m.rounds[B0].explain()
     m.held[B0] = (0, b"digest 1")
     assert "lacks" not in m.rounds[B0].explain(), "a checkpoint of just that state"
+
+
+def test_no_number_is_claimed_that_the_chain_has_not_given_out() -> None:
+    """A checkpoint may be further than every disk: its number would have the others wait for news of it for ever."""
+    m = Mesh({"A": 1, "B": 1})
+    m.found(A0)
+    m.one_round()
+    for version, claimed in ((1, 1), (2, 2), (3, 0)):
+        m.held[B0] = (version, b"digest of its own")
+        m.sent.clear()
+        m.do(B0, m.rounds[B0].receive(A0, Inquire(m.rounds[A0].agreement.slot), m.now))
+        (answer,) = [message for _, _, message in m.sent if isinstance(message, Holding)]
+        assert (answer.version, answer.digest) == (claimed, b"digest of its own")
 
 
 def test_a_stale_ready_on_the_wire_is_neither_used_nor_waited_for() -> None:

@@ -385,6 +385,14 @@ MUTATIONS: Final = (
         ("sync/test_restore.py::test_other_bytes_under_the_lost_version_are_no_state_to_go_back_to",),
     ),
     Mutation(
+        "claims-what-no-chain-knows",
+        "A worker claims no version that its chain has not given out: the others would wait for news of it.",
+        "ictp2p/sync/rounds.py",
+        "return (version if tip is not None and version <= tip[1].state.version else 0, digest)",
+        "return (version, digest)",
+        ("sync/test_rounds.py::test_no_number_is_claimed_that_the_chain_has_not_given_out",),
+    ),
+    Mutation(
         "restored-without-patience",
         "While a holder may come back, the mesh waits for it.",
         "ictp2p/sync/restore.py",

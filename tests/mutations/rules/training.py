@@ -439,6 +439,17 @@ MUTATIONS: Final = (
         ("sync/test_heal.py::test_of_what_was_brought_along_the_newest_is_everybodys",),
     ),
     Mutation(
+        "foreign-checkpoint-by-number",
+        "The number of a checkpoint's version means something in the mesh that gave it out, and in no other.",
+        "ictp2p/sync/policy.py",
+        'return loaded.lineage != b"" and loaded.lineage == self.state.lineage',
+        "return True",
+        (
+            "sync/test_checkpoint.py::test_a_file_of_this_very_mesh_is_held_as_the_version_that_it_is",
+            "sync/test_checkpoint.py::test_a_mesh_that_was_founded_without_the_file_is_refused",
+        ),
+    ),
+    Mutation(
         "heal-in-place",
         "A worker is as it was or entirely healed: the source may die in the middle of the copy.",
         "ictp2p/sync/heal.py",
