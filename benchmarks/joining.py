@@ -1,11 +1,11 @@
-"""A newcomer takes the state from two providers over shaped lines: how long, against what its bytes need on them.
+"""A newcomer takes the state from its providers over shaped lines: how long, against what its bytes need on them.
 
     python benchmarks/joining.py --mb 100 --repeat 3 --json joining.json
 
 Real peers, sealed, in network namespaces of their own (`emulator`): the newcomer has 200 Mbit/s down, each of the two
-that hold the state 100 Mbit/s up, round trips of `--delay` milliseconds twice. They call `sync_state`; then the
-newcomer comes up, knows nobody but one address, and calls it too. Its providers call it with it, as a training loop
-does at each outer step.
+that hold the state 100 Mbit/s up (`--down`, `--up`, `--providers`), round trips of `--delay` milliseconds twice. They
+call `sync_state`; then the newcomer comes up, knows nobody but one address, and calls it too. Its providers call it
+with it, as a training loop does at each outer step.
 
 *Line* is the bytes over what the newcomer can receive, or the providers send together, less the headers of TCP, IP and
 Ethernet. *Fetch* is from the first question to the last verified byte, *call* all of the newcomer's `sync_state`,
@@ -26,15 +26,13 @@ from typing import Any
 
 import torch
 from arguments import count, output, positive, seconds
-from emulator import PAYLOAD, Emulator, enter, require_root
+from emulator import PAYLOAD, Emulator, enter, renounce, require_root
 
 import ictp2p
 
 TOKEN = "benchmark-of-a-newcomer-to-a-mesh"
 PORT = 7450
 PATIENCE = 300.0
-UP, DOWN = 100.0, 200.0
-"""Mbit/s of a provider and of the newcomer."""
 
 
 def main() -> None:
@@ -42,12 +40,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--mb", type=positive, default=100.0, help="size of the state in MB (1e6 bytes)")
     parser.add_argument("--delay", type=seconds, default=10.0, help="one-way delay in milliseconds")
+    parser.add_argument("--up", type=positive, default=100.0, help="Mbit/s that a provider can send")
+    parser.add_argument("--down", type=positive, default=200.0, help="Mbit/s that the newcomer can receive")
+    parser.add_argument("--providers", type=count, default=2, help="peers that hold the state")
+    parser.add_argument(
+        "--unprivileged", action="store_true", help="do without CAP_NET_ADMIN, which buffers beyond the host's take"
+    )
     parser.add_argument("--repeat", type=count, default=3, help="newcomers")
     parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     require_root(parser)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    line = options.mb * 8 / PAYLOAD / min(DOWN, 2 * UP)
+    line = options.mb * 8 / PAYLOAD / min(options.down, options.providers * options.up)
     rows = [measure(options) for _ in range(options.repeat)]
     for row in rows:
         row["over_line"], row["call_over_line"] = row["fetch_seconds"] / line, row["call_seconds"] / line
@@ -57,7 +61,8 @@ def main() -> None:
         )
     print(f"median fetch over the line: {statistics.median(row['over_line'] for row in rows):.3f}, load {load()}")
     if options.json:
-        found = {"mb": options.mb, "delay": options.delay, "line_seconds": line, "load": load(), "rows": rows}
+        asked = {key: value for key, value in vars(options).items() if key != "json"}
+        found = {**asked, "line_seconds": line, "load": load(), "rows": rows}
         options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
@@ -67,13 +72,14 @@ def load() -> float:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Let one newcomer join two providers."""
+    """Let one newcomer join those who hold the state."""
     context = multiprocessing.get_context("spawn")
-    results, founded, synced = context.Queue(), context.Event(), context.Barrier(3)
-    with Emulator((UP, UP, UP), (DOWN, DOWN, DOWN), options.delay) as network:
-        hosts = [network.address(node) for node in range(3)]
+    peers = options.providers + 1
+    results, founded, synced = context.Queue(), context.Event(), context.Barrier(peers)
+    with Emulator((options.up,) * peers, (options.down,) * peers, options.delay) as network:
+        hosts = [network.address(node) for node in range(peers)]
         workers = [
-            context.Process(target=be, args=(node, path, hosts, options.mb, founded, synced, results), daemon=True)
+            context.Process(target=be, args=(node, path, hosts, options, founded, synced, results), daemon=True)
             for node, path in enumerate(network.paths())
         ]
         try:
@@ -89,12 +95,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def be(node: int, path: str, hosts: list[str], mb: float, founded: Any, synced: Any, results: Any) -> None:
+def be(
+    node: int, path: str, hosts: list[str], options: argparse.Namespace, founded: Any, synced: Any, results: Any
+) -> None:
     """Be a provider, or the newcomer, which is the last one."""
     enter(path)
+    if options.unprivileged:
+        renounce()
     torch.set_num_threads(1)
     try:
-        join(node, hosts, mb, founded, synced, results)
+        join(node, hosts, options.mb, founded, synced, results)
     except BaseException as error:
         results.put({"failed": f"node {node}: {error!r}"})
         raise
@@ -118,10 +128,10 @@ def join(node: int, hosts: list[str], mb: float, founded: Any, synced: Any, resu
     with peer:
         founded.set()
         if not newcomer:
-            peer.gather(2, PATIENCE)
+            peer.gather(len(hosts) - 1, PATIENCE)
             peer.sync_state(state)
             synced.wait(PATIENCE)
-        peer.gather(3, PATIENCE)
+        peer.gather(len(hosts), PATIENCE)
         began, cpu = time.perf_counter(), time.process_time()
         peer.sync_state(state)
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
