@@ -22,7 +22,7 @@ from ictp2p.sync.manifest import CHUNK, Manifest, digest_of
 from ictp2p.types import PeerId
 
 _SMOOTHING = 0.3
-"""Weight of the newest rate sample."""
+"""Weight of the newest sample of a rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +241,9 @@ class Fetch:
 
     def _measure(self, held: _Provider, count: int, now: float) -> None:
         if now > held.heard:
-            sample = count / (now - held.heard)
-            held.rate = sample if held.rate is None else held.rate + _SMOOTHING * (sample - held.rate)
+            # The time of a byte is smoothed, not its inverse: chunks come in bursts, whose rates forget the pauses.
+            sample = (now - held.heard) / count
+            held.rate = 1 / (sample if held.rate is None else 1 / held.rate + _SMOOTHING * (sample - 1 / held.rate))
         held.heard, held.failures = now, 0
 
     def _release(self, provider: PeerId, now: float) -> None:

@@ -179,6 +179,24 @@ def test_questions_that_break_together_are_one_failure() -> None:
     assert fetch.asks(2.0)
 
 
+def test_who_delivers_in_bursts_is_asked_for_what_it_delivers_on_the_whole() -> None:
+    """Regression: chunks that came at once were taken for a rate, and many seconds of work were asked for."""
+    fetch, now = Fetch(b"d", [PeerId("a")]), 0.0
+    fetch.begin(manifest(2000), range(2000))
+    owed: list[int] = []
+    whole, most = 4 * CHUNK / 0.2, 0
+    for _ in range(100):  # four chunks at once, and then nothing
+        owed += [index for ask in fetch.asks(now) for index in ask.chunks]
+        now += 0.2
+        for index in owed[:4]:
+            now += 1e-4
+            fetch.arrived(PeerId("a"), index, Sized(b"%d" % index), now)
+        owed = owed[4:]
+        owed += [index for ask in fetch.asks(now) for index in ask.chunks]
+        most = max(most, len(owed))
+    assert most <= 3 * 0.5 * whole / CHUNK, "a failure costs about half a second of a provider's work"
+
+
 def test_only_what_is_missing_is_asked_for() -> None:
     fetch = Fetch(b"d", [PeerId("a")])
     fetch.begin(manifest(10), [3, 7])
