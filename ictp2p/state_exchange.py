@@ -1,25 +1,29 @@
 """Serving the committed state, and fetching it from several peers at once, over the bulk connections.
 
 `sync.transfer.Fetch` decides which chunk to ask of whom, `GlobalState` holds and verifies the bytes; this module
-carries questions and answers. A provider answers chunk by chunk from the state itself and needs no session: a
-fetch that broke off goes on anywhere.
+carries questions and answers. A provider answers chunk by chunk from the state itself and needs no session: a fetch
+that broke off goes on anywhere, and one over several connections (`bulk.lanes`, if `sync.widening` finds that they
+gain) is to it but more questions.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from ictp2p.bulk import Bulk
+from ictp2p.bulk.connection import BulkConnection
 from ictp2p.core.stack import Core
 from ictp2p.errors import IctError, NetworkError, RemoteProtocolError, StateError
 from ictp2p.sync.manifest import CHUNK
 from ictp2p.sync.restore import Held
 from ictp2p.sync.transfer import Ask, Fetch, TransferProfile
 from ictp2p.sync.values import StateRef
+from ictp2p.sync.widening import Step, Widening
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
@@ -196,15 +200,21 @@ class _Transfer:
         self._fatal: IctError | None = None
         self._began = self._looked = clock()
         self._expecting = False
+        self._widening = Widening(self._profile.horizon)
+        self._opening: list[asyncio.Task[None]] = []
+        self._lanes: dict[PeerId, tuple[PeerId, BulkConnection]] = {}
+        """Further connections by their names in `Fetch`, and to whom each is."""
 
     async def run(self) -> None:
         try:
             while not self._fetch.done:
                 await self._turn()
         finally:
-            for task in self._asked:
+            for task in (*self._opening, *self._asked):
                 task.cancel()
-            await asyncio.gather(*self._asked, return_exceptions=True)
+            await asyncio.gather(*self._opening, *self._asked, return_exceptions=True)
+            for peer, connection in self._lanes.values():
+                self._bulk.lanes.close(peer, [connection])
         await asyncio.get_running_loop().run_in_executor(None, self._state.verified, self._ref.version)
         self._telemetry.event(
             "state_fetched",
@@ -227,6 +237,7 @@ class _Transfer:
             for peer in self._witnesses():
                 if peer != self._bulk.me:
                     self._fetch.add(peer)
+        self._look_for_more()
         for ask in self._fetch.asks(self._clock()):
             self._asked[asyncio.get_running_loop().create_task(self._ask(ask))] = None
         due = self._fetch.next_timeout()
@@ -242,6 +253,30 @@ class _Transfer:
         for task in finished:
             del self._asked[task]
             task.result()
+
+    def _look_for_more(self) -> None:
+        """Have further connections where one may not fill the way, and let them go if they gain nothing."""
+        match self._widening.look(self._bytes, self._clock()):
+            case Step.WIDEN:
+                may = [peer for peer, rate in self._fetch.rates().items() if self._bulk.lanes.promising(peer, rate)]
+                self._opening = [asyncio.get_running_loop().create_task(self._widen(may))]
+            case Step.NARROW:
+                self._fetch.narrow()
+
+    async def _widen(self, peers: Sequence[PeerId]) -> None:
+        """Open further connections to these; each is used as soon as it is there."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._profile.patience):
+                await asyncio.gather(*map(self._open, peers))
+        if self._lanes:
+            self._widening.widened(self._bytes, self._clock())
+        else:
+            self._widening.refused()
+
+    async def _open(self, peer: PeerId) -> None:
+        async with contextlib.aclosing(self._bulk.lanes.opened(peer)) as lanes:
+            async for connection in lanes:
+                self._lanes[self._fetch.lane(peer)] = peer, connection
 
     async def _ask(self, ask: Ask) -> None:
         try:
@@ -309,6 +344,7 @@ class _Transfer:
         destination: memoryview,
         progress: Callable[[int], None] | None = None,
     ) -> int:
+        peer, over = self._lanes.get(provider, (provider, None))
         payload = msgspec.msgpack.encode(Question(self._ref.digest, chunks))
         timeout = self._profile.patience * (2 + len(chunks))
-        return await self._bulk.request(provider, KIND, payload, destination, timeout=timeout, progress=progress)
+        return await self._bulk.request(peer, KIND, payload, destination, timeout=timeout, progress=progress, over=over)

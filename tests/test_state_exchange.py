@@ -90,7 +90,15 @@ class Held:
         self._open = 0
 
     async def request(
-        self, peer: PeerId, kind: str, payload: bytes, destination: memoryview, *, timeout: float, progress: Any
+        self,
+        peer: PeerId,
+        kind: str,
+        payload: bytes,
+        destination: memoryview,
+        *,
+        timeout: float,
+        progress: Any,
+        over: None,
     ) -> int:
         question = msgspec.msgpack.decode(payload, type=state_exchange.Question)
         if not question.chunks:

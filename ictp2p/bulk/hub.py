@@ -19,6 +19,7 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.desk import KINDS, Desk
 from ictp2p.bulk.frames import Header, Kind, pack_measured
 from ictp2p.bulk.inbound import CHUNKS
+from ictp2p.bulk.lanes import Lanes
 from ictp2p.bulk.limit import Ceiling
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
@@ -86,6 +87,7 @@ class Bulk:
         members = Membership(membership)
         self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes, members)
         self.probing = Probing(self, self._pool, self._new_tag, clock)
+        self.lanes = Lanes(self._pool, self.probing.stripes, self.profile.stripes)
 
     def __repr__(self) -> str:
         return f"<Bulk {self.me[:8]} connections={len(self._pool)} users={len(self._users)}>"
@@ -181,6 +183,7 @@ class Bulk:
         *,
         timeout: float,
         progress: Callable[[int], None] | None = None,
+        over: BulkConnection | None = None,
     ) -> int:
         """Ask `peer` for what its handler of `kind` yields, into `destination`; give the bytes received.
 
@@ -191,6 +194,7 @@ class Bulk:
             destination: writable and contiguous; a longer reply is an error, a shorter one is not.
             timeout: seconds for all of it. A peer that stalls is given up earlier.
             progress: told how many bytes are there, after each chunk.
+            over: the connection to use; None for the first one.
 
         Raises:
             StateError: the handler failed, or there is none.
@@ -203,7 +207,7 @@ class Bulk:
         connection: BulkConnection | None = None
         try:
             async with asyncio.timeout(timeout):
-                connection = await self._pool.connection(peer, timeout)
+                connection = over or await self._pool.connection(peer, timeout)
                 self.join(peer, tag, fetch, connection)
                 connection.send(Kind.REQUEST, tag, body=body)
                 size = await fetch.result

@@ -157,6 +157,15 @@ def _control(transport: asyncio.Transport) -> bytes:
     return b""
 
 
+def exceeds_buffers(transport: asyncio.Transport, rate: float) -> bool:
+    """Say whether `rate` bytes/s are more than a send buffer that the host allows could have on their way.
+
+    Then no buffer bounds it: who sends so has larger ones. The kernel doubles what is asked for, for its own needs. It
+    is our host's limit that is looked at, for want of the sender's.
+    """
+    return rate * (round_trip(transport) or 0.0) > 2 * _tuned_up_to()
+
+
 def refill(transport: asyncio.Transport) -> None:
     """Have the kernel keep as much beyond what is on its way as bridges our pauses, at the rate that it has seen."""
     endpoint = tcp_socket(transport)

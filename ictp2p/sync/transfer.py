@@ -7,6 +7,8 @@ idle is also asked for what the slowest still owes; the first verified copy wins
 
 Every chunk is checked against the agreed manifest before it counts. Wrong bytes ban their provider for good and are
 reported by its name; a connection that broke or stalled costs a pause that doubles, and only the chunks under way.
+A further connection to one of them (`lane`) is a provider of its own, with its own speed and its own share, and ends
+with its first failure: what it owed goes to the others.
 What has arrived stays: a transfer broken off goes on with the chunks that `GlobalState.expect` finds missing.
 """
 
@@ -65,6 +67,10 @@ class _Provider:
     failures: int = 0
     ready_at: float = 0.0
     given_up: str = ""
+    lane_of: PeerId | None = None
+    """Whose further connection it is; None for a provider."""
+    retired: bool = False
+    """To be asked for nothing more."""
 
 
 class Fetch:
@@ -105,6 +111,25 @@ class Fetch:
         if self._only is None:
             self._providers.setdefault(provider, _Provider())
 
+    def lane(self, provider: PeerId) -> PeerId:
+        """Another connection to a provider brings chunks from now on; what it is called here.
+
+        It is taken to be as fast as the first one until it has shown what it is: its first round trips would be idle.
+        """
+        name = PeerId(f"{provider}+{sum(held.lane_of == provider for held in self._providers.values()) + 1}")
+        first = self._providers[provider]
+        self._providers[name] = _Provider(rate=first.rate, given_up=first.given_up, lane_of=provider)
+        return name
+
+    def narrow(self) -> None:
+        """Ask no more over further connections; what they owe still counts."""
+        for held in self._providers.values():
+            held.retired = held.retired or held.lane_of is not None
+
+    def rates(self) -> dict[PeerId, float]:
+        """Bytes/s that the providers deliver, of those who have delivered anything and are not given up."""
+        return {name: p.rate for name, p in self._providers.items() if p.rate and not (p.lane_of or p.given_up)}
+
     def only(self, provider: PeerId) -> None:
         """Have all of it from this one: what others hold under that digest is another content."""
         self._only = provider
@@ -127,6 +152,9 @@ class Fetch:
         self._asked = now
         if self.done:
             return []
+        for held in self._providers.values():
+            if held.retired and not held.owed:
+                held.given_up = held.given_up or "carried no more than one connection"
         if all(p.given_up for p in self._providers.values()):
             reasons = "; ".join(f"{name[:8]}: {p.given_up}" for name, p in self._providers.items())
             raise StateError(f"no peer provides state {self.digest.hex()[:16]} ({reasons or 'none is known'})")
@@ -153,8 +181,10 @@ class Fetch:
 
     def reject(self, provider: PeerId, why: str, now: float) -> StateError:
         """Ban a provider that sent what does not match the agreed digest; the error to raise or report."""
-        self._release(provider, now)
-        self._providers[provider].given_up = why
+        provider = self._providers[provider].lane_of or provider
+        for name in [n for n, p in self._providers.items() if provider in (n, p.lane_of)]:
+            self._release(name, now)
+            self._providers[name].given_up = why
         return StateError(f"provider {provider} of state {self.digest.hex()[:16]}: {why}")
 
     def failed(self, provider: PeerId, why: str, now: float) -> None:
@@ -168,7 +198,7 @@ class Fetch:
         self._release(provider, now)
         held.failures += 1
         held.ready_at = now + self._profile.pause * 2.0 ** (held.failures - 1)
-        if held.failures >= self._profile.attempts:
+        if held.failures >= self._profile.attempts or held.lane_of is not None:
             held.given_up = why
 
     def handle_timeout(self, now: float) -> list[PeerId]:
@@ -192,7 +222,7 @@ class Fetch:
 
     def _usable(self, now: float) -> list[tuple[PeerId, _Provider]]:
         """Who may be asked now, the fastest first: at the end it should get what is left."""
-        able = [(n, p) for n, p in self._providers.items() if not p.given_up and p.ready_at <= now]
+        able = [(n, p) for n, p in self._providers.items() if not (p.given_up or p.retired) and p.ready_at <= now]
         return sorted(able, key=lambda item: -(item[1].rate or 0.0))
 
     def _ask(self, name: PeerId, held: _Provider, now: float) -> Ask | None:

@@ -284,3 +284,11 @@ def test_more_connections_may_gain_on_long_ways_that_hold_much_or_are_not_bbrs(
 
 def test_what_is_no_socket_gains_nothing() -> None:
     assert not tuning.may_gain(MemoryTransport(), 1e12)
+    assert not tuning.exceeds_buffers(MemoryTransport(), 1e12)
+
+
+def test_more_on_its_way_than_a_buffer_holds_is_not_bounded_by_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    monkeypatch.setattr(tuning, "_tuned_up_to", lambda: 4 << 20)
+    assert not tuning.exceeds_buffers(MemoryTransport(), 20 * (4 << 20))
+    assert tuning.exceeds_buffers(MemoryTransport(), 20 * (4 << 20) + 1)

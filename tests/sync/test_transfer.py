@@ -197,6 +197,61 @@ def test_who_delivers_in_bursts_is_asked_for_what_it_delivers_on_the_whole() -> 
     assert most <= 3 * 0.5 * whole / CHUNK, "a failure costs about half a second of a provider's work"
 
 
+class Striped(World):
+    """Providers to each of whom there are further connections, after a while."""
+
+    def widen(self, speeds: dict[str, float]) -> list[str]:
+        names = [str(self.fetch.lane(PeerId(provider))) for provider in speeds]
+        for name, speed in zip(names, speeds.values(), strict=True):
+            self.speeds[name], self.free[name], self.delivered[name], self.most[name] = speed, self.now, 0, 0
+        return names
+
+
+@given(
+    speeds=st.lists(st.floats(1 * MB, 50 * MB), min_size=1, max_size=3),
+    deaths=st.lists(st.floats(0.0, 3.0), min_size=1, max_size=3),
+)
+@settings(deadline=None)
+def test_a_further_connection_that_is_lost_costs_only_what_it_owed(speeds: list[float], deaths: list[float]) -> None:
+    world = Striped({"a": 10 * MB}, 150, TransferProfile(patience=2.0))
+    world.ask()
+    world.deliver(*heapq.heappop(world.events))
+    names = world.widen(dict.fromkeys(["a"], speeds[0]))
+    for speed in speeds[1:]:
+        names += world.widen({"a": speed})
+    world.dies = dict(zip(names, deaths, strict=False))
+    world.run()
+    assert sum(world.delivered.values()) == 150
+    assert world.fetch.done
+
+
+def test_wrong_bytes_over_one_connection_ban_their_provider_on_all() -> None:
+    world = Striped({"liar": 10 * MB, "honest": 10 * MB}, 200)
+    world.ask()
+    world.deliver(*heapq.heappop(world.events))
+    (lane,) = world.widen({"liar": 10 * MB})
+    world.lies = {(lane, index) for index in range(200)}
+    world.run()
+    assert [error[:13] for error in world.errors] == ["provider liar"]
+    asked = dict(world.delivered)
+    assert asked[lane] == 0
+    assert asked["honest"] > 150, "nobody who lied was asked again, over whichever connection"
+
+
+def test_a_connection_that_is_let_go_is_asked_for_nothing_and_what_it_owes_counts() -> None:
+    world = Striped({"a": 10 * MB}, 300)
+    world.ask()
+    world.deliver(*heapq.heappop(world.events))
+    (lane,) = world.widen({"a": 10 * MB})
+    world.ask()
+    owed = len(world.fetch._providers[PeerId(lane)].owed)
+    assert owed > 0
+    world.fetch.narrow()
+    world.run()
+    assert world.delivered[lane] == owed
+    assert sum(world.delivered.values()) == 300
+
+
 def test_only_what_is_missing_is_asked_for() -> None:
     fetch = Fetch(b"d", [PeerId("a")])
     fetch.begin(manifest(10), [3, 7])

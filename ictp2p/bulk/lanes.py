@@ -1,0 +1,75 @@
+"""Further connections to a peer, for as long as something large is fetched from it.
+
+A reply travels on the connection on which it was asked for. So who fetches stripes it by asking over several, and the
+peer need not know; whether that gains is `sync.widening`'s to find out. Those that our own chunks go over already
+(`stripes`) are used, and others are made beside them.
+
+All of them come after the first one at both ends, so that nobody else takes one of them for the first and loses it when
+the fetch is over. Where the first one would give way to them, because it was the other end that dialed it, there are
+none (`pool.Pool`: each side prefers what the lower id dialed, and of those the oldest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from ictp2p.bulk import tuning
+from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.pool import Pool
+from ictp2p.bulk.stripes import COUNT, Stripes
+from ictp2p.errors import ConnectionLost, NetworkError
+from ictp2p.types import PeerId
+
+
+class Lanes:
+    """Makes connections for fetches, and ends them.
+
+    Args:
+        pool: makes them.
+        stripes: has some already, perhaps.
+        wanted: whether there may be several connections to a peer at all.
+    """
+
+    def __init__(self, pool: Pool, stripes: Stripes, wanted: bool) -> None:
+        self._pool = pool
+        self._stripes = stripes
+        self._wanted = wanted
+
+    def promising(self, peer: PeerId, rate: float) -> bool:
+        """Whether several connections to `peer` may bring more than the one that brings `rate` bytes/s.
+
+        Not where that one has more on its way than buffers allow who may not widen them: a trial that fails costs about
+        a second, until the first connection has found its rate again.
+        """
+        first = self._pool.warm(peer)
+        if not self._wanted or first is None or first.relayed:
+            return False
+        return tuning.may_gain(first.transport, rate) and not tuning.exceeds_buffers(first.transport, rate)
+
+    async def opened(self, peer: PeerId) -> AsyncGenerator[BulkConnection, None]:
+        """Give one after the other, as it is made, until one cannot be."""
+        first = self._pool.warm(peer)
+        if first is None:
+            return
+        beside = self._stripes.beside(first)
+        for each in beside:
+            yield each
+        for _ in range(COUNT - 1 - len(beside)):
+            try:
+                made = await self._pool.another(peer)
+            except NetworkError:
+                return
+            if first.closed:
+                return  # this one is the first one now
+            if self._pool.warm(peer) is not first:
+                made.hang_up(ConnectionLost("would be taken for the first one"))
+                return
+            yield made
+
+    def close(self, peer: PeerId, lanes: Sequence[BulkConnection]) -> None:
+        """End those that are for nothing else by now: neither the first one, since that was lost, nor a stripe."""
+        first = self._pool.warm(peer)
+        kept = () if first is None else self._stripes.beside(first)
+        for each in lanes:
+            if each is not first and each not in kept:
+                each.hang_up(ConnectionLost("what was fetched is here"))

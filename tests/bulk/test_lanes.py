@@ -1,0 +1,144 @@
+"""A state that is fetched over several connections to a provider: kept where they gain, whatever becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ictp2p.bulk import tuning
+from ictp2p.bulk.stripes import COUNT
+from ictp2p.state_exchange import Here, fetch_state, serve_state
+from ictp2p.sync.manifest import CHUNK
+from ictp2p.sync.state import GlobalState, entry
+from ictp2p.sync.transfer import TransferProfile
+from ictp2p.sync.values import StateRef
+from ictp2p.telemetry import Telemetry
+from ictp2p.types import PeerId
+from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh
+
+Meshes = Callable[..., Mesh]
+CHUNKS = 60
+STEP = 1_000
+"""Bytes that a connection carries in a turn: a chunk takes a thousand, 20 ms."""
+QUICK = TransferProfile(horizon=0.1)
+
+
+@pytest.fixture(autouse=True)
+def long_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "may_gain", lambda transport, rate: True)
+
+
+class Slow(Mesh):
+    """Connections that carry little, each for itself, or, `shared`, all between two peers together."""
+
+    shared = False
+
+    async def dial(self, me: PeerId, peer: PeerId, timeout: float) -> asyncio.Transport:
+        made = await super().dial(me, peer, timeout)
+        between = [end for a, b, end in self.links if {a, b} == {me, peer} and not end._ended]
+        for end in between:
+            end.step = end.other.step = STEP // (len(between) if self.shared else 1)
+        return made
+
+
+class Fetching:
+    """The first peer fetches what the second one holds."""
+
+    def __init__(self, world: Mesh) -> None:
+        self.world = world
+        self.tensor = torch.arange(CHUNKS * CHUNK // 4, dtype=torch.float32)
+        held, self.state = (GlobalState([entry("weight", self.tensor)]) for _ in range(2))
+        held.tentative["weight"].copy_(self.tensor)
+        held.seal({})
+        held.commit(7)
+        self.ours, self.theirs = (world.bulks[peer] for peer in world.names[:2])
+        serve_state(self.theirs, Here(held))
+        self.ref = StateRef(7, held.digest, (self.theirs.me,))
+
+    async def run(self) -> float:
+        """The seconds that it took."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await fetch_state(self.ours, self.ref, self.state, Telemetry(loop.time), loop.time, QUICK)
+        assert torch.equal(self.state.committed["weight"], self.tensor)
+        return loop.time() - began
+
+    async def until_widened(self) -> list[MemoryTransport]:
+        """The ends of the further connections that are made, once they carry something."""
+        while len(self.ours._pool) < COUNT:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
+        return [end for _, _, end in self.world.links[1:]]
+
+    def connections(self) -> list[int]:
+        return [len(self.ours._pool), len(self.theirs._pool)]
+
+
+async def test_where_several_carry_more_they_are_used_and_ended_with_the_fetch() -> None:
+    world = Slow(2)
+    one = Slow(2, profile=replace(PROFILE, stripes=False))
+    alone, together = await Fetching(one).run(), Fetching(world)
+    assert await together.run() < 0.7 * alone
+    await asyncio.sleep(0.01)
+    assert together.connections() == [1, 1]
+    assert (len(one.links), len(world.links)) == (1, COUNT)
+    await one.close()
+    await world.close()
+
+
+async def test_where_the_line_is_full_they_are_let_go() -> None:
+    world, told = Slow(2), list[bool]()
+    world.shared = True
+    fetching = Fetching(world)
+    task = asyncio.ensure_future(fetching.run())
+    ends = await fetching.until_widened()
+    while not task.done():
+        before = [end.step for end in ends]
+        await asyncio.sleep(0.2)
+        told.append(before == [end.step for end in ends] and not any(end.other.get_write_buffer_size() for end in ends))
+    await task
+    assert told[-2], "nothing comes over them any more, while the fetch goes on"
+    await world.close()
+
+
+@pytest.mark.parametrize("lost", [(1,), (2, 3), (1, 2, 3), (0,), (0, 1, 2, 3)])
+async def test_nothing_is_lost_with_a_connection(lost: tuple[int, ...]) -> None:
+    """Nor with the first one: what it owed is asked for again."""
+    world = Slow(2)
+    fetching = Fetching(world)
+    task = asyncio.ensure_future(fetching.run())
+    await fetching.until_widened()
+    for number in lost:
+        world.links[number][2].reset()
+    async with asyncio.timeout(60):
+        await task
+    await world.close()
+
+
+async def test_there_are_none_where_they_would_be_taken_for_the_first_one() -> None:
+    """The lower id prefers what it dialed. So that others do not come to use what ends with the fetch."""
+    world = Slow(2)
+    fetching = Fetching(world)
+    await fetching.theirs.connection(fetching.ours.me, 5.0)
+    first = fetching.theirs._pool.warm(fetching.ours.me)
+    await fetching.run()
+    await asyncio.sleep(0.01)
+    assert fetching.connections() == [1, 1]
+    assert fetching.theirs._pool.warm(fetching.ours.me) is first
+    assert len(world.links) == 2, "one was made, and ended at once"
+    await world.close()
+
+
+async def test_what_our_own_chunks_go_over_is_used_and_stays() -> None:
+    world = Slow(2)
+    fetching = Fetching(world)
+    await fetching.ours.probe(fetching.theirs.me, 8_000_000, timeout=60)
+    assert len(world.links) == COUNT
+    await fetching.run()
+    assert fetching.connections() == [COUNT, COUNT]
+    assert len(world.links) == COUNT
+    await world.close()
