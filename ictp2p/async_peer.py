@@ -28,7 +28,7 @@ from ictp2p.data_plane import DataPlane
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.entrance import Entrance
 from ictp2p.errands import Errands
-from ictp2p.errors import IctError, PeerClosed, PeerFailed, Unreachable
+from ictp2p.errors import IctError, PeerClosed, PeerFailed, StateError, Unreachable
 from ictp2p.events import tell
 from ictp2p.group_store import GroupStore, OpenStore
 from ictp2p.health import Health
@@ -346,7 +346,22 @@ class AsyncPeer:
 
     async def fetch_state(self, ref: StateRef, state: Receiver) -> None:
         """Receive an agreed state of whoever should have it; see `state_exchange.fetch_agreed`."""
-        await fetch_agreed(self.core, self.bulk, ref, state, self.telemetry, self.clock)
+        began = self.clock()
+        try:
+            await fetch_agreed(self.core, self.bulk, ref, state, self.telemetry, self.clock)
+        except StateError:
+            self._note_fetch(ref, self.clock() - began)
+            raise
+        self._note_fetch(ref, self.clock() - began)
+
+    def _note_fetch(self, ref: StateRef, seconds: float) -> None:
+        """See whether a newer state was agreed on in the meantime."""
+        agreed = self.agreed_state
+        if agreed is None or agreed.version <= ref.version:
+            return
+        if not 0.0 < self.control.overtaken(seconds) <= self.core.m.rounds.profile.fetch_grace:
+            text = f"in the {seconds:.0f} s of fetching the state a newer one was agreed on, and rounds wait no longer"
+            self.telemetry.event("warning", text=f"{text}: this cluster may never be as far as the others")
 
     def held(self) -> Held:
         """Version and digest of the global state that others can have of this peer."""

@@ -32,6 +32,11 @@ from ictp2p.sync.values import Value, genesis
 from ictp2p.types import Address, PeerId
 from ictp2p.whereabouts import Whereabouts
 
+_MARGIN = 1.5
+"""Times what a fetch took, what the next one is said to need."""
+_TRIES = 8
+"""How often a round waits for a fetch, if all were in vain."""
+
 
 class ControlPlane:
     """The control plane of one life of a peer that listens.
@@ -68,6 +73,8 @@ class ControlPlane:
         self._life = begin_life(seams.disk)
         self._whereabouts = Whereabouts(config, reception.address)
         self._plans = StandingPlan(config.full_mesh)
+        self._overtaken = 0
+        """How often, since it took part in a round."""
         self.core = self._make_core(identity, held)
         self.driver = Driver(
             self.core,
@@ -139,6 +146,28 @@ class ControlPlane:
         config = told.config if config is None else config
         if (training, draining, config) != (told.training, told.draining, told.config):
             self._execute(self.core.set_training(training, draining, config, self._seams.clock()))
+
+    def overtaken(self, seconds: float) -> float:
+        """A newer state was agreed on in the `seconds` that this peer fetched one: have the next round wait for it.
+
+        Gives for how long. A fetch that broke off has taken less than all of it would, so it is never less than the
+        last time; and nothing after some times, not counting short fetches, which nobody had to wait for: one that
+        fails for other reasons must not hold up everybody without end.
+        """
+        before = self.core.publication.behind
+        self._overtaken += _MARGIN * seconds > before / 2
+        said = max(_MARGIN * seconds, before) if self._overtaken <= _TRIES else 0.0
+        self._be_behind(said)
+        return said
+
+    def caught_up(self) -> None:
+        """This peer has taken part in a round."""
+        self._overtaken = 0
+        self._be_behind(0.0)
+
+    def _be_behind(self, seconds: float) -> None:
+        if seconds != self.core.publication.behind:
+            self._execute(self.core.set_behind(seconds, self._seams.clock()))
 
     def equip(self, device: Device) -> None:
         """Say what the training thread computes on."""

@@ -89,6 +89,7 @@ class Reactions:
                 self._control.core.m.links.round_started()
                 self._bulk.stop_probes()
             case notices.RoundCommitted() | notices.RoundAborted():
+                self._control.caught_up()
                 self._control.call(Channel.LINKS, self._control.core.m.links.round_ended)
             case _:
                 pass

@@ -91,6 +91,8 @@ class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
     """Bytes/s that its leader may send in all, where that is limited; 0 if it is not, or not known."""
     room: int = 0
     """Bytes of others' contributions that its leader keeps at most; 0: what plans take without asking."""
+    behind: float = 0.0
+    """Seconds that its leader needs to fetch the state, where a newer one was agreed on in the meantime; else 0."""
 
     def worker(self, peer: PeerId) -> PeerCard | None:
         """The card of one of its workers."""
@@ -167,6 +169,8 @@ def _read_cluster(payload: bytes) -> ClusterCard:
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible limit of {card.up!r} bytes/s")
     if not 0 <= card.room <= _MAX_ROOM:
         raise RemoteProtocolError(f"cluster card of {card.cluster!r} has an impossible room of {card.room!r} bytes")
+    if not (math.isfinite(card.behind) and card.behind >= 0):
+        raise RemoteProtocolError(f"cluster card of {card.cluster!r} is behind by an impossible {card.behind!r} s")
     for link in card.links:
         bounds = (link.at_least_out, link.at_least_in)
         figures = (link.bandwidth_out, link.bandwidth_in, link.round_trip, link.loss, *bounds)

@@ -41,6 +41,8 @@ class Publication:
         """Whether rounds should wait for this cluster."""
         self.draining = False
         """Whether it is about to leave."""
+        self.behind = 0.0
+        """Seconds that it needs to fetch the state, if it has been overtaken at that; else 0."""
         self.config = b""
         """A digest of the model and policy that it trains by."""
         self._context = context
@@ -70,6 +72,7 @@ class Publication:
             links=self._neighbourhood.link_cards(),
             up=self._limits.up,
             room=self._limits.room,
+            behind=self.behind,
         )
 
     def view(self) -> ClusterCard | None:

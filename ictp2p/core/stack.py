@@ -182,6 +182,13 @@ class Core:
         self._context.dirty = True
         return self._finish()
 
+    def set_behind(self, seconds: float, now: float) -> list[Command]:
+        """Say how long this peer needs to fetch the state, having been overtaken at that; 0: it is behind no more."""
+        self._context.now = now
+        self.publication.behind = seconds
+        self._context.dirty = True
+        return self._finish()
+
     def call(self, channel: Channel, effects: Effects, now: float) -> list[Command]:
         """Carry out what an input of one machine asked for, as in `core.call(ROUNDS, machines.rounds.ready(...))`."""
         self._context.now = now

@@ -63,6 +63,7 @@ def _view(same: _Same, status: Status) -> ClusterView:
         alive=status.present,
         suspect=status is Status.SUSPECT,
         training=card.training and not card.draining,
+        behind=card.behind,
         candidates=durable or workers,
         workers=workers,
     )

@@ -72,7 +72,7 @@ class Rounds:
     ) -> None:
         self.me = me
         self.agreement = agreement
-        self._profile = profile
+        self.profile = profile
         self._rng = rng
         self._sight = Sight(me, profile.voter_grace)
         self._part = Part(me, validate)
@@ -325,7 +325,7 @@ class Rounds:
         if speech == self._spoken:
             return []
         self._spoken = speech
-        self._repeat_at = now + self._profile.retry * (0.75 + 0.5 * self._rng.random()) if words else None
+        self._repeat_at = now + self.profile.retry * (0.75 + 0.5 * self._rng.random()) if words else None
         others = [v for v in tip.voters if v not in (self.me, self.agreement.coordinator)] if leave in words else []
         effects = [effect for word in words for effect in self._tell(word, now)]
         return effects + [Send(voter, leave) for voter in others]

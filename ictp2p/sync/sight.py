@@ -26,6 +26,8 @@ class ClusterView:
     """Whether it means to take part in rounds: the coordinator waits for its READY."""
     candidates: tuple[PeerId, ...]
     """Its living workers with a durable disk: who may vote, the leader usually among them."""
+    behind: float = 0.0
+    """Seconds that it needs to fetch the state, having been overtaken at that before; else 0."""
     workers: tuple[PeerId, ...] = ()
     """All its living workers, where some of them may not vote."""
 

@@ -8,6 +8,9 @@ another leader.
 A cluster whose leader died may miss that round of the state, and loses nothing: what it has goes into the next. A
 program that calls collectives by itself is told of a round that it missed by an error, though its workers did nothing
 wrong. So the rounds of calls wait for the heir of a leader, as long as a cluster may take to find that it needs one.
+
+A cluster that needs longer to fetch the state than a round and that timeout last would be overtaken each time, and come
+too late for good. Its card says how long it needs, once that has happened, and it is waited for as long, which is once.
 """
 
 from __future__ import annotations
@@ -51,10 +54,13 @@ class Waiting:
         self._first_at: float | None = None
         self._most_at: float | None = None
         self._usual = 0.0
+        self._unusual = False
+        """Whether somebody who fetches the state was waited for: how long that took says nothing of other rounds."""
 
     def turn(self) -> None:
         """Nobody is READY for the next round yet, or any more."""
         self._first_at = self._most_at = None
+        self._unusual = False
 
     def came(self, clusters: Iterable[ClusterId], now: float) -> None:
         """These stand READY for the round to come; the first time counts."""
@@ -63,7 +69,7 @@ class Waiting:
     def opened(self, roll: RollCall) -> None:
         """The first attempt of a round begins: so long it usually takes until most are there."""
         self._expected = (*roll.standing, *roll.absent)
-        if self._most_at is not None:
+        if self._most_at is not None and not self._unusual:
             self._usual = self._inner(self._most_at)
 
     def closed(self, now: float) -> None:
@@ -102,12 +108,18 @@ class Waiting:
         """Until when the absent are waited for: the straggler timeout, or sooner where a quorum is enough."""
         start = self._start()
         until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
+        if (patient := start + min(self._behind(roll), self._profile.fetch_grace)) > until:
+            until, self._unusual = patient, True
         if roll.again is not None or _onlookers(roll.standing):
             return until
         spec = elect_spec(roll.standing, self._sight.mine)
         expected = len(roll.standing) + len(roll.absent)
         door = self._arrivals.door(spec, expected, roll.standing, self._profile.retry)
         return until if door is None else min(until, door)
+
+    def _behind(self, roll: RollCall) -> float:
+        """How long the absent need for the state, having been overtaken until now: while we wait they are not."""
+        return max((self._sight.clusters[name].behind for name in roll.absent), default=0.0)
 
     def _start(self) -> float:
         """When waiting for stragglers begins: once most are READY; if fewer are, once they usually would be.

@@ -51,6 +51,8 @@ def test_cards_survive_the_trip() -> None:
         (structs.replace(card(worker("a")), term=2**30), "<= 1073741823"),
         (structs.replace(card(worker("a")), term=-1), ">= 0"),
         (structs.replace(card(worker("a")), room=-1), "room of -1 bytes"),
+        (structs.replace(card(worker("a")), behind=-1.0), "behind by an impossible -1.0 s"),
+        (structs.replace(card(worker("a")), behind=math.inf), "behind by an impossible inf s"),
         (structs.replace(card(worker("a")), room=2**41), "room of 2199023255552 bytes"),
     ],
 )

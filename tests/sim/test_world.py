@@ -8,6 +8,7 @@ import pytest
 
 from sim import World
 from sim.chance import Chance
+from sim.faults import SlowNode
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -84,6 +85,33 @@ def test_who_takes_longer_to_fetch_a_state_than_the_others_take_for_a_round_catc
         world.cluster("b", workers=1, at=5.0)
         world.link("a", "b", delay=0.2)
         world.run_until(lambda: set(world.commits()[-1].participants) == {"a", "b"} if world.version() else False, 60)
+
+
+def test_who_takes_longer_for_that_than_stragglers_are_waited_for_catches_up_too_and_is_waited_for_no_more() -> None:
+    """Regression: rounds waited for it for five seconds, and a state took it fifteen, each time anew."""
+    with World(1, profile="lan") as world:
+        world.cluster("a", workers=1, compute=1.0, elements=400_000)
+        world.cluster("b", workers=1, compute=1.0, elements=400_000, at=5.0)
+        world.link("a", "b", bandwidth=1e5)
+        world.run_until(lambda: set(world.commits()[-1].participants) == {"a", "b"} if world.version() else False, 120)
+        world.inject(SlowNode("b/0", factor=60.0))
+        world.run_for(40.0)
+        version = world.version()
+        world.run_for(40.0)
+        assert world.version() > version + 3
+
+
+def test_who_is_overtaken_again_and_again_is_waited_for_some_times_and_warns_then() -> None:
+    with World(1) as world:
+        world.cluster("a", workers=1)
+        world.run_until(lambda: world.version() >= 2, 20)
+        peer = world.hosts["a/0"].peer
+        assert peer is not None
+        said = [peer.control.overtaken(seconds) for seconds in (2.0, 4.0, *[1.0] * 20, *[8.0] * 8)]
+        assert said == [3.0, 6.0, *[6.0] * 20, *[12.0] * 6, 0.0, 0.0]
+        assert peer.core.publication.card().behind == 0.0
+        peer.control.caught_up()
+        assert peer.control.overtaken(2.0) == 3.0
 
 
 @pytest.mark.parametrize("seed", [1, 3, 7])

@@ -53,6 +53,8 @@ class Mesh:
         self.terms = dict.fromkeys(self.clusters, 1)
         self.leaders = {c: peer(c, 0) for c in self.clusters}
         self.training = dict.fromkeys(self.clusters, True)
+        self.behind: dict[str, float] = {}
+        """Seconds that clusters say they need for the state."""
         self.silent: set[PeerId] = set()
         self.breaks: set[PeerId] = set()
         self.bases = dict.fromkeys(self.clusters, FIRST)
@@ -123,6 +125,7 @@ class Mesh:
                 alive=c not in self.failed,
                 suspect=c in self.suspected,
                 training=self.training[c],
+                behind=self.behind.get(c, 0.0),
                 candidates=tuple(p for p in (peer(c, w) for w in range(size)) if p not in self.dead),
             )
             for c, size in self.clusters.items()

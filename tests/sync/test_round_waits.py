@@ -31,6 +31,23 @@ def test_a_straggler_is_waited_for_and_then_no_longer() -> None:
     assert m.value(B0).state.digest == b"digest 2"
 
 
+def test_who_needs_longer_than_that_for_the_state_is_waited_for_as_long_but_not_without_end() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    needs = 20 * m.profile.straggler_floor
+    assert needs < m.profile.fetch_grace
+    for said, waited in ((needs, needs), (1e9, m.profile.fetch_grace), (0.0, m.profile.straggler_floor)):
+        m.behind["B"] = said
+        m.view()
+        before = len(m.told(A0, RoundCommitted))
+        m.ready("A")
+        m.run(0.9 * waited)
+        assert len(m.told(A0, RoundCommitted)) == before
+        m.run(0.2 * waited)
+        assert len(m.told(A0, RoundCommitted)) == before + 1
+        m.bases["A"] = m.value(A0).state.digest
+
+
 def test_one_that_is_ready_early_does_not_make_stragglers_of_the_others() -> None:
     m = mesh(A=1, B=1, C=1)
     m.one_round()

@@ -509,6 +509,39 @@ MUTATIONS: Final = (
         ("sync/test_misanswers.py::test_what_no_voter_says_is_named",),
     ),
     Mutation(
+        "overtaken-for-good",
+        "Who needs longer for the state than rounds last is waited for, once it was overtaken.",
+        "ictp2p/sync/waiting.py",
+        "        if (patient := start + min(self._behind(roll), self._profile.fetch_grace)) > until:",
+        "        if (patient := start) > until:",
+        (
+            "sync/test_round_waits.py"
+            "::test_who_needs_longer_than_that_for_the_state_is_waited_for_as_long_but_not_without_end",
+        ),
+    ),
+    Mutation(
+        "waited-for-again-and-again",
+        "Who was waited for until it had the state is a straggler like others from then on.",
+        "ictp2p/reactions.py",
+        "                self._control.caught_up()\n",
+        "",
+        (
+            "sim/test_world.py"
+            "::test_who_takes_longer_for_that_than_stragglers_are_waited_for_catches_up_too_and_is_waited_for_no_more",
+        ),
+    ),
+    Mutation(
+        "a-fetch-taken-for-a-phase",
+        "How long somebody was waited for who fetches the state says nothing of when others usually are READY.",
+        "ictp2p/sync/waiting.py",
+        "        if self._most_at is not None and not self._unusual:",
+        "        if self._most_at is not None:",
+        (
+            "sim/test_world.py"
+            "::test_who_takes_longer_for_that_than_stragglers_are_waited_for_catches_up_too_and_is_waited_for_no_more",
+        ),
+    ),
+    Mutation(
         "present-verdicts-dropped",
         "Only verdicts on attempts that are over are forgotten.",
         "ictp2p/sync/ballot_box.py",
