@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import itertools
 import math
 import sys
@@ -154,6 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 failed += 1
                 _leave(told, options.left)
             tries += 1
+            del stage
+            gc.collect()  # a world is full of cycles, and its tensors are nothing that the collector would come for
     sys.stdout.write(f"{tries} seeds, {failed} failed, {virtual / 3600:.1f} virtual hours")
     sys.stdout.write(f" in {time.monotonic() - began:.0f} s\nlongest: {slowest}\n")
     return 1 if failed else 0
