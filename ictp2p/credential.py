@@ -72,8 +72,10 @@ class Mesh:
         """Derive the mesh's authority; takes about 0.1 s on purpose.
 
         Raises:
-            ConfigError: the token is too short to be secret.
+            ConfigError: the token is too short to be secret, or has white space around it, as one from a file may.
         """
+        if token != token.strip():
+            raise ConfigError("the join token begins or ends with white space: every member would need the same")
         if len(token) < MIN_TOKEN_LENGTH:
             raise ConfigError(
                 f"the join token has {len(token)} characters, at least {MIN_TOKEN_LENGTH} are needed: "

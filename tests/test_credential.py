@@ -65,6 +65,12 @@ def test_only_the_authority_can_sign(credential: Credential):
         assert extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign is signs
 
 
+@pytest.mark.parametrize("token", [" " * 32, "a token of a file\n", "\ta token of a file"])
+def test_a_token_with_white_space_around_it_is_refused_for_it_would_make_another_mesh(token: str) -> None:
+    with pytest.raises(ConfigError, match="begins or ends with white space"):
+        Mesh.from_token(token)
+
+
 @pytest.mark.parametrize("token", ["", "short", "x" * (MIN_TOKEN_LENGTH - 1)])
 def test_a_token_that_can_be_guessed_is_refused_without_repeating_it(token: str):
     with pytest.raises(ConfigError, match=f"has {len(token)} characters") as caught:
