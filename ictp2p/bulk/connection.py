@@ -138,7 +138,7 @@ class BulkConnection(Inbound):
 
     def send(self, kind: Kind, tag: bytes = NO_TAG, first: int = 0, second: int = 0, body: bytes = b"") -> None:
         """Send a small frame ahead of all that users have to send."""
-        if self._confirmed and not (self._control or self._paused or self._pumping or self.closed or len(body) > SMALL):
+        if self._confirmed and not (self._control or self._paused or self._pumping or self.closed):
             self._write_now(kind, tag, first, second, body)
             if not self._control:
                 return
@@ -226,9 +226,12 @@ class BulkConnection(Inbound):
             self._pumping = False
 
     def _write_now(self, kind: Kind, tag: bytes, first: int, second: int, body: bytes) -> None:
-        """Write what is small, and nothing stands before, as `pump` would."""
+        """Write what nothing stands before, as `pump` would; what follows it at once does not begin anew."""
         try:
-            size = self._outbound.write_small(kind, tag, first, second, body)
+            if len(body) <= SMALL:
+                size = self._outbound.write_small(kind, tag, first, second, body)
+            else:
+                size = self._outbound.write(Frame(kind, tag, first, second, (body,)))
         except Exception as error:
             self.fail(ConnectionLost(f"could not send {kind.name}: {error!r}"))
         else:
