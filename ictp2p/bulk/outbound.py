@@ -118,7 +118,11 @@ class Outbound:
         size = len(body)
         starved, self._starved = self._starved and self.pending == 0, False
         header = pack_header(kind, tag, first, second, size, starved)
-        data = self._seal.sealed(header, body) if self._seal_bodies and self._seal is not None else header + body
+        if self._seal_bodies:
+            assert self._seal is not None  # nothing that is to be sealed leaves in clear
+            data = self._seal.sealed(header, body)
+        else:
+            data = header + body
         self._transport.write(data)
         self.written += len(data)
         return HEADER_BYTES + size
