@@ -10,7 +10,8 @@ program that calls collectives by itself is told of a round that it missed by an
 wrong. So the rounds of calls wait for the heir of a leader, as long as a cluster may take to find that it needs one.
 
 A cluster that needs longer to fetch the state than a round and that timeout last would be overtaken each time, and come
-too late for good. Its card says how long it needs, once that has happened, and it is waited for as long, which is once.
+too late for good. Its card says how long it needs, once that has happened, until it has taken part in a round; and no
+more after some fetches in vain (`control_plane`), so that who cannot fetch at all does not hold up everybody for good.
 """
 
 from __future__ import annotations

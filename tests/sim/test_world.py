@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from ictp2p.sync.values import StateRef
 from sim import World
 from sim.chance import Chance
 from sim.faults import SlowNode
@@ -110,6 +111,8 @@ def test_who_is_overtaken_again_and_again_is_waited_for_some_times_and_warns_the
         said = [peer.control.overtaken(seconds) for seconds in (2.0, 4.0, *[1.0] * 20, *[8.0] * 8)]
         assert said == [3.0, 6.0, *[6.0] * 20, *[12.0] * 6, 0.0, 0.0]
         assert peer.core.publication.card().behind == 0.0
+        peer._note_fetch(StateRef(1, b"an older one", ()), 8.0)
+        assert "may never be as far as the others" in world.trace.entries[-1].fields["text"]
         peer.control.caught_up()
         assert peer.control.overtaken(2.0) == 3.0
 
