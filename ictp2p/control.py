@@ -96,7 +96,7 @@ class ControlConnection(asyncio.Protocol):
             on_closed: given why the connection ended, once, after the last frame: a `ConnectionLost` (it ended,
                 was reset, or did not drain), a `ProtocolError`, or None if this side closed it.
         """
-        assert self._transport is not None, "start() is for established connections"
+        assert hasattr(self, "peer_id"), "start() is for established connections"
         assert self._on_frame is None, "start() is called once"
         self._on_frame, self._on_closed = on_frame, on_closed
         early, self._early = self._early, []
@@ -106,8 +106,9 @@ class ControlConnection(asyncio.Protocol):
             except ProtocolError as error:
                 self._fail(error)
         if self._lost.is_set():
+            self._on_frame = self._on_closed = None
             self._loop.call_soon(on_closed, self._reason)
-        else:
+        elif self._transport is not None:
             self._transport.resume_reading()
 
     def send(self, body: bytes) -> bool:
@@ -193,8 +194,8 @@ class ControlConnection(asyncio.Protocol):
             raise SelfConnection(f"peer {peer} is this peer itself")
 
     def _say_hello(self) -> None:
-        assert self._transport is not None
-        self._transport.write(frame(FrameKind.HELLO, hello(self._security)))
+        if self._transport is not None:  # else it has just gone, of which `start` will tell
+            self._transport.write(frame(FrameKind.HELLO, hello(self._security)))
 
     # What the transport calls.
 
@@ -217,8 +218,10 @@ class ControlConnection(asyncio.Protocol):
             reason = self._reason if isinstance(self._reason, ProtocolError) else HandshakeFailed(what)
             self._hello.set_exception(reason)
             self._hello.exception()  # whoever waited may have given up: that is no news to the event loop
-        if self._on_closed is not None:
-            self._on_closed(self._reason)
+        # Forget who knows us, and TLS, which holds a quarter of a megabyte: they would wait for the garbage collector.
+        on_closed, self._on_frame, self._on_closed, self._transport = self._on_closed, None, None, None
+        if on_closed is not None:
+            on_closed(self._reason)
 
     def pause_writing(self) -> None:
         """Give the peer until the deadline to read."""

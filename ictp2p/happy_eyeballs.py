@@ -42,7 +42,11 @@ async def reach(address: Address, timeout: float) -> socket.socket:
     try:
         return await first_of(attempts, min(_PAUSE, timeout / (2 * len(attempts))), discard=socket.socket.close)
     except ExceptionGroup as failed:
-        raise max(failed.exceptions, key=_weight) from None
+        weightiest = max(failed.exceptions, key=_weight)
+    try:
+        raise weightiest  # out here: what is raised in there would know the group, and the group knows it
+    finally:
+        del weightiest
 
 
 def _weight(error: Exception) -> tuple[bool, bool, bool]:

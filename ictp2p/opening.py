@@ -81,6 +81,7 @@ async def open_transport(
         except BaseException:
             if opening is not None:
                 opening.transport.abort()
+            opening = None  # what it heard may be this error, which knows this frame
             raise
     return opening.transport, theirs
 

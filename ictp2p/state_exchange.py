@@ -213,6 +213,7 @@ class _Transfer:
             for task in (*self._opening, *self._asked):
                 task.cancel()
             await asyncio.gather(*self._opening, *self._asked, return_exceptions=True)
+            self._opening, self._asked = [], {}  # their errors know this, and what was received: a cycle
             for peer, connection in self._lanes.values():
                 self._bulk.lanes.close(peer, [connection])
         await asyncio.get_running_loop().run_in_executor(None, self._state.verified, self._ref.version)
@@ -226,8 +227,12 @@ class _Transfer:
 
     async def _turn(self) -> None:
         """Ask what is to be asked, then wait until something happens."""
-        if self._fatal is not None:
-            raise self._fatal
+        fatal, self._fatal = self._fatal, None
+        if fatal is not None:
+            try:
+                raise fatal
+            finally:
+                del fatal
         lacking = self._fetch.manifest is None and not self._expecting
         if lacking and self._clock() >= self._began + _LOOK and self._superseded():
             raise StateError(f"state {self._ref.digest.hex()[:16]} has a successor, and nobody has provided it yet")

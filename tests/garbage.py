@@ -14,8 +14,11 @@ LARGE = 1024 * 1024
 
 
 @contextmanager
-def uncollected() -> Iterator[list[str]]:
-    """Fill the list, at the end, with the types of large objects that only the garbage collector would free."""
+def uncollected(*kinds: type) -> Iterator[list[str]]:
+    """Fill the list, at the end, with the types of objects that only the garbage collector would free.
+
+    Large ones, and whatever is of these kinds.
+    """
     found: list[str] = []
     gc.collect()
     gc.disable()
@@ -23,7 +26,7 @@ def uncollected() -> Iterator[list[str]]:
     try:
         yield found
         gc.collect()
-        found += [type(each).__name__ for each in gc.garbage if _size(each) >= LARGE]
+        found += [type(each).__name__ for each in gc.garbage if _size(each) >= LARGE or isinstance(each, kinds)]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

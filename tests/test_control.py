@@ -15,6 +15,7 @@ from ictp2p.reception import serve
 from ictp2p.security import Security
 from ictp2p.wire import MAX_CONTROL_BODY, FrameKind, frame
 from tests.couple import ALICE, BOB, LOOPBACK, NETWORK, PLAIN_ALICE, PLAIN_BOB, Couple, Party
+from tests.garbage import uncollected
 
 
 def test_each_side_knows_the_other_and_where_it_is(run):
@@ -196,5 +197,23 @@ def test_nothing_is_delivered_after_the_receiver_closed(run, early: bool):
                 alice.connection._transport.write(burst)
             assert await bob.closed is None
             assert seen == [b"one"]
+
+    run(story())
+
+
+def test_a_connection_that_has_ended_leaves_nothing_to_the_garbage_collector(run):
+    """Regression: each left a cycle with its TLS, a quarter of a megabyte, and there were hundreds."""
+
+    async def ended() -> None:
+        async with Couple() as (alice, bob):
+            for party in (alice, bob):
+                party.start(lambda frame, owner=party: owner.connection.send(frame))
+            alice.connection.send(b"there and back, until it ends")
+
+    async def story() -> None:
+        with uncollected(ControlConnection) as left:
+            await ended()
+            await asyncio.sleep(0)  # the step that woke us is over
+        assert left == []
 
     run(story())

@@ -12,6 +12,7 @@ from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkE
 from ictp2p.happy_eyeballs import places
 from ictp2p.network import TcpNetwork, ended, shown_address, translate
 from ictp2p.types import Address
+from tests.garbage import uncollected
 
 LOOPBACK = Address("127.0.0.1", 0)
 NETWORK = TcpNetwork()
@@ -450,3 +451,21 @@ def test_a_connection_that_ended_is_lost_whatever_ended_it(error: BaseException 
 )
 def test_addresses_are_what_the_connection_shows(name: object, address: Address):
     assert shown_address(name) == address
+
+
+def test_a_dial_that_fails_leaves_nothing_to_the_garbage_collector(run):
+    """Regression: a peer dials the dead again and again, and each failure was a cycle of forty objects."""
+
+    async def failed() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = Address(*server.getsockname())
+        with pytest.raises(Refused):
+            await TcpNetwork().connect(asyncio.Protocol, address, 5.0)
+
+    async def story() -> None:
+        with uncollected(socket.socket, OSError) as left:
+            await failed()
+            await asyncio.sleep(0)  # the step that woke us is over
+        assert left == []
+
+    run(story())

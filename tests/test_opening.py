@@ -14,9 +14,10 @@ from ictp2p.errors import (
     VersionMismatch,
 )
 from ictp2p.network import TcpNetwork
-from ictp2p.opening import open_bulk, open_transport
+from ictp2p.opening import Opening, open_bulk, open_transport
 from ictp2p.preamble import PREAMBLE_SIZE, Kind, Preamble, Verdict
 from ictp2p.types import Address
+from tests.garbage import uncollected
 
 NETWORK = TcpNetwork()
 MINE = Preamble(b"mesh-one")
@@ -168,5 +169,21 @@ def test_the_answer_may_come_in_pieces_and_not_a_byte_after_it_is_read(run, cuts
         await taker.lost
         assert taker.data == b"second"
         listening.close()
+
+    run(story())
+
+
+def test_an_answer_that_is_none_leaves_nothing_to_the_garbage_collector(run):
+    """Regression: what was heard knew the error, that its frames, and these what was heard."""
+
+    async def fail() -> None:
+        with pytest.raises(IctError):
+            await dialed(answering(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+
+    async def story() -> None:
+        with uncollected(Opening) as left:
+            await fail()
+            await asyncio.sleep(0)  # the step that woke us is over
+        assert left == []
 
     run(story())

@@ -20,6 +20,7 @@ from ictp2p.sync.transfer import TransferProfile
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
+from tests.garbage import uncollected
 
 PATIENT = TransferProfile(pause=60.0)
 
@@ -188,3 +189,31 @@ async def test_a_manifest_that_nobody_could_take_is_refused_where_it_is(monkeypa
 
 def test_the_longest_manifest_has_a_digest_for_each_chunk_of_half_a_tebibyte() -> None:
     assert state_exchange.MAX_MANIFEST == 2**39 // CHUNK * DIGEST
+
+
+class Asked:
+    """Bulk connections to somebody who answers nothing, and to somebody with the error that ends it all."""
+
+    me = PeerId("me")
+
+    async def request(self, peer: PeerId, *_: Any, **__: Any) -> int:
+        if peer == "a":
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.01)
+        raise MeshMismatch("another model")
+
+
+async def test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector() -> None:
+    """Regression: what it still asked for kept its buffers, 16 MiB for a manifest, until the collector came."""
+
+    async def fail() -> None:
+        state = GlobalState([entry("weight", torch.zeros(3))])
+        ref = StateRef(7, bytes(32), (PeerId("a"), PeerId("b")))
+        bulk: Any = Asked()
+        with pytest.raises(MeshMismatch):
+            await fetch_state(bulk, ref, state, Telemetry(time.monotonic), time.monotonic, PATIENT, lambda: False)
+
+    with uncollected(state_exchange._Transfer) as left:
+        await fail()
+        await asyncio.sleep(0)  # the step that woke us is over
+    assert left == []

@@ -466,6 +466,7 @@ class BulkConnection(Inbound):
             self._ceiling.forget(self)
         for users in (self._users, self._heeding, self._willing):
             users.clear()
+        self._regular = None  # it knows us: in a cycle its tensors would stay until the garbage collector comes
         self._outbound.release()
         self._wakeups.end()
         self._ring = None

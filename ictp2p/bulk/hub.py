@@ -217,7 +217,9 @@ class Bulk:
             self.part(peer, tag, fetch)
             if connection is not None and not fetch.ended:
                 connection.send(Kind.CANCEL, tag)
-        if sample := fetch.meter.sample():
+            meter = fetch.meter
+            del fetch  # it knows its error, and that this frame, with a destination that may be large
+        if sample := meter.sample():
             self.measured(connection, tag, *sample)
         return size
 

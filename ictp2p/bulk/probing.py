@@ -121,6 +121,7 @@ class Probing:
                 self._bulk.part(peer, tag, user)
             for each in connections:
                 each.hold(None)
+            del user, turn, probe  # they know their error, and that this frame and the connections
 
 
 class _Blasts:

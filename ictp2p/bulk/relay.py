@@ -45,7 +45,7 @@ class Relay:
         self._membership = membership
         self._tickets: dict[bytes, asyncio.Future[asyncio.Transport]] = {}
         self._tasks: dict[asyncio.Task[None], asyncio.Transport] = {}
-        self._joined: list[tuple[Splice, Splice]] = []
+        self._joined: dict[object, tuple[Splice, Splice]] = {}
 
     def join(self, connection: BulkConnection, hello: Hello) -> None:
         """Join a connection that began with `hello` to one that leads to the hello's target."""
@@ -79,7 +79,7 @@ class Relay:
         for task, incoming in joining.items():
             if task.cancelled():
                 incoming.abort()  # a task that never began has closed nothing
-        for one, two in tuple(self._joined):
+        for one, two in tuple(self._joined.values()):
             one.transport.abort()
             two.transport.abort()
 
@@ -103,8 +103,8 @@ class Relay:
             onward.abort()
             return
         onward.write(hello.relayed().pack())
-        ends = splice(incoming, onward, self._profile.stall, lambda: self._joined.remove(ends))
-        self._joined.append(ends)
+        key = object()  # what they call at their end must not know them: in a cycle their buffers would stay
+        self._joined[key] = splice(incoming, onward, self._profile.stall, partial(self._joined.pop, key))
 
     async def _onward(self, hello: Hello) -> asyncio.Transport:
         """Reach the target itself, by either side's dialing, before another relay: those would pass it round."""

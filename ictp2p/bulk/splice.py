@@ -22,7 +22,7 @@ _BUFFER_BYTES = 256 * 1024
 class Splice(asyncio.BufferedProtocol):
     """One end; `other` is the one that its bytes go to."""
 
-    def __init__(self, stall: float, ended: Callable[[], None]) -> None:
+    def __init__(self, stall: float, ended: Callable[[], object]) -> None:
         self.other: Splice | None = None
         self.transport: asyncio.Transport
         self._renewal: Renewal
@@ -108,7 +108,7 @@ class Splice(asyncio.BufferedProtocol):
 
 
 def splice(
-    one: asyncio.Transport, two: asyncio.Transport, stall: float, ended: Callable[[], None]
+    one: asyncio.Transport, two: asyncio.Transport, stall: float, ended: Callable[[], object]
 ) -> tuple[Splice, Splice]:
     """Join two transports, neither of which is being read; both are read from now on.
 

@@ -356,7 +356,7 @@ def refuse_if_missed(chronicle: Chronicle) -> None:
 def tell_success(group: Group, publisher: Publisher, verdict: Verdict, encoded: bytes) -> None:
     """End the followers' wait. If they cannot be told, they learn it in the next group: what is decided stays."""
     publisher.tell(verdict)
-    if publisher.broken is None:
+    if not publisher.broken:
         with contextlib.suppress(LocalGroupError):
             broadcast_bytes(group, encoded, 0)
 
@@ -364,7 +364,7 @@ def tell_success(group: Group, publisher: Publisher, verdict: Verdict, encoded: 
 def tell_failure(group: Group, publisher: Publisher, error: IctError) -> None:
     """End the followers' wait with an error."""
     publisher.tell(Verdict(Kind.STOP))
-    if publisher.broken is None:
+    if not publisher.broken:
         with contextlib.suppress(LocalGroupError):
             broadcast_bytes(group, f"{type(error).__name__}: {error}".encode(), 0)
 

@@ -251,7 +251,7 @@ class SyncState:
         self._shared.settle(ref)
         kind = Kind.COMMIT if ref.digest == ours else Kind.ADOPT
         tell_success(group, publisher, Verdict(kind, ref.version, ref.digest), b"")
-        if publisher.broken is None and kind is Kind.ADOPT:
+        if not publisher.broken and kind is Kind.ADOPT:
             with contextlib.suppress(LocalGroupError):  # as `tell_success`: who misses it is handed it later
                 share_state(group, self._shared.mirror, 0, ref.version)
 

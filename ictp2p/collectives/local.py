@@ -240,8 +240,11 @@ class LocalGroup:
                 break
         if self._reason:
             made.add_done_callback(lambda late: None if late.exception() else discard(late.result()))
-        self._check()
-        return made.result()
+        try:
+            self._check()
+            return made.result()
+        finally:
+            del made  # it knows its error, and that this frame
 
     def _connect(self, store: Rendezvous) -> Any:
         timeout = datetime.timedelta(seconds=self._timeouts.join)
@@ -349,6 +352,8 @@ def _fulfil(made: Future[Any], build: Callable[[], Any]) -> None:
         made.set_result(build())
     except Exception as error:
         made.set_exception(error)
+    finally:
+        del made, build  # as in `_meet`
 
 
 def _discard(group: Any, store: Rendezvous) -> None:

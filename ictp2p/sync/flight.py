@@ -49,15 +49,20 @@ class Flight:
         while not self.over:
             self._thread.join(_IDLE)
             idle()
-        if isinstance(self._result, RoundResult):
-            return self._result
-        assert self._result is not None
-        raise self._result
+        result, self._result = self._result, None
+        assert result is not None, "it is waited for once"
+        if isinstance(result, RoundResult):
+            return result
+        try:
+            raise result
+        finally:
+            del result  # an error knows its frames, and those this and the request: in a cycle tensors stay
 
     def withdraw(self) -> None:
         """Give it up; once this returns, nothing touches the tensors of the request any more."""
         self._withdrawn = True
         self._thread.join()
+        self._result = None
 
     def _run(self, peer: Mesh, request: RoundRequest) -> None:
         try:

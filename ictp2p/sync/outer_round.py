@@ -192,8 +192,8 @@ class OuterRound:
             raise
         self._landing.act(verdict)
         publisher.tell(verdict)
-        if publisher.broken is not None:
-            raise publisher.broken
+        if publisher.broken:
+            raise LocalGroupError(publisher.broken)
         if verdict.kind is Kind.ADOPT:
             share_state(group, self._weights.state, 0, verdict.version)
 

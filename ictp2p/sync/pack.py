@@ -32,7 +32,7 @@ def pack(tree: Any, where: str = "state") -> tuple[bytes, list[Tensor]]:
 
 def unpack(skeleton: bytes, tensors: Sequence[Tensor]) -> Any:
     """Put a tree together again."""
-    return _build(_decode(skeleton), tensors)
+    return _build(_decode(skeleton), iter(tensors))
 
 
 def allocate(skeleton: bytes, most: int) -> list[Tensor]:
@@ -109,17 +109,13 @@ def _valued(item: Any) -> Any:
     raise StateError(f"skeleton holds the pair {item!r}")
 
 
-def _build(node: Any, tensors: Sequence[Tensor]) -> Any:
-    remaining = iter(tensors)
-
-    def grow(part: Any) -> Any:
-        kind, content = part[0], part[1]
-        if kind == "t":
-            return next(remaining)
-        if kind == "d":
-            return {key: grow(value) for key, value in content}
-        if kind == "l":
-            return [grow(value) for value in content]
-        return tuple(grow(value) for value in content) if kind == "u" else content
-
-    return grow(node)
+def _build(node: Any, remaining: Iterator[Tensor]) -> Any:
+    """Put the tensors back. A function in here that calls itself would keep them: it is a cycle."""
+    kind, content = node[0], node[1]
+    if kind == "t":
+        return next(remaining)
+    if kind == "d":
+        return {key: _build(value, remaining) for key, value in content}
+    if kind == "l":
+        return [_build(value, remaining) for value in content]
+    return tuple(_build(value, remaining) for value in content) if kind == "u" else content

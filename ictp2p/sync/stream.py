@@ -66,11 +66,14 @@ class Verdict:
 
 
 class Publisher:
-    """The leader's end. Once the group breaks it falls silent; `broken` then says why."""
+    """The leader's end. Once the group breaks it falls silent; `broken` then says why, in words.
+
+    The error itself knows the frames that it went through, and so this and the average: a cycle.
+    """
 
     def __init__(self, group: Group, average: Tensor) -> None:
         """Publish ranges of `average`, a flat CPU tensor, to `group`."""
-        self.broken: LocalGroupError | None = None
+        self.broken = ""
         self._group, self._average = group, average
 
     def wait(self) -> None:
@@ -116,12 +119,12 @@ class Publisher:
         self._attempt(send)
 
     def _attempt(self, action: Callable[[], None]) -> None:
-        if self._group.size == 1 or self.broken is not None:
+        if self._group.size == 1 or self.broken:
             return
         try:
             action()
         except LocalGroupError as error:
-            self.broken = error
+            self.broken = str(error)
 
 
 def follow(

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from ictp2p.bulk import BulkProfile
-from ictp2p.bulk.streams import PROBE_CHUNK, PROBE_MOST
+from ictp2p.bulk.streams import PROBE_CHUNK, PROBE_MOST, Probe
+from ictp2p.bulk.turns import Turn
 from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.errors import ConfigError, ConnectionLost, PeerClosed, StateError, Unreachable
 from ictp2p.types import PeerId
+from tests.garbage import LARGE, uncollected
 
 Meshes = Callable[..., Any]
 BLOB = bytes(range(256)) * 12_000
@@ -281,3 +283,39 @@ async def test_a_connection_that_ends_before_it_is_used_is_told_in_words(
     monkeypatch.setattr(world.bulks[a]._pool, "connection", ended)
     with pytest.raises(ParticipantLost, match=f"not reached: {b}: lost at once$"):
         await world.bulks[a].attach(bytes(16), None, [b], timeout=1)
+
+
+@pytest.mark.parametrize("kind", ["nothing", "broken"])
+async def test_a_request_that_fails_leaves_nothing_to_the_garbage_collector(mesh: Meshes, kind: str) -> None:
+    """Regression: of each the destination stayed, 16 MiB where a manifest was asked for, until the collector came."""
+    world = mesh(2)
+    a, b = world.names
+    world.bulks[b].serve("broken", broken)
+
+    async def fail() -> None:
+        with pytest.raises(StateError):
+            await world.bulks[a].request(b, kind, b"", bytearray(LARGE), timeout=5)
+
+    with uncollected() as left:
+        await fail()
+        await asyncio.sleep(0)  # the step that woke us is over
+    assert left == []
+
+
+async def test_a_probe_whose_connection_is_lost_leaves_nothing_to_the_garbage_collector(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+
+    async def fail() -> None:
+        connection = await world.bulks[a].connection(b, 1)
+        probing = asyncio.ensure_future(world.bulks[a].probe(b, PROBE_MOST, timeout=5))
+        while not connection._users:
+            await asyncio.sleep(0)
+        connection.fail(ConnectionLost("cut"))
+        with pytest.raises(ConnectionLost, match="cut"):
+            await probing
+
+    with uncollected(Turn, Probe) as left:
+        await fail()
+        await asyncio.sleep(0)  # the step that woke us is over
+    assert left == []

@@ -15,8 +15,10 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello, Purpose
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.relay import Relay
+from ictp2p.bulk.splice import Splice
 from ictp2p.errors import Unreachable, VersionMismatch
 from ictp2p.types import PeerId
+from tests.garbage import uncollected
 
 Links = Callable[[], Any]
 SOURCE, TARGET = PeerId("1" * 32), PeerId("2" * 32)
@@ -156,3 +158,23 @@ async def test_without_a_key_nobody_is_relayed_for(link: Links) -> None:
     relay.join(connection(incoming), asked(key=b""))
     await turns()
     assert incoming.is_closing()
+
+
+async def test_what_was_relayed_leaves_nothing_to_the_garbage_collector(link: Links) -> None:
+    """Regression: what its ends called when both were gone knew them, and half a megabyte of buffers."""
+    incoming, onward = link(), link()
+
+    async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
+        made: asyncio.Transport = onward
+        return made
+
+    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(KEY))
+    with uncollected(Splice) as left:
+        relay.join(connection(incoming), asked())
+        await turns()
+        for each in (incoming, onward):
+            each.reset()
+            await turns()
+            each.set_protocol(asyncio.Protocol())  # as a transport forgets it that is closed
+        assert not relay._occupied()
+    assert left == []

@@ -21,6 +21,7 @@ from ictp2p.collectives.rendezvous import RendezvousServer
 from ictp2p.errors import LocalGroupError
 from ictp2p.sync.roster import Roster
 from ictp2p.types import PeerId
+from tests.garbage import uncollected
 from tests.interrupts import interrupted
 
 WORKER = """
@@ -282,3 +283,21 @@ def test_a_signals_handler_may_break_a_group_wherever_it_comes_into_its_opening(
         if steps[0] < at:
             break
         assert "closed" in told, at
+
+
+def test_a_group_that_does_not_meet_leaves_nothing_to_the_garbage_collector() -> None:
+    """Regression: its error knew the frame that had waited for it, and that what had brought the error."""
+    members = tuple(PeerId(f"{rank:032x}") for rank in range(2))
+
+    def alone() -> None:
+        server = RendezvousServer("127.0.0.1")
+        roster = Roster(1, 1, members, str(server.address), 0)
+        group = LocalGroup(roster, members[0], "127.0.0.1", GroupTimeouts(join=0.2, operation=0.2))
+        with pytest.raises(LocalGroupError):
+            group.open()
+        group.close()
+        server.close()
+
+    with uncollected(LocalGroup) as left:
+        alone()
+    assert left == []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import ConfigError, StateError
 from ictp2p.sync.pack import allocate, octets, pack, unpack
+from tests.garbage import LARGE, uncollected
 
 plain = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=5)
 trees = st.recursive(
@@ -97,3 +98,10 @@ def test_a_skeleton_is_checked_before_anything_is_allocated(skeleton: Any) -> No
 def test_a_column_has_the_bytes_of_its_elements(rows: int) -> None:
     column = torch.arange(3.0 * rows).view(rows, 3)[:, 1]
     assert bytes(octets(column)) == column.numpy().tobytes()
+
+
+def test_what_is_unpacked_leaves_nothing_to_the_garbage_collector() -> None:
+    """Regression: a function that called itself was a cycle with all tensors of a state, until the collector came."""
+    with uncollected() as left:
+        assert unpack(*pack({"weights": [torch.ones(LARGE)]})).keys() == {"weights"}
+    assert left == []

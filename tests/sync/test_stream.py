@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from ictp2p.errors import LocalGroupError
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
 from ictp2p.sync.values import Participant
 from ictp2p.types import ClusterId, PeerId
+from tests.garbage import LARGE, uncollected
 
 
 def pair(make_world: Any, lead: Any, trail: Any) -> Any:
@@ -109,3 +110,28 @@ def test_a_header_that_makes_no_sense_is_an_error(make_world: Any, kind: Any, st
             follow(group, torch.zeros(1), lambda: None)
 
     pair(make_world, lead, trail)
+
+
+class Broken:
+    """A group that has just broken."""
+
+    size = 2
+
+    def staging(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.zeros(elements, dtype=dtype)
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        raise LocalGroupError("a member is dead")
+
+
+def test_a_publisher_whose_group_broke_leaves_nothing_to_the_garbage_collector() -> None:
+    """Regression: it kept the error, which knew the frames that it went through, and these the average."""
+
+    def publish() -> str:
+        publisher = Publisher(cast("Any", Broken()), torch.ones(LARGE))
+        publisher.wait()
+        return publisher.broken
+
+    with uncollected() as left:
+        assert publish() == "a member is dead"
+    assert left == []
