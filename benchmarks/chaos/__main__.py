@@ -20,6 +20,8 @@ from benchmarks.chaos.crowd import Crowd
 from benchmarks.chaos.processes import Processes
 from benchmarks.chaos.simulated import Simulated
 from benchmarks.chaos.summary import show, summarize
+from benchmarks.chaos.wide import WideArea
+from benchmarks.emulator import require_root
 
 
 def main() -> int:
@@ -39,7 +41,9 @@ def _campaign(options: argparse.Namespace) -> bool:
     root.mkdir(parents=True, exist_ok=True)
 
     def gather(options: argparse.Namespace, rng: random.Random, event: Event) -> Crowd:
-        return Simulated(options, rng, event) if options.virtual else Processes(options, rng, event, root)
+        if options.virtual:
+            return Simulated(options, rng, event)
+        return (WideArea if options.wide else Processes)(options, rng, event, root)
 
     campaign = Campaign(options, gather)
     campaign.run()
@@ -88,6 +92,7 @@ def _options() -> argparse.Namespace:
     add("--pause", seconds, 0.04, "longest inner step, seconds")
     add("--patience", positive, 30.0, "seconds until a standstill is a problem")
     parser.add_argument("--virtual", action="store_true", help="in the simulator, on virtual time")
+    parser.add_argument("--wide", action="store_true", help="clusters far apart, whose lines are cut, too; needs root")
     parser.add_argument("--stop-at-problem", action="store_true")
     parser.add_argument("--trace", action="store_true", help="keep all events")
     parser.add_argument("--keep", help="folder for logs, kept")
@@ -96,6 +101,10 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if options.most < options.workers:
         parser.error(f"argument --most: {options.most} is less than the {options.workers} workers to begin with")
+    if options.wide and options.virtual:
+        parser.error("argument --wide: simulated workers have no processes")
+    if options.wide:
+        require_root(parser)
     return options
 
 

@@ -9,6 +9,7 @@ import msgspec
 import torch
 
 import ictp2p
+from ictp2p.sync.values import REMEMBERED
 
 SLOTS = 16
 """Most clusters over a campaign: each owns a parameter."""
@@ -79,10 +80,15 @@ class Ledger(ictp2p.LocalSGD):
         peer.report, peer.adopted = self.report, self.adopted
 
     def adopted(self, verdict: str) -> None:
-        """While we were away, our cluster went on without us: its steps are in the state, and we are not behind it."""
+        """While we were away, our cluster went on without us: its steps are in the state, and we are not behind it.
+
+        Or we were away for so long that nobody knows: then what we brought last is given up (`values.contributed`).
+        """
         have, held = (int(t[self.books.slot]) for t in (self.books.steps, self.global_parameters()["steps"]))
         if verdict == "ADOPT" and have == held and self.count.opening is not None:
-            self.count.opening = max(self.count.opening, have - self.count.steps)
+            forgotten = self.version - self._reported > REMEMBERED
+            opening = have - self.count.steps
+            self.count.opening = opening if forgotten else max(self.count.opening, opening)
 
     def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
         self.count.steps += self.books.steps.grad is not None

@@ -17,6 +17,8 @@ Event = Callable[[Worker, dict[str, Any]], None]
 Gather = Callable[[argparse.Namespace, random.Random, Event], Crowd]
 FOLLOWERS = ("a", "b", "b", "c", "c", "d")
 """Clusters of the workers that a campaign begins with, after the founder."""
+_FAR = 5.0
+"""Times as seldom is harm done where deaths are noticed later: else nobody ever has the time to recover."""
 _LINES = 12
 """Last lines of a worker's log that are told."""
 
@@ -50,7 +52,8 @@ class Campaign:
             until = crowd.now + self.options.seconds
             while self._harmed(until) and not (crowd.problems and self.options.stop_at_problem):
                 self._harm.act()
-                self.listen(self.rng.choice([0.0, 0.1, 0.5, 1.0, 2.0]) * self.rng.uniform(0.5, 1.5))
+                pause = self.rng.choice([0.0, 0.1, 0.5, 1.0, 2.0]) * self.rng.uniform(0.5, 1.5)
+                self.listen(pause * (_FAR if crowd.long_lines else 1.0))
             self._harm.trap = ""
             self._recover()
         except (Breach, Stillborn):
@@ -105,7 +108,8 @@ class Campaign:
     def _watch(self) -> None:
         """Silence and standstill are problems."""
         crowd, patience = self.crowd, self.options.patience
-        if not crowd.quorum_runs():
+        ruling = crowd.ruling()
+        if not ruling:
             self._moved = crowd.now
         stands = crowd.now - self._moved
         self.longest = max(self.longest, stands)
@@ -118,7 +122,7 @@ class Campaign:
             self._fail(f"no version after {crowd.newest} for {patience:g} s although a quorum lives")
         for worker in crowd.workers:
             silent = worker.running and crowd.now - worker.heard > patience + 15 and worker.name not in self._asked
-            if silent and (crowd.quorum_runs() or worker.draining):
+            if silent and (worker.cluster in ruling or worker.draining):
                 self._asked.add(worker.name)
                 self._fail(f"{worker.name} has been silent for {crowd.now - worker.heard:.0f} s")
 
@@ -139,7 +143,7 @@ class Campaign:
         """Continue everybody, bring everybody back whose vote may be needed; then versions must go on for all."""
         crowd = self.crowd
         crowd.tell("recover")
-        crowd.wake(everybody=True)
+        crowd.take_back(everything=True)
         self.listen(0.5)
         self._bring_back()
         goal = crowd.newest + 4

@@ -6,11 +6,12 @@ import abc
 import argparse
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.chaos.lines import Lines
 from ictp2p.sync.values import quorum
 from ictp2p.types import PeerId
 
@@ -64,11 +65,15 @@ class Worker:
 class Crowd(abc.ABC):
     """All workers of a campaign, and its story.
 
+    Its workers are in networks whose lines can be cut where it has `long_lines`.
+
     Args:
         options: of the command line.
         rng: chooses.
         event: told everything that a worker says.
     """
+
+    long_lines = False
 
     def __init__(
         self, options: argparse.Namespace, rng: random.Random, event: Callable[[Worker, dict[str, Any]], None]
@@ -85,7 +90,9 @@ class Crowd(abc.ABC):
         self.recent: deque[str] = deque(maxlen=_REMEMBERED)
         self.ends: list[str] = []
         self.counts: dict[str, int] = {}
-        self._waking: list[tuple[float, Worker]] = []
+        self.lines = Lines()
+        self._due: list[tuple[float, Callable[[], None]]] = []
+        """What is taken back, and when."""
 
     # -- what depends on what they run in
 
@@ -130,6 +137,13 @@ class Crowd(abc.ABC):
     @abc.abstractmethod
     def _dismiss(self, worker: Worker, how: str) -> None: ...
 
+    def _cut(self, one: str, other: str) -> None:
+        """Cut the line between two clusters; only where `long_lines`."""
+        raise NotImplementedError
+
+    def _heal(self, one: str, other: str) -> None:
+        raise NotImplementedError
+
     # -- saying
 
     def tell(self, text: str) -> None:
@@ -164,9 +178,17 @@ class Crowd(abc.ABC):
         return worker in self.workers[: self.options.lasting]
 
     def quorum_runs(self) -> bool:
-        """Whether a quorum of the newest known voters runs now."""
-        running = {w.peer for w in self.workers if w.running and w.peer}
-        return bool(self.voters) and quorum([PeerId(v) for v in self.voters], [PeerId(p) for p in running])
+        """Whether a quorum of the newest known voters runs now, and can hear each other."""
+        return bool(self.ruling())
+
+    def ruling(self) -> set[str]:
+        """Name the clusters that hear each other and have a quorum of the newest known voters."""
+        running = [w for w in self.workers if w.running and w.peer]
+        voters = [PeerId(voter) for voter in self.voters]
+        for part in self.lines.parts({w.cluster for w in running}) if voters else ():
+            if quorum(voters, [PeerId(w.peer) for w in running if w.cluster in part]):
+                return part
+        return set()
 
     # -- doing
 
@@ -183,7 +205,16 @@ class Crowd(abc.ABC):
         self.tell(f"stop {worker.name} for {seconds:.1f} s")
         worker.stopped = True
         self._stop(worker)
-        self._waking.append((self.now + seconds, worker))
+        self._due.append((self.now + seconds, lambda: self._go_on(worker)))
+
+    def cut(self, pairs: Iterable[tuple[str, str]], seconds: float) -> None:
+        """Cut the lines between pairs of clusters, and heal them later."""
+        cut = list(pairs)
+        self.tell(f"cut {', '.join(f'{one}-{other}' for one, other in cut)} for {seconds:.1f} s")
+        for one, other in cut:
+            if self.lines.cut(one, other):
+                self._cut(one, other)
+        self._due.append((self.now + seconds, lambda: self._mend(cut)))
 
     def dismiss(self, worker: Worker, how: str) -> None:
         """Have it leave by itself, unless it is to last: `drain` or `interrupt`."""
@@ -193,15 +224,27 @@ class Crowd(abc.ABC):
         worker.draining = worker.doomed = True
         self._dismiss(worker, how)
 
-    def wake(self, *, everybody: bool = False) -> None:
-        """Let those go on whose time has come."""
-        for due, worker in list(self._waking):
-            if due <= self.now or everybody:
-                self._waking.remove((due, worker))
-                worker.stopped, worker.heard = False, self.now
-                if worker.code is None:
-                    self._continue(worker)
-                    self.tell(f"continue {worker.name}")
+    def take_back(self, *, everything: bool = False) -> None:
+        """Let those go on, and heal those lines, whose time has come."""
+        for due in list(self._due):
+            at, do = due
+            if at <= self.now or everything:
+                self._due.remove(due)
+                do()
+
+    def _go_on(self, worker: Worker) -> None:
+        worker.stopped, worker.heard = False, self.now
+        if worker.code is None:
+            self._continue(worker)
+            self.tell(f"continue {worker.name}")
+
+    def _mend(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for one, other in pairs:
+            if self.lines.heal(one, other):
+                self._heal(one, other)
+                self.tell(f"heal {one}-{other}")
+        for worker in self.workers:
+            worker.heard = self.now  # whoever could not go on may now
 
     # -- hearing
 

@@ -15,6 +15,8 @@ _ACTS = {
     "young": 1, "interrupt": 1,
 }  # fmt: skip
 """Acts and how often they are done."""
+_CUTS = {"cut": 4, "isolate": 4, "split": 1}
+"""Acts where lines are long: two clusters that do not hear each other, one that hears nobody, two halves."""
 _SETS = ("restart", "grow", "cluster")
 """What can be done where nobody lives."""
 _TRAPS = ("round_opened", "reduce_progress", "round_committed", "group", "contribute", "version", "state_fetched")
@@ -36,12 +38,15 @@ class Harm:
 
     def act(self) -> None:
         """One random act."""
-        act = self._rng.choices(list(_ACTS), list(_ACTS.values()))[0]
+        acts = {**_ACTS, **(_CUTS if self._crowd.long_lines else {})}
+        act = self._rng.choices(list(acts), list(acts.values()))[0]
         living = self._crowd.living()
         if len(living) < 2 and act not in _SETS:
             act = "restart"
         if act in (*_SETS, "young"):
             self._add(act, living)
+        elif act in _CUTS:
+            self._cut(act, sorted({w.cluster for w in living}))
         elif act.startswith("kill"):
             self._kill(act, living)
         elif act.startswith("stop"):
@@ -89,6 +94,15 @@ class Harm:
         for victim in mates:
             if victim.doomed and len(self._crowd.living(ready=False)) < self._crowd.options.most:
                 self._crowd.spawn(name, victim.data)
+
+    def _cut(self, act: str, clusters: list[str]) -> None:
+        if len(clusters) < 2:
+            return
+        self._rng.shuffle(clusters)
+        beside = {"cut": 1, "isolate": 1, "split": len(clusters) // 2}[act]
+        here, there = clusters[:beside], clusters[beside:]
+        pairs = [(a, b) for a in here for b in (there[:1] if act == "cut" else there)]
+        self._crowd.cut(pairs, self._rng.choice([1.0, 6.0, 24.0]) * self._rng.uniform(0.5, 1.5))
 
     def _dismiss(self, act: str, living: list[Worker]) -> None:
         if act == "interrupt":

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import secrets
 import select
 import shutil
 import signal
@@ -62,6 +63,7 @@ class Processes(Crowd):
         self._processes: dict[str, Process] = {}
         """By the worker's name."""
         self._addresses: dict[Path, str] = {}
+        self._token = secrets.token_hex()  # addresses are used again, by another campaign on this machine, too
 
     @property
     def now(self) -> float:
@@ -73,10 +75,14 @@ class Processes(Crowd):
         number = len(self.workers) + 1
         folder = data or self._root / f"disk{number}"
         slot = self.slots.setdefault(cluster, len(self.slots))
+        where = self._where(cluster)
+        new = f"{where['host']}:0"
         # The same address again, as a service has it, or a new one.
-        listen = self._addresses.get(folder, "127.0.0.1:0") if self.rng.random() < 0.5 else "127.0.0.1:0"
+        listen = self._addresses.get(folder, new) if self.rng.random() < 0.5 else new
         given = {
+            **where,
             "cluster": cluster,
+            "token": self._token,
             "slot": slot,
             "join": self._seeds(),
             "listen": listen,
@@ -91,6 +97,10 @@ class Processes(Crowd):
         self._processes[worker.name] = Process(*fork(given, errors), errors)
         self._enlist(worker, again=data is not None)
         return worker
+
+    def _where(self, cluster: str) -> dict[str, Any]:
+        """Which addresses its workers have, what kind of network, and its namespace, if it has one of its own."""
+        return {"preset": "local", "host": "127.0.0.1", "network": None}
 
     def _seeds(self) -> list[str]:
         staying = [w for w in self.workers if w.code is None and w.address and not w.draining]
@@ -148,7 +158,7 @@ class Processes(Crowd):
 
     def hear(self, seconds: float) -> None:
         """Listen to everybody, for a moment."""
-        self.wake()
+        self.take_back()
         ears = {p.ears: w for w in self.workers if (p := self._processes[w.name]).ears >= 0}
         for ready in select.select(list(ears), [], [], min(seconds, 0.1))[0]:
             self._take(ears[ready], self._processes[ears[ready].name])

@@ -64,8 +64,8 @@ class Simulated(Crowd):
 
     def hear(self, seconds: float) -> None:
         """Let virtual time pass, and take what was said meanwhile."""
-        self.wake()
-        due = min((at for at, _ in self._waking), default=self.now + _SLICE)
+        self.take_back()
+        due = min((at for at, _ in self._due), default=self.now + _SLICE)
         try:
             self._world.run_to(min(self.now + min(seconds, _SLICE), max(due, self.now + 1e-3)))
         except Breach as breach:

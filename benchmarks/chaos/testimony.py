@@ -38,7 +38,7 @@ def of(peer: ictp2p.Peer) -> dict[str, Any]:
         return {**beliefs(handle.service.peer), "tasks": _tasks()}
 
     try:
-        believed = handle.wait(handle.loop.submit(ask()), PATIENCE)
+        believed = handle.wait(handle.loop.submit(ask), PATIENCE)
     except TimeoutError:
         believed = {"silent": f"its loop did not answer within {PATIENCE:g} s"}
     except (PeerClosed, RuntimeError, AttributeError, AssertionError) as error:

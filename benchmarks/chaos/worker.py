@@ -18,12 +18,15 @@ import torch
 import ictp2p
 from benchmarks.chaos import testimony
 from benchmarks.chaos.books import Books, Count, Ledger, Recorder
+from benchmarks.emulator import enter
 from ictp2p.demo.lines import encode
 from ictp2p.errors import IctError
 
-TOKEN = "chaos 0123456789abcdef"
 DRAIN, TESTIFY, STACKS = signal.SIGUSR2, signal.SIGWINCH, signal.SIGUSR1
 """What a worker is told by signals: to leave, to say how it is, to write its threads' stacks to its log."""
+_PRESETS = {"local": ictp2p.Config.local, "wan": ictp2p.Config.wan}
+_RESTORE_AFTER = 20.0
+"""Seconds: a campaign does not wait as long as a mesh across the world does."""
 HEARD = (
     *("round_opened", "reduce_progress", "round_committed", "round_aborted", "leader", "member", "roster"),
     *("state_fetched", "state_restored", "state_missing", "group", "group_failed", "outer", "warning"),
@@ -61,13 +64,16 @@ def fork(options: dict[str, Any], errors: Path) -> tuple[int, int]:
 def work(options: dict[str, Any], out: int) -> int:
     """Be one worker; the exit status."""
     say = _speaker(out)
-    config = ictp2p.Config.local(
+    if options["network"] is not None:
+        enter(options["network"])
+    config = _PRESETS[options["preset"]](
         cluster=options["cluster"],
-        token=TOKEN,
+        token=options["token"],
         listen=options["listen"],
         join=tuple(options["join"]),
         data_dir=options["data"],
         bulk_rate=options["rate"],
+        restore_after=_RESTORE_AFTER,
     )
     peer = ictp2p.Peer(config)
     peer.on_event(lambda event: say(**event) if event["kind"] in HEARD else None)

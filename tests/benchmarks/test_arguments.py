@@ -55,6 +55,7 @@ def test_values_that_are_good_are_taken(tmp_path: Path) -> None:
         ("-m benchmarks.chaos --rate nan", "argument --rate: nan is not above 0 and finite"),
         ("-m benchmarks.chaos --seconds -1", "argument --seconds: -1 is not at least 0 and finite"),
         ("-m benchmarks.chaos --workers 0", "argument --workers: 0 is not from 2 to 7"),
+        ("-m benchmarks.chaos --wide --virtual", "argument --wide: simulated workers have no processes"),
         ("-m benchmarks.chaos --most 3", "argument --most: 3 is less than the 6 workers to begin with"),
         ("benchmarks/acceptance.py --scale nan", "argument --scale: nan is not above 0 and finite"),
         ("benchmarks/acceptance.py --scale 1e30", "argument --scale: 1e30 is above 1000"),
