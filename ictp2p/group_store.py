@@ -72,5 +72,5 @@ class GroupStore:
 
     async def _replace(self, store: Store | None) -> None:
         old, self._present = self._present, store
-        if old is not None:
-            await asyncio.get_running_loop().run_in_executor(None, old.close)
+        if old is not None:  # shielded: nobody else knows it, and what waits for a thread would be called back
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, old.close))

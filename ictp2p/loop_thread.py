@@ -45,6 +45,10 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+async def _nothing() -> None:
+    pass
+
+
 class LoopThread:
     """Runs coroutines of other threads.
 
@@ -60,8 +64,9 @@ class LoopThread:
         self._loop = new_loop()
         self._lock = threading.RLock()  # reentrant: a signal handler may ask while its thread is asking
         self._closing = False
-        self._finishing = False
-        """Whether the loop is to finish once it has stopped."""
+        self._stopped = False
+        self._last: Begin[None] | None = None
+        """What is to run once the loop has stopped, before it finishes; None: it is not to finish."""
         self._process = os.getpid()
         self.threads = Threads()
         """What threads beside this loop wait with."""
@@ -141,13 +146,16 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(act)
             return not self._closing
 
-    def close(self) -> None:
-        """Cancel what still runs, and end the thread; what it is in the middle of after 10 s, it ends without us."""
-        self._end(_CLOSING, finishing=True)
+    def close(self, last: Begin[None] = _nothing) -> None:
+        """Run a last coroutine, cancel what still runs, and end the thread.
+
+        What it is in the middle of after 10 s, it ends without us, and so it does if our wait is interrupted.
+        """
+        self._end(_CLOSING, last)
 
     def abandon(self) -> None:
         """Stop, finishing nothing: the process ends. Its sockets end with it."""
-        self._end(_PATIENCE, finishing=False)
+        self._end(_PATIENCE, None)
 
     def _begin(self, begin: Begin[T], answer: Answer[T]) -> None:
         """On the loop: run it, unless that is not wanted any more. To cancel the answer cancels it."""
@@ -157,20 +165,27 @@ class LoopThread:
         task.add_done_callback(lambda done: _hand_over(done, answer))
         answer.add_done_callback(lambda done: self.post(task.cancel) if done.cancelled() else None)
 
-    def _end(self, patience: float, *, finishing: bool) -> None:
+    def _end(self, patience: float, last: Begin[None] | None) -> None:
         if self.left_behind:  # its sockets are the parent's too, and so is the selector that watches them
             return
         with self._lock:
             if not self._closing:
-                self._closing, self._finishing = True, finishing
-                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._closing, self._last = True, last
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._stop)  # each time, for an interrupt may have come before
         self._thread.join(patience)
+
+    def _stop(self) -> None:
+        """On the loop: stop it, once, for it runs on to finish."""
+        if not self._stopped:
+            self._stopped = True
+            self._loop.stop()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
-        if self._finishing:
-            _finish(self._loop)
+        if self._last is not None:
+            _finish(self._loop, self._last)
             _RUNNING.pop(self, None)
 
 
@@ -215,14 +230,19 @@ def _hand_over(task: asyncio.Task[T], answer: Answer[T]) -> None:
             answer.set_result(task.result())
 
 
-def _finish(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_until_complete(_end_tasks())
+def _finish(loop: asyncio.AbstractEventLoop, last: Begin[None]) -> None:
+    loop.run_until_complete(_end_tasks(last))
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
 
 
-async def _end_tasks() -> None:
+async def _end_tasks(last: Begin[None]) -> None:
+    try:
+        await asyncio.wait_for(last(), _CLOSING)
+    except Exception as error:
+        told = {"message": "the last that was to run on a loop failed", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(told)
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

@@ -32,6 +32,11 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 EventCallback = Callable[[dict[str, Any]], None]
 
+_CUT_SHORT = (
+    "%s: its leaving was cut short by %s: the others notice a death, and may need its vote. "
+    "If they report that they have no quorum, start it again, with its data_dir"
+)
+
 
 class Peer(CollectiveCalls):
     """One worker's place in the mesh.
@@ -51,6 +56,7 @@ class Peer(CollectiveCalls):
         self._draining_from: int | None = None
         self._ending = threading.RLock()  # reentrant: a signal handler may close what its thread is closing
         self._ended = self._closed = False
+        self._left: bool | None = None  # it has not begun to
         self._told = threading.local()  # set on the thread that runs a callback, as long as it does
 
     def __repr__(self) -> str:
@@ -107,6 +113,9 @@ class Peer(CollectiveCalls):
     def close(self) -> None:
         """Leave the mesh politely and stop. May be called twice, and by several threads: all wait for its end.
 
+        An interrupt (Ctrl-C) cuts it short: the peer stops at once, and the others notice a death. What a second one
+        keeps from its end, the next call brings there.
+
         Raises:
             LocalProtocolError: a callback of `on_event` called it, whose thread it would wait for.
         """
@@ -115,24 +124,44 @@ class Peer(CollectiveCalls):
             return
         self._check_caller()
         with self._ending:
-            if not self._ended:
-                self._ended = True
+            if not self._ended:  # nor under way, in this thread: a handler of a signal called it within itself
                 self._end(handle)
 
     def _end(self, handle: Handle) -> None:
+        try:
+            self._ended = True
+            if self._left is None:
+                self._leave(handle)
+            self._stop(handle)
+        except BaseException as error:  # nobody may come who closes it once more
+            self._stop(handle)
+            if not self._left:
+                _log.warning(_CUT_SHORT, self.config.cluster, type(error).__name__)
+            raise
+        finally:
+            self._ended = self._closed
+
+    def _leave(self, handle: Handle) -> None:
+        self._left = False
         if self._mesh is not None:
             self._mesh.close()
         if self._engine is not None:
             self._engine.close()
-        try:
-            if self._life is not None:
-                self._life.closing()
-            handle.leave()
-            if self._life is not None:
-                self._life.closed()
-        finally:
-            handle.close()
-            self._closed = True
+        if self._life is not None:
+            self._life.closing()
+        handle.leave()
+        self._left = True
+        if self._life is not None:
+            self._life.closed()
+
+    def _stop(self, handle: Handle) -> None:
+        """End where it lives, and all that waits for it: what has left has ended most of that."""
+        if self._mesh is not None:
+            self._mesh.close()
+        handle.close()
+        if self._engine is not None:
+            self._engine.close()
+        self._closed = True
 
     def drain(self) -> None:
         """Ask this worker to leave after the next committed round: `steps` ends then. From any thread.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -122,3 +123,22 @@ async def test_a_store_that_cannot_be_opened_leaves_the_last_one_open() -> None:
     assert shop.open == [1]
     assert await store.renew("host") == "host:2"
     await store.close()
+
+
+async def test_a_store_is_closed_though_whoever_closes_it_is_cancelled_before_a_thread_is_free() -> None:
+    shop, free = Shop(), threading.Event()
+    store, loop = GroupStore(shop), asyncio.get_running_loop()
+    await store.renew("host")
+    threads = ThreadPoolExecutor(1)
+    loop.set_default_executor(threads)
+    busy = loop.run_in_executor(None, free.wait, 10)
+    closing = asyncio.create_task(store.close())
+    while threads._work_queue.qsize() < 1:
+        await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    free.set()
+    await busy
+    await loop.shutdown_default_executor()
+    assert shop.open == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures._base as futures
 import threading
+from asyncio import base_events, selector_events
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -99,6 +101,18 @@ def test_a_loop_goes_on_wherever_an_interrupt_comes_into_a_call() -> None:
             loop.call(lambda: 1)
         assert loop.submit(one).result(10) == 1, at
     loop.close()
+
+
+def test_a_loop_ends_wherever_an_interrupt_comes_into_its_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression, on asyncio's own loop: it was taken to be told to stop, and was not."""
+    monkeypatch.setattr(loop_thread, "new_loop", asyncio.new_event_loop)
+    asked = (*MODULES, loop_thread, base_events, selector_events)
+    for at in places(LoopThread("test").close, *asked):
+        loop = LoopThread("test")
+        with suppress(KeyboardInterrupt), interrupted(at, ctrl_c, *asked):
+            loop.close()
+        loop.close()
+        assert not loop._thread.is_alive(), at
 
 
 async def one() -> int:

@@ -112,10 +112,10 @@ class ThreadHandle:
             self._finish(self.loop.submit(self._peer.leave))
 
     def close(self) -> None:
-        """End the loop, if it is our own."""
+        """End the loop, if it is our own, and with it the peer, if it has not left."""
         self._memory.close()
         if isinstance(self.loop, LoopThread):
-            self.loop.close()
+            self.loop.close(self._peer.close)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Have all later news given to `subscriber`, on the loop."""
@@ -204,8 +204,9 @@ class ThreadHandle:
             attempts.over()
 
     def give_up(self) -> None:
-        """Fail the contribution that stands."""
-        self.loop.call(self._peer.participation.closed)
+        """Fail the contribution that stands; with the loop gone, none does."""
+        with contextlib.suppress(PeerClosed):
+            self.loop.call(self._peer.participation.closed)
 
     def waiting(self) -> tuple[bool, str]:
         """Whether a quorum is in sight, and what is waited for."""
