@@ -312,7 +312,9 @@ class Peer(CollectiveCalls):
 
     @property
     def _running(self) -> Handle:
-        if self._handle is None or self._closed:
+        if self._closed:
+            raise PeerClosed("the peer was closed: make another `Peer` for another life")
+        if self._handle is None:
             raise PeerClosed("the peer is not running: use `with peer:`")
         return self._handle
 

@@ -190,6 +190,15 @@ def test_a_peer_that_is_not_running_says_so() -> None:
     peer.close()
 
 
+def test_a_peer_that_was_closed_says_so_and_gives_no_advice_on_starting_it() -> None:
+    with ictp2p.Peer(config("a")) as peer:
+        pass
+    for use in (lambda: peer.id, lambda: peer.address, lambda: peer.status(), lambda: peer.barrier()):
+        with pytest.raises(PeerClosed, match="closed") as told:
+            use()
+        assert "with peer" not in str(told.value)
+
+
 def test_a_bad_cluster_name_is_refused_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match="'Not A Name'"):
         config("Not A Name")
