@@ -335,7 +335,9 @@ class GlobalState:
         if moves % 2:
             raise StateError(f"version {self._held[0]} is about to take its place: ask again")
         if digest != self.digest:
-            raise StateError(f"state {digest.hex()[:16]} is gone; version {self.version} is {self.digest.hex()[:16]}")
+            version, held = self.held()
+            what = f"version {version} is {held.hex()[:16]}" if held else "no other can be had here"
+            raise StateError(f"state {digest.hex()[:16]} is gone; {what}")
         yield
         if self._moves != moves:
             raise StateError(f"version {self._held[0]} took the place of {digest.hex()[:16]} while that was read")

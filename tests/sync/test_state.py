@@ -114,6 +114,10 @@ def test_what_was_brought_along_is_had_as_the_version_that_it_is_until_one_is_ag
     state.commit(0)
     state.brought = brought
     assert state.held() == (version or 0, b"" if version is None else state.digest)
+    with pytest.raises(
+        StateError, match="no other can be had" if version is None else f"is gone; version {version} is"
+    ):
+        state.chunk(b"another", 0)
     state.confirm(59)
     assert state.held() == (59, state.digest)
 

@@ -295,8 +295,8 @@ MUTATIONS: Final = (
         "any-state-served",
         "Who asks for a state by digest gets that one or an error, never another.",
         "ictp2p/sync/state.py",
-        '        if digest != self.digest:\n            raise StateError(f"state',
-        '        if not digest:\n            raise StateError(f"state',
+        "        if digest != self.digest:\n            version, held",
+        "        if not digest:\n            version, held",
         ("sync/test_state.py::test_only_the_committed_state_is_served",),
     ),
     Mutation(
