@@ -24,7 +24,7 @@ def written(path: Path) -> Iterator[None]:
 
 
 class Output:
-    """A text file that is written bit by bit, among much else that may go wrong.
+    """A text file that is written line by line, among much else that may go wrong.
 
     Args:
         path: of the file; what was in it is gone.
@@ -36,7 +36,7 @@ class Output:
     def __init__(self, path: Path) -> None:
         self._path = path
         with written(path):
-            self._file = path.open("w")
+            self._file = path.open("w", buffering=1)  # by lines: that there is no room is known at once, not at the end
 
     def write(self, text: str) -> None:
         """Add some text."""

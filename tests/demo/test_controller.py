@@ -81,6 +81,7 @@ def test_a_file_that_there_is_no_room_for_is_named(play: Play, output: str) -> N
         pytest.importorskip("matplotlib")
     with pytest.raises(OSError, match=r"^\[Errno 28\] No space left on device: '/dev/full'$"):
         play(**{output: Path("/dev/full")})
+    assert output != "log" or "is led by" not in play.screen.getvalue(), "it is known from the first line on"
 
 
 def test_the_whole_story_passes_and_is_reported(play: Play) -> None:
