@@ -53,7 +53,7 @@ class Peer(CollectiveCalls):
         self._handle: Handle | None = None
         self._mesh: TrainingMesh | None = None
         self._life: Life | None = None
-        self._draining_from: int | None = None
+        self._draining_from: tuple[int, int] | None = None
         self._ending = threading.RLock()  # reentrant: a signal handler may close what its thread is closing
         self._ended = self._closed = False
         self._left: bool | None = None  # it has not begun to
@@ -164,13 +164,16 @@ class Peer(CollectiveCalls):
         self._closed = True
 
     def drain(self) -> None:
-        """Ask this worker to leave after the next committed round: `steps` ends then. From any thread.
+        """Ask this worker to leave after its next committed round: `steps` ends then. From any thread.
 
-        Without a quorum there is no such round, and it waits for one; whoever has no time for that calls `close`.
+        That is a round of a policy or of a collective call, once a state is shared; before that, there is none to wait
+        for. Only `steps` looks, before each batch: a program that is not in it is told by the events `life` and `phase`
+        that it was asked, and goes on until it calls `close`. Without a quorum there is no such round, and `steps`
+        waits for one; whoever has no time for that calls `close`.
         """
-        mesh = self._training
+        reached = self._reached()
         if self._draining_from is None:
-            self._draining_from = mesh.state.version if mesh.state is not None else -1
+            self._draining_from = reached
             if self._life is not None:
                 self._life.draining()
 
@@ -188,8 +191,13 @@ class Peer(CollectiveCalls):
             return False
         if self._life is not None:
             self._life.heard(DRAINING, "runs")
-        state = self._training.state
-        return state is None or state.version > self._draining_from
+        reached = zip(self._reached(), self._draining_from, strict=True)
+        return self._training.state is None or any(now > before for now, before in reached)
+
+    def _reached(self) -> tuple[int, int]:
+        """The version of the state, which a policy's rounds move, and the last round that a call accounted for."""
+        state, engine = self._training.state, self._engine
+        return -1 if state is None else state.version, 0 if engine is None else engine.chronicle.settled
 
     # ------------------------------------------------------------ what it sees
 

@@ -39,6 +39,20 @@ def test_draining_ends_the_loop_after_the_next_commit(pool: ThreadPoolExecutor) 
     assert a.state == "EXIT"
 
 
+def test_draining_ends_the_loop_of_a_program_that_only_calls_after_its_next_call() -> None:
+    """Regression: a call moves no version of the state, and the loop never ended."""
+    with ictp2p.Peer(config("a")) as a:
+        a.sync_state({"w": torch.ones(3)})
+        done = []
+        for batch in a.steps(range(9)):
+            if batch == 2:
+                a.drain()
+            a.all_reduce([torch.ones(3)])
+            done.append(batch)
+        assert done == [0, 1, 2]
+        assert a.status()["phase"] == "DRAINING/D_COMMIT"
+
+
 def test_closing_the_peer_ends_whatever_waits_on_it(pool: ThreadPoolExecutor) -> None:
     with ictp2p.Peer(config("a")) as a:
         b = ictp2p.Peer(config("a", str(a.address)))
