@@ -113,8 +113,8 @@ def _status(options: argparse.Namespace) -> int:
         raise ConfigError("the mesh is closed: give its join token with --token or in ICTP2P_TOKEN")
     try:
         secret(token)
-    except ConfigError:  # which says neither of what, nor its value, for that is not for a screen
-        raise ConfigError("the join token is not valid: it must be text, in UTF-8") from None
+    except ConfigError as error:  # which says neither of what, nor its value, for that is not for a screen
+        raise ConfigError(f"the join token is not valid: {error}") from None
     status = asyncio.run(fetch_status(address, token, options.timeout))
     if options.json:
         print(json.dumps(status, indent=1, default=str))

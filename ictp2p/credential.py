@@ -27,12 +27,10 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ictp2p.config.checks import secret
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.identity import Identity, peer_id_of, verify
 from ictp2p.types import PeerId
-
-MIN_TOKEN_LENGTH = 16
-"""Fewest characters of a join token."""
 
 _SCRYPT_SALT = b"ictp2p mesh authority v1"
 _SCRYPT_COST = 1 << 15  # 32 MiB and about 0.1 s: once per process for us, once per guess for a thief
@@ -74,13 +72,10 @@ class Mesh:
         Raises:
             ConfigError: the token is too short to be secret, or has white space around it, as one from a file may.
         """
-        if token != token.strip():
-            raise ConfigError("the join token begins or ends with white space: every member would need the same")
-        if len(token) < MIN_TOKEN_LENGTH:
-            raise ConfigError(
-                f"the join token has {len(token)} characters, at least {MIN_TOKEN_LENGTH} are needed: "
-                "draw one with `ictp2p token`"
-            )
+        try:
+            secret(token)
+        except ConfigError as error:  # which says neither of what, nor its value, for that is not for a screen
+            raise ConfigError(f"the join token is not valid: {error}") from None
         seed = Scrypt(salt=_SCRYPT_SALT, length=32, n=_SCRYPT_COST, r=8, p=1).derive(token.encode())
         return cls(Ed25519PrivateKey.from_private_bytes(seed))
 

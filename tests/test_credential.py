@@ -7,7 +7,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ictp2p.credential import MIN_TOKEN_LENGTH, Credential, Mesh, certified_peer, new_token
+from ictp2p.config.checks import MIN_TOKEN_LENGTH
+from ictp2p.credential import Credential, Mesh, certified_peer, new_token
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.identity import Identity
 

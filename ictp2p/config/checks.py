@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PROFILES = ("local", "lan", "wan")
 """Names of the presets of every machine, from the fastest network to the slowest."""
+MIN_TOKEN_LENGTH = 16
+"""Fewest characters of a join token."""
 ISOLATIONS = ("thread", "process")
 """Where a peer can live, seen from its training program."""
 
@@ -141,13 +143,16 @@ def patience(value: float) -> None:
 
 
 def secret(value: str) -> None:
-    """Check that something was given, and can be written as bytes."""
-    if not value:
-        raise ConfigError("it is empty and must not be")
+    """Check a join token, and repeat nothing of it: an error is shown on screens and kept in logs."""
     try:
         value.encode()
-    except UnicodeEncodeError as error:
-        raise ConfigError("it has characters that are none") from error
+    except UnicodeEncodeError:
+        raise ConfigError("it must be text, in UTF-8") from None
+    if value != value.strip():
+        raise ConfigError("it begins or ends with white space: every member would need the same")
+    if len(value) < MIN_TOKEN_LENGTH:
+        few = f"it has {len(value)} characters, at least {MIN_TOKEN_LENGTH} are needed"
+        raise ConfigError(f"{few}: draw one with `ictp2p token`")
 
 
 def isolated(value: str) -> None:
@@ -192,8 +197,9 @@ def checked(owner: type, f: Field[Any], value: Any, called: str) -> Any:
         cleaned = _typed(value, type_of(owner, f.name))
         f.metadata["check"](cleaned)
     except ConfigError as error:
-        if not f.repr:  # a secret is not for a log either, not even a malformed one
-            raise ConfigError(f"{called} is not valid: it must be text, in UTF-8 and not empty") from None
+        if not f.repr:  # a secret is not for a log either, not even a malformed one: its check does not repeat it
+            said = str(error) if isinstance(value, str) else "it must be text, in UTF-8"
+            raise ConfigError(f"{called} is not valid: {said}") from None
         raise ConfigError(f"{called}: {error}") from error
     return cleaned
 
