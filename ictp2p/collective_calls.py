@@ -5,7 +5,8 @@ are all-or-nothing: a call that raises has touched none of your tensors and may 
 
 - `RoundMissed`: the others went on without us (we were late, or cut off). Call `sync_state`, or repeat.
 - `RoundTimeout`, `NoQuorum`: nothing was decided within `global_timeouts.complete`. Repeat, or stop.
-- `MeshMismatch`: the others bring other shapes, types or calls: the programs differ.
+- `MeshMismatch`: the others bring other shapes, types or calls: the programs differ. Those who agree, of two
+  clusters one, go on with a warning; `Completed.clusters` says whose tensors are in the result.
 
 A cluster takes part from its first call on (or from `gather`); from then on the others wait for it, up to the
 straggler timeout. Calls of one peer run in the order in which they were made, also those with `async_op=True`.

@@ -12,7 +12,9 @@ from ictp2p.core import commands
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.routing.babel import RouteChanged
+from ictp2p.sync.agreement import Decided
 from ictp2p.sync.roster import RosterChanged
+from ictp2p.sync.values import Open
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId
 
@@ -33,8 +35,18 @@ def tell(telemetry: Telemetry, cluster: ClusterId, notice: Notice) -> None:
             telemetry.event("roster", members=list(roster.members), generation=list(roster.generation))
         case RouteChanged(destination=destination, next_hop=hop, traffic_class=traffic_class):
             telemetry.event("route", destination=destination, next_hop=hop, traffic_class=traffic_class)
+        case Decided(value=Open(misfits=misfits) as opened) if misfits:
+            _go_on_without(telemetry, cluster, opened)
         case _:
             announce(telemetry, notice)
+
+
+def _go_on_without(telemetry: Telemetry, cluster: ClusterId, opened: Open) -> None:
+    """Who was turned away gets an error; those who take part would only see a result, of fewer than they think."""
+    names = [part.cluster for part in opened.participants]
+    if cluster in names:
+        text = f"round {opened.round} goes on with {', '.join(names)} only: {opened.misfits}"
+        telemetry.event("warning", text=text)
 
 
 def _violation(notice: commands.Violated) -> str:

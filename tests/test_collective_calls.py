@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 import ictp2p
 from ictp2p.calls.tensors import Bundle
 from ictp2p.collective_calls import Synced
-from ictp2p.errors import ConfigError, LocalProtocolError, MeshMismatch, PeerClosed, RoundMissed, RoundTimeout
+from ictp2p.errors import ConfigError, IctError, LocalProtocolError, MeshMismatch, PeerClosed, RoundMissed, RoundTimeout
 from tests.calls.callers import PATIENCE, TOKEN, Mesh, succeeded
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
@@ -22,6 +22,18 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 def mesh() -> Iterator[Mesh]:
     with Mesh() as mesh:
         yield mesh
+
+
+def warnings_of(mesh: Mesh) -> dict[str, list[str]]:
+    """The warnings of each worker from now on."""
+    heard: dict[str, list[str]] = {name: [] for name in mesh.peers}
+
+    def listen(name: str) -> None:
+        mesh[name].on_event(lambda event: heard[name].append(event["text"]) if event["kind"] == "warning" else None)
+
+    for name in mesh.peers:
+        listen(name)
+    return heard
 
 
 def inference() -> torch.Tensor:
@@ -307,11 +319,45 @@ def test_other_tensors_than_the_others_bring_are_a_mismatch_and_stay_untouched(m
         peer.all_reduce(tensor, op="sum")
         return tensor
 
+    heard = warnings_of(mesh)
     found = mesh.run(body)
     assert isinstance(found["a/0"], MeshMismatch)
     theirs = "elements 4, tensors int64[4], as brought by b, c"
     assert str(found["a/0"]) == f"cluster a brings elements 3, tensors int64[3]; the round is for {theirs}"
+    for name in ("b/0", "c/0", "c/1"):
+        (text,) = heard[name]
+        assert text.endswith(f" goes on with b, c only: {found['a/0']}")
     assert all(torch.equal(found[n], torch.full((4,), ord("b") + 2 * ord("c"))) for n in ("b/0", "c/0", "c/1"))
+
+
+OTHERS: dict[str, Callable[[ictp2p.Peer], Any]] = {
+    "elements 4": lambda peer: peer.all_reduce(torch.ones(4)),
+    "tensors float32[3, 1]": lambda peer: peer.all_reduce(torch.ones(3, 1)),
+    "dtype float64": lambda peer: peer.all_reduce(torch.ones(3, dtype=torch.float64)),
+    "op sum": lambda peer: peer.all_reduce(torch.ones(3), op="sum"),
+    "codec int8": lambda peer: peer.all_reduce(torch.ones(3), codec="int8"),
+    "tensors float32[3], float32[1]": lambda peer: peer.all_reduce([torch.ones(3), torch.ones(1)]),
+    "name barrier": lambda peer: peer.barrier(),
+}
+"""By what is said of it, what does not fit an `all_reduce` of three ones."""
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_of_two_clusters_that_do_not_fit_each_other_none_goes_on_alone_unwarned(mesh: Mesh, words: str) -> None:
+    """Regression: one was refused by name, the other had its own tensors for everybody's mean, and no word of it."""
+    mesh.add("a/0", "b/0").gather(2)
+    heard = warnings_of(mesh)
+    calls = {"a/0": lambda peer: peer.all_reduce(torch.ones(3)), "b/0": OTHERS[words]}
+    found = mesh.run(lambda name, peer: calls[name](peer))
+    ((alone, done),) = ((name, result) for name, result in found.items() if not isinstance(result, IctError))
+    (refused,) = (name for name in found if name != alone)
+    assert done.clusters == (alone[0],)
+    assert isinstance(found[refused], MeshMismatch | RoundMissed)
+    (text,) = heard[alone]
+    assert f"goes on with {alone[0]} only: cluster {refused[0]} brings " in text
+    assert words in text
+    assert text.endswith(f"as brought by {alone[0]}")
+    assert not heard[refused]
 
 
 def test_workers_of_a_cluster_that_call_different_things_are_told(mesh: Mesh) -> None:

@@ -5,18 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ictp2p.core import commands
 from ictp2p.events import tell
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.routing.babel import RouteChanged
-from ictp2p.sync.agreement import QuorumRegained
+from ictp2p.sync.agreement import Decided, QuorumRegained
 from ictp2p.sync.roster import Roster, RosterChanged
+from ictp2p.sync.values import Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
 
 ME, OTHER = PeerId("a" * 32), PeerId("b" * 32)
+WITHOUT = Open(
+    b"lineage!",
+    (ME,),
+    StateRef(0, b"", ()),
+    ME,
+    7,
+    1,
+    Spec("reduce", "all_reduce", "float32", 3, "avg", "none"),
+    (Participant(ClusterId("far"), OTHER, 1, 1.0), Participant(ClusterId("here"), ME, 1, 1.0)),
+    b"plan",
+    "star",
+    30.0,
+    "cluster there brings elements 4",
+)
 ROSTER = Roster(1, 2, (ME,), "127.0.0.1:7000", 0)
 TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
     (LeaderChanged(ME, 3), "leader", {"cluster": "here", "leader": ME, "term": 3}),
@@ -46,6 +62,11 @@ TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
         {"destination": "there", "next_hop": "between", "traffic_class": 2},
     ),
     (QuorumRegained(), "quorum_regained", {}),
+    (
+        Decided(9, WITHOUT),
+        "warning",
+        {"text": "round 7 goes on with far, here only: cluster there brings elements 4"},
+    ),
 ]
 
 
@@ -60,6 +81,11 @@ def test_a_notice_is_one_event_with_the_fields_that_programs_read(
     notice: Notice, kind: str, fields: dict[str, Any]
 ) -> None:
     assert happened(notice) == [(kind, fields)]
+
+
+def test_a_round_that_is_for_all_or_of_others_is_no_warning() -> None:
+    assert happened(Decided(9, structs.replace(WITHOUT, misfits=""))) == []
+    assert happened(Decided(9, structs.replace(WITHOUT, participants=WITHOUT.participants[:1]))) == []
 
 
 def test_what_is_between_two_parts_of_the_program_is_not_told() -> None:

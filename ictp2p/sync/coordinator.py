@@ -84,12 +84,15 @@ class Coordinator:
         self._opened_at = 0.0
         self._office_at = 0.0
         self._refusal: _Refusal | None = None
+        self._misfits: dict[PeerId, str] = {}
+        """Who was turned away from the attempt to come with a call of its own, and what it was told."""
         self.leaving: dict[PeerId, float] = {}
         """When each leaver last said that it leaves."""
 
     def ready(self, sender: PeerId, message: Ready) -> None:
         """Take a READY; the newest of a cluster by (term, round) counts."""
         self._readies.put(sender, message)
+        self._misfits.pop(sender, None)
         if message.base is not None and message.base.digest:
             self._offers.setdefault(sender, message.base.digest)
 
@@ -132,6 +135,7 @@ class Coordinator:
             self._turn_to(value.round)
         if isinstance(value, Open):
             self._opened, self._opened_at = value, now
+            self._misfits.clear()
             self._replanning.opened(value.round, now)
             return
         opened, self._opened = self._opened, None
@@ -153,6 +157,7 @@ class Coordinator:
 
     def _turn_to(self, round_: int) -> None:
         self._round = round_
+        self._misfits.clear()
         self._waiting.turn()
         self._failures.turn()
 
@@ -235,6 +240,7 @@ class Coordinator:
     def _open(self, tip: Value, roll: RollCall, now: float) -> Step:
         spec = elect_spec(roll.standing, self._sight.mine)
         rejected = rejections(roll.standing, spec)
+        self._misfits |= {leader: reason for leader, own, reason in rejected if own.kind != "sync"}
         opened = self._made(tip, self._readies.elect(roll.standing, spec), now)
         if isinstance(opened, _Refusal):
             return Step(None, opened.reason, opened.until, rejected)
@@ -248,7 +254,7 @@ class Coordinator:
         refusal = self._refusal
         if refusal is not None and now < refusal.until and refusal.question == question:
             return refusal
-        opened = self._opener.open(*question)
+        opened = self._opener.open(*question, "; ".join(self._misfits.values()))
         if isinstance(opened, Open):
             return opened
         self._refusal = refusal = _Refusal(question, opened, now + self._profile.retry)

@@ -105,7 +105,12 @@ class Opener:
     validate: Validate
 
     def open(
-        self, tip: Value, voters: tuple[PeerId, ...], chosen: Standing, failures: tuple[tuple[PeerId, PeerId], ...]
+        self,
+        tip: Value,
+        voters: tuple[PeerId, ...],
+        chosen: Standing,
+        failures: tuple[tuple[PeerId, PeerId], ...],
+        misfits: str = "",
     ) -> Open | str:
         """Make the OPEN that follows `tip` for `chosen`, all of one spec; or say why there is no valid one."""
         spec = next(ready.spec for _, ready in chosen.values())
@@ -117,9 +122,8 @@ class Opener:
         except IctError as error:
             return f"no plan: {error}"
         deadline = self.profile.deadline(answer.seconds)
-        opened = Open(
-            tip.lineage, voters, tip.state, self.me, *number, spec, parts, answer.plan, answer.reason[:1024], deadline
-        )
+        head = (tip.lineage, voters, tip.state, self.me, *number)
+        opened = Open(*head, spec, parts, answer.plan, answer.reason[:1024], deadline, misfits[:1024])
         wrong = fault(opened) or self.validate(answer.plan, parts)
         return f"no valid plan: {wrong}" if wrong else opened
 

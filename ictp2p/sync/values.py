@@ -131,6 +131,8 @@ class Open(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Why this plan, in words."""
     deadline: float
     """Seconds that the attempt may take from when it is learnt; a span, since no two clocks agree."""
+    misfits: Reason = ""
+    """In words, who called something that does not fit this, and was turned away; empty if nobody was."""
 
 
 class Close(msgspec.Struct, frozen=True, array_like=True, tag=3):

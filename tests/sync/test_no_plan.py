@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ictp2p.errors import IctError
 from ictp2p.sync.messages import Ready
-from ictp2p.sync.notices import RoundCommitted
+from ictp2p.sync.notices import RoundCommitted, SpecRejected
 from ictp2p.sync.rounds import PlanAnswer, PlanRequest
 from ictp2p.types import ClusterId
-from tests.sync.rounds_mesh import A0, B0, DELAY, SYNC, Mesh
+from tests.sync.rounds_mesh import A0, B0, CALL, DELAY, SYNC, Mesh
 
 
 class Roadless(Mesh):
@@ -56,6 +57,33 @@ def test_a_route_that_is_found_is_used_after_a_while_at_most() -> None:
     m.lost = False
     m.run(m.profile.retry + 10 * DELAY)
     assert len(m.told(A0, RoundCommitted)) == 2
+
+
+def test_who_was_turned_away_before_there_was_a_plan_is_named_once_there_is_one() -> None:
+    m = refused()
+    m.ready("B", msgspec.structs.replace(CALL, elements=11))
+    m.ready("A", CALL)
+    m.run(5 * DELAY)
+    assert m.told(B0, SpecRejected)
+    m.lost = False
+    m.run(2 * m.profile.straggler_floor)
+    opened = m.told(A0, RoundCommitted)[-1].open  # type: ignore[attr-defined]
+    assert opened.spec == CALL
+    assert "cluster B brings elements 11" in opened.misfits
+
+
+def test_who_comes_back_with_what_fits_before_there_is_a_plan_is_no_misfit() -> None:
+    m = refused()
+    m.ready("B", msgspec.structs.replace(CALL, elements=11))
+    m.ready("A", CALL)
+    m.run(5 * DELAY)
+    assert m.told(B0, SpecRejected)
+    m.ready("B", CALL)
+    m.lost = False
+    m.run(m.profile.retry + 10 * DELAY)
+    opened = m.told(A0, RoundCommitted)[-1].open  # type: ignore[attr-defined]
+    assert [p.cluster for p in opened.participants] == ["A", "B"]
+    assert not opened.misfits
 
 
 @pytest.mark.parametrize("news", ["another READY", "another view", "another suspect"])

@@ -19,7 +19,7 @@ from ictp2p.sync.notices import (
 )
 from ictp2p.sync.rounds import Contribution, PlanAnswer
 from ictp2p.sync.values import Grouping, Open, Spec, StateRef
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 from tests.sync.rounds_mesh import (
     A0,
     A1,
@@ -28,6 +28,7 @@ from tests.sync.rounds_mesh import (
     BARRIER,
     C0,
     C1,
+    CALL,
     DELAY,
     FIRST,
     SYNC,
@@ -158,6 +159,56 @@ def test_different_specs_reject_the_minority_and_name_both() -> None:
     assert reason == "cluster A brings elements 11; the round is for elements 10, as brought by B, C"
     assert len(m.told(B0, RoundCommitted)) == 2
     assert len(m.told(B0, RoundCommitted)[-1].open.participants) == 2  # type: ignore[attr-defined]
+
+
+def opened(m: Mesh, who: PeerId) -> list[Open]:
+    """The attempts that were opened, as this peer learnt of them."""
+    values = [notice.value for notice in m.notices[who] if isinstance(notice, Decided)]
+    return [value for value in values if isinstance(value, Open)]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_whose_call_does_not_fit_is_named_to_all_by_the_decision_that_opens_the_round(size: int) -> None:
+    m = mesh(**dict.fromkeys("ABC"[:size], 2))
+    m.ready("B", structs.replace(CALL, elements=11))
+    m.run(0.1)
+    for cluster in "AC"[: size - 1]:
+        m.ready(cluster, CALL)
+    m.run(0.5)
+    refused = m.told(B0, SpecRejected)[0].reason  # type: ignore[attr-defined]
+    assert {opened(m, who)[-1].misfits for who in (A0, A1, B0)} == {refused}
+    for cluster in "ABC"[:size]:
+        m.ready(cluster, CALL)
+    m.run(0.5)
+    assert [p.cluster for p in opened(m, A0)[-1].participants] == list("ABC"[:size])
+    assert not opened(m, A0)[-1].misfits
+
+
+def test_who_was_turned_away_is_named_once_though_the_attempt_is_repeated() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.breaks = {A0}
+    m.ready("B", structs.replace(CALL, elements=11))
+    m.run(0.1)
+    m.ready("A", CALL)
+    m.ready("C", CALL)
+    m.run(0.1)
+    m.breaks = set()
+    m.run(2 * m.profile.straggler_floor)
+    first, *others = (attempt.misfits for attempt in opened(m, A0))
+    assert "elements 11" in first
+    assert others
+    assert not any(others)
+
+
+def test_of_the_state_nobody_is_warned_who_is_brought_up_to_it() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.ready("B", structs.replace(SYNC, elements=11))
+    m.run(0.1)
+    m.ready("A")
+    m.run(0.5)
+    assert m.told(B0, SpecRejected)
+    assert not opened(m, A0)[-1].misfits
 
 
 def test_different_digests_abort_and_the_odd_one_out_is_barred_in_the_end() -> None:
