@@ -337,7 +337,7 @@ OTHERS: dict[str, Callable[[ictp2p.Peer], Any]] = {
     "op sum": lambda peer: peer.all_reduce(torch.ones(3), op="sum"),
     "codec int8": lambda peer: peer.all_reduce(torch.ones(3), codec="int8"),
     "tensors float32[3], float32[1]": lambda peer: peer.all_reduce([torch.ones(3), torch.ones(1)]),
-    "name barrier": lambda peer: peer.barrier(),
+    "barrier": lambda peer: peer.barrier(),
 }
 """By what is said of it, what does not fit an `all_reduce` of three ones."""
 
@@ -354,7 +354,7 @@ def test_of_two_clusters_that_do_not_fit_each_other_none_goes_on_alone_unwarned(
     assert done.clusters == (alone[0],)
     assert isinstance(found[refused], MeshMismatch | RoundMissed)
     (text,) = heard[alone]
-    assert f"goes on with {alone[0]} only: cluster {refused[0]} brings " in text
+    assert f"goes on with {alone[0]} only: cluster {refused[0]} " in text
     assert words in text
     assert text.endswith(f"as brought by {alone[0]}")
     assert not heard[refused]
@@ -366,7 +366,7 @@ def test_workers_of_a_cluster_that_call_different_things_are_told(mesh: Mesh) ->
     found = mesh.run(lambda name, peer: peer.all_reduce(tensors[name]))
     for error in found.values():
         assert isinstance(error, MeshMismatch)
-        assert "all_reduce(avg of" in str(error)
+        assert "all_reduce of float32[2], op avg" in str(error)
     assert all(torch.equal(t, torch.ones_like(t)) for t in tensors.values())
 
 

@@ -29,6 +29,7 @@ from ictp2p.sync.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
+from ictp2p.sync.wording import in_words
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
 
@@ -70,7 +71,7 @@ class RoundCall:
         self._spec = spec
         self._nbytes = nbytes
         self.weight = weight
-        self.text = f"{spec.name}({spec.op} of {spec.elements} {spec.dtype}: {spec.config.decode() or 'nothing'})"
+        self.text = in_words(spec)
         self.fingerprint = hashlib.blake2b(msgspec.msgpack.encode(spec), digest_size=32).digest()
 
     def act(self, group: Group, heads: Heads, deadline: Deadline) -> Answer:
@@ -230,7 +231,8 @@ class RoundCall:
         """Raise if the others are at another call: they went on, or have yet to come, to this one."""
         opened = self._past.chronicle.opened_after(before, _NEWS)
         if opened is not None and (opened.spec.kind, opened.spec.name) != (self._spec.kind, self._spec.name):
-            raise RoundMissed(f"the other clusters are at {opened.spec.name}, this one calls {self.text}") from error
+            others = in_words(opened.spec)
+            raise RoundMissed(f"the other clusters are at {others}, this one is at {self.text}") from error
 
     # ------------------------------------------------------------ the followers
 
@@ -335,7 +337,7 @@ class Barrier(RoundCall):
     """Nothing but everybody's presence; before another call, so that all know who takes part."""
 
     def __init__(self, mesh: TrainingMesh, past: Past, before: str = "", brief: bytes = b"") -> None:
-        name = f"{before} by whom" if before else "barrier"
+        name = f"{before} (first round)" if before else "barrier"
         super().__init__(mesh, past, Spec("barrier", name, "uint8", 0, "sum", "none", brief), 1.0, 0)
 
 

@@ -45,6 +45,7 @@ from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
 from ictp2p.sync.values import Open, Spec, StateRef
+from ictp2p.sync.wording import in_words
 from ictp2p.training import TrainingMesh
 
 _NAME = "sync_state"
@@ -311,7 +312,9 @@ class _Agreement:
             if ref.version > base.version:
                 return ref
             if opened is not None and opened is not before and opened.spec.name != _NAME:
-                raise RoundMissed(f"the other clusters are at {opened.spec.name}, this one calls {_NAME}") from error
+                raise RoundMissed(
+                    f"the other clusters are at {in_words(opened.spec)}, this one is at {_NAME}"
+                ) from error
             self._idle()
             self._chronicle.wait(_PAUSE)
 

@@ -13,6 +13,7 @@ from ictp2p.errors import IctError
 from ictp2p.sync.messages import Ready
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.values import Open, Participant, Spec, Value, fault, upcoming
+from ictp2p.sync.wording import told_apart
 from ictp2p.types import ClusterId, PeerId
 
 Standing = Mapping[ClusterId, tuple[PeerId, Ready]]
@@ -68,31 +69,10 @@ def rejections(standing: Standing, spec: Spec) -> tuple[tuple[PeerId, Spec, str]
     """Who wants something else than `spec`, which, and what to tell it."""
     agreeing = ", ".join(name for name, (_, ready) in standing.items() if ready.spec == spec)
     return tuple(
-        (leader, ready.spec, _told_apart(name, ready.spec, spec, agreeing)[:1024])
+        (leader, ready.spec, told_apart(name, ready.spec, spec, agreeing)[:1024])
         for name, (leader, ready) in standing.items()
         if ready.spec != spec
     )
-
-
-def _told_apart(name: ClusterId, own: Spec, chosen: Spec, agreeing: str) -> str:
-    """In which fields two specs differ, in the words of whoever has to mend one of two programs."""
-    fields = [field for field in Spec.__struct_fields__ if getattr(own, field) != getattr(chosen, field)]
-    mine, theirs = (", ".join(_in_words(spec, field) for field in fields) for spec in (own, chosen))
-    return f"cluster {name} brings {mine}; the round is for {theirs}, as brought by {agreeing}"
-
-
-def _in_words(spec: Spec, field: str) -> str:
-    match field, getattr(spec, field):
-        case "config", b"":
-            return "no tensors"
-        case "config", bytes(config) if config.isascii() and config.decode().isprintable():
-            return f"tensors {config.decode()}"  # of a call
-        case "config", bytes(config):
-            return f"a model and settings of digest {config.hex()[:16]}"
-        case "kind", kind:
-            return f"a round of kind {kind}"
-        case _, value:
-            return f"{field} {value}"
 
 
 @dataclass(frozen=True, slots=True)

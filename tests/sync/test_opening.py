@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ictp2p.sync.messages import Ready
 from ictp2p.sync.opening import Standing, rejections
 from ictp2p.sync.values import Spec
+from ictp2p.sync.wording import in_words
 from ictp2p.types import ClusterId, PeerId
 
 SPEC = Spec("reduce", "all_reduce", "float32", 3, "avg", "none", b"float32[3]")
@@ -33,12 +34,13 @@ def standing(specs: dict[str, Spec]) -> Standing:
 
 @given(SPECS, SPECS)
 def test_who_differs_is_told_each_field_in_which_it_does_and_no_other(mine: Spec, chosen: Spec) -> None:
+    assume((mine.kind, mine.name) == (chosen.kind, chosen.name))
     told = rejections(standing({"oslo": mine, "quito": chosen, "tokyo": chosen}), chosen)
     assert [(leader, spec) for leader, spec, _ in told] == ([] if mine == chosen else [("oslo", mine)])
     for _, _, reason in told:
         own, _, others = reason.removeprefix("cluster oslo brings ").partition("; the round is for ")
         assert others.endswith(", as brought by quito, tokyo")
-        for field in set(Spec.__struct_fields__) - {"config", "kind"}:
+        for field in set(Spec.__struct_fields__) - {"config", "kind", "name"}:
             differs = getattr(mine, field) != getattr(chosen, field)
             assert (f"{field} {getattr(mine, field)}" in own) is differs, reason
             assert (f"{field} {getattr(chosen, field)}" in others) is differs, reason
@@ -52,5 +54,15 @@ def test_tensors_are_told_as_their_program_knows_them_and_a_model_by_its_digest(
         "cluster oslo brings tensors bfloat16[2, 2]; the round is for tensors float32[3], as brought by tokyo"
     )
     trained = Spec("sync", "diloco", "float32", 3, "avg", "none", bytes(32))
-    ((_, _, reason),) = rejections(standing({"oslo": trained, "tokyo": SPEC}), SPEC)
-    assert "a round of kind sync, name diloco, a model and settings of digest 0000000000000000;" in reason
+    others = msgspec.structs.replace(trained, config=b"\xff" * 32)
+    ((_, _, reason),) = rejections(standing({"oslo": trained, "tokyo": others}), others)
+    assert "oslo brings a model and settings of digest 0000000000000000; the round is for a model" in reason
+
+
+@given(SPECS, SPECS)
+def test_who_calls_something_else_is_told_both_calls(mine: Spec, chosen: Spec) -> None:
+    assume((mine.kind, mine.name) != (chosen.kind, chosen.name))
+    ((leader, spec, reason),) = rejections(standing({"oslo": mine, "quito": chosen, "tokyo": chosen}), chosen)
+    assert (leader, spec) == ("oslo", mine)
+    both = f"cluster oslo is at {in_words(mine)}; the round is for {in_words(chosen)}"
+    assert reason == f"{both}, as brought by quito, tokyo"
