@@ -20,8 +20,11 @@ import tempfile
 if __name__ == "__main__":  # the libraries take seconds to load, and may lose an interrupt that is an exception
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
+try:
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+except ModuleNotFoundError as error:
+    sys.exit(f"{error}: pip install 'ictp2p[hf]'")
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 import ictp2p
 from ictp2p.errors import IctError

@@ -16,7 +16,10 @@ import sys
 if __name__ == "__main__":  # the libraries take seconds to load, and may lose an interrupt that is an exception
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
-import lightning
+try:
+    import lightning
+except ModuleNotFoundError as error:
+    sys.exit(f"{error}: pip install 'ictp2p[lightning]'")
 import torch
 
 import ictp2p

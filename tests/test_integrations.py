@@ -146,6 +146,21 @@ def test_a_missing_library_is_named_with_its_extra(module: str) -> None:
         importlib.import_module(f"ictp2p.integrations.{module}")
 
 
+@pytest.mark.real
+@pytest.mark.parametrize("script", LIBRARIES)
+def test_an_example_without_its_library_says_in_one_line_what_to_install(script: str) -> None:
+    """Regression: it was a traceback."""
+    library = LIBRARIES[script]
+    if importlib.util.find_spec(library) is not None:
+        pytest.skip(f"{library} is installed")
+    with starting(script) as start:
+        process = start("--cluster", "oslo")
+        output, errors = process.communicate(timeout=80)
+    extra = {"transformers": "hf", "lightning": "lightning"}[library]
+    assert (process.returncode, output) == (1, "")
+    assert errors == f"No module named '{library}': pip install 'ictp2p[{extra}]'\n"
+
+
 class Wrapper(torch.optim.Optimizer):
     """What libraries hand out in place of an optimizer."""
 
