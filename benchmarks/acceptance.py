@@ -18,13 +18,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from arguments import count, output, up_to
+from arguments import between, count, output
 
 from ictp2p.tables import Table, show
 from sim.scenario import play, shipped
 
-MOST = 1000.0
-"""Beyond this scale the messages that are not scaled would fill the links."""
+LEAST, MOST = 0.001, 1000.0
+"""Scales: below them a state is of more than the simulator's terabytes, beyond them messages that are not scaled would
+fill the links."""
 SIZE = {"clusters": 8, "compute": 60.0, "megabytes": 2**30 / 1e6, "access": 125e6}
 
 
@@ -94,7 +95,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=count, default=1, metavar="COUNT", help="seeds 1 to COUNT of each")
     parser.add_argument(
-        "--scale", type=up_to(MOST), default=1.0, metavar="FACTOR", help="divide the state and all bandwidths"
+        "--scale", type=between(LEAST, MOST), default=1.0, metavar="FACTOR", help="divide the state and all bandwidths"
     )
     parser.add_argument("--only", nargs="*", choices=[d.scenario for d in DEMONSTRATIONS], metavar="SCENARIO")
     parser.add_argument("--json", type=output, metavar="FILE", help="append what was seen, one object per line")

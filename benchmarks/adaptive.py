@@ -21,7 +21,7 @@ from typing import Any
 
 import learning
 import torch
-from arguments import count, fraction, output, positive, whole
+from arguments import between, count, fraction, output, positive, whole
 from learning import Settings
 
 import ictp2p
@@ -167,7 +167,7 @@ def main() -> None:
     """Train with every H from every seed; print, and perhaps save, the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=count, default=3, help="how many, from 1 on")
-    parser.add_argument("--budget", type=positive, default=60.0, help="virtual seconds that training has")
+    parser.add_argument("--budget", type=between(1.0, 1e6), default=60.0, help="virtual seconds that training has")
     parser.add_argument("--round", type=positive, default=0.2, help="virtual seconds of a round before the change")
     parser.add_argument("--rate", type=positive, default=2e-3, help="inner learning rate (AdamW)")
     parser.add_argument("--outer-rate", type=positive, default=0.7, help="outer learning rate, for phases of 50 steps")

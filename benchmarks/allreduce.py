@@ -20,7 +20,7 @@ from typing import Any
 
 import arena
 import torch
-from arguments import count, output, positive, whole
+from arguments import count, megabytes, output, whole
 
 from ictp2p.bulk import BulkProfile
 
@@ -31,15 +31,21 @@ def main() -> None:
     """Measure every number of ranks and size; print, and perhaps save, one row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ranks", type=whole(2), nargs="+", default=[2, 3, 4])
-    parser.add_argument("--mb", type=positive, nargs="+", default=[100.0], help="tensor sizes in MB (1e6 bytes)")
+    parser.add_argument("--mb", type=megabytes, nargs="+", default=[100.0], help="tensor sizes in MB (1e6 bytes)")
     parser.add_argument("--repeat", type=count, default=7, help="measurements of each contender")
     parser.add_argument(
-        "--tensors", type=whole(0), default=0, help="also reduce the same bytes as a list of so many tensors"
+        "--tensors", type=count, default=0, help="also reduce the same bytes as a list of so many tensors"
     )
-    parser.add_argument("--kind", nargs="+", default=[""], help="schedules to use; '' for the planner's choice")
-    parser.add_argument("--codec", nargs="+", default=["none"], help="how elements travel")
+    kinds = ["", *arena.KINDS]
+    parser.add_argument(
+        "--kind", nargs="+", default=[""], choices=kinds, help="schedules to use; '' for the planner's choice"
+    )
+    parser.add_argument("--codec", nargs="+", default=["none"], choices=arena.CODECS, help="how elements travel")
     parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
+    least = min(options.mb)
+    if options.tensors and min(sizes(elements_of(least), options.tensors)) < 1:
+        parser.error(f"argument --tensors: {options.tensors} are more than {least:g} MB can be cut into")
     separate = arena.own_network()
     wire, add = arena.wire_cost(), arena.add_cost()
     print(f"one way over TCP {wire:.3f} CPU s/GB, an addition {add:.3f}; Gloo on cubic too: {separate}")
@@ -86,7 +92,7 @@ async def worker(
 ) -> dict[str, list[arena.Turn]]:
     """Be one rank."""
     groups = {"gloo": rank.gloo()} | ({"gloo on cubic": rank.gloo("cubic")} if separate else {})
-    elements = int(mb * 1e6 / 4)
+    elements = elements_of(mb)
     flat, output = torch.full((elements,), float(rank.number + 1)), torch.zeros(elements)
     expected = sum(range(1, rank.ranks + 1))
     cut = {"": [elements]} | ({f", {tensors} tensors": sizes(elements, tensors)} if tensors else {})
@@ -131,6 +137,11 @@ async def worker(
         check,
         repeat,
     )
+
+
+def elements_of(mb: float) -> int:
+    """How many float32 are so many MB."""
+    return int(mb * 1e6 / 4)
 
 
 def sizes(elements: int, count: int) -> list[int]:

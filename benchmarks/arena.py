@@ -32,6 +32,7 @@ import uvloop
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import Links, RoundTag
+from ictp2p.collectives.codecs.prices import AUTO, PRICES, leaves_out
 from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
@@ -160,6 +161,10 @@ class Rank:
         return await all_reduce(chosen, me, inputs, outputs, bulk, tag, op="sum", profile=profile, **options)
 
 
+KINDS = ("star", "parameter_server", "ring", "halving_doubling", "tree")
+"""Schedules that may be asked for."""
+CODECS = (*(name for name in PRICES if not leaves_out(name)), AUTO)
+"""Ways to write elements after which a sum can be checked."""
 Contender = Callable[[int], Awaitable[None]]
 
 

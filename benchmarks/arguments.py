@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 N = TypeVar("N", int, float)
 
@@ -62,16 +62,27 @@ def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
     return taken
 
 
-def up_to(most: float) -> Callable[[str], float]:
-    """Return what takes numbers above 0 and not above `most`."""
+def between(least: float, most: float) -> Callable[[str], float]:
+    """Return what takes numbers from `least`, above 0, to `most`, both included."""
 
     def taken(text: str) -> float:
         value = positive(text)
-        if value > most:
-            raise argparse.ArgumentTypeError(f"{text} is above {most:g}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not from {least:g} to {most:g}")
         return value
 
     return taken
+
+
+def megabytes(text: str) -> float:
+    """Take a size: at least so many elements that every rank has some, at most what a machine may hold."""
+    return between(0.001, 1e6)(text)
+
+
+def named(names: Iterable[str]) -> dict[str, Any]:
+    """Return what `add_argument` is given to take some of these names, which its help lists."""
+    known = list(names)
+    return {"nargs": "+", "choices": known, "metavar": "NAME", "help": f"of {'; '.join(known)}".replace("%", "%%")}
 
 
 def output(text: str) -> Path:

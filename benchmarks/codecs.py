@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from arguments import output, positive
+from arguments import megabytes, output
 
 from ictp2p.collectives.codecs.cast import Cast
 from ictp2p.collectives.codecs.codec import Codec
@@ -71,7 +71,7 @@ def pays(row: dict[str, Any], plain_add: float, participants: int) -> float:
 def main() -> None:
     """Measure all codecs; print, and perhaps save, a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mb", type=positive, default=100.0, help="tensor size in MB (1e6 bytes)")
+    parser.add_argument("--mb", type=megabytes, default=100.0, help="tensor size in MB (1e6 bytes)")
     parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     torch.set_num_threads(1)

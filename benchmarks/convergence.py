@@ -396,6 +396,10 @@ def main() -> None:
         options.json.open("a").close()
     except OSError as error:
         parser.error(f"argument --json: {str(options.json)!r} cannot be written to: {error.strerror}")
+    try:
+        load(options.json)
+    except ValueError as error:
+        parser.error(f"argument --json: {str(options.json)!r} holds what is no row of earlier runs: {error}")
     campaign(options)
     rows = load(options.json)
     show([table for table in tables(rows) if table.rows], sys.stdout)

@@ -41,7 +41,7 @@ from typing import Any
 import arena
 import torch
 import uvloop
-from arguments import count, output, positive, seconds, whole
+from arguments import count, megabytes, output, seconds, whole
 from emulator import PAYLOAD, Emulator, enter, require_root
 from wan import GLOO, PATIENCE, Node
 
@@ -116,7 +116,7 @@ class Found:
 def main() -> None:
     """Measure; print, and perhaps save and draw."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mb", type=positive, default=20.0, help="tensor size in MB (1e6 bytes)")
+    parser.add_argument("--mb", type=megabytes, default=20.0, help="tensor size in MB (1e6 bytes)")
     parser.add_argument("--warm", type=whole(0), default=6, help="calls of the mesh before any counts")
     parser.add_argument("--settle", type=seconds, default=30.0, help="seconds for the first probes, before any call")
     parser.add_argument("--repeat", type=count, default=5, help="measurements of each contender")

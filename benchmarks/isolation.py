@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from arguments import count, output, positive
+from arguments import count, megabytes, output, positive
 
 import ictp2p
 from ictp2p.errors import IctError
@@ -45,7 +45,7 @@ WAITS = {"complete": 15.0}
 def main() -> None:
     """Run all cases in turn; print, and perhaps save, one row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mb", type=positive, default=100.0, help="of the tensor (1e6 bytes)")
+    parser.add_argument("--mb", type=megabytes, default=100.0, help="of the tensor (1e6 bytes)")
     parser.add_argument("--repeat", type=count, default=2, help="of all cases")
     parser.add_argument("--seconds", type=positive, default=10.0, help="to compute before the all-reduces")
     parser.add_argument("--reduces", type=count, default=3, help="all-reduces while it computes")

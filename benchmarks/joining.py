@@ -25,7 +25,7 @@ import time
 from typing import Any
 
 import torch
-from arguments import count, output, positive, seconds
+from arguments import count, megabytes, output, positive, seconds
 from emulator import PAYLOAD, Emulator, enter, renounce, require_root
 
 import ictp2p
@@ -38,7 +38,7 @@ PATIENCE = 300.0
 def main() -> None:
     """Measure newcomers one after the other; print, and perhaps save."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mb", type=positive, default=100.0, help="size of the state in MB (1e6 bytes)")
+    parser.add_argument("--mb", type=megabytes, default=100.0, help="size of the state in MB (1e6 bytes)")
     parser.add_argument("--delay", type=seconds, default=10.0, help="one-way delay in milliseconds")
     parser.add_argument("--up", type=positive, default=100.0, help="Mbit/s that a provider can send")
     parser.add_argument("--down", type=positive, default=200.0, help="Mbit/s that the newcomer can receive")

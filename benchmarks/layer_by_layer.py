@@ -14,6 +14,7 @@ Lines with overlap are left out: there what a pass may hide is little beside the
 
 from __future__ import annotations
 
+import argparse
 import math
 
 from utilization import LINES, PARTS, TARGETS, Line, point, published_point
@@ -65,6 +66,7 @@ def steps(line: Line) -> list[int]:
 
 def main() -> None:
     """Print the tables."""
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
     for paper in ("Streaming DiLoCo", "Scaling laws"):
         lines = [line for line in LINES if line.table.startswith(paper) and not line.setting.overlap]
         for line in lines:

@@ -22,7 +22,7 @@ import time
 from typing import Any
 
 import worlds
-from arguments import count, output, positive, seconds
+from arguments import count, megabytes, output, seconds, whole
 from heterogeneous import PAYLOAD, Network, fluid
 
 from ictp2p.collectives import plan as plans
@@ -137,11 +137,20 @@ def table(found: list[dict[str, Any]]) -> Table:
     return Table("Over the certified bound", heads, lines)
 
 
+def network(text: str) -> str:
+    """Take the name of a network, or a seed."""
+    if text != NAMESPACES:
+        whole(0)(text)
+    return text
+
+
 def main() -> int:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--networks", nargs="+", default=[NAMESPACES, "1", "2", "3"], help=f"{NAMESPACES}, or seeds")
-    parser.add_argument("--megabytes", type=positive, default=20.0, help="of the tensor")
+    parser.add_argument(
+        "--networks", type=network, nargs="+", default=[NAMESPACES, "1", "2", "3"], help=f"{NAMESPACES}, or seeds"
+    )
+    parser.add_argument("--megabytes", type=megabytes, default=20.0, help="of the tensor")
     parser.add_argument("--calls", type=count, default=6)
     parser.add_argument("--settle", type=seconds, default=20.0, help="virtual seconds for the first probes")
     parser.add_argument("--json", type=output, metavar="FILE", help="append the results, one object per line")

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from arguments import count, even, output, positive, whole
+from arguments import count, even, named, output, positive, whole
 
 import ictp2p
 from ictp2p.demo import corpus
@@ -265,7 +265,7 @@ def plot(rows: list[dict[str, Any]], chosen: list[Method], file: Path) -> None:
 def main() -> None:
     """Train under every method from every seed; print, and perhaps save, the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="+", help="names of methods; all if none")
+    parser.add_argument("--only", **named(method.name for method in methods(1)))
     parser.add_argument("--seeds", type=count, default=3, help="how many, from 1 on")
     parser.add_argument("--steps", type=count, default=600, help="inner steps of each worker")
     parser.add_argument("--every", type=count, default=50, help="inner steps between outer rounds (H)")

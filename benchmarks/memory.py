@@ -14,15 +14,15 @@ from pathlib import Path
 
 import arena
 import torch
-from arguments import output, positive, whole
+from arguments import megabytes, output, whole
 
 
 def main() -> None:
     """Measure sealed and in clear; print, and perhaps save, one row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ranks", type=whole(2), default=4)
-    parser.add_argument("--mb", type=positive, default=1000.0, help="tensor size in MB (1e6 bytes)")
-    parser.add_argument("--kind", help="schedule to use; the planner's choice if not given")
+    parser.add_argument("--mb", type=megabytes, default=1000.0, help="tensor size in MB (1e6 bytes)")
+    parser.add_argument("--kind", choices=arena.KINDS, help="schedule to use; the planner's choice if not given")
     parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     rows = []

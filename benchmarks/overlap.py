@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from arguments import count, output, positive
+from arguments import count, megabytes, output, positive
 from emulator import Emulator, enter, require_root
 
 import ictp2p
@@ -49,7 +49,7 @@ def main() -> None:
     """Measure both loads, blocking and overlapped in turn; print, and perhaps save, the rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--mbit", type=positive, default=20.0, help="rate of the line, Mbit/s each way")
-    parser.add_argument("--mb", type=positive, default=4.0, help="size of the model, MB (1e6 bytes)")
+    parser.add_argument("--mb", type=megabytes, default=4.0, help="size of the model, MB (1e6 bytes)")
     parser.add_argument("--repeat", type=count, default=3, help="turns of each")
     parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from arguments import count, output, positive, whole
+from arguments import count, megabytes, output, whole
 
 import ictp2p
 
@@ -48,7 +48,7 @@ def main() -> None:
     """Measure all sizes and numbers of peers; print, and perhaps save, a row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peers", type=whole(2), nargs="+", default=[2, 4])
-    parser.add_argument("--mb", type=positive, nargs="+", default=[10.0, 100.0], help="tensor sizes in MB (1e6 bytes)")
+    parser.add_argument("--mb", type=megabytes, nargs="+", default=[10.0, 100.0], help="tensor sizes in MB (1e6 bytes)")
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
     parser.add_argument("--repeat", type=count, default=5, help="measurements of each contender")
     parser.add_argument("--json", type=output, help="file to write the rows to")

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 import worlds
-from arguments import count, output, positive, seconds, whole
+from arguments import count, megabytes, output, seconds, whole
 from planner import NETWORKS, Drawn
 
 from ictp2p.collectives.attempt import ExecuteProfile
@@ -122,7 +122,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=count, default=2, help="networks of each kind and size")
     parser.add_argument("--first", type=whole(0), default=5001, help="the first seed")
     parser.add_argument("--delay", type=seconds, default=0.02, help="seconds one way")
-    parser.add_argument("--megabytes", type=positive, default=1000.0, help="of the tensor")
+    parser.add_argument("--megabytes", type=megabytes, default=1000.0, help="of the tensor")
     parser.add_argument("--json", type=output, metavar="FILE", help="append the rows, one object per line")
     options = parser.parse_args()
     rows = []

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from arguments import output, positive
+from arguments import megabytes, named, output
 from memory import forget_peak, held
 
 import ictp2p
@@ -64,8 +64,8 @@ CASES = (
 def main() -> None:
     """Measure every policy; print, and perhaps save, one row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--mb", type=positive, default=400.0, help="size of the model, MB (1e6 bytes)")
-    parser.add_argument("--only", nargs="+", help="names of policies; all if none")
+    parser.add_argument("--mb", type=megabytes, default=400.0, help="size of the model, MB (1e6 bytes)")
+    parser.add_argument("--only", **named(case.name for case in CASES))
     parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
     rows = []

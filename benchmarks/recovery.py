@@ -23,7 +23,7 @@ from typing import Any
 
 import arena
 import torch
-from arguments import count, output, positive, whole
+from arguments import count, megabytes, output, whole
 
 from ictp2p.bulk import Bulk
 from ictp2p.collectives.channel import Attachment, CollectiveTimeout, Outgoing, ParticipantLost, Receiver
@@ -36,7 +36,7 @@ def main() -> None:
     """Let the last rank die again and again; print, and perhaps save, one row for each time."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ranks", type=whole(2), default=4)
-    parser.add_argument("--mb", type=positive, default=100.0, help="tensor size in MB (1e6 bytes)")
+    parser.add_argument("--mb", type=megabytes, default=100.0, help="tensor size in MB (1e6 bytes)")
     parser.add_argument("--repeat", type=count, default=5, help="deaths")
     parser.add_argument("--stop", action="store_true", help="SIGSTOP instead of SIGKILL")
     parser.add_argument("--json", type=output, help="file to write the rows to")

@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from arguments import count, output, positive
+from arguments import count, megabytes, named, output
 from emulator import PAYLOAD, Emulator, enter, require_root
 
 SCENES = {
@@ -103,13 +103,23 @@ def _take(endpoint: socket.socket, size: int) -> None:
         size -= endpoint.recv_into(place, min(size, _CHUNK))
 
 
+def available(text: str) -> str:
+    """Take a congestion control that this kernel has."""
+    with socket.socket() as endpoint:
+        try:
+            endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, text.encode())
+        except OSError as error:
+            raise argparse.ArgumentTypeError(f"this kernel has no {text!r}: {error.strerror}") from None
+    return text
+
+
 def main() -> None:
     """Measure every scene; print, and perhaps save, its rows."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="+", help="names of scenes; all if none")
-    parser.add_argument("--mb", type=positive, default=40.0, help="MB (1e6 bytes) each way")
+    parser.add_argument("--only", **named(SCENES))
+    parser.add_argument("--mb", type=megabytes, default=40.0, help="MB (1e6 bytes) each way")
     parser.add_argument("--counts", type=count, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--controls", nargs="+", default=["bbr", "cubic"])
+    parser.add_argument("--controls", type=available, nargs="+", default=["bbr", "cubic"])
     parser.add_argument("--repeat", type=count, default=3)
     parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()

@@ -27,7 +27,7 @@ import functools
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -310,13 +310,14 @@ def main() -> None:
     parser.add_argument("--json", type=output, help="file to write everything to, after every line")
     parser.add_argument("--plot", type=output, help="file to draw the comparison in")
     options = parser.parse_args()
+    chosen = [line for line in LINES if wanted(line, options.only)]
+    if not chosen:
+        parser.error(f"argument --only: no line has {' or '.join(map(repr, options.only))} in its name")
     torch.set_num_threads(1)
     searches: dict[tuple[Setting, bool], Search] = {}
     rows = []
     for hidden in (True, False):
-        for line in LINES:
-            if options.only and not any(word in f"{line.table} {line.name}" for word in options.only):
-                continue
+        for line in chosen:
             rows.append(measure(line, searches, hidden=hidden))
             show(rows[-1])
             if options.json:
@@ -324,6 +325,11 @@ def main() -> None:
     summarize(rows)
     if options.plot:
         plot(rows, options.plot)
+
+
+def wanted(line: Line, words: Sequence[str] | None) -> bool:
+    """Whether a line has one of the words in its name, or its table's."""
+    return not words or any(word in f"{line.table} {line.name}" for word in words)
 
 
 def measure(line: Line, searches: dict[tuple[Setting, bool], Search], *, hidden: bool) -> dict[str, Any]:

@@ -28,7 +28,7 @@ import arena
 import torch
 import torch.distributed as dist
 import uvloop
-from arguments import count, output, positive, seconds
+from arguments import count, megabytes, output, seconds
 from emulator import DEVICE, PAYLOAD, Emulator, enter, renounce, require_root
 from streams import PORT, Streams
 
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", choices=names, metavar="SCENE", help=f"of these: {'; '.join(names)}".replace("%", "%%")
     )
-    parser.add_argument("--mb", type=positive, help="tensor size in MB (1e6 bytes), instead of the scene's own")
+    parser.add_argument("--mb", type=megabytes, help="tensor size in MB (1e6 bytes), instead of the scene's own")
     parser.add_argument("--repeat", type=count, default=3, help="measurements of each contender")
     parser.add_argument("--rest", type=seconds, default=0.0, help="seconds of silence before each turn")
     parser.add_argument("--contenders", nargs="+", choices=PAIR, help="instead of the scene's own; a line is for two")
