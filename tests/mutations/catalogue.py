@@ -16,6 +16,7 @@ from tests.mutations.rules import (
     bulk,
     collectives,
     gossip,
+    memory,
     peer,
     planning,
     rounds,
@@ -35,6 +36,7 @@ CATALOGUE: Final[tuple[Mutation, ...]] = (
     *rounds.MUTATIONS,
     *training.MUTATIONS,
     *peer.MUTATIONS,
+    *memory.MUTATIONS,
     *simulator.MUTATIONS,
 )
 """Every mutation, by room."""

@@ -1,0 +1,91 @@
+"""What has ended is freed at once, and waits for no garbage collector."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "ended-connection-knows-its-owner",
+        "A control connection that has ended forgets who knows it, and its TLS.",
+        "ictp2p/control.py",
+        "        on_closed, self._on_frame, self._on_closed, self._transport = self._on_closed, None, None, None\n",
+        "        on_closed = self._on_closed\n",
+        ("test_control.py::test_a_connection_that_has_ended_leaves_nothing_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "failed-dial-in-a-cycle",
+        "A dial that failed leaves no cycle of its error, its frames and its socket.",
+        "ictp2p/happy_eyeballs.py",
+        "    finally:\n        del weightiest\n",
+        "    finally:\n        pass\n",
+        ("test_network.py::test_a_dial_that_fails_leaves_nothing_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "wrong-answer-in-a-cycle",
+        "An answer that is none leaves no cycle of its error and what heard it.",
+        "ictp2p/opening.py",
+        "            opening = None  # what",
+        "            pass  # what",
+        ("test_opening.py::test_an_answer_that_is_none_leaves_nothing_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "failed-request-in-a-cycle",
+        "A request that failed lets go of its destination.",
+        "ictp2p/bulk/hub.py",
+        "            del fetch  # it knows",
+        "            # it knows",
+        ("bulk/test_hub.py::test_a_request_that_fails_leaves_nothing_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "lost-probe-in-a-cycle",
+        "A probe whose connection is lost lets go of it.",
+        "ictp2p/bulk/probing.py",
+        "            del user, turn, probe  # they",
+        "            # they",
+        ("bulk/test_hub.py::test_a_probe_whose_connection_is_lost_leaves_nothing_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "relayed-in-a-cycle",
+        "What ends of a relay call when both are gone does not know them.",
+        "ictp2p/bulk/relay.py",
+        "        self._joined[key] = splice(incoming, onward, self._profile.stall, partial(self._joined.pop, key))\n",
+        "        ends = splice(incoming, onward, self._profile.stall, lambda: (self._joined.pop(key), ends))\n"
+        "        self._joined[key] = ends\n",
+        ("bulk/test_relay.py::test_what_was_relayed_leaves_nothing_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "failed-fetch-in-a-cycle",
+        "A fetch of the state that failed lets go of what it still asked for.",
+        "ictp2p/state_exchange.py",
+        "            self._opening, self._asked = [], {}  # their",
+        "            # their",
+        ("test_state_exchange.py::test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "unmet-group-in-a-cycle",
+        "A group that did not meet leaves no cycle of its error and who waited for it.",
+        "ictp2p/collectives/local.py",
+        "            del made  # it knows",
+        "            pass  # it knows",
+        ("collectives/test_local.py::test_a_group_that_does_not_meet_leaves_nothing_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "missed-round-in-a-cycle",
+        "A round in the background that failed is forgotten with its error.",
+        "ictp2p/sync/flight.py",
+        "        result, self._result = self._result, None\n",
+        "        result = self._result\n",
+        ("sync/test_flight.py::test_nor_does_one_that_came_to_nothing",),
+    ),
+    Mutation(
+        "withdrawn-round-in-a-cycle",
+        "A round in the background that was withdrawn is forgotten with its error.",
+        "ictp2p/sync/flight.py",
+        "        self._thread.join()\n        self._result = None\n",
+        "        self._thread.join()\n",
+        ("sync/test_flight.py::test_nor_does_one_that_came_to_nothing",),
+    ),
+)
