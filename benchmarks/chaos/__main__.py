@@ -37,7 +37,7 @@ def main() -> int:
 
 def _campaign(options: argparse.Namespace) -> bool:
     """One; whether all was well."""
-    root = Path(options.keep or tempfile.mkdtemp(prefix="ictp2p-chaos-"))
+    root = _folder(options.keep, options.seed) if options.keep else Path(tempfile.mkdtemp(prefix="ictp2p-chaos-"))
     root.mkdir(parents=True, exist_ok=True)
 
     def gather(options: argparse.Namespace, rng: random.Random, event: Event) -> Crowd:
@@ -57,6 +57,11 @@ def _campaign(options: argparse.Namespace) -> bool:
     if not options.keep and (options.virtual or not failed):
         shutil.rmtree(root, ignore_errors=True)
     return not failed
+
+
+def _folder(keep: str, seed: int) -> Path:
+    """Of each campaign its own: with the disks of another one workers would be members of a mesh that is gone."""
+    return Path(keep) / f"seed{seed}"
 
 
 def _report(options: argparse.Namespace, campaign: Campaign) -> None:
@@ -95,12 +100,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--wide", action="store_true", help="clusters far apart, whose lines are cut, too; needs root")
     parser.add_argument("--stop-at-problem", action="store_true")
     parser.add_argument("--trace", action="store_true", help="keep all events")
-    parser.add_argument("--keep", help="folder for logs, kept")
+    parser.add_argument("--keep", help="folder for logs, kept, with a new one in it for each campaign")
     parser.add_argument("--json", type=output, help="file to write a campaign's figures to, of several the last")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     if options.most < options.workers:
         parser.error(f"argument --most: {options.most} is less than the {options.workers} workers to begin with")
+    if options.keep:
+        for seed in range(options.seed, options.seed + options.seeds):
+            if (folder := _folder(options.keep, seed)).exists():
+                parser.error(f"argument --keep: {folder} is there already")
     if options.wide and options.virtual:
         parser.error("argument --wide: simulated workers have no processes")
     if options.wide:
