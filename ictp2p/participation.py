@@ -70,6 +70,9 @@ class Reduction:
     """What is agreed of modules, by their keys; to be copied to whoever lacks it."""
     patient: bool = True
     """Whether to wait for a quorum however long it takes."""
+    among: tuple[ClusterId, ...] = ()
+    """Who has to take part, in this order, for tensors to be of any use: in an attempt of others nothing moves, and
+    what is voted is `EMPTY`. All who take part have to give the same; empty: whoever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +336,8 @@ class Participation:
     async def _hold_result(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> bytes:
         """Have the result in the outputs, and give its digest."""
         work = standing.work
+        if work.among and work.among != tuple(p.cluster for p in opened.participants):
+            return EMPTY
         if opened.spec.elements:
             told = work.progress or _unheard if chosen.groups else self._progress(standing, opened, chosen)
             brought = Brought(work.inputs, work.outputs, told, work.holds)

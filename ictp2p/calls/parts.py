@@ -2,8 +2,8 @@
 
 `reduce` names its root. The other two cut a vector by who takes part, which nobody knows before a round is open. So
 they first hold a barrier: its decision names those who came. The round after it is for just these, in that order, and
-commits with others in it only if somebody died or came in between; then every participant sees so by the same decision,
-and all of them do both again.
+commits with others in it only if somebody died or came in between; nothing moves in it then (`RoundRequest.among`),
+every participant sees so by the same decision, and all of them do both again.
 
 What is voted on is then that everybody holds its part, not what it is: it is another one for each.
 """
@@ -93,6 +93,7 @@ class Scatter(SumCall):
         clusters: Sequence[ClusterId],
         cluster: ClusterId,
     ) -> None:
+        self.among = tuple(clusters)
         ends, place = cuts(addend.bundle.elements, len(clusters)), list(clusters).index(cluster)
         self.start, self.stop = ends[place], ends[place + 1]
         nbytes = (self.stop - self.start) * addend.dtype.itemsize
@@ -123,7 +124,7 @@ class Gather(RoundCall):
         clusters: Sequence[ClusterId],
         cluster: ClusterId,
     ) -> None:
-        self._bundle = bundle
+        self._bundle, self.among = bundle, tuple(clusters)
         self._start = list(clusters).index(cluster) * bundle.nbytes
         self.result = torch.empty(0, dtype=torch.uint8, device="cpu")
         nbytes = len(clusters) * bundle.nbytes

@@ -21,7 +21,7 @@ from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.tensors import Addend, Bundle, local_sum, name_of
-from ictp2p.collectives.digest import ResultDigest
+from ictp2p.collectives.digest import EMPTY, ResultDigest
 from ictp2p.collectives.plan import decode
 from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundError, RoundMissed
 from ictp2p.participation import Outcome
@@ -64,6 +64,8 @@ class RoundCall:
     asks_state = False
     alike = True
     """Whether every participant ends with the same bytes, so that these can be voted on and checked."""
+    among: tuple[ClusterId, ...] = ()
+    """For whom alone it is, if not for whoever comes: with others in it a round commits, and nothing has moved."""
 
     def __init__(self, mesh: TrainingMesh, past: Past, spec: Spec, weight: float, nbytes: int) -> None:
         self._mesh = mesh
@@ -152,7 +154,7 @@ class RoundCall:
             deadline.check()
             publisher.wait()
 
-        if self._nbytes:
+        if self._nbytes and close.digest != EMPTY:
             self._mesh.wait_for(self._past.peer.fetch_answer(opened, close, result), idle)
         publisher.restart(opened.attempt, opened.participants)
         publisher.data(0, self._nbytes)
@@ -165,7 +167,7 @@ class RoundCall:
         return ResultDigest([result.numpy().data] if self.alike else [])
 
     def _keep(self, digest: bytes, result: Tensor) -> None:
-        if self.alike and self._nbytes:
+        if self.alike and self._nbytes and digest != EMPTY:
             self._past.peer.hold_answer(digest, result)
 
     def _round(
@@ -214,6 +216,7 @@ class RoundCall:
             progress=progress,
             restarted=restarted,
             idle=idle,
+            among=self.among,
         )
         while True:
             before = self._past.chronicle.opened
@@ -256,7 +259,7 @@ class RoundCall:
             raise
         if verdict.kind is not Kind.COMMIT:
             raise as_told(encoded)
-        if self._spec.elements and self.alike and voted.digest() != verdict.digest:
+        if self._spec.elements and self.alike and verdict.digest not in (EMPTY, voted.digest()):
             raise LocalGroupError(f"what leader {group.members[0]} streamed is not what the mesh committed")
         self._past.chronicle.settle(verdict.version)
         self._keep(verdict.digest, result)

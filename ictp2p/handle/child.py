@@ -225,6 +225,7 @@ class Child:
                 note=message.note,
                 holds=holds,
                 patient=message.patient,
+                among=message.among,
             )
             return await self.peer.reduce(work)
         finally:

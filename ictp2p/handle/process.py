@@ -225,6 +225,7 @@ class ProcessHandle:
             self._arena.refs(outputs),
             request.patient,
             request.note,
+            request.among,
         )
         return self._requests.ask(message, Outcome, number)
 

@@ -112,6 +112,7 @@ class Reduce(Words, tag=15, frozen=True, array_like=True):
     outputs: tuple[TensorRef, ...]
     patient: bool
     note: bytes
+    among: tuple[ClusterId, ...]
 
 
 class GiveUp(Words, tag=16, frozen=True, array_like=True):

@@ -54,6 +54,8 @@ class RoundRequest:
     """Whether to wait for a quorum however long it takes. If not, `NoQuorum` once it has been missed for a while."""
     note: bytes = b""
     """For the other participants of the round."""
+    among: tuple[ClusterId, ...] = ()
+    """Who has to take part, in this order, for anything to move; an attempt of others commits as empty. (): whoever."""
     holds: Callable[[bytes], Sequence[Tensor]] = lambda key: ()
     """Where modules are averaged: what is agreed of one, by its key, flat; to be copied to whoever lacks it."""
 

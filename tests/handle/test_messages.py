@@ -48,7 +48,16 @@ SPECS = st.builds(
 )
 _CHAIN = (st.binary(min_size=8, max_size=8), st.lists(PEERS, min_size=1, max_size=7).map(tuple), REFS, PEERS)
 OPENS = st.builds(
-    Open, *_CHAIN, COUNTS, COUNTS, SPECS, st.lists(PARTS, min_size=1).map(tuple), DIGESTS, TEXTS, st.floats(0, 1e6)
+    Open,
+    *_CHAIN,
+    COUNTS,
+    COUNTS,
+    SPECS,
+    st.lists(PARTS, min_size=1).map(tuple),
+    DIGESTS,
+    TEXTS,
+    st.floats(0, 1e6),
+    TEXTS,
 )
 CLOSES = st.builds(
     Close, *_CHAIN, COUNTS, COUNTS, st.booleans(), DIGESTS, TEXTS, st.lists(PEERS, max_size=3).map(tuple)
@@ -68,7 +77,7 @@ WAITS = st.builds(Timeouts, **dict.fromkeys(("connect", "stall", "form", "comple
 CONFIGS = st.builds(
     Config.local,
     cluster=CLUSTERS,
-    token=st.text(min_size=1, max_size=20),
+    token=st.text(min_size=16, max_size=20).filter(lambda text: text == text.strip()),
     join=st.lists(st.just("10.0.0.1:7450")).map(tuple),
     data_dir=st.none() | st.just("/somewhere"),
     bulk_rate=st.none() | st.floats(1, 1e12),
@@ -91,6 +100,7 @@ OF: dict[Any, st.SearchStrategy[Any]] = {
     tuple[int, int]: st.tuples(COUNTS, COUNTS),
     tuple[str, ...] | None: st.none() | st.lists(TEXTS, max_size=3).map(tuple),
     tuple[bytes, ...]: st.lists(DIGESTS, max_size=3).map(tuple),
+    tuple[ClusterId, ...]: st.lists(CLUSTERS, max_size=3).map(tuple),
     msgspec.Raw: PLAIN.map(messages.raw),
     PeerId | None: st.none() | PEERS,
     ClusterId: CLUSTERS,

@@ -560,4 +560,12 @@ MUTATIONS: Final = (
         "former = list(self._homes)",
         ("sync/test_sight.py::test_of_workers_that_are_somebody_else_after_each_start_only_so_many_are_remembered",),
     ),
+    Mutation(
+        "parts-among-others",
+        "Tensors that are cut for some clusters do not move in an attempt of others.",
+        "ictp2p/participation.py",
+        "        if work.among and work.among != tuple(",
+        "        if work.among and not tuple(",
+        ("sim/test_calls.py::test_whenever_a_cluster_dies_the_others_get_their_parts_of_what_is_left",),
+    ),
 )
