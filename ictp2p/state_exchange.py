@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import mmap
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -213,7 +214,8 @@ class _Transfer:
             for task in (*self._opening, *self._asked):
                 task.cancel()
             await asyncio.gather(*self._opening, *self._asked, return_exceptions=True)
-            self._opening, self._asked = [], {}  # their errors know this, and what was received: a cycle
+            # Errors know this, and what was received: in a cycle that would wait for the garbage collector.
+            self._opening, self._asked, self._fatal = [], {}, None
             for peer, connection in self._lanes.values():
                 self._bulk.lanes.close(peer, [connection])
         await asyncio.get_running_loop().run_in_executor(None, self._state.verified, self._ref.version)
@@ -300,13 +302,14 @@ class _Transfer:
             self._fatal = StateError(f"state {self._ref.digest.hex()[:16]} has a successor, and {provider}: {error}")
 
     async def _ask_manifest(self, provider: PeerId) -> None:
-        buffer = bytearray(MAX_MANIFEST)
-        size = await self._request(provider, (), memoryview(buffer))
+        # Mapped: of the most that a manifest may have, pages that nothing comes to are none.
+        buffer = memoryview(mmap.mmap(-1, MAX_MANIFEST))
+        size = await self._request(provider, (), buffer)
         if self._expecting or self._fetch.manifest is not None:
             return  # two were asked, and the other was first
         self._expecting = True
         try:
-            encoded, loop = bytes(memoryview(buffer)[:size]), asyncio.get_running_loop()
+            encoded, loop = bytes(buffer[:size]), asyncio.get_running_loop()
             missing = await loop.run_in_executor(None, self._state.expect, encoded, self._ref.digest)
             if self._state.own:
                 self._fetch.only(provider)
