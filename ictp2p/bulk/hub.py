@@ -142,14 +142,7 @@ class Bulk:
             self._hold(hold, paces.get(hold.peer), whole)
         if len(ready) < len(peers):
             missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
-            reasons = {p: "lost at once" if isinstance(c, BulkConnection) else c for p, c in missing.items()}
-            text = "; ".join(f"{peer}: {reason}" for peer, reason in reasons.items())
-            lost = ParticipantLost(f"not reached: {text}", list(missing))
-            await attached.abort(str(lost), lost.suspects)
-            for error in missing.values():
-                if isinstance(error, BaseException) and not isinstance(error, NetworkError | PeerClosed):
-                    raise error
-            raise lost
+            raise await _without(missing, attached)  # which no frame knows by name: it knows them, and the tensors
         return attached
 
     async def first_begun(self, tags: Mapping[PeerId, bytes]) -> PeerId:
@@ -417,3 +410,15 @@ class Bulk:
     def _new_tag(self) -> bytes:
         self._counter += 1
         return self._session + self._counter.to_bytes(8, "big")
+
+
+async def _without(missing: Mapping[PeerId, object], attached: Attached) -> BaseException:
+    """Give a collective up that does not reach all of its neighbours; gives the error to raise."""
+    reasons = {p: "lost at once" if isinstance(c, BulkConnection) else c for p, c in missing.items()}
+    text = "; ".join(f"{peer}: {reason}" for peer, reason in reasons.items())
+    lost = ParticipantLost(f"not reached: {text}", list(missing))
+    await attached.abort(str(lost), lost.suspects)
+    for error in missing.values():
+        if isinstance(error, BaseException) and not isinstance(error, NetworkError | PeerClosed):
+            return error
+    return lost

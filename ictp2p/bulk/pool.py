@@ -265,7 +265,10 @@ class Pool:
             task = asyncio.get_running_loop().create_task(self._open(peer))
             self._opening[peer] = task
             task.add_done_callback(lambda done: self._forget(peer, done))
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task  # it knows its error, and that this frame
 
     def _forget(self, peer: PeerId, task: asyncio.Task[BulkConnection]) -> None:
         self._opening.pop(peer, None)

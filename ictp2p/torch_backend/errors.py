@@ -78,6 +78,18 @@ def translated(error: BaseException, doing: str, names: Sequence[PeerId]) -> Bas
     return named(error, doing, names) if isinstance(error, IctError) else error
 
 
+def again(error: BaseException) -> BaseException:
+    """Give an error of ours to be raised, as another one: who keeps it would know the frames that it goes through.
+
+    torch's own frames know the `Work` that knows the error, and the tensors would wait for the garbage collector.
+    """
+    if not isinstance(error, IctError):
+        return error
+    twin = type(error).__new__(type(error), *error.args)
+    twin.__dict__.update(vars(error))
+    return twin
+
+
 def named(error: IctError, doing: str, names: Sequence[PeerId]) -> IctError:
     """Say the same with ranks for peers, and what was being done."""
     text = str(error)

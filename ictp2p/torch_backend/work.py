@@ -15,7 +15,7 @@ from torch.futures import Future
 
 from ictp2p.interrupts import Event
 from ictp2p.loop_thread import beside
-from ictp2p.torch_backend.errors import GroupClosed
+from ictp2p.torch_backend.errors import GroupClosed, again
 from ictp2p.torch_backend.uncompiled import uncompiled
 
 _FOREVER = timedelta(0)
@@ -89,7 +89,7 @@ class GroupWork(_Work):  # type: ignore[misc]
             if not self._ended.wait(timeout.total_seconds() if timeout > _FOREVER else None):
                 raise dist.DistBackendError(f"{self._name} is still under way after {timeout.total_seconds():g} s")
         if self._error is not None:
-            raise self._error
+            raise again(self._error)
         return True
 
     def synchronize(self) -> None:
@@ -145,5 +145,5 @@ class GroupWork(_Work):  # type: ignore[misc]
     def _unwrapped(self, future: Any) -> Any:
         """Fail the future that hangs on ours: only a callback that raises can, from Python."""
         if self._error is not None:
-            raise self._error
+            raise again(self._error)
         return future.value()

@@ -201,20 +201,22 @@ async def test_giving_up_ends_it_for_everyone_at_once(mesh: Meshes) -> None:
     assert all(isinstance(result, ParticipantLost) for result in (results[0], results[2])), results
 
 
-@pytest.mark.parametrize("end", ["kill", "cancel", "late"])
+@pytest.mark.parametrize("end", ["kill", "cancel", "late", "gone"])
 async def test_a_failed_attempt_keeps_no_tensor_once_its_error_is_dropped(mesh: Meshes, end: str) -> None:
     """Its error knew its frames, and these the future that knows the error: a gigabyte stayed for hours, perhaps."""
     world = mesh(3)
     plan, quick = plan_of(world.names, "star", LARGE, 4096), replace(PROFILE, connect=0.5, start=0.5)
 
     async def fail() -> list[bool]:
+        if end == "gone":
+            world.kill(2)
         tasks = [
             asyncio.ensure_future(
                 all_reduce(
                     plan, n, [torch.ones(LARGE)], [torch.zeros(LARGE)], world.bulks[me], tag(plan), profile=quick
                 )
             )
-            for n, me in enumerate(world.names[: 2 if end == "late" else 3])
+            for n, me in enumerate(world.names[: 2 if end in ("late", "gone") else 3])
         ]
         await asyncio.sleep(0.001)
         if end == "kill":

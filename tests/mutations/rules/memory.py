@@ -60,8 +60,8 @@ MUTATIONS: Final = (
         "failed-fetch-in-a-cycle",
         "A fetch of the state that failed lets go of what it still asked for.",
         "ictp2p/state_exchange.py",
-        "            self._opening, self._asked = [], {}  # their",
-        "            # their",
+        "            self._opening, self._asked, self._fatal = [], {}, None\n",
+        "            self._fatal = None\n",
         ("test_state_exchange.py::test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
@@ -87,5 +87,21 @@ MUTATIONS: Final = (
         "        self._thread.join()\n        self._result = None\n",
         "        self._thread.join()\n",
         ("sync/test_flight.py::test_nor_does_one_that_came_to_nothing",),
+    ),
+    Mutation(
+        "unreached-in-a-cycle",
+        "A collective that does not reach all of its neighbours leaves no cycle of its error and its tensors.",
+        "ictp2p/bulk/hub.py",
+        "            raise await _without(missing, attached)  #",
+        "            lost = await _without(missing, attached)\n            raise lost  #",
+        ("bulk/test_collective_faults.py::test_a_failed_attempt_keeps_no_tensor_once_its_error_is_dropped",),
+    ),
+    Mutation(
+        "waited-for-in-a-cycle",
+        "A call of a process group that failed leaves no cycle of its error and its tensors.",
+        "ictp2p/torch_backend/errors.py",
+        "    twin = type(error).__new__(type(error), *error.args)\n",
+        "    return error\n    twin = type(error).__new__(type(error), *error.args)\n",
+        ("torch_backend/test_errors.py::test_a_call_that_failed_leaves_nothing_to_the_garbage_collector",),
     ),
 )
