@@ -28,7 +28,7 @@ from ictp2p.participation import Outcome
 from ictp2p.sync.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
-from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
+from ictp2p.sync.values import FIRST_ROUND, Close, Open, Participant, Spec, StateRef
 from ictp2p.sync.wording import in_words
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
@@ -340,7 +340,7 @@ class Barrier(RoundCall):
     """Nothing but everybody's presence; before another call, so that all know who takes part."""
 
     def __init__(self, mesh: TrainingMesh, past: Past, before: str = "", brief: bytes = b"") -> None:
-        name = f"{before} (first round)" if before else "barrier"
+        name = before + FIRST_ROUND if before else "barrier"
         super().__init__(mesh, past, Spec("barrier", name, "uint8", 0, "sum", "none", brief), 1.0, 0)
 
 

@@ -81,6 +81,10 @@ class Participant(msgspec.Struct, frozen=True, array_like=True):
     """What the cluster has to say to all others, opaque here; agreed on with the round."""
 
 
+FIRST_ROUND = " (first round)"
+"""Ends the name of the barrier before a round that is cut by who takes part."""
+
+
 class Spec(msgspec.Struct, frozen=True, array_like=True):
     """What is reduced. Every participant of a round must bring the same."""
 
@@ -99,6 +103,10 @@ class Spec(msgspec.Struct, frozen=True, array_like=True):
     """How many median absolute deviations after the median arrival that deadline is."""
     grouping: Grouping = "all"
     """Over whom is averaged."""
+
+    def leads_to(self, second: Spec) -> bool:
+        """Whether this is the first round of a call, and `second` the one after it."""
+        return self.kind == "barrier" and self.name == second.name + FIRST_ROUND
 
 
 class Voters(msgspec.Struct, frozen=True, array_like=True, tag=1):

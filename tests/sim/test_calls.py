@@ -274,3 +274,33 @@ def test_whenever_a_cluster_dies_the_others_get_their_parts_of_what_is_left(
     story = told(8, lambda story: [story.crash(name) for name in victims(story)], after, kind)
     assert story.errors == []
     assert all(len(sums) == ROUNDS for sums in story.alike())
+
+
+@pytest.mark.parametrize("how", ["all_gather", "reduce_scatter"])
+@pytest.mark.parametrize("at", [1.0, 1.05, 1.1, 1.15, 1.2])
+def test_who_comes_between_the_two_rounds_of_a_call_waits_for_its_end(at: float, how: str) -> None:
+    """Regression: it was refused, for others were at `all_gather` and it at the first round of it; they were warned."""
+    taken: dict[str, list[tuple[str, ...]]] = {cluster: [] for cluster in "abc"}
+    warnings: list[str] = []
+
+    def run(training: Training) -> None:
+        cluster, caller = training.host.cluster, Caller(training)
+        caller.gather(2, 60.0)
+        for _ in range(6 if cluster == "c" else 12):
+            done: Any = getattr(caller, how)(torch.full((ELEMENTS,), 1.0))
+            taken[cluster].append(tuple(done.tensors) if how == "all_gather" else done.clusters)
+            training.compute(STEP / 2)
+        caller.leave()
+        training.compute(1e6)
+
+    with World(seed=3, profile="local") as world:
+        world.links(delay=0.01, bandwidth=1e8)
+        world.trace.subscribers.append(lambda e: warnings.append(e.fields["text"]) if e.kind == "warning" else None)
+        for cluster in "abc":
+            world.cluster(cluster, workers=1, program=run, up=1e6, down=1e6, at=at if cluster == "c" else 0.0)
+        world.run_for(25.0)
+    assert warnings == []
+    alone, all_three = ("a", "b"), ("a", "b", "c")
+    before = taken["a"].index(all_three)
+    assert taken["c"] == [all_three] * 6
+    assert taken["a"] == taken["b"] == [alone] * before + [all_three] * 6 + [alone] * (6 - before)

@@ -568,4 +568,20 @@ MUTATIONS: Final = (
         "        if work.among and not tuple(",
         ("sim/test_calls.py::test_whenever_a_cluster_dies_the_others_get_their_parts_of_what_is_left",),
     ),
+    Mutation(
+        "newcomers-before-the-promised",
+        "Who is in the middle of a call of two rounds gets to its end, however many come to the first one.",
+        "ictp2p/sync/opening.py",
+        "        if not _comes_later(ready.spec, standing):\n",
+        "        if True:\n",
+        ("sync/test_opening.py::test_who_is_at_the_first_round_of_a_call_waits_while_others_are_at_its_second",),
+    ),
+    Mutation(
+        "between-two-rounds-refused",
+        "Who comes between the two rounds of a call is not refused.",
+        "ictp2p/sync/opening.py",
+        "        if ready.spec != spec and not ready.spec.leads_to(spec)\n",
+        "        if ready.spec != spec\n",
+        ("sync/test_opening.py::test_who_is_at_the_first_round_of_a_call_waits_while_others_are_at_its_second",),
+    ),
 )
