@@ -5,6 +5,7 @@ import sys
 import torch
 
 import ictp2p
+from ictp2p.errors import IctError
 from tests.telling import tell
 
 AFTER = 3  # sums to which somebody no longer contributes, and then it is enough
@@ -34,7 +35,7 @@ def main(cluster: str, value: str, whole: str, clusters: str, join: str) -> None
             tensor = torch.full((1_000_000,), float(value))
             try:
                 done = peer.all_reduce(tensor, op="sum")
-            except ictp2p.IctError as error:
+            except IctError as error:
                 tell("failed", error=f"{type(error).__name__}: {error}")
                 raise
             assert bool((tensor == tensor[0]).all())
