@@ -144,8 +144,9 @@ class Script:
         if time.time() - float(event["time"]) > STRIKE_WITHIN:
             return
         worker.may_end = True
-        worker.signal(SIGNALS[self._fault])
+        # Before the deed: who hears of it may answer before we go on, and an answer must not precede its cause.
         now = time.time()
+        worker.signal(SIGNALS[self._fault])
         self._stage.trap = None
         self._blame(str(worker.peer), now)
         self._struck = {

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from ictp2p.demo import controller, script
 from ictp2p.demo.controller import Options
+from ictp2p.demo.processes import Worker
 from ictp2p.demo.show import PlainDisplay
 
 pytestmark = pytest.mark.real
@@ -128,6 +130,20 @@ def test_a_stopped_leader_is_survived_and_reaped(play: Play) -> None:
     assert play(fault="stop") == 0, play.screen.getvalue()
     assert play.report["events"][0]["kind"] == "stop"
     assert play.left_running() == []
+
+
+def test_the_strike_is_dated_before_it_is_done(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: dated after it, the new leader could precede it, and was waited for until the run's end."""
+    send, sent = Worker.signal, list[float]()
+
+    def timed(worker: Worker, number: int) -> None:
+        sent.append(time.time())
+        send(worker, number)
+
+    monkeypatch.setattr(Worker, "signal", timed)
+    assert play() == 0, play.screen.getvalue()
+    (at,) = sent
+    assert play.report["events"][0]["time"] <= at
 
 
 def test_a_worker_that_passed_the_stop_version_moves_the_stop(play: Play) -> None:
