@@ -76,6 +76,8 @@ class Rank:
         self.names = [PeerId(f"{n:032x}") for n in range(ranks)]
         self.hosts, self.device = ["127.0.0.1"] * ranks, "lo"
         self.store = self._store(port)
+        self.servers: list[asyncio.Server] = []
+        """Where its data planes are reached."""
         self._groups = 0
 
     def gloo(self, control: str | None = None) -> Any:
@@ -122,13 +124,14 @@ class Rank:
             return transport
 
         profile = replace(profile or BulkProfile.local(), sealed=sealed)
-        bulk = Bulk(self.names[self.number], keys, dial, profile=profile, **options)
+        bulk = Bulk(self.names[self.number], keys, dial, profile=profile, membership=b"benchmark", **options)
 
         class Accept(asyncio.Protocol):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 bulk.accept(cast("asyncio.Transport", transport))
 
         server = await loop.create_server(Accept, self.hosts[self.number], 0)
+        self.servers.append(server)
         self.store.set(f"{name}-{self.names[self.number]}", str(server.sockets[0].getsockname()[1]))
         return bulk
 
