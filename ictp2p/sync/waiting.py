@@ -1,9 +1,9 @@
 """Until when the next attempt waits for those who are missing, and for whom.
 
 Worth waiting for is a cluster that is alive, not suspected, and means to train, until the straggler timeout after most
-of them are READY; or, where a quorum is enough, until the deadline that the arrivals themselves give (`arrivals`). A
-cluster of a failed attempt whose leader is only suspected is given the grace of a suspicion to be dead, or to have
-another leader.
+of them are READY, or should be (`rhythm`); or, where a quorum is enough, until the deadline that the arrivals
+themselves give (`arrivals`). A cluster of a failed attempt whose leader is only suspected is given the grace of a
+suspicion to be dead, or to have another leader.
 
 A cluster whose leader died may miss that round of the state, and loses nothing: what it has goes into the next. A
 program that calls collectives by itself is told of a round that it missed by an error, though its workers did nothing
@@ -24,6 +24,7 @@ from ictp2p.sync.messages import Ready
 from ictp2p.sync.opening import Standing, elect_spec
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.readies import RollCall
+from ictp2p.sync.rhythm import Rhythm
 from ictp2p.sync.sight import Sight
 from ictp2p.sync.values import LOOKS_ON, Open, Participant, Spec
 from ictp2p.types import ClusterId
@@ -54,24 +55,20 @@ class Waiting:
         self._committed_at: float | None = None
         self._first_at: float | None = None
         self._most_at: float | None = None
-        self._usual = 0.0
-        self._unusual = False
-        """Whether somebody who fetches the state was waited for: how long that took says nothing of other rounds."""
+        self._rhythms = {True: Rhythm(), False: Rhythm()}
+        """Of rounds of calls, and of those of the state."""
 
     def turn(self) -> None:
         """Nobody is READY for the next round yet, or any more."""
         self._first_at = self._most_at = None
-        self._unusual = False
 
     def came(self, clusters: Iterable[ClusterId], now: float) -> None:
         """These stand READY for the round to come; the first time counts."""
         self._arrivals.came(clusters, now)
 
     def opened(self, roll: RollCall) -> None:
-        """The first attempt of a round begins: so long it usually takes until most are there."""
+        """The first attempt of a round begins."""
         self._expected = (*roll.standing, *roll.absent)
-        if self._most_at is not None and not self._unusual:
-            self._usual = self._inner(self._most_at)
 
     def closed(self, now: float) -> None:
         """An attempt is over."""
@@ -81,8 +78,15 @@ class Waiting:
         """It was the last of its round. If nobody in it had trained anything, the phase of whoever trains goes on."""
         self._arrivals.committed(self._expected, now)
         self._expected = ()
-        if opened is None or not _idle(opened.spec, opened.participants):
-            self._committed_at = now
+        if opened is None:
+            for each in self._rhythms.values():
+                each.broken()
+        elif not _idle(opened.spec, opened.participants):
+            brought = [part.cluster for part in opened.participants if not _idle(opened.spec, [part])]
+            self._rhythms[opened.spec.kind != "sync"].committed(brought, now)
+        else:
+            return
+        self._committed_at = now
 
     def look(self, roll: RollCall, now: float) -> Wait | None:
         """Say what the next attempt, for which somebody stands READY, waits for; None: it waits for nothing more."""
@@ -107,10 +111,10 @@ class Waiting:
 
     def _door(self, roll: RollCall) -> float:
         """Until when the absent are waited for: the straggler timeout, or sooner where a quorum is enough."""
-        start = self._start()
+        start = self._start(roll)
         until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
         if (patient := start + min(self._behind(roll), self._profile.fetch_grace)) > until:
-            until, self._unusual = patient, True
+            until = patient
         if roll.again is not None or _onlookers(roll.standing):
             return until
         spec = elect_spec(roll.standing, self._sight.mine)
@@ -122,8 +126,8 @@ class Waiting:
         """How long the absent need for the state, having been overtaken until now: while we wait they are not."""
         return max((self._sight.clusters[name].behind for name in roll.absent), default=0.0)
 
-    def _start(self) -> float:
-        """When waiting for stragglers begins: once most are READY; if fewer are, once they usually would be.
+    def _start(self, roll: RollCall) -> float:
+        """When waiting for stragglers begins: once most are READY; if fewer are, once they should be.
 
         Whoever missed a round is READY for the next one at once, and whoever looks on may be long before those who
         train. Neither must make stragglers of all the others.
@@ -131,7 +135,10 @@ class Waiting:
         assert self._first_at is not None
         if self._most_at is not None:
             return self._most_at
-        return self._first_at + max(0.0, self._usual - self._inner(self._first_at))
+        rhythm = self._rhythms[_by_call(roll.standing)]
+        due = sorted(at for at in map(rhythm.due, roll.absent) if at is not None)
+        lacking = max(1, (len(roll.absent) - len(roll.standing)) // 2 + 1)
+        return max([self._first_at, *due[:lacking]])
 
     def _inner(self, at: float) -> float:
         """Seconds from the last commit that this peer saw; 0 if it has seen none."""

@@ -531,15 +531,28 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
-        "a-fetch-taken-for-a-phase",
-        "How long somebody was waited for who fetches the state says nothing of when others usually are READY.",
+        "out-of-step-for-good",
+        "Who is READY early, for it was overtaken, waits until the others should be.",
         "ictp2p/sync/waiting.py",
-        "        if self._most_at is not None and not self._unusual:",
-        "        if self._most_at is not None:",
-        (
-            "sim/test_world.py"
-            "::test_who_takes_longer_for_that_than_stragglers_are_waited_for_catches_up_too_and_is_waited_for_no_more",
-        ),
+        "        return max([self._first_at, *due[:lacking]])",
+        "        return self._first_at",
+        ("sync/test_rhythm.py::test_clusters_of_equal_phases_come_into_step_wherever_each_of_them_began",),
+    ),
+    Mutation(
+        "phases-from-the-last-commit",
+        "A cluster's phase began with its own last round, whatever others have committed since.",
+        "ictp2p/sync/rhythm.py",
+        "        took_part = [at for at, clusters in self._rounds if name in clusters]",
+        "        took_part = [at for at, _ in self._rounds]",
+        ("sync/test_rhythm.py::test_a_cluster_is_due_a_usual_gap_after_its_own_last_round",),
+    ),
+    Mutation(
+        "calls-taken-for-phases",
+        "Calls between two rounds of the state tell nothing of its phases.",
+        "ictp2p/sync/waiting.py",
+        '            self._rhythms[opened.spec.kind != "sync"].committed(brought, now)',
+        "            self._rhythms[False].committed(brought, now)",
+        ("sync/test_rhythm.py::test_calls_between_two_rounds_of_the_state_do_not_make_their_phases_seem_short",),
     ),
     Mutation(
         "present-verdicts-dropped",
