@@ -29,12 +29,15 @@ CLUSTERS = {"a": 2, "b": 2, "c": 1, "d": 1}
 """Workers of each. The last one is behind NAT."""
 PHASE = 300.0
 """Seconds of training between two rounds; a little more in some clusters."""
+ELEMENTS = 1000
+"""Of the state: each version is kept by whoever checks the sums."""
 QUIET = 3 * 3600.0
 """Mean seconds between calm and chaos."""
 BROKEN = (10.0, 6 * 3600.0)
 """For how long what chaos has broken stays so, at least and at most; as often a minute as an hour."""
-SPARED = ("slow", "skew")
-"""What calm does not end, and a cluster that trains four times as long is in no round of the others."""
+SPARED = ("slow", "skew", "join")
+"""Calm does not end the first two, and a cluster that trains four times as long is in few rounds of the others. Of the
+cluster behind NAT there must be one worker (`campaign`), so who comes, comes in the place of somebody."""
 DAY = 86400.0
 
 
@@ -73,7 +76,7 @@ def endure(seed: int, days: float, told: Callable[[Course], None] = lambda cours
         world.links(delay=0.04, bandwidth=4e6)
         for name, workers in CLUSTERS.items():
             compute = PHASE + 5.0 * chance.uniform("endurance", "compute")
-            world.cluster(name, workers=workers, compute=compute, elements=20_000, nat=name == [*CLUSTERS][-1])
+            world.cluster(name, workers=workers, compute=compute, elements=ELEMENTS, nat=name == [*CLUSTERS][-1])
         try:
             while world.now < days * DAY:
                 _episode(world, chance, course)
