@@ -92,10 +92,11 @@ class ControlPlane:
         card = PeerCard(
             identity.peer_id,
             config.cluster_id,
-            self._whereabouts.known,
+            "" if self._whereabouts.hidden else self._whereabouts.known,
             identity.bulk_public,
             durable=config.data_dir is not None,
             rank=config.rank,
+            inside=self._whereabouts.known if self._whereabouts.hidden else "",
         )
         machines = Machines(
             identity,
@@ -213,10 +214,11 @@ class ControlPlane:
     @property
     def host(self) -> str:
         """The numeric address of this worker's interface, as its connections show it."""
-        address = self.core.card.endpoint()
+        address = self.core.card.endpoint(mate=True)
         return address.host if address is not None else self._reception.address.host
 
     def _shown(self, host: str) -> None:
-        address = self._whereabouts.shown(self.core.card.endpoint(), host)
+        where = self._whereabouts
+        address = where.shown(self.core.card.endpoint(mate=True), host)
         if address is not None:
-            self._execute(self.core.readdress(str(address), self._seams.clock()))
+            self._execute(self.core.readdress(str(address), self._seams.clock(), inside=where.hidden))

@@ -111,8 +111,7 @@ class DataPlane:
         return keys.sending, keys.receiving
 
     async def _dial(self, peer: PeerId, timeout: float) -> asyncio.Transport:
-        card = self.core.directory.peers.get(peer)
-        address = card.endpoint() if card else None
+        address = self.core.directory.endpoint(peer)
         if address is None:
             raise Unreachable(f"{peer} has no address that could be dialed")
         return await open_bulk(self._network, address, self._fingerprint, timeout=timeout)

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from ictp2p.config import Config
 from ictp2p.core import views
-from ictp2p.core.cards import PeerCard
 from ictp2p.core.stack import Core
 from ictp2p.disk import Disk
 from ictp2p.errors import IctError, TurnedAway, Unreachable, VersionMismatch
@@ -105,7 +104,9 @@ class Entrance:
     def remember(self) -> None:
         """Keep on disk where the others can be dialed: after a restart it is all that leads back to them."""
         core = self._core
-        others = (card for peer, card in sorted(core.directory.peers.items()) if peer != core.card.peer)
+        others = {
+            peer: core.directory.endpoint(peer) for peer in sorted(core.directory.peers) if peer != core.card.peer
+        }
         book = address_book(others, views.present_peers(core.directory, core.m.mesh, core.m.members), self._book)
         if book and book != self._book:
             self._book = book
@@ -151,7 +152,7 @@ class Entrance:
     async def _call_on(self, addresses: Sequence[Address]) -> None:
         """Dial those that no connected peer has, a few at a time."""
         here = set(self._core.linked())
-        met = {card.address for peer, card in self._core.directory.peers.items() if peer in here}
+        met = {str(self._core.directory.endpoint(peer)) for peer in here}
         due = [a for a in addresses if str(a) not in met and self._answers.get(a) not in here]
         for start in range(0, len(due), _AT_ONCE):
             await asyncio.gather(*(self._try(address) for address in due[start : start + _AT_ONCE]))
@@ -177,16 +178,18 @@ class Entrance:
             raise final[0]
 
 
-def address_book(cards: Iterable[PeerCard], here: Collection[PeerId], former: Iterable[str]) -> tuple[str, ...]:
+def address_book(
+    others: Mapping[PeerId, Address | None], here: Collection[PeerId], former: Iterable[str]
+) -> tuple[str, ...]:
     """The addresses to keep, at most 256: in the order given, and if they are too many of those who are `here` first.
 
     Args:
-        cards: everybody who is known.
+        others: everybody who is known, and where we can dial them, if we can.
         here: those of them who are there.
         former: the book as it was. Whoever was forgotten is in no card any more, but the other half of a mesh that was
             cut for hours is where it was: what there is room for is kept.
     """
-    dialable = [card for card in cards if card.address]
+    dialable = [(peer, str(address)) for peer, address in others.items() if address is not None]
     if len(dialable) > _REMEMBERED:
-        dialable.sort(key=lambda card: card.peer not in here)
-    return tuple(dict.fromkeys([*(card.address for card in dialable), *former]))[:_REMEMBERED]
+        dialable.sort(key=lambda other: other[0] not in here)
+    return tuple(dict.fromkeys([*(address for _, address in dialable), *former]))[:_REMEMBERED]

@@ -1,8 +1,9 @@
 """Where others can dial a peer: as people said, else where it listens, else as its own connections show.
 
 Who listens at all interfaces knows of none which others reach. But each connection has an address of ours at this end,
-and the first of them that is reachable from beyond this machine is the one that is told. Who cannot be dialed at all
-says so (`advertise`), and tells none.
+and the first of them that is reachable from beyond this machine is the one that is told. Who cannot be dialed from
+outside says so (`advertise`), and tells where it listens to the workers of its own cluster alone: they are behind the
+same NAT, as a rule, and have to find each other again when they have lost each other.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ class Whereabouts:
 
     def __init__(self, config: Config, listening: Address) -> None:
         self.listening = listening
-        self._hidden = config.advertise == "none"
-        told = config.advertise or ("" if listening.host in _WILDCARDS else str(listening))
-        self.known = "" if self._hidden else told
+        self.hidden = config.advertise == "none"
+        """Whether that is for our cluster mates alone."""
+        told = "" if self.hidden else config.advertise
+        self.known = told or ("" if listening.host in _WILDCARDS else str(listening))
         """Where others can dial us as it is known before there is any connection; empty if it is not."""
 
     def shown(self, believed: Address | None, host: str) -> Address | None:
@@ -34,7 +36,7 @@ class Whereabouts:
 
         One that only this machine can dial will do until there is another.
         """
-        if self.known or self._hidden:
+        if self.known:
             return None
         if believed is not None and (is_local(host) or not is_local(believed.host)):
             return None

@@ -25,7 +25,7 @@ from typing import Any
 from sim import report
 from sim.chance import Chance
 from sim.chaos import chaos
-from sim.faults import Calm, Crash, Join
+from sim.faults import Calm, Crash
 from sim.plan import FaultPlan
 from sim.scenario import play
 from sim.scenario_file import read
@@ -53,8 +53,7 @@ def drawn(seed: int) -> dict[str, Any]:
     clusters = [_cluster(chance, name, first=name == "a") for name in names]
     hosts = [f"{cluster['name']}/{n}" for cluster in clusters for n in range(cluster["workers"])]
     faults = chaos(chance, list(names), hosts, seconds=CHAOS, every=0.5 + chance.uniform("campaign", "pace"))
-    alone = [Join(cluster["name"]) for cluster in clusters if cluster["nat"]]
-    steps = [(SETTLED + at, fault) for at, fault in faults if fault not in alone]
+    steps = [(SETTLED + at, fault) for at, fault in faults]
     run = {"seconds": SETTLED + CHAOS + CALM, "profile": "local", "compute": 1.0, "spare": True}
     heavy = chance.happens(HEAVY, "campaign", "heavy")
     return {
@@ -93,12 +92,9 @@ def drawn_large(seed: int, size: int) -> dict[str, Any]:
 
 
 def _cluster(chance: Chance, name: str, *, first: bool) -> dict[str, Any]:
-    """A cluster; the first one founds the mesh and is there from the start, and can be dialed.
-
-    Behind NAT there is one worker: two that lose each other have no address to find each other by.
-    """
+    """A cluster; the first one founds the mesh and is there from the start, and can be dialed."""
     nat = not first and chance.happens(0.2, "campaign", "nat")
-    workers = 1 if nat else 1 + int(chance.uniform("campaign", "workers") * 3)
+    workers = 1 + int(chance.uniform("campaign", "workers") * 3)
     late = not first and chance.happens(0.2, "campaign", "late")
     at = 20.0 * chance.uniform("campaign", "at") if late else 0.0
     return {"name": name, "workers": workers, "nat": nat, "compute": 0.5 + chance.uniform("campaign", "pace"), "at": at}

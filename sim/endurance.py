@@ -25,7 +25,7 @@ from sim.invariants.finding import Breach
 from sim.invariants.recovery import Recovery
 from sim.world import World
 
-CLUSTERS = {"a": 2, "b": 2, "c": 1, "d": 1}
+CLUSTERS = {"a": 2, "b": 2, "c": 1, "d": 2}
 """Workers of each. The last one is behind NAT."""
 PHASE = 300.0
 """Seconds of training between two rounds; a little more in some clusters."""
@@ -35,9 +35,8 @@ QUIET = 3 * 3600.0
 """Mean seconds between calm and chaos."""
 BROKEN = (10.0, 6 * 3600.0)
 """For how long what chaos has broken stays so, at least and at most; as often a minute as an hour."""
-SPARED = ("slow", "skew", "join")
-"""Calm does not end the first two, and a cluster that trains four times as long is in few rounds of the others. Of the
-cluster behind NAT there must be one worker (`campaign`), so who comes, comes in the place of somebody."""
+SPARED = ("slow", "skew")
+"""What calm does not end, and a cluster that trains four times as long is in few rounds of the others."""
 DAY = 86400.0
 
 

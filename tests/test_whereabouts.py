@@ -48,8 +48,7 @@ def test_an_address_that_only_this_host_can_dial_is_believed_until_there_is_anot
         ("192.0.2.1", "", "192.0.2.1:7450"),
         ("192.0.2.1", "198.51.100.1:7", "198.51.100.1:7"),
         ("0.0.0.0", "198.51.100.1:7", "198.51.100.1:7"),
-        ("192.0.2.1", "none", ""),
-        ("0.0.0.0", "none", ""),
+        ("192.0.2.1", "none", "192.0.2.1:7450"),
     ],
 )
 def test_what_is_known_from_the_beginning_is_told_whatever_connections_show(
@@ -57,3 +56,8 @@ def test_what_is_known_from_the_beginning_is_told_whatever_connections_show(
 ) -> None:
     where = whereabouts(listening, advertise)
     assert where.known == known == told_after(where, ["127.0.0.1", "203.0.113.9"])
+    assert where.hidden == (advertise == "none")
+
+
+def test_who_only_dials_out_tells_its_mates_what_connections_show() -> None:
+    assert told_after(whereabouts("0.0.0.0", "none"), ["10.0.0.5"]) == "10.0.0.5:7450"

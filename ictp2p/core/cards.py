@@ -37,10 +37,13 @@ class PeerCard(msgspec.Struct, frozen=True, array_like=True):
     """What its training thread computes on, which decides the collective library inside the cluster."""
     rank: int = 0
     """Order of preference for leadership; the lowest wins, then the lowest id."""
+    inside: str = ""
+    """`host:port` where the workers of its cluster may dial a peer that has no address for others."""
 
-    def endpoint(self) -> Address | None:
-        """Where to dial this worker, or None if it only dials out."""
-        return _parsed(self.address) if self.address else None
+    def endpoint(self, *, mate: bool = False) -> Address | None:
+        """Where anybody, or a `mate` of its cluster, dials this worker; None if it only dials out."""
+        where = self.address or (self.inside if mate else "")
+        return _parsed(where) if where else None
 
 
 class LinkCard(msgspec.Struct, frozen=True, array_like=True):
@@ -193,13 +196,13 @@ def checked_peer(card: PeerCard) -> PeerCard:
     """Give the card back.
 
     Raises:
-        RemoteProtocolError: its key has another length, or its address cannot be one.
+        RemoteProtocolError: its key has another length, or an address of it cannot be one.
     """
     if len(card.bulk_public) != 32:
         raise RemoteProtocolError(f"card of {card.peer!r} has a bulk key of {len(card.bulk_public)} bytes, not 32")
-    if card.address:
+    for address in filter(None, (card.address, card.inside)):
         try:
-            _parsed(card.address)
+            _parsed(address)
         except ValueError as error:
             raise RemoteProtocolError(f"card of {card.peer!r}: {error}") from error
     return card

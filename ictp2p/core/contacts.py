@@ -51,11 +51,12 @@ class Contacts:
         """Former workers of this cluster who will not be back."""
         context, members = self._context, self._context.m.members.members
         workers = (context.card, *context.directory.mates())
-        taken = {card.address for card in workers if card.peer in members and members[card.peer].status.present}
+        here = (card for card in workers if card.peer in members and members[card.peer].status.present)
+        taken = {card.endpoint(mate=True) for card in here} - {None}
         gone = {name for name, member in members.items() if member.status is Status.LEFT}
         self._dead = {card.peer for card in workers if self._is_dead(card.peer)}
         dead = (card for card in workers if card.peer in self._dead)
-        return gone.union(self._meetings.departed, (card.peer for card in dead if card.address in taken))
+        return gone.union(self._meetings.departed, (card.peer for card in dead if card.endpoint(mate=True) in taken))
 
     def _is_dead(self, mate: PeerId) -> bool:
         known = self._context.m.members.members.get(mate)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ictp2p.core.cards import ClusterCard, PeerCard
-from ictp2p.types import ClusterId, PeerId
+from ictp2p.types import Address, ClusterId, PeerId
 
 
 class Directory:
@@ -34,6 +34,11 @@ class Directory:
         """Grows with every change but of what clusters measure and which state they hold: those concern plans alone."""
         self.surveys = 0
         """Grows with every change of what clusters measure."""
+
+    def endpoint(self, peer: PeerId) -> Address | None:
+        """Where we can dial a worker; None if we cannot, or do not know it."""
+        card = self.peers.get(peer)
+        return card.endpoint(mate=card.cluster == self.me.cluster) if card is not None else None
 
     def learn_peer(self, card: PeerCard) -> None:
         """Remember a worker's card; observers belong to no cluster and are not remembered."""

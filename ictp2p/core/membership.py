@@ -118,8 +118,10 @@ class Membership:
 def _taken(channel: Channel, record: Record) -> IdentityTaken:
     """Our own key signed a record that is not ours: in it another process says where it is."""
     if channel is Channel.MEMBERS:
-        return IdentityTaken(decode_peer_card(record.payload).address)
-    return IdentityTaken(_leader_in(decode_cluster_card(record.payload)).address)
+        card = decode_peer_card(record.payload)
+    else:
+        card = _leader_in(decode_cluster_card(record.payload))
+    return IdentityTaken(card.address or card.inside)
 
 
 def _leader_in(card: ClusterCard) -> PeerCard:

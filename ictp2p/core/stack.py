@@ -196,9 +196,10 @@ class Core:
         self._context.dirty |= channel not in QUIET
         return self._finish()
 
-    def readdress(self, address: str, now: float) -> list[Command]:
-        """This peer learnt where it can be dialed: tell everybody."""
-        return self._recard(msgspec.structs.replace(self.card, address=address), now)
+    def readdress(self, address: str, now: float, *, inside: bool = False) -> list[Command]:
+        """This peer learnt where it can be dialed, or dialed from `inside` its cluster: tell everybody."""
+        told = {"inside": address} if inside else {"address": address}
+        return self._recard(msgspec.structs.replace(self.card, **told), now)
 
     def equip(self, device: Device, now: float) -> list[Command]:
         """This peer's training thread computes on `device`: tell everybody."""

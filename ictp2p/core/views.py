@@ -106,5 +106,5 @@ def _rounded(value: float) -> float:
 
 def dialable(directory: Directory, peers: Iterable[PeerId]) -> dict[PeerId, Address]:
     """The addresses of those peers that can be dialed."""
-    found = {p: directory.peers[p].endpoint() for p in peers if p in directory.peers}
+    found = {peer: directory.endpoint(peer) for peer in peers}
     return {p: address for p, address in found.items() if address is not None}

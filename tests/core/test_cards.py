@@ -39,12 +39,21 @@ def test_cards_survive_the_trip() -> None:
     assert worker("a", address="").endpoint() is None
 
 
+def test_who_only_dials_out_can_be_dialed_by_its_mates_alone() -> None:
+    hidden = structs.replace(worker("a", address=""), inside="10.0.0.5:7000")
+    assert decode_peer_card(encode_card(hidden)) == hidden
+    assert hidden.endpoint() is None
+    assert hidden.endpoint(mate=True) == Address("10.0.0.5", 7000)
+    assert structs.replace(hidden, address="192.0.2.1:1").endpoint(mate=True) == Address("192.0.2.1", 1)
+
+
 @pytest.mark.parametrize(
     ("bad", "named"),
     [
         (ClusterCard(ClusterId("zurich"), PeerId("x"), 1, (worker("a"),)), "'x'"),
         (card(PeerCard(PeerId("a"), ClusterId("zurich"), "", b"short")), "5 bytes"),
         (card(worker("a", address="nowhere")), "'nowhere'"),
+        (card(structs.replace(worker("a"), inside="nowhere")), "'nowhere'"),
         (card(worker("a"), links=(LinkCard(ClusterId("t"), math.nan, 0, 0, 0),)), "nan"),
         (card(worker("a"), links=(LinkCard(ClusterId("t"), -1.0, 0, 0, 0),)), "-1.0"),
         (card(worker("a"), links=(LinkCard(ClusterId("t"), 0, 0, 0, 0, math.inf),)), "inf"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ictp2p.core.cards import ClusterCard, PeerCard
 from ictp2p.core.directory import Directory
 from ictp2p.entrance import address_book
-from ictp2p.types import ClusterId, PeerId
+from ictp2p.types import Address, ClusterId, PeerId
 
 AFTER = 100.0
 
@@ -60,6 +61,15 @@ def test_after_a_false_death_the_higher_claim_holds_as_before() -> None:
     assert directory.leader_of(cluster) == former.peer, "whoever is back begins at a lower term"
 
 
+def test_only_mates_are_dialed_where_they_can_be_dialed_from_inside() -> None:
+    directory = Directory(card(0))
+    for number, cluster in ((1, "a"), (2, "b")):
+        directory.learn_peer(structs.replace(card(number, cluster), inside="10.0.0.5:7000"))
+    assert directory.endpoint(PeerId("p001")) == Address("10.0.0.5", 7000)
+    assert directory.endpoint(PeerId("p002")) is None
+    assert directory.endpoint(PeerId("p003")) is None
+
+
 def test_forgetting_is_a_change_that_others_act_upon() -> None:
     directory = Directory(card(0))
     directory.learn_peer(card(1))
@@ -75,12 +85,11 @@ def test_forgetting_is_a_change_that_others_act_upon() -> None:
 @given(st.integers(1, 600), st.integers(0, 255), st.integers(0, 300))
 def test_an_address_book_has_room_for_the_living_before_all_others(dead: int, living: int, former: int) -> None:
     """The dead have the lower ids here: where the first so many by id were kept, they kept the living out."""
-    cards = [card(n, address=f"dead:{n + 1}") for n in range(dead)]
-    cards += [card(n, address=f"living:{n + 1}") for n in range(dead, dead + living)]
-    here = {each.peer for each in cards[dead:]}
+    others = {PeerId(f"p{n:03d}"): Address("dead" if n < dead else "living", n + 1) for n in range(dead + living)}
+    here = [*others][dead:]
     old = [f"former:{n + 1}" for n in range(former)]
-    book = address_book(cards, here, old)
-    assert {each.address for each in cards[dead:]} <= set(book)
+    book = address_book({**others, PeerId("q"): None}, here, old)
+    assert {str(others[peer]) for peer in here} <= set(book)
     assert len(book) == len(set(book)) == min(256, dead + living + former)
     if dead + living <= 256:
-        assert book[: dead + living] == tuple(each.address for each in cards)
+        assert book[: dead + living] == tuple(map(str, others.values()))

@@ -9,7 +9,7 @@ import pytest
 from ictp2p.sync.values import StateRef
 from sim import World
 from sim.chance import Chance
-from sim.faults import SlowNode
+from sim.faults import Cut, Heal, SlowNode
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -131,3 +131,19 @@ def test_a_machine_that_reboots_is_met_as_one_that_knows_nothing(seed: int) -> N
         for _ in range(4):
             world.restart(f"{names[int(chance.uniform('who') * 5)]}/0", power=True)
             world.run_for(1 + 5 * chance.uniform("pause"))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_hidden_workers_of_one_cluster_find_each_other_and_find_each_other_again(seed: int) -> None:
+    """They know of no seed but those outside, and nobody else can dial them."""
+    with World(seed=seed) as world:
+        world.cluster("a", workers=2)
+        world.cluster("b", workers=3, nat=True)
+        world.run_until(world.believes_all, within=20)
+        lost = [f"b/{number}" for number in range(3)]
+        for one, other in itertools.combinations(lost, 2):
+            world.inject(Cut(one, other))
+        world.run_for(20)
+        assert not world.believes_all()
+        world.inject(Heal())
+        world.run_until(world.believes_all, within=20)
