@@ -3,7 +3,8 @@
 There are no votes in this election (`ictp2p.gossip.election`), so two peers may lead at once, each on its side of a
 cut, and even claim one term. What must hold is what rounds make of it: an attempt binds a cluster once (E2), and the
 claims that are bound, ordered by term and then by id as the election orders them, never fall (E3), unless the disk is
-lost on which the higher one was written: then a mesh all of whose peers have restarted since may know it no more.
+lost on which the higher one was written: then a mesh all of whose peers have restarted since may know it no more. Nor
+of a leader that has left for good: whoever begins the cluster again, on other disks, begins at a first term.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Leadership:
             if known is None or known[2] > slot:
                 self._terms.setdefault(part.cluster, (part.term, part.leader, slot))
                 continue
-            if (part.term, part.leader) < known[:2] and self._world.host_of(known[1]) is not None:
+            former = self._world.host_of(known[1])
+            if (part.term, part.leader) < known[:2] and former is not None and not former.gone:
                 text = f"slot {slot} binds {part.cluster} in term {part.term} to {part.leader} after {known[:2]}"
                 self._complain("E3", text)
             self._terms[part.cluster] = (part.term, part.leader, slot)

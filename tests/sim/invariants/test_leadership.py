@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -52,3 +53,14 @@ def test_e3_is_not_owed_once_the_disk_is_lost_that_knew(world: World, broken: Br
     world.auditor.leadership.bound(900, _binding(world, ("8", 8)))
     world.auditor.leadership.bound(901, _binding(world, ("1", 1)))
     assert broken() == []
+
+
+@pytest.mark.parametrize(("gone", "rule"), [(True, []), (False, ["E3"])])
+def test_e3_is_not_owed_to_a_leader_that_has_left(
+    world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch, gone: bool, rule: list[str]
+) -> None:
+    former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
+    monkeypatch.setattr(world, "host_of", lambda peer: SimpleNamespace(gone=gone))
+    world.auditor.leadership.bound(900, former)
+    world.auditor.leadership.bound(901, newcomer)
+    assert broken() == rule
