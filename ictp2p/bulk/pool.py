@@ -249,9 +249,11 @@ class Pool:
         waiting = self._greeting.pop(connection, None)
         if waiting is not None and not waiting.done():
             waiting.set_exception(reason)
-        kept = self._ready.get(connection.peer, []) if connection.peer else []
-        if connection in kept:
+        peer = connection.peer
+        if peer is not None and connection in (kept := self._ready.get(peer, [])):
             kept.remove(connection)
+            if not kept:  # who has no disk is another peer after each start, and a mesh runs for months
+                del self._ready[peer]
             self._tenant.lost(connection, reason, whole=error is None)
 
     # Ways to a peer.

@@ -242,3 +242,15 @@ async def test_several_who_wait_for_one_peer_all_get_it_and_of_who_never_came_no
     with pytest.raises(Unreachable):
         await bulk.connection(silent, 1)
     assert not bulk._pool._arrivals
+
+
+async def test_of_a_peer_whose_connections_have_ended_nothing_is_kept(mesh: Meshes) -> None:
+    """Who has no disk is another peer after each start: what stays of each is too much after months."""
+    world = mesh(2)
+    bulk, there = world.bulks[world.names[0]], world.names[1]
+    await bulk.connection(there, 4)
+    assert there in bulk._pool._ready
+    world.kill(1)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not bulk._pool._ready
