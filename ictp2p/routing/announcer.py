@@ -81,7 +81,10 @@ class Announcer:
         """Routes of which somebody was told something else than all, to be set right by the next refresh; and who was
         told by itself. Such a one hears of a route's end even if it was the next hop when all others were told."""
         self._numbers: dict[str, int] = {}
-        """Of the last update to each neighbour. Kept when it is none: it may not have noticed, and goes on counting."""
+        """Of the last update to each neighbour."""
+        self._highest = -1
+        """Of the updates to all that are none any more. One that is again goes on above it, as one that is new does: it
+        may not have noticed, and goes on counting."""
 
     def note(self, key: Key) -> Urgency:
         """A route may have changed: say how soon `changes` should be sent because of it."""
@@ -117,6 +120,10 @@ class Announcer:
     def greet(self, neighbour: str, routes: Iterable[Key], now: float) -> list[Send]:
         """Tell one neighbour everything."""
         return self._send(self._whisper(neighbour, routes), [neighbour], now, full=True)
+
+    def part(self, neighbour: str) -> None:
+        """Take it that one is no neighbour any more."""
+        self._highest = max(self._highest, self._numbers.pop(neighbour, -1))
 
     def answer(self, neighbour: str, routes: Iterable[Key], now: float) -> list[Send]:
         """Tell one neighbour some routes that it asked for."""
@@ -199,7 +206,7 @@ class Announcer:
             else:
                 adverts = [advert for b in blocks for advert in b.exceptions.get(neighbour, b.everyone)]
             if adverts or full or neighbour in held:
-                number = self._numbers[neighbour] = self._numbers.get(neighbour, -1) + 1
+                number = self._numbers[neighbour] = self._numbers.get(neighbour, self._highest) + 1
                 sends.append(Send(neighbour, Update(tuple(adverts), full, number, held.get(neighbour))))
         return sends
 

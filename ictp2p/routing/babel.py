@@ -273,7 +273,8 @@ class Babel:
             self._requests.gone(neighbour)
             self._answers.pop(neighbour, None)
             self._unlearn(neighbour, now)
-            del self.table.costs[neighbour]
+            self.table.part(neighbour)
+            self._announcer.part(neighbour)
         if not self._neighbours:
             self._refresh_at = None
             self._watch_at = inf

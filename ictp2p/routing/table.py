@@ -80,6 +80,11 @@ class RouteTable:
         self._offers.setdefault(key, {})[neighbour] = offer
         return True
 
+    def part(self, neighbour: str) -> None:
+        """Take it that one, all of whose offers were taken back, is no neighbour any more."""
+        del self.costs[neighbour]
+        self._offered_by.pop(neighbour, None)
+
     def hear(self, neighbour: str, heard: Iterable[Key], offer: Distance) -> tuple[list[Key], list[Key]]:
         """Take one offer in many classes: `learn` and `matters` for each, and most of what a router does.
 

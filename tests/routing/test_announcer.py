@@ -108,6 +108,19 @@ def test_updates_are_numbered_for_each_neighbour_whether_full_or_not() -> None:
     assert numbers(routes.announcer.greet("m", [KEY], 0.0)) == {"m": (began["m"] + 1, True)}
 
 
+def test_who_is_a_neighbour_again_or_is_a_new_one_is_told_higher_numbers_than_all_who_are_none_any_more() -> None:
+    """One may not have noticed that it was none for a while: what is numbered as before would be old to it."""
+    routes = Routes()
+    routes.now[KEY] = HERE
+    last, _ = numbers(routes.announcer.refresh(["n"], 0.0))["n"]
+    routes.announcer.part("n")
+    assert numbers(routes.announcer.greet("n", [KEY], 0.0)) == {"n": (last + 1, True)}
+    assert numbers(routes.announcer.greet("newcomer", [KEY], 0.0)) == {"newcomer": (last + 1, True)}
+    routes.announcer.part("newcomer")
+    assert numbers(routes.announcer.refresh(["n"], 0.0)) == {"n": (last + 2, False)}
+    assert numbers(routes.announcer.greet("newcomer", [KEY], 0.0)) == {"newcomer": (last + 2, True)}
+
+
 def test_a_refresh_tells_what_was_too_little_to_tell_and_else_nothing() -> None:
     routes = Routes()
     routes.now[KEY] = HERE

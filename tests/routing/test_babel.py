@@ -124,3 +124,13 @@ def test_a_lonely_router_wants_no_timer() -> None:
     node.link_down("m", 1.0)
     node.handle_timeout(2.0)
     assert node.next_timeout() is None
+
+
+def test_of_those_who_are_neighbours_no_more_nothing_is_kept() -> None:
+    """Each job of a scheduler may be a cluster of its own, for months: what stays of each is too much."""
+    node = router("m")
+    for number in range(20):
+        node.link_up(name := f"job{number}", LINK, float(number))
+        node.receive(name, advert(name, 0), number + 0.1)
+        node.link_down(name, number + 0.2)
+    assert node._announcer._numbers.keys() == node.table._offered_by.keys() | {"m"} == {"m"}
