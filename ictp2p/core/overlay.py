@@ -70,6 +70,7 @@ class Overlay:
             absent: those that died, and may be back.
         """
         self._judge(1 + len(present))
+        self._remember_only({*present, *absent})
         if not self._sparse:
             return frozenset((*present, *absent))
         return self._picked(present) | (self._picked((*present, *absent)) if absent else frozenset())
@@ -78,6 +79,11 @@ class Overlay:
         self._clusters = clusters
         limit = self._complete * (_HYSTERESIS if self._sparse else 1.0)
         self._sparse = clusters > limit
+
+    def _remember_only(self, others: Collection[ClusterId]) -> None:
+        """Each job of a scheduler may be a cluster of its own: over months they are too many to remember them all."""
+        if len(self._closeness) > 2 * len(others):
+            self._closeness = {name: known for name, known in self._closeness.items() if name in others}
 
     def _picked(self, others: Collection[ClusterId]) -> frozenset[ClusterId]:
         return frozenset((*self._beside(others), *self._random(others)))

@@ -117,3 +117,12 @@ def test_two_halves_look_for_each_other() -> None:
         assert picks >= overlay.picks([other for other in here if other != name], ())
         across += len(picks & set(there))
     assert across > 40
+
+
+def test_of_clusters_that_are_gone_for_good_little_is_kept() -> None:
+    """Each job of a scheduler may be a cluster of its own, for months: what stays of each is too much."""
+    overlay, names = Overlay(ClusterId("me"), 4), named(500)
+    for first in range(len(names) - 10):
+        overlay.picks(names[first : first + 6], names[first + 6 : first + 10])
+    assert overlay.sparse
+    assert len(overlay._closeness) <= 2 * 10 + 10
