@@ -183,7 +183,8 @@ class Sight:
     def _mourn(self, now: float) -> None:
         """Note which clusters have just lost their leaders: not those that were never seen with one."""
         steady = frozenset(name for name in self.clusters if self.steady(name))
-        self._returned |= {name: now for name in self._bereft if name in steady}
+        again = {name: now for name in self._bereft if name in steady}
+        self._returned = {name: at for name, at in (self._returned | again).items() if name in self.clusters}
         self._led = (self._led | steady) & self.clusters.keys()
         lost = {name: (now, view.leader) for name, view in self.clusters.items() if name in self._led - steady}
         self._bereft = {name: self._bereft.get(name, loss) for name, loss in lost.items()}

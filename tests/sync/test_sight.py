@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ictp2p.sync import sight
@@ -37,3 +39,17 @@ def test_a_voter_that_is_forgotten_is_gone_all_the_same_after_the_grace(monkeypa
     seen.mind((PeerId("voter"), PeerId("me")), 2.0)
     assert not seen.gone(PeerId("voter"), 11.0)
     assert seen.gone(PeerId("voter"), 12.0)
+
+
+def test_of_clusters_that_are_in_no_view_any_more_it_is_not_kept_when_they_had_another_leader() -> None:
+    """Each job of a scheduler may be a cluster of its own, for months: what stays of each is too much."""
+    seen = Sight(PeerId("me"), 1.0)
+    for number in range(20):
+        leader, heir = PeerId(f"leader{number}"), PeerId(f"heir{number}")
+        both = ClusterView(leader, 1, True, False, True, (leader, heir), (leader, heir))
+        name = ClusterId(f"job{number}")
+        seen.update({name: both}, 3.0 * number)
+        seen.suspect((leader,), 3.0 * number + 1)
+        seen.update({name: replace(both, leader=heir, term=2)}, 3.0 * number + 2)
+        assert seen.returned(name) == 3.0 * number + 2
+        assert len(seen._returned) == 1
