@@ -52,6 +52,8 @@ from ictp2p.types import Address, PeerId
 
 _REFUSALS = 16
 """Refusals of a library that are remembered: each costs the group a failed attempt to learn anew."""
+_STRANGERS = 64
+"""Workers that are not here, or not yet, whose reports are kept: who has no disk is another one after each start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,7 @@ class Rosters:
     def view(self, alive: Iterable[PeerId], now: float, suspects: frozenset[PeerId] = frozenset()) -> Effects:
         """Take the cluster's membership: everyone alive or suspected, this peer included."""
         self._alive, self._suspects = tuple(sorted(alive)), suspects
+        self._forget()
         return self._lead(now)
 
     def leader(self, leader: PeerId, term: int, now: float) -> Effects:
@@ -313,6 +316,12 @@ class Rosters:
         office.failures += 1
         wait = self._profile.backoff * 2.0 ** min(office.failures - 2, 30) if office.failures > 1 else 0.0
         return self._want_store(now, min(wait, self._profile.backoff_most))
+
+    def _forget(self) -> None:
+        """Of those who are not here, or not yet, what the last ones said is kept."""
+        here = {*self._alive, *self._members()}
+        for peer in [peer for peer in self._office.reports if peer not in here][:-_STRANGERS]:
+            del self._office.reports[peer]
 
     def _lead(self, now: float) -> Effects:
         """Compare the roster with who is there, and start on the next one if need be."""

@@ -17,6 +17,7 @@ from ictp2p.sync.roster import (
     StoreWanted,
 )
 from ictp2p.sync.rosters import RosterProfile, Rosters
+from ictp2p.types import PeerId
 from tests.sync.roster_stage import PROFILE, STORE, A, B, C, D, a_roster, following, leading, notices, ready, sends
 
 
@@ -42,6 +43,18 @@ class TestLeader:
         assert notices(rosters.handle_timeout(5.9)) == []
         assert notices(rosters.handle_timeout(6.0)) == [StoreWanted(1)]
         assert notices(rosters.store_opened(STORE, 1, 6.0)) == [RosterChanged(a_roster(1, 1, (A, B)))]
+
+    def test_of_workers_that_are_somebody_else_after_each_start_only_so_many_reports_are_kept(self):
+        rosters = leading((A, B))
+        for life in range(200):
+            worker = PeerId(f"{life:032x}")
+            rosters.view((A, B, worker), 2.0 + life)
+            rosters.receive(worker, ready(), 2.1 + life)
+        assert len(rosters._office.reports) <= 64 + 2
+        assert B in rosters._office.reports
+        rosters.boundary(7, 300.0)
+        (changed,) = notices(rosters.store_opened(STORE, 2, 300.0))
+        assert changed.roster.members == (A, worker, B)
 
     def test_who_leads_nobody_has_nothing_to_repeat_until_somebody_comes(self):
         rosters = leading((A,))
