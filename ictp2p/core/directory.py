@@ -99,7 +99,10 @@ class Directory:
             self.revision += 1
 
     def forget_clusters(self, present: Collection[ClusterId], now: float, after: float, last: int) -> None:
-        """Drop the other clusters that the mesh has not had for `after` seconds, all but the `last` ones.
+        """Drop the other clusters that the mesh has not had for `after` seconds, all but the `last` ones with a card.
+
+        Of some no more is known than who leads them: they died before their card came, or left, and one of their
+        workers still greeted.
 
         Args:
             present: those that it has, or has had of late. All, as long as nobody can tell.
@@ -107,9 +110,10 @@ class Directory:
             after: seconds.
             last: how many are kept for good, in case that they can be dialed, and cannot dial.
         """
-        absent = self.clusters.keys() - {*present, self.me.cluster}
+        absent = {*self.clusters, *self._claims} - {*present, self.me.cluster}
         self._absent = {cluster: self._absent.get(cluster, now) for cluster in absent}
-        for cluster in sorted(absent, key=lambda cluster: (-self._absent[cluster], cluster))[last:]:
+        newest = sorted(absent & self.clusters.keys(), key=lambda cluster: (-self._absent[cluster], cluster))
+        for cluster in sorted(absent.difference(newest[:last])):
             if now - self._absent[cluster] >= after:
                 del self._absent[cluster]
                 self.forget_cluster(cluster)

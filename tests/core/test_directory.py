@@ -70,6 +70,24 @@ def test_only_mates_are_dialed_where_they_can_be_dialed_from_inside() -> None:
     assert directory.endpoint(PeerId("p003")) is None
 
 
+def test_a_cluster_of_which_only_the_leader_is_known_is_forgotten_too_and_takes_no_place_of_another() -> None:
+    """Regression: who greeted us and died before its card came, or after its cluster had left, stayed for good."""
+    directory = Directory(card(0))
+    directory.learn_cluster(ClusterCard(ClusterId("b"), card(1, "b").peer, 1, (card(1, "b"),)))
+    for number in range(2, 6):
+        job = card(number, f"job{number}")
+        directory.learn_peer(job)
+        directory.learn_claim(job.cluster, 1, job.peer)
+    directory.forget_clusters((), 0.0, AFTER, 1)
+    directory.forget_clusters((), AFTER - 1.0, AFTER, 1)
+    assert directory.leader_of(ClusterId("job2")) == card(2).peer
+    directory.forget_clusters((), AFTER, AFTER, 1)
+    for moment in (AFTER, 2 * AFTER):
+        directory.forget((), moment, AFTER)
+    assert directory.peers.keys() == {card(0).peer, card(1).peer}
+    assert directory._claims.keys() == directory.clusters.keys() == {"b"}
+
+
 def test_forgetting_is_a_change_that_others_act_upon() -> None:
     directory = Directory(card(0))
     directory.learn_peer(card(1))
