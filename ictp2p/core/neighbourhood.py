@@ -135,6 +135,7 @@ class Neighbourhood:
         self._run(Channel.LINKS, machines.links.disconnected(cluster, now))
         self._run(Channel.ROUTES, machines.routes.link_down(cluster, now))
         machines.mesh.unmeasured(cluster)
+        self._silent.discard(cluster)  # at last: that the link is lost was news
 
     def _run(self, channel: Channel, effects: Effects) -> None:
         self._context.run(channel, effects)
