@@ -1,6 +1,6 @@
 """How what passes between a training program and its peer's process is cut into frames.
 
-    length u32 | number u32 | body          (of the body, in bytes; which request or question it is about, or 0)
+    length u32 | number u64 | body          (of the body, in bytes; which request or question it is about, or 0)
 
 A length is checked before anything is kept for it, though only a program of one's own can be at the other end: one that
 is garbled must end the connection, not the memory.
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from ictp2p.errors import LocalProtocolError
 
-HEADER = struct.Struct("<II")
+HEADER = struct.Struct("<IQ")
 MOST = 64 << 20
 """Largest body, bytes: a state's manifest is the longest thing that is sent."""
 

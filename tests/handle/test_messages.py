@@ -149,6 +149,12 @@ def test_frames_are_put_together_from_whatever_pieces_come(bodies: list[bytes], 
     assert found == list(enumerate(bodies))
 
 
+def test_a_program_may_ask_more_than_two_to_the_32_questions() -> None:
+    """A thousand a second come to as many in fifty days, and the next one could not be said."""
+    number, _ = next(Frames().take(encode(2**32, to_peer.TakingPart())))
+    assert number == 2**32
+
+
 def test_lengths_are_checked_before_anything_is_kept() -> None:
     with pytest.raises(LocalProtocolError, match=f"{MOST + 1} bytes was announced"):
         list(Frames().take(HEADER.pack(MOST + 1, 0)))
