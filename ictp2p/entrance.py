@@ -71,7 +71,7 @@ class Entrance:
         self._former = tuple(a for a in former if a not in self._seeds)
         """Whom this peer knew in a former life."""
         self._answers: dict[Address, PeerId | IctError] = {}
-        """What dialing each address gave, last."""
+        """What dialing each address gave, last, of those that are still dialed."""
 
     def open(self) -> None:
         """This peer is in."""
@@ -151,6 +151,7 @@ class Entrance:
 
     async def _call_on(self, addresses: Sequence[Address]) -> None:
         """Dial those that no connected peer has, a few at a time."""
+        self._answers = {address: answer for address, answer in self._answers.items() if address in addresses}
         here = set(self._core.linked())
         met = {str(self._core.directory.endpoint(peer)) for peer in here}
         due = [a for a in addresses if str(a) not in met and self._answers.get(a) not in here]

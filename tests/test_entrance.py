@@ -81,3 +81,12 @@ async def test_a_peer_goes_on_looking_for_the_others_after_what_nobody_expects()
             await asyncio.sleep(0.001)
     looking.cancel()
     assert bed.dialed.count(ODD) >= 3
+
+
+async def test_what_an_address_answered_that_is_dialed_no_more_is_not_kept() -> None:
+    """Who comes back elsewhere each time has another address each time; and an error knows much."""
+    bed = Bed()
+    for number in range(1, 5):
+        elsewhere = Address(f"192.0.2.{100 + number}", 7450)
+        await bed.entrance._call_on((SOUND, elsewhere))
+        assert bed.entrance._answers.keys() == {SOUND, elsewhere}
