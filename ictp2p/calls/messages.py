@@ -16,6 +16,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import msgspec
 import torch
@@ -81,7 +82,8 @@ class Messages:
     def __init__(self, peer: AsyncPeer) -> None:
         self._peer = peer
         self._boxes: defaultdict[tuple[ClusterId, int], _Box] = defaultdict(_Box)
-        self._asking: defaultdict[ClusterId, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_ASKED))
+        self._asking: WeakValueDictionary[ClusterId, asyncio.Semaphore] = WeakValueDictionary()
+        """For whom something is asked of each cluster: nothing is kept of one that nobody asks any more."""
         self._posted = 0
         peer.bulk.serve(_KIND, self._serve)
         peer.subscribe(self._notice)
@@ -141,7 +143,7 @@ class Messages:
         wanted = msgspec.msgpack.encode(_Wanted(self._peer.cluster, tag, shapes))
         held, failure = torch.zeros(nbytes, dtype=torch.uint8, device="cpu"), ""
         try:
-            async with asyncio.timeout(timeout), self._asking[source]:
+            async with asyncio.timeout(timeout), self._turns(source):
                 while True:
                     try:
                         await self._ask(source, wanted, held, timeout)
@@ -153,6 +155,13 @@ class Messages:
             raise RoundTimeout(f"cluster {source} sent no message {tag} within {timeout:g} s{failure}") from None
         except asyncio.CancelledError:
             raise PeerClosed("the peer was closed while it waited for a message") from None
+
+    def _turns(self, source: ClusterId) -> asyncio.Semaphore:
+        """The turns of who asks a cluster; they last for as long as somebody has one, or waits."""
+        turns = self._asking.get(source)
+        if turns is None:
+            turns = self._asking[source] = asyncio.Semaphore(_ASKED)
+        return turns
 
     async def _ask(self, source: ClusterId, wanted: bytes, held: torch.Tensor, timeout: float) -> None:
         leader = self._peer.core.directory.leader_of(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import operator
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from ictp2p.calls.messages import Messages, checked_tag
-from ictp2p.errors import ConfigError, PeerClosed, RoundAborted
+from ictp2p.errors import ConfigError, PeerClosed, RoundAborted, RoundTimeout
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.types import ClusterId, PeerId
@@ -174,3 +175,25 @@ def test_any_integer_of_64_bits_is_a_tag(number: int) -> None:
 def test_what_is_none_is_said_at_the_call(tag: Any) -> None:
     with pytest.raises(ConfigError, match="tag"):
         checked_tag(tag)
+
+
+async def test_of_a_cluster_that_nobody_asks_any_more_nothing_is_kept() -> None:
+    """Each job of a scheduler may be a cluster of its own, for months."""
+    directory = SimpleNamespace(leader_of=lambda _: None)
+    peer: Any = SimpleNamespace(
+        cluster="a",
+        core=SimpleNamespace(leading=True, directory=directory),
+        bulk=SimpleNamespace(serve=lambda *_: None),
+        subscribe=lambda _: None,
+    )
+    messages = Messages(peer)
+    asked = [messages.receive(4, b"", ClusterId(f"job{number}"), 0, 0.05) for number in (0, 0, 0, 0, 0, 1)]
+    waiting = [asyncio.create_task(each) for each in asked]
+    await asyncio.sleep(0)
+    assert set(messages._asking) == {"job0", "job1"}
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(result, RoundTimeout) for result in results)
+    del results, waiting, asked
+    await asyncio.sleep(0)  # what the loop still has to call, knows it
+    gc.collect()
+    assert not messages._asking
