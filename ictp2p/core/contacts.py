@@ -1,7 +1,8 @@
 """Whom a peer wants to be connected to: its cluster's other workers, and, while it leads, leaders that `overlay` picks.
 
 The dead are among them, for a partition heals by somebody's dialing across it. Who said goodbye is not, nor is a dead
-worker at whose address another lives: a worker without a disk that was started again is that other.
+worker at whose address another lives: a worker without a disk that was started again is that other, and on one host
+each job of a scheduler may be a cluster of its own. Else the living one would refuse all its predecessors' callers.
 """
 
 from __future__ import annotations
@@ -66,7 +67,16 @@ class Contacts:
         leaders, members = self._leaders(), self._context.m.mesh.members
         present = [name for name in leaders if name in members and members[name].status.present]
         absent = [name for name in leaders if name not in members or not members[name].status.present]
+        if absent:
+            taken, peers = self._taken(), self._context.directory.peers
+            absent = [name for name in absent if peers[leaders[name]].address not in taken]
         return [leaders[name] for name in sorted(self._overlay.picks(present, absent))]
+
+    def _taken(self) -> set[str]:
+        """Addresses of the living, as far as is known: this peer's own, and those of all workers of living clusters."""
+        context = self._context
+        living = views.present_peers(context.directory, context.m.mesh, context.m.members)
+        return {card.address for peer, card in context.directory.peers.items() if peer in living and card.address}
 
     def _leaders(self) -> dict[ClusterId, PeerId]:
         """The leaders of other clusters that can be dialed, were they alive; of those that left, none."""

@@ -358,6 +358,25 @@ def test_a_dead_mate_is_not_dialed_where_a_living_one_has_its_address() -> None:
     assert {world.id(victim), world.id(again)} <= dials_of(world, survivor, 20.0)
 
 
+def test_a_dead_cluster_is_not_dialed_where_a_living_worker_has_its_leaders_address() -> None:
+    """Regression: jobs that ran on one host, one after the other: the last was called in the name of each before it."""
+    world = World()
+    hosts = mesh(world, "a", "b", "job1", workers=1)
+    a, b, victim = (hosts[name][0] for name in ("a", "b", "job1"))
+    world.kill(victim)
+    world.run(5.0)
+    assert world.id(victim) in dials_of(world, a, 20.0)
+    job = world.add("job2", seed=world.id(a))
+    world.run(2.0)
+    world.do(job, job.core.readdress(victim.core.card.address, world.now))
+    world.run(2.0)
+    for host in (a, b, job):
+        assert world.id(victim) not in dials_of(world, host, 20.0)
+    world.kill(job)
+    world.run(5.0)
+    assert {world.id(victim), world.id(job)} <= dials_of(world, a, 20.0)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_who_came_after_a_clusters_death_believes_its_next_leader_in_a_lower_term(restarted: bool) -> None:
     """Its disks were lost and its terms forgotten: who had only been shown the dead never was its neighbour again."""
