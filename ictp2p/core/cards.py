@@ -111,8 +111,12 @@ _LONGEST_COUNT = 5
 KEPT = 16 * 1024
 """Longest payload that is kept as read, bytes: of clusters of hundreds of workers, thousands of cards would be hundreds
 of megabytes."""
-_REMEMBERED = 2048
-"""Cards and addresses that are kept as read: the same few are asked for again and again, and cards are immutable."""
+CLUSTERS_KEPT = 512
+"""Cards of clusters that are kept as read, and what is made of each: the same few are asked for again and again, and
+cards are immutable. Each commit and each change of a link makes a new one, so a peer grows until it has so many: they
+are six times their payload, and 2048 of clusters of 32 workers were 85 MB."""
+_KEPT = 2048
+"""Cards of workers, and addresses."""
 
 _Card = TypeVar("_Card", PeerCard, ClusterCard)
 
@@ -142,7 +146,7 @@ def fitted(card: ClusterCard, size: int) -> ClusterCard:
     return msgspec.structs.replace(card, workers=tuple(w for w in card.workers if w.peer in listed))
 
 
-@functools.lru_cache(_REMEMBERED)
+@functools.lru_cache(_KEPT)
 def decode_peer_card(payload: bytes) -> PeerCard:
     """Read a worker's payload.
 
@@ -161,7 +165,7 @@ def decode_cluster_card(payload: bytes) -> ClusterCard:
     return _read_cluster(payload) if len(payload) <= KEPT else _read_cluster.__wrapped__(payload)
 
 
-@functools.lru_cache(_REMEMBERED)
+@functools.lru_cache(CLUSTERS_KEPT)
 def _read_cluster(payload: bytes) -> ClusterCard:
     card = _decode(_cluster_decoder, payload)
     if len(card.workers) > _MAX_WORKERS or card.worker(card.leader) is None:
@@ -189,7 +193,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Card], payload: bytes) -> _Card:
         raise RemoteProtocolError(f"malformed card: {error}") from error
 
 
-_parsed = functools.lru_cache(_REMEMBERED)(Address.parse)
+_parsed = functools.lru_cache(_KEPT)(Address.parse)
 
 
 def checked_peer(card: PeerCard) -> PeerCard:

@@ -11,7 +11,7 @@ import functools
 
 import msgspec
 
-from ictp2p.core.cards import KEPT, decode_cluster_card, decode_peer_card
+from ictp2p.core.cards import CLUSTERS_KEPT, KEPT, decode_cluster_card, decode_peer_card
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.messages import Record
 from ictp2p.identity import Identity, peer_id_of, verify
@@ -38,7 +38,7 @@ class Notary:
         return judge(self._scope, record)
 
 
-@functools.lru_cache(2048)
+@functools.lru_cache(CLUSTERS_KEPT)
 def _genuine(scope: str, record: Record) -> bool:
     """The judgement of a record depends on nothing but the record: a copy that comes another way is not checked anew.
 

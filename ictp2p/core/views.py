@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from ictp2p.core.cards import ClusterCard, LinkCard
+from ictp2p.core.cards import CLUSTERS_KEPT, ClusterCard, LinkCard
 from ictp2p.core.directory import Directory
 from ictp2p.gossip.links import LinkMeasurement
 from ictp2p.gossip.swim import Status, Swim
@@ -52,7 +52,7 @@ class _Same:
         return isinstance(other, _Same) and self.card is other.card
 
 
-@functools.lru_cache(2048)
+@functools.lru_cache(CLUSTERS_KEPT)
 def _view(same: _Same, status: Status) -> ClusterView:
     card = same.card
     workers = tuple(w.peer for w in card.workers)
