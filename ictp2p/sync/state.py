@@ -6,7 +6,9 @@ as they were, without undo.
 
 Each of the two is one flat range of memory that the tensors are views of: a chunk of it is hashed, served, received and
 verified where it lies. Reading chunks for other peers is safe from any thread: it names the digest it wants, and is
-refused once that is no longer the committed one. Whoever reads is the event loop, which must not wait while a thread
+refused once that is neither the committed nor the sealed one. The sealed one, too, for the mesh may have agreed on it
+long before it is committed here: a round under cover of training lands a phase later, as the next one is agreed on.
+Whoever reads is the event loop, which must not wait while a thread
 commits; so nothing is locked. Commits are counted where they begin and where they end, and whatever was read is thrown
 away if there was one meanwhile (a seqlock: Lameter, "Effective synchronization on Linux/NUMA systems", 2005).
 
@@ -142,7 +144,7 @@ class GlobalState:
         return self.sealed
 
     def commit(self, version: int) -> None:
-        """Make the sealed state the committed one; until that is done, neither is served."""
+        """Make the sealed state the committed one; while that is done, neither is served."""
         encoded, digest = self._next.encode(), self._name(self._next)
         self._moves |= 1  # though one that failed has left it odd
         self._held = (version, digest)  # whoever asks for it now is refused, and asks again
@@ -160,7 +162,8 @@ class GlobalState:
 
     def rollback(self) -> None:
         """Forget the tentative state. The committed one was never touched."""
-        self._next, self.sealed = self._manifest, b""
+        self.sealed = b""  # first: nobody is served what comes next
+        self._next = self._manifest
 
     def release(self) -> None:
         """Give back the memory of the state before this one: nobody will ask for what was there.
@@ -200,25 +203,26 @@ class GlobalState:
     # For other peers, from any thread.
 
     def manifest(self, digest: bytes) -> bytes:
-        """The manifest of the committed state, encoded.
+        """The manifest of the committed state or of the sealed one, encoded.
 
         Raises:
-            StateError: `digest` is not the committed one, or the next one is about to be.
+            StateError: `digest` is of neither, or the next one is about to be the committed one.
         """
-        with self._served(digest):
-            return self._manifest_bytes
+        with self._served(digest) as sealed:
+            return self._next.encode() if sealed else self._manifest_bytes
 
     def chunk(self, digest: bytes, index: int) -> bytes:
-        """A copy of one chunk of the committed state.
+        """A copy of one chunk of the committed state or of the sealed one.
 
         Raises:
-            StateError: `digest` is not the committed one, the next one is about to be, or there is no such chunk.
+            StateError: `digest` is of neither, the next is about to be the committed one, or there is no such chunk.
         """
-        with self._served(digest):
-            if not 0 <= index < self._manifest.count:
-                raise StateError(f"chunk {index} of {self._manifest.count} does not exist")
-            start, stop = self._manifest.chunk_range(index)
-            return bytes(self.memory(committed=True)[start:stop])
+        with self._served(digest) as sealed:
+            manifest = self._next if sealed else self._manifest
+            if not 0 <= index < manifest.count:
+                raise StateError(f"chunk {index} of {manifest.count} does not exist")
+            start, stop = manifest.chunk_range(index)
+            return bytes(self.memory(committed=not (sealed and index in self._touched))[start:stop])
 
     # From other peers.
 
@@ -236,7 +240,8 @@ class GlobalState:
             MeshMismatch: the mesh trains something else; the message names the first difference.
         """
         manifest = self.same_training(encoded, digest)
-        self._next, self.sealed = manifest, b""
+        self.sealed = b""  # first, as in `rollback`
+        self._next = manifest
         begun = sorted(self._touched)
         found = dict(zip(begun, _digests(self.memory(committed=False), begun), strict=True))
         self._touch(self._everywhere())
@@ -329,18 +334,22 @@ class GlobalState:
             other.copy_(before)
 
     @contextmanager
-    def _served(self, digest: bytes) -> Iterator[None]:
-        """What is read in this context is of the state `digest`, or it ends with an error."""
+    def _served(self, digest: bytes) -> Iterator[bool]:
+        """What is read in this context is of the state `digest`, or it ends with an error; whether that is sealed only.
+
+        Who writes to that one says so before, and a thread that reads has the interpreter for itself meanwhile.
+        """
         moves = self._moves
         if moves % 2:
             raise StateError(f"version {self._held[0]} is about to take its place: ask again")
-        if digest != self.digest:
+        sealed = bool(digest) and digest == self.sealed
+        if digest != self.digest and not sealed:
             version, held = self.held()
             what = f"version {version} is {held.hex()[:16]}" if held else "no other can be had here"
             raise StateError(f"state {digest.hex()[:16]} is gone; {what}")
-        yield
-        if self._moves != moves:
-            raise StateError(f"version {self._held[0]} took the place of {digest.hex()[:16]} while that was read")
+        yield sealed
+        if self._moves != moves or (sealed and self.sealed != digest):
+            raise StateError(f"{digest.hex()[:16]} was replaced while it was read; version {self._held[0]} is here")
 
 
 def entry(name: str, tensor: Tensor) -> Entry:

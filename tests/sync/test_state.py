@@ -91,6 +91,46 @@ def test_another_peer_rebuilds_it_chunk_by_chunk_and_resumes() -> None:
     assert joiner.manifest(source.digest) == manifest, "and it provides it in turn"
 
 
+NAMES = st.sets(st.sampled_from([e.name for e in WIDE]), min_size=1)
+
+
+@settings(max_examples=20)
+@given(NAMES)
+def test_the_sealed_state_is_served_beside_the_committed_one_until_it_is_written_to(names: set[str]) -> None:
+    """The mesh may have agreed on it long before training here has come so far that it is committed."""
+    state = GlobalState(WIDE)
+    for number, tensor in enumerate(state.begin().values()):
+        tensor.fill_(number + 1.0)
+    before = state.seal({})
+    state.commit(1)
+    tentative = state.begin(names)
+    for name in names:
+        tentative[name].add_(1.0)
+    after = state.seal({"round": 1})
+    for digest in (before, after):
+        held = GlobalState(WIDE)
+        held.expect(state.manifest(digest), digest)
+        for index in range(held.incoming.count):
+            held.take(index, memoryview(state.chunk(digest, index)))
+        held.verified(2)
+        assert held.digest == digest
+    state.begin(names)
+    with pytest.raises(StateError, match="is gone; version 1 is"):
+        state.manifest(after)
+
+
+def test_nobody_is_served_the_sealed_state_while_it_is_overwritten() -> None:
+    state = Watched(WIDE)
+    state.begin()
+    state.seal({})
+    state.commit(1)
+    state.begin()
+    after = state.seal({"round": 1})
+    state.writing = state.begin
+    with pytest.raises(StateError, match="was replaced while it was read; version 1 is here"):
+        state.chunk(after, 0)
+
+
 def test_only_the_committed_state_is_served() -> None:
     state = filled(1)
     old = state.digest
@@ -187,6 +227,7 @@ class Watched(GlobalState):
 
     moving: Callable[[], None] = staticmethod(lambda: None)
     reading: Callable[[], None] = staticmethod(lambda: None)
+    writing: Callable[[], object] = staticmethod(lambda: None)
 
     def _exchange(self) -> None:
         self.moving()
@@ -197,10 +238,10 @@ class Watched(GlobalState):
         held = super().memory(committed=committed)
         if committed:
             self.reading()
+        else:
+            writing, self.writing = self.writing, lambda: None
+            writing()
         return held
-
-
-NAMES = st.sets(st.sampled_from([e.name for e in WIDE]), min_size=1)
 
 
 @settings(max_examples=20)
@@ -226,7 +267,7 @@ def test_nobody_waits_for_a_commit_and_nobody_is_served_what_it_replaces(names: 
     after = state.seal({})
     state.moving = look
     state.reading = lambda: state.commit(2) if not looks else None
-    with ThreadPoolExecutor(1) as pool, pytest.raises(StateError, match="version 2 took the place"):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(StateError, match="replaced while it was read; version 2 is"):
         state.chunk(before, 0)
     assert looks == 2
     assert state.held() == (2, after)
