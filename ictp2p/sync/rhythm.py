@@ -38,14 +38,20 @@ class Rhythm:
         """A round was missed, of which nothing is known: gaps that it lies in say nothing."""
         self._rounds.clear()
 
-    def due(self, name: ClusterId) -> float | None:
-        """When a cluster should be READY again, in seconds; None if nothing tells."""
-        took_part = [at for at, clusters in self._rounds if name in clusters]
-        gap = self._gap()
-        return None if gap is None or not took_part else took_part[-1] + gap
+    def due(self, name: ClusterId, *, at_latest: bool = False) -> float | None:
+        """When a cluster should be READY again, in seconds; None if nothing tells.
 
-    def _gap(self) -> float | None:
+        Args:
+            name: of the cluster.
+            at_latest: after the longest of the gaps, not a usual one: for whoever loses nothing by waiting.
+        """
+        took_part = [at for at, clusters in self._rounds if name in clusters]
+        gaps = self._gaps()
+        if not gaps or not took_part:
+            return None
+        return took_part[-1] + (max(gaps) if at_latest else median_low(gaps))
+
+    def _gaps(self) -> list[float]:
         clusters = {name for _, clusters in self._rounds for name in clusters}
         rounds = ([at for at, those in self._rounds if name in those] for name in clusters)
-        gaps = [later - earlier for times in rounds for earlier, later in pairwise(times)]
-        return median_low(gaps) if gaps else None
+        return [later - earlier for times in rounds for earlier, later in pairwise(times)]

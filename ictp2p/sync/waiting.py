@@ -130,13 +130,17 @@ class Waiting:
         """When waiting for stragglers begins: once most are READY; if fewer are, once they should be.
 
         Whoever missed a round is READY for the next one at once, and whoever looks on may be long before those who
-        train. Neither must make stragglers of all the others.
+        train. Neither must make stragglers of all the others. A round of those who look on alone is for nothing, and
+        has the others miss it: they wait for the longest phase that was seen lately.
         """
         assert self._first_at is not None
         if self._most_at is not None:
             return self._most_at
         rhythm = self._rhythms[_by_call(roll.standing)]
-        due = sorted(at for at in map(rhythm.due, roll.absent) if at is not None)
+        idle = _onlookers(roll.standing)
+        due = sorted(at for name in roll.absent if (at := rhythm.due(name, at_latest=idle)) is not None)
+        if idle and not due and self._committed_at is not None:
+            return self._first_at + self._profile.fetch_grace  # nothing is known of phases, and nothing urgent
         lacking = max(1, (len(roll.absent) - len(roll.standing)) // 2 + 1)
         return max([self._first_at, *due[:lacking]])
 

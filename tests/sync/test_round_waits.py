@@ -99,9 +99,23 @@ def test_who_looks_on_does_not_wait_without_end_either() -> None:
     m = mesh(A=1, B=1)
     m.one_round()
     m.ready("A", weight=LOOKS_ON)
-    m.run(m.profile.straggler_floor + 1.0)
+    m.run(m.profile.fetch_grace)
+    assert len(m.told(A0, RoundCommitted)) == 1, "nothing is known of phases"
+    m.run(m.profile.straggler_floor + m.profile.straggler_fraction * m.profile.fetch_grace)
     assert len(m.told(A0, RoundCommitted)) == 2
     assert m.value(A0).state.digest == b"digest 2"
+
+
+def test_who_looks_on_alone_waits_for_the_longest_phase_that_was_seen() -> None:
+    m = mesh(A=1, B=1)
+    for phase in (0.0, 30.0, 90.0, 30.0, 30.0):
+        m.run(phase)
+        m.one_round()
+    m.ready("A", weight=LOOKS_ON)
+    m.run(89.0)
+    assert len(m.told(A0, RoundCommitted)) == 5
+    m.run(3.0 + m.profile.straggler_floor)
+    assert len(m.told(A0, RoundCommitted)) == 6
 
 
 def test_a_contribution_that_came_too_late_is_told_so() -> None:
