@@ -5,6 +5,7 @@
 - ADOPT: the mesh is at a state that was not computed here; it was fetched once, by the leader. If this cluster's
   contribution is in it, the local progress is dropped, because it is inside; else it is carried over, and brought to
   the very next round: a newcomer would otherwise walk out of step with the others, and miss one round after another.
+  Where late training is dropped there is nothing to carry over, and it looks on at that round for the same reason.
 - ABANDON: nothing changes at all. The next round starts from the same base, with more progress.
 - STOP: nothing changes either, and the leader's error is everybody's.
 """
@@ -87,7 +88,7 @@ class Landing:
         if self._sampler is not None:
             fate = self._sampler.fate(weights.state.counters, weights.state.committed, mine=mine)
         if fate is Fate.OUT and self._late == "drop":
-            return self._forget()
+            return self._begin_anew()
         weights.adopt(mine=fate is not Fate.OUT)
         if fate is Fate.IN:
             progress.counted(weights.landed)
@@ -95,6 +96,14 @@ class Landing:
             progress.missed((weights.landed + i) % len(weights.fragments) for i in range(rounds))
         if fate is Fate.REVOKED:
             self._forget()
+
+    def _begin_anew(self) -> None:
+        """Drop what missed its round, and look on at the very next: a phase that began at once would end out of step.
+
+        It would be overtaken in its middle and be dropped too, phase after phase, where the others wait for nobody.
+        """
+        self._forget()
+        self._progress.due = True
 
     def _forget(self) -> None:
         """Drop whatever was trained here and is in no agreed state."""

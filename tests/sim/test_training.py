@@ -257,3 +257,15 @@ def test_who_comes_over_a_slow_line_gets_the_state_of_a_mesh_whose_rounds_last_a
         took_part = world.run_until(lambda: "c" in world.commits()[-1].participants, 1000.0, step=5.0)
         assert took_part > 300.0
         assert len(list(world.trace.of("state_missing", host="c/0"))) <= 2
+
+
+def test_a_cluster_whose_late_training_is_dropped_comes_into_step_where_nobody_waits_for_it() -> None:
+    """It joins in the middle of a phase. If it began its own at once, each of them would miss its round, for good."""
+    phase = 200 * STEP
+    program = learner(ictp2p.DiLoCo, 10_000, sync_every=200, late="drop", quorum=0.75)
+    with World(seed=3, profile="lan") as world:
+        for name in "abcd":
+            world.cluster(name, workers=1, program=program, at=10.5 * phase if name == "d" else 0.0)
+        world.run_for(20 * phase)
+        last = [commit.participants for commit in world.commits()][-4:]
+    assert set(last) == {("a", "b", "c", "d")}
