@@ -108,6 +108,10 @@ class Waiting:
         if self._most_at is None and len(roll.standing) > len(roll.absent) and not _onlookers(roll.standing):
             self._most_at = now
         self._arrivals.came(roll.standing, now)
+        rhythm = self._rhythms[_by_call(roll.standing)]
+        for name, (_, ready) in roll.standing.items():
+            if not _idle(ready.spec, [ready]):
+                rhythm.came(name, now)
 
     def _door(self, roll: RollCall) -> float:
         """Until when the absent are waited for: the straggler timeout, or sooner where a quorum is enough."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -25,13 +26,17 @@ def last_committed(m: Mesh) -> set[str]:
     return {part.cluster for part in newest.open.participants}
 
 
-def trained(m: Mesh, offsets: list[float], seconds: float) -> list[tuple[float, set[str]]]:
+def trained(
+    m: Mesh, offsets: list[float], seconds: float, slow: dict[str, float] | None = None
+) -> list[tuple[float, set[str]]]:
     """Let clusters train phase after phase, and give when rounds were committed, of which clusters.
 
-    The first phase of each began so long ago. Who was overtaken has the newest state at once, and is READY with it.
+    The first phase of each began so long ago. Those who are `slow` take so many times as long. Who was overtaken has
+    the newest state at once, and is READY with it.
     """
     began, found, standing = m.now, list[tuple[float, set[str]]](), dict[str, int]()
-    ready_at = {cluster: m.now + PHASE - offset for cluster, offset in zip(m.clusters, offsets, strict=True)}
+    phases = {cluster: PHASE * (slow or {}).get(cluster, 1.0) for cluster in m.clusters}
+    ready_at = {cluster: m.now + phases[cluster] - at for cluster, at in zip(m.clusters, offsets, strict=True)}
     while m.now < began + seconds:
         state, newest = m.value(A0).state, last_committed(m)
         if state.version > max(standing.values(), default=state.version):
@@ -39,7 +44,7 @@ def trained(m: Mesh, offsets: list[float], seconds: float) -> list[tuple[float, 
         for cluster, version in tuple(standing.items()):
             if state.version > version:
                 del standing[cluster]
-                ready_at[cluster] = m.now + PHASE if cluster in newest else m.now
+                ready_at[cluster] = m.now + phases[cluster] if cluster in newest else m.now
         for cluster, at in ready_at.items():
             if at <= m.now and cluster not in standing:
                 m.bases[cluster] = state.digest
@@ -61,6 +66,30 @@ def test_clusters_of_equal_phases_come_into_step_wherever_each_of_them_began(off
     last = [clusters for at, clusters in rounds if at > 5 * PHASE]
     assert len(last) >= 3, rounds
     assert all(clusters == set(m.clusters) for clusters in last), rounds
+
+
+@pytest.mark.parametrize("slow", ["B", "CD"])
+def test_nobody_comes_to_wait_for_clusters_of_half_the_speed(slow: str) -> None:
+    """Regression: what was waited in vain counted as phase, so the next wait was longer, and at last all were as slow."""
+    m = mesh(**dict.fromkeys("AB" if slow == "B" else "ABCD", 1))
+    m.one_round()
+    rounds = trained(m, [0.0] * len(m.clusters), 40 * PHASE, dict.fromkeys(slow, 2.0))
+    waits = m.profile.straggler(PHASE)
+    fast = [at for at, clusters in rounds if "A" in clusters]
+    assert len(fast) >= 38 * PHASE / (PHASE + waits + 2 * STEP)
+
+
+def test_a_phase_is_what_lies_before_a_ready_and_no_wait_is_in_it() -> None:
+    rhythm = Rhythm()
+    for began in (0.0, 150.0, 300.0):
+        rhythm.committed([A, B], began)
+        for name, phase in ((A, 100.0), (B, 140.0)):
+            rhythm.came(name, began + phase)
+            rhythm.came(name, began + phase + 5.0)
+    assert rhythm.due(A) == rhythm.due(B) == 400.0
+    assert rhythm.due(A, at_latest=True) == 440.0
+    rhythm.came(C, 310.0)
+    assert rhythm.due(C) is None, "it took part in no round that is remembered"
 
 
 def test_a_cluster_is_due_a_usual_gap_after_its_own_last_round() -> None:

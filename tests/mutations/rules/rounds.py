@@ -539,11 +539,30 @@ MUTATIONS: Final = (
         ("sync/test_rhythm.py::test_clusters_of_equal_phases_come_into_step_wherever_each_of_them_began",),
     ),
     Mutation(
+        "waits-taken-for-phases",
+        "What was waited in vain is no part of a phase.",
+        "ictp2p/sync/rhythm.py",
+        "        known = [*self._phases.values()] or self._gaps()",
+        "        known = self._gaps()",
+        ("sync/test_rhythm.py::test_nobody_comes_to_wait_for_clusters_of_half_the_speed",),
+    ),
+    Mutation(
+        "dropped-for-good",
+        "A cluster whose late training is dropped begins its phase with the others' next round.",
+        "ictp2p/sync/landing.py",
+        "            return self._begin_anew()",
+        "            return self._forget()",
+        (
+            "sim/test_training.py"
+            "::test_a_cluster_whose_late_training_is_dropped_comes_into_step_where_nobody_waits_for_it",
+        ),
+    ),
+    Mutation(
         "phases-from-the-last-commit",
         "A cluster's phase began with its own last round, whatever others have committed since.",
         "ictp2p/sync/rhythm.py",
-        "        took_part = [at for at, clusters in self._rounds if name in clusters]",
-        "        took_part = [at for at, _ in self._rounds]",
+        "return next((at for at, clusters in reversed(self._rounds) if name in clusters), None)",
+        "return next((at for at, _ in reversed(self._rounds)), None)",
         ("sync/test_rhythm.py::test_a_cluster_is_due_a_usual_gap_after_its_own_last_round",),
     ),
     Mutation(
