@@ -70,7 +70,7 @@ def test_clusters_of_equal_phases_come_into_step_wherever_each_of_them_began(off
 
 @pytest.mark.parametrize("slow", ["B", "CD"])
 def test_nobody_comes_to_wait_for_clusters_of_half_the_speed(slow: str) -> None:
-    """Regression: what was waited in vain counted as phase, so the next wait was longer, and at last all were as slow."""
+    """Regression: what was waited in vain counted as phase, so the next wait was longer, until all were as slow."""
     m = mesh(**dict.fromkeys("AB" if slow == "B" else "ABCD", 1))
     m.one_round()
     rounds = trained(m, [0.0] * len(m.clusters), 40 * PHASE, dict.fromkeys(slow, 2.0))
@@ -125,13 +125,14 @@ def test_gaps_over_rounds_that_were_missed_say_nothing() -> None:
 def test_calls_between_two_rounds_of_the_state_do_not_make_their_phases_seem_short() -> None:
     m = mesh(A=1, B=1, C=1)
     m.one_round()
-    for _ in range(2):
-        m.run(PHASE)
-        m.one_round()
+    for _ in range(3):
+        m.run(0.8 * PHASE)
         for _ in range(4):
             for cluster in m.clusters:
                 m.ready(cluster, CALL)
             m.run(0.5)
+        m.run(0.2 * PHASE)
+        m.one_round()
     m.ready("A")
     m.run(PHASE / 2)
     assert "waiting for READY of B, C" in m.rounds[A0].explain()
