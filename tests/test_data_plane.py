@@ -19,7 +19,7 @@ from ictp2p.gossip.links import ProbeWanted
 from ictp2p.identity import Identity
 from ictp2p.security import PlainSecurity
 from ictp2p.telemetry import Telemetry
-from ictp2p.types import ClusterId, PeerId
+from ictp2p.types import Address, ClusterId, PeerId
 
 HERE, THERE = ClusterId("here"), ClusterId("there")
 PEERS = [PeerId(letter * 32) for letter in "bcdef"]
@@ -31,6 +31,9 @@ class Directory:
     def __init__(self) -> None:
         self.peers: dict[PeerId, PeerCard] = {}
         self.homes: dict[PeerId, ClusterId] = {}
+
+    def endpoint(self, peer: PeerId) -> Address | None:
+        return self.peers[peer].endpoint() if peer in self.peers else None
 
     def cluster_of(self, peer: PeerId) -> ClusterId | None:
         return self.homes.get(peer)
