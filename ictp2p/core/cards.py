@@ -115,7 +115,7 @@ CLUSTERS_KEPT = 512
 """Cards of clusters that are kept as read, and what is made of each: the same few are asked for again and again, and
 cards are immutable. Each commit and each change of a link makes a new one, so a peer grows until it has so many: they
 are six times their payload, and 2048 of clusters of 32 workers were 85 MB."""
-_KEPT = 2048
+_WORKERS_KEPT = 2048
 """Cards of workers, and addresses."""
 
 _Card = TypeVar("_Card", PeerCard, ClusterCard)
@@ -146,7 +146,7 @@ def fitted(card: ClusterCard, size: int) -> ClusterCard:
     return msgspec.structs.replace(card, workers=tuple(w for w in card.workers if w.peer in listed))
 
 
-@functools.lru_cache(_KEPT)
+@functools.lru_cache(_WORKERS_KEPT)
 def decode_peer_card(payload: bytes) -> PeerCard:
     """Read a worker's payload.
 
@@ -193,7 +193,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Card], payload: bytes) -> _Card:
         raise RemoteProtocolError(f"malformed card: {error}") from error
 
 
-_parsed = functools.lru_cache(_KEPT)(Address.parse)
+_parsed = functools.lru_cache(_WORKERS_KEPT)(Address.parse)
 
 
 def checked_peer(card: PeerCard) -> PeerCard:

@@ -8,9 +8,9 @@ Each of the two is one flat range of memory that the tensors are views of: a chu
 verified where it lies. Reading chunks for other peers is safe from any thread: it names the digest it wants, and is
 refused once that is neither the committed nor the sealed one. The sealed one, too, for the mesh may have agreed on it
 long before it is committed here: a round under cover of training lands a phase later, as the next one is agreed on.
-Whoever reads is the event loop, which must not wait while a thread
-commits; so nothing is locked. Commits are counted where they begin and where they end, and whatever was read is thrown
-away if there was one meanwhile (a seqlock: Lameter, "Effective synchronization on Linux/NUMA systems", 2005).
+Whoever reads is the event loop, which must not wait while a thread commits; so nothing is locked. Commits are counted
+where they begin and where they end, who writes to a sealed state breaks the seal before, and whatever was read is
+thrown away if either happened meanwhile (a seqlock: Lameter, "Effective synchronization on Linux/NUMA systems", 2005).
 
 A round that touches a fragment of the model costs what the fragment costs, in time and in memory. Only the chunks that
 it touches are copied when the next state begins, hashed when it is sealed, and exchanged when it is committed (all of
@@ -335,10 +335,7 @@ class GlobalState:
 
     @contextmanager
     def _served(self, digest: bytes) -> Iterator[bool]:
-        """What is read in this context is of the state `digest`, or it ends with an error; whether that is sealed only.
-
-        Who writes to that one says so before, and a thread that reads has the interpreter for itself meanwhile.
-        """
+        """What is read in this context is of the state `digest`, or it ends with an error. Say whether it is sealed."""
         moves = self._moves
         if moves % 2:
             raise StateError(f"version {self._held[0]} is about to take its place: ask again")

@@ -55,8 +55,8 @@ class Waiting:
         self._committed_at: float | None = None
         self._first_at: float | None = None
         self._most_at: float | None = None
-        self._rhythms = {True: Rhythm(), False: Rhythm()}
-        """Of rounds of calls, and of those of the state."""
+        self._rhythms = {by_call: Rhythm() for by_call in (True, False)}
+        """Of rounds of calls, and of those of the state: they have nothing to do with each other."""
 
     def turn(self) -> None:
         """Nobody is READY for the next round yet, or any more."""
