@@ -190,8 +190,9 @@ class Script:
 
     def _drain(self) -> None:
         self._stage.headline(f"{LEAVER} drains")
-        at = time.time()
         leaving = [worker for worker in self._stage.alive() if worker.cluster == LEAVER]
+        self._landed(leaving)
+        at = time.time()
         for member in (LEAVER, *(str(worker.peer) for worker in leaving)):
             self._blame(member, at)
         for worker in leaving:
@@ -239,6 +240,16 @@ class Script:
             return next((r for r in self._record.committed if r.time > since and fits(r)), None)
 
         return self._stage.until(find, what, ROUND_SECONDS)
+
+    def _landed(self, workers: Sequence[Worker]) -> None:
+        """Wait until these have the newest state: who is told to drain as it lands may go a round before its mate."""
+        newest, versions = self._record.committed[-1].version or 0, self._record.versions
+        names = ", ".join(worker.name for worker in workers)
+        self._stage.until(
+            lambda: all(versions.get(worker.name, 0) >= newest for worker in workers),
+            f"version {newest} at {names}",
+            ROUND_SECONDS,
+        )
 
     def _by_all(self, round_: Round) -> bool:
         return set(round_.participants) == self._present

@@ -146,6 +146,23 @@ def test_the_strike_is_dated_before_it_is_done(play: Play, monkeypatch: pytest.M
     assert play.report["events"][0]["time"] <= at
 
 
+def test_who_is_told_to_drain_has_landed_the_last_round(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: told as it landed, one of two workers counted it as its last round, and the other the next one."""
+    tell, landed = Worker.tell, list[bool]()
+
+    def watched(worker: Worker, **command: object) -> None:
+        if command["do"] == "drain":
+            heard = [json.loads(line) for line in play.log.read_text().splitlines()]
+            committed = max(each["version"] for each in heard if each["kind"] == "round_committed")
+            own = [each["version"] for each in heard if each["kind"] == "version" and each["worker"] == worker.name]
+            landed.append(own[-1] >= committed)
+        tell(worker, **command)
+
+    monkeypatch.setattr(Worker, "tell", watched)
+    assert play() == 0, play.screen.getvalue()
+    assert landed == [True, True]
+
+
 def test_a_worker_that_passed_the_stop_version_moves_the_stop(play: Play) -> None:
     assert play({"oslo/0": "late"}) == 0, play.screen.getvalue()
     assert play.screen.getvalue().count("All stop at version") >= 2
