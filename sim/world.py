@@ -120,9 +120,11 @@ class World(Harm):
             if self.now >= began + within:
                 text = what or getattr(condition, "__name__", "the condition")
                 self._raise(Finding(rule, self.now, f"{text} did not come true within {within:g} s"))
-            self._advance(min(began + within, self.now + step), sweep=self.now - swept >= SWEEP)
-            if self.now - swept >= SWEEP:
-                swept = self.now
+            ahead = min(began + within, self.now + step)
+            due = ahead >= swept + SWEEP
+            self._advance(ahead, sweep=due)
+            if due:
+                swept = ahead
         return self.now - began
 
     def train(self, within: float) -> dict[str, Any]:

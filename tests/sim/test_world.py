@@ -10,6 +10,7 @@ from ictp2p.sync.values import StateRef
 from sim import World
 from sim.chance import Chance
 from sim.faults import Cut, Heal, SlowNode
+from sim.world import SWEEP
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -131,6 +132,19 @@ def test_a_machine_that_reboots_is_met_as_one_that_knows_nothing(seed: int) -> N
         for _ in range(4):
             world.restart(f"{names[int(chance.uniform('who') * 5)]}/0", power=True)
             world.run_for(1 + 5 * chance.uniform("pause"))
+
+
+@pytest.mark.parametrize("step", [0.05, 0.3, 0.5, 2.0])
+def test_what_no_notice_announces_is_looked_at_while_something_is_waited_for(step: float) -> None:
+    """Regression: the time of the last look was set anew just before it was due, so there was none."""
+    with World(seed=1) as world:
+        world.cluster("a", workers=1)
+        looks = list[float]()
+        sweep = world.auditor.sweep
+        world.auditor.sweep = lambda: (looks.append(world.now), sweep())[1]  # type: ignore[method-assign]
+        world.run_until(lambda: world.now >= 10.0, within=20.0, step=step)
+        gaps = [later - earlier for earlier, later in itertools.pairwise([0.0, *looks, world.now])]
+    assert max(gaps) <= SWEEP + step
 
 
 @pytest.mark.parametrize("seed", range(2))
