@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "blind-while-waiting",
+        "What no notice announces is looked at while something is waited for.",
+        "sim/world.py",
+        "            due = ahead >= swept + SWEEP",
+        "            due = self.now >= swept + SWEEP and ahead < swept",
+        ("sim/test_world.py::test_what_no_notice_announces_is_looked_at_while_something_is_waited_for",),
+    ),
+    Mutation(
         "a-group-binds-everybody",
         "The audit of a round in groups takes each group's frames for its members' alone.",
         "sim/invariants/rounds.py",
