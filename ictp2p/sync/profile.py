@@ -57,7 +57,8 @@ class RoundProfile:
     fetch_grace: float = 600.0
     """How long a round waits at most, instead of the straggler timeout, for a cluster that was overtaken while it
     fetched the state, and says that it needs so long. It costs the others that until it is as far as they are, or
-    has fetched in vain eight times; without it, such a cluster is overtaken each time. Lower leaves out slow lines."""
+    has fetched in vain eight times; without it, such a cluster is overtaken each time. Lower leaves out slow lines.
+    So long wait, too, those who look on, for those who train, where no phase was seen yet: it costs nobody anything."""
     patience: float = 1.25
     """What the rest of an attempt gets beyond the time that a majority needed, as a share of that time, if this is
     later than the soft deadline. Higher keeps in who has a slow link, and lets one that hangs delay the others."""
