@@ -12,13 +12,15 @@ nothing to be found twice; and what is decided is decided by a quorum of the vot
 are on their disks. So a mesh that was stopped whole goes on as soon as a quorum of its last voters is back.
 
 Islands of a mesh that restarts in pieces must meet: as long as no quorum of the voters is in touch, a peer goes on
-dialing every address that it knows.
+dialing every address that it knows. So does, more seldom, who leads a cluster that sees no other: the voters may all
+be its own, and the others may have nowhere to dial, if it is behind a NAT and started while they were down.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from ictp2p.config import Config
@@ -35,6 +37,8 @@ _AT_ONCE = 8
 """Addresses that are dialed at a time."""
 _PAUSE = 0.2
 """Seconds between two rounds through the seeds."""
+_SECLUDED = 6
+"""Timeouts of dialing between two rounds through all addresses, for a cluster that sees no other: it may be all."""
 
 
 class Entrance:
@@ -94,11 +98,9 @@ class Entrance:
 
     async def keep_in_touch(self) -> None:
         """For as long as this peer runs: whenever it has lost the others, dial every address that it knows."""
-        while True:
+        for turn in itertools.count(1):
             await asyncio.sleep(self._timeouts.connect)
-            known = bool(self._seeds or self._former or self._book)
-            alone = known and not self._core.connected()
-            if self._inside.is_set() and (alone or not self._core.m.rounds.in_touch()):
+            if self._inside.is_set() and (self._is_lost() or (turn % _SECLUDED == 0 and self._is_secluded())):
                 await self._call_on(self._addresses())
 
     def remember(self) -> None:
@@ -111,6 +113,12 @@ class Entrance:
         if book and book != self._book:
             self._book = book
             self._disk.save(_BOOK, "\n".join(book).encode())
+
+    def _is_lost(self) -> bool:
+        return not (self._core.connected() and self._core.m.rounds.in_touch())
+
+    def _is_secluded(self) -> bool:
+        return self._core.leading and not self._core.neighbours()
 
     async def _resume(self) -> None:
         with contextlib.suppress(TimeoutError):

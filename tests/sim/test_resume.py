@@ -207,3 +207,22 @@ def test_clusters_that_cannot_be_dialed_find_the_heir_of_the_only_leader_that_th
         world.crash(leader, power=power)
         before = world.version()
         world.run_until(lambda: world.version() > before and world.settled(), within=QUIET)
+
+
+def test_a_hidden_cluster_that_has_the_quorum_finds_who_was_down_when_it_started() -> None:
+    """Regression: it was in touch with all voters, its own workers, and nobody else could dial it."""
+    with World(8) as world:
+        world.cluster("public", workers=1)
+        world.cluster("hidden", workers=3, nat=True)
+        world.run_until(lambda: world.version() >= 2 and world.settled(), within=QUIET)
+        world.crash("public/0")
+        before = world.version()
+        world.run_until(lambda: world.version() >= before + 2, within=QUIET)
+        hidden = [f"hidden/{number}" for number in range(3)]
+        for name in hidden:
+            world.crash(name)
+        for name in hidden:
+            world.restart(name)
+        world.run_until(lambda: world.version() >= before + 4, within=QUIET)
+        world.restart("public/0")
+        world.run_until(lambda: len(world.running()) == 4 and world.believes_all(), within=QUIET)

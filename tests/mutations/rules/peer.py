@@ -235,12 +235,20 @@ MUTATIONS: Final = (
         "stops-looking-for-the-others",
         "Who is out of touch with a quorum of the voters dials every address that it knows, for as long as it runs.",
         "ictp2p/entrance.py",
-        "if self._inside.is_set() and (alone",
-        "if not self._inside.is_set() and (alone",
+        "if self._inside.is_set() and (self._is_lost()",
+        "if not self._inside.is_set() and (self._is_lost()",
         (
             "sim/test_resume.py::test_clusters_that_cannot_be_dialed_find_the_heir_of_the_only_leader_that_they_knew",
             "sim/test_resume.py::test_islands_of_a_mesh_that_restarts_in_pieces_meet",
         ),
+    ),
+    Mutation(
+        "content-to-be-alone",
+        "Who leads a cluster that sees no other dials every address that it knows, though a quorum is in touch.",
+        "ictp2p/entrance.py",
+        "return self._core.leading and not self._core.neighbours()",
+        "return False",
+        ("sim/test_resume.py::test_a_hidden_cluster_that_has_the_quorum_finds_who_was_down_when_it_started",),
     ),
     Mutation(
         "ended-training-waited-for",
