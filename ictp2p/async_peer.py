@@ -382,7 +382,7 @@ class AsyncPeer:
 
     def status(self) -> dict[str, Any]:
         """Everything that this peer believes, as plain data."""
-        return status_of(self.core, *self.life())
+        return status_of(self.core, *self.life(), self.clock())
 
     # ------------------------------------------------------------ what is told
 

@@ -7,16 +7,18 @@ from typing import Any
 
 from ictp2p.core.directory import Directory
 from ictp2p.core.stack import Core
+from ictp2p.gossip.table import Member
 from ictp2p.types import ClusterId, PeerId
 
 
-def status_of(core: Core, life: str, inside: Mapping[str, str]) -> dict[str, Any]:
+def status_of(core: Core, life: str, inside: Mapping[str, str], now: float) -> dict[str, Any]:
     """Everything that one peer believes, as plain data: scalars, lists of rows, nothing nested deeper.
 
     Args:
         core: its control plane.
         life: its state in the table LIFE.
         inside: its state in each other table that it is in.
+        now: its clock, monotonic seconds.
     """
     return {
         "peer": core.card.peer,
@@ -28,8 +30,8 @@ def status_of(core: Core, life: str, inside: Mapping[str, str]) -> dict[str, Any
         "leader": core.leader,
         "term": core.m.election.term,
         **_chain(core),
-        "members": members_of(core),
-        "clusters": clusters_of(core),
+        "members": members_of(core, now),
+        "clusters": clusters_of(core, now),
         "links": links_of(core),
         "routes": routes_of(core),
     }
@@ -52,8 +54,8 @@ def _chain(core: Core) -> dict[str, Any]:
     }
 
 
-def members_of(core: Core) -> list[dict[str, Any]]:
-    """The workers of this peer's cluster."""
+def members_of(core: Core, now: float) -> list[dict[str, Any]]:
+    """The workers of this peer's cluster; `status_for` is seconds, whole ones, since this peer saw it change."""
     rows = []
     for name, member in sorted(core.m.members.members.items()):
         card = core.directory.peers.get(PeerId(name))
@@ -61,6 +63,7 @@ def members_of(core: Core) -> list[dict[str, Any]]:
             {
                 "peer": name,
                 "status": member.status.name.lower(),
+                "status_for": _seconds(member, now),
                 "address": card.address if card else "",
                 "device": (card.device.model or card.device.kind) if card else "",
                 "library": card.device.library if card else "",
@@ -70,22 +73,28 @@ def members_of(core: Core) -> list[dict[str, Any]]:
     return rows
 
 
-def clusters_of(core: Core) -> list[dict[str, Any]]:
-    """The clusters of the mesh."""
+def clusters_of(core: Core, now: float) -> list[dict[str, Any]]:
+    """The clusters of the mesh; `status_for` is as of members, None of the own cluster where this peer follows."""
     own = core.own_view()
-    rows = [_cluster(core.directory, ClusterId(n), m.status.name.lower()) for n, m in core.m.mesh.members.items()]
+    rows = [
+        _cluster(core.directory, ClusterId(name), member.status.name.lower(), _seconds(member, now))
+        for name, member in core.m.mesh.members.items()
+    ]
     if own is not None and all(row["cluster"] != own.cluster for row in rows):
-        rows.append(_cluster(core.directory, own.cluster, "alive"))
-    return sorted((row for row in rows if row), key=lambda row: str(row["cluster"]))
+        rows.append(_cluster(core.directory, own.cluster, "alive", None))
+    return sorted(rows, key=lambda row: str(row["cluster"]))
 
 
-def _cluster(directory: Directory, name: ClusterId, status: str) -> dict[str, Any]:
-    card = directory.clusters.get(name)
+def _seconds(member: Member, now: float) -> int:
+    return max(0, round(now - member.since))
+
+
+def _cluster(directory: Directory, name: ClusterId, status: str, seconds: int | None) -> dict[str, Any]:
+    card, seen = directory.clusters.get(name), {"cluster": name, "status": status, "status_for": seconds}
     if card is None:
-        return {"cluster": name, "status": status, "leader": None, "term": None, "workers": 0}
+        return {**seen, "leader": None, "term": None, "workers": 0}
     return {
-        "cluster": name,
-        "status": status,
+        **seen,
         "leader": card.leader,
         "term": card.term,
         "workers": len(card.workers),

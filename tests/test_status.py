@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from ictp2p.core.cards import PeerCard
 from ictp2p.errors import ConfigError, RemoteProtocolError
-from ictp2p.gossip.messages import Status
-from ictp2p.reporting import members_of, routes_of
+from ictp2p.gossip.messages import Record, Status
+from ictp2p.gossip.table import Member
+from ictp2p.reporting import clusters_of, members_of, routes_of
 from ictp2p.routing.algebra import Link
 from ictp2p.status import _read, fetch_status
 from ictp2p.types import ClusterId, PeerId
@@ -38,13 +39,28 @@ def test_each_member_is_shown_with_its_card_if_there_is_one_and_looked_up_once(
 ) -> None:
     """Regression: of a thousand workers the status went through a thousand cards for each."""
     cards = Unsearched({PeerId(p): PeerCard(PeerId(p), ClusterId("a"), f"192.0.2.{p}:1", bytes(32)) for p in known})
-    told = {name: SimpleNamespace(status=Status.ALIVE) for name in members}
+    told = {name: Member(Record(name, 0, 0, b""), Status.ALIVE, 0.0) for name in members}
     core: Any = SimpleNamespace(
         m=SimpleNamespace(members=SimpleNamespace(members=told)), directory=SimpleNamespace(peers=cards), leader=None
     )
-    rows = members_of(core)
+    rows = members_of(core, 0.0)
     assert [row["peer"] for row in rows] == sorted(members)
     assert all(row["address"] == (f"192.0.2.{row['peer']}:1" if row["peer"] in known else "") for row in rows)
+
+
+def test_how_long_a_cluster_has_been_dead_is_shown() -> None:
+    """Who looks after a night must see whether that was now or in the evening."""
+    seen = {
+        "gone": Member(Record("gone", 0, 0, b""), Status.DEAD, 40.0),
+        "here": Member(Record("here", 0, 0, b""), Status.ALIVE, 99.7),
+    }
+    core: Any = SimpleNamespace(
+        m=SimpleNamespace(mesh=SimpleNamespace(members=seen)),
+        directory=SimpleNamespace(clusters={}),
+        own_view=lambda: SimpleNamespace(cluster="me"),
+    )
+    shown = {row["cluster"]: (row["status"], row["status_for"]) for row in clusters_of(core, 100.2)}
+    assert shown == {"gone": ("dead", 60), "here": ("alive", 0), "me": ("alive", None)}
 
 
 def test_a_route_has_the_bandwidth_that_was_measured_and_no_other() -> None:

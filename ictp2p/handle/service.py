@@ -133,8 +133,8 @@ def _stats(peer: AsyncPeer) -> dict[str, Any]:
 
 
 VIEWS: Mapping[str, Callable[[AsyncPeer], Any]] = {
-    "members": lambda peer: members_of(peer.core),
-    "clusters": lambda peer: clusters_of(peer.core),
+    "members": lambda peer: members_of(peer.core, peer.clock()),
+    "clusters": lambda peer: clusters_of(peer.core, peer.clock()),
     "links": lambda peer: links_of(peer.core),
     "routes": lambda peer: routes_of(peer.core),
     "status": lambda peer: peer.status(),
