@@ -13,7 +13,9 @@ are on their disks. So a mesh that was stopped whole goes on as soon as a quorum
 
 Islands of a mesh that restarts in pieces must meet: as long as no quorum of the voters is in touch, a peer goes on
 dialing every address that it knows. So does, more seldom, who leads a cluster that sees no other: the voters may all
-be its own, and the others may have nowhere to dial, if it is behind a NAT and started while they were down.
+be its own, and the others may have nowhere to dial, if it is behind a NAT and started while they were down. And who
+sees some dials a few of the addresses where nobody is known to be: whoever was away may know the others only where they
+were before, and those who have started anew since do not remember whom they miss, but where it was.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ _AT_ONCE = 8
 """Addresses that are dialed at a time."""
 _PAUSE = 0.2
 """Seconds between two rounds through the seeds."""
-_SECLUDED = 6
-"""Timeouts of dialing between two rounds through all addresses, for a cluster that sees no other: it may be all."""
+_SELDOM = 6
+"""Timeouts of dialing between two searches of a leader that misses nobody whom it needs."""
 
 
 class Entrance:
@@ -100,8 +102,8 @@ class Entrance:
         """For as long as this peer runs: whenever it has lost the others, dial every address that it knows."""
         for turn in itertools.count(1):
             await asyncio.sleep(self._timeouts.connect)
-            if self._inside.is_set() and (self._is_lost() or (turn % _SECLUDED == 0 and self._is_secluded())):
-                await self._call_on(self._addresses())
+            if self._inside.is_set():
+                await self._call_on(self._sought(turn))
 
     def remember(self) -> None:
         """Keep on disk where the others can be dialed: after a restart it is all that leads back to them."""
@@ -114,11 +116,23 @@ class Entrance:
             self._book = book
             self._disk.save(_BOOK, "\n".join(book).encode())
 
-    def _is_lost(self) -> bool:
-        return not (self._core.connected() and self._core.m.rounds.in_touch())
+    def _sought(self, turn: int) -> Sequence[Address]:
+        """Where to look for others now."""
+        if not (self._core.connected() and self._core.m.rounds.in_touch()):
+            return self._addresses()
+        if turn % _SELDOM or not self._core.leading:
+            return ()
+        return self._vacant(turn // _SELDOM) if self._core.neighbours() else self._addresses()
 
-    def _is_secluded(self) -> bool:
-        return self._core.leading and not self._core.neighbours()
+    def _vacant(self, turn: int) -> Sequence[Address]:
+        """Addresses where nobody is known to be, a few each turn: the dead, and those who left, may be hundreds."""
+        core = self._core
+        here = views.present_peers(core.directory, core.m.mesh, core.m.members)
+        taken = {core.directory.endpoint(peer) for peer in here}
+        vacant = [a for a in self._addresses() if a not in taken and self._answers.get(a) not in here]
+        few = min(_AT_ONCE, len(vacant))
+        begin = turn * _AT_ONCE % max(1, len(vacant))
+        return tuple(itertools.islice(itertools.cycle(vacant), begin, begin + few))
 
     async def _resume(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -159,7 +173,8 @@ class Entrance:
 
     async def _call_on(self, addresses: Sequence[Address]) -> None:
         """Dial those that no connected peer has, a few at a time."""
-        self._answers = {address: answer for address, answer in self._answers.items() if address in addresses}
+        known = {*addresses, *self._addresses()}
+        self._answers = {address: answer for address, answer in self._answers.items() if address in known}
         here = set(self._core.linked())
         met = {str(self._core.directory.endpoint(peer)) for peer in here}
         due = [a for a in addresses if str(a) not in met and self._answers.get(a) not in here]

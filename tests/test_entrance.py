@@ -90,3 +90,38 @@ async def test_what_an_address_answered_that_is_dialed_no_more_is_not_kept() -> 
         elsewhere = Address(f"192.0.2.{100 + number}", 7450)
         await bed.entrance._call_on((SOUND, elsewhere))
         assert bed.entrance._answers.keys() == {SOUND, elsewhere}
+
+
+def anywhere(*numbers: int) -> list[Address]:
+    return [Address(f"192.0.2.{number}", 7450) for number in numbers]
+
+
+def leading(bed: Bed, living: dict[PeerId, Address], book: list[Address]) -> Entrance:
+    """An entrance whose peer leads, is in touch with all voters, and sees these others."""
+    core: Any = bed.entrance._core
+    core.leading, core.connected, core.neighbours = True, lambda: [*living], lambda: [*living]
+    core.m.rounds.in_touch = lambda: True
+    core.m.mesh, core.m.members = SimpleNamespace(alive=tuple), SimpleNamespace(alive=lambda: tuple(living))
+    core.directory = SimpleNamespace(peers=living, me=SimpleNamespace(peer="me"), clusters={}, endpoint=living.get)
+    bed.entrance._book = tuple(map(str, book))
+    return bed.entrance
+
+
+async def test_who_misses_nobody_looks_now_and_then_where_nobody_is_known_to_be() -> None:
+    """All such addresses have their turn, a few at a time; and none where the living are, by whatever address."""
+    bed = Bed()
+    living = {PeerId("1"): anywhere(10)[0], PeerId("2"): anywhere(11)[0]}
+    entrance = leading(bed, living, anywhere(*range(10, 40)))
+    entrance._answers = {SOUND: PeerId("2")}
+    turns = [entrance._sought(turn) for turn in range(1, 31)]
+    sought = [turn for turn in turns if turn]
+    assert len(sought) == 5
+    assert all(len(set(turn)) == 8 for turn in sought)
+    assert {address for turn in sought for address in turn} == {ODD, *anywhere(*range(12, 40))}
+
+
+async def test_who_misses_nobody_has_nobody_to_look_for() -> None:
+    bed = Bed()
+    living = {PeerId("1"): ODD, PeerId("2"): SOUND}
+    entrance = leading(bed, living, [])
+    assert {entrance._sought(turn) for turn in range(1, 31)} == {()}

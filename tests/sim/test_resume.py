@@ -226,3 +226,27 @@ def test_a_hidden_cluster_that_has_the_quorum_finds_who_was_down_when_it_started
         world.run_until(lambda: world.version() >= before + 4, within=QUIET)
         world.restart("public/0")
         world.run_until(lambda: len(world.running()) == 4 and world.believes_all(), within=QUIET)
+
+
+def test_who_was_away_while_others_moved_is_found_where_it_was() -> None:
+    """Regression: all it knew was where they had been, and who had started anew since looked for nobody."""
+    with World(1) as world:
+        for name in ("p", "q"):
+            world.cluster(name, workers=1)
+        world.cluster("hidden", workers=3, nat=True)
+        world.run_until(lambda: len(world.running()) == 5 and world.settled(), within=QUIET)
+        away, *others = world.running()
+        former = f"{world.internet.addresses['q/0']}:{PORT}"
+        world.crash(away.name)
+        before = world.version()
+        world.run_until(lambda: world.version() >= before + 2, within=QUIET)
+        for host in others:
+            world.crash(host.name)
+        world.internet.host("q/0", "q", "192.0.2.1")
+        door = f"{world.internet.addresses['q/0']}:{PORT}"
+        world.supervisor._seeds = lambda host: (former if host is away else door,)  # type: ignore[method-assign]
+        for host in others:
+            world.restart(host.name)
+        world.run_until(lambda: world.version() >= before + 4, within=QUIET)
+        world.restart(away.name)
+        world.run_until(lambda: len(world.running()) == 5 and world.believes_all(), within=QUIET)
