@@ -105,8 +105,8 @@ class Policy:
             without_quorum: what to do while the mesh cannot decide: `wait`, `continue` with inner steps, or `stop` with
                 an error (`outer_round.WithoutQuorum`).
             most_skipped: outer rounds in a row that `without_quorum="continue"` may skip; then it waits as well.
-            quorum: share of the clusters, in (0, 1], that is enough for a round. With less than all of them the others
-                are waited for until `spread` is over, instead of the straggler timeout.
+            quorum: share of the clusters that train, in (0, 1], that is enough for a round. With less than all of them
+                the others are waited for until `spread` is over, instead of the straggler timeout.
             spread: by how many median absolute deviations of the last rounds' arrivals a cluster may come later than
                 the median one, before a round that has its quorum begins without it.
             late: what becomes of training that missed its round: `keep` brings it to the next one, `discount` does so

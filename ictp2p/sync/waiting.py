@@ -68,7 +68,7 @@ class Waiting:
 
     def opened(self, roll: RollCall) -> None:
         """The first attempt of a round begins."""
-        self._expected = (*roll.standing, *roll.absent)
+        self._expected = (*_bringing(roll.standing), *roll.absent)
 
     def closed(self, now: float) -> None:
         """An attempt is over."""
@@ -105,25 +105,29 @@ class Waiting:
     def _note(self, roll: RollCall, now: float) -> None:
         if self._first_at is None:
             self._first_at = now
-        if self._most_at is None and len(roll.standing) > len(roll.absent) and not _onlookers(roll.standing):
+        bringing = _bringing(roll.standing)
+        if self._most_at is None and len(bringing) > len(roll.absent):
             self._most_at = now
         self._arrivals.came(roll.standing, now)
         rhythm = self._rhythms[_by_call(roll.standing)]
-        for name, (_, ready) in roll.standing.items():
-            if not _idle(ready.spec, [ready]):
-                rhythm.came(name, now)
+        for name in bringing:
+            rhythm.came(name, now)
 
     def _door(self, roll: RollCall) -> float:
-        """Until when the absent are waited for: the straggler timeout, or sooner where a quorum is enough."""
+        """Until when the absent are waited for: the straggler timeout, or sooner where a quorum is enough.
+
+        Who looks on is no part of it: there before all others, it would have the door close behind the first of them.
+        """
         start = self._start(roll)
         until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
         if (patient := start + min(self._behind(roll), self._profile.fetch_grace)) > until:
             until = patient
-        if roll.again is not None or _onlookers(roll.standing):
+        bringing = _bringing(roll.standing)
+        if roll.again is not None or not bringing:
             return until
         spec = elect_spec(roll.standing, self._sight.mine)
-        expected = len(roll.standing) + len(roll.absent)
-        door = self._arrivals.door(spec, expected, roll.standing, self._profile.retry)
+        expected = len(bringing) + len(roll.absent)
+        door = self._arrivals.door(spec, expected, bringing, self._profile.retry)
         return until if door is None else min(until, door)
 
     def _behind(self, roll: RollCall) -> float:
@@ -141,11 +145,12 @@ class Waiting:
         if self._most_at is not None:
             return self._most_at
         rhythm = self._rhythms[_by_call(roll.standing)]
-        idle = _onlookers(roll.standing)
+        bringing = _bringing(roll.standing)
+        idle = not bringing
         due = sorted(at for name in roll.absent if (at := rhythm.due(name, at_latest=idle)) is not None)
         if idle and not due and self._committed_at is not None:
             return self._first_at + self._profile.fetch_grace  # nothing is known of phases, and nothing urgent
-        lacking = max(1, (len(roll.absent) - len(roll.standing)) // 2 + 1)
+        lacking = max(1, (len(roll.absent) - len(bringing)) // 2 + 1)
         return max([self._first_at, *due[:lacking]])
 
     def _inner(self, at: float) -> float:
@@ -182,9 +187,9 @@ def _by_call(standing: Standing) -> bool:
     return any(ready.spec.kind != "sync" for _, ready in standing.values())
 
 
-def _onlookers(standing: Standing) -> bool:
-    """Whether nobody who is READY has trained anything: a round of theirs would be for nothing, and be missed."""
-    return all(_idle(ready.spec, [ready]) for _, ready in standing.values())
+def _bringing(standing: Standing) -> Sequence[ClusterId]:
+    """Those who have trained something. A round of the others alone would be for nothing, and be missed."""
+    return [name for name, (_, ready) in standing.items() if not _idle(ready.spec, [ready])]
 
 
 def _idle(spec: Spec, brought: Iterable[Ready | Participant]) -> bool:

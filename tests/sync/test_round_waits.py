@@ -95,6 +95,22 @@ def test_who_looks_on_does_not_make_stragglers_of_those_who_train(spec: Spec) ->
     assert len(m.told(A0, RoundCommitted)) == 5
 
 
+def test_who_looks_on_is_none_of_most_who_are_ready() -> None:
+    m = mesh(A=1, B=1, C=1, D=1, E=1)
+    m.one_round()
+    usual = 6 * m.profile.straggler_floor
+    m.run(usual)
+    m.one_round()
+    m.ready("A", weight=LOOKS_ON)
+    m.ready("B", weight=LOOKS_ON)
+    m.ready("C")  # it missed a round, say, and is the only one yet that brings something
+    m.run(usual)
+    m.ready("D")
+    m.ready("E")
+    m.run(0.5)
+    assert len(m.told(A0, RoundCommitted)[-1].open.participants) == 5  # type: ignore[attr-defined]
+
+
 def test_who_looks_on_does_not_wait_without_end_either() -> None:
     m = mesh(A=1, B=1)
     m.one_round()
@@ -247,6 +263,42 @@ def test_who_comes_within_the_scatter_is_in() -> None:
     m.run(1.2)
     commit = m.told(A0, RoundCommitted)[-1]
     assert [p.cluster for p in commit.open.participants] == ["A", "B", "C", "D"]  # type: ignore[attr-defined]
+
+
+def test_who_looks_on_does_not_close_the_door_on_those_who_train() -> None:
+    """Regression: with them a round had its quorum as the first one came, and who was later by little brought nothing.
+
+    Where late training is dropped it was so for good: it looked on at the next round, and was late for the one after.
+    """
+    m = quorum_mesh()
+    for cluster in "CDE":
+        m.ready(cluster, MOST, LOOKS_ON)
+    m.run(10.0)
+    m.ready("A", MOST)
+    m.run(0.5)
+    m.ready("B", MOST)
+    m.run(0.5)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C", "D", "E"]  # type: ignore[attr-defined]
+
+
+def test_when_somebody_looks_on_is_no_measure_of_how_arrivals_scatter() -> None:
+    m = mesh(A=1, B=1, C=1, D=1)
+    m.one_round()
+    for _ in range(8):
+        for cluster in "CD":
+            m.ready(cluster, MOST, LOOKS_ON)
+        m.run(10.0)
+        for cluster in "AB":
+            m.ready(cluster, MOST)
+        m.run(0.5)
+        m.bases = dict.fromkeys(m.clusters, m.value(A0).state.digest)
+    assert len(m.told(A0, RoundCommitted)) == 9
+    for cluster in "ABC":
+        m.ready(cluster, MOST)
+    m.run(m.profile.retry + 0.5)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]  # type: ignore[attr-defined]
 
 
 def test_without_its_quorum_a_round_is_opened_at_the_straggler_timeout_and_no_sooner() -> None:
