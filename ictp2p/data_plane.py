@@ -117,6 +117,8 @@ class DataPlane:
         return await open_bulk(self._network, address, self._fingerprint, timeout=timeout)
 
     def _ask_dial(self, peer: PeerId, ticket: bytes) -> None:
+        if self.core.directory.reached_at(peer) is None:
+            raise Unreachable(f"{peer} could not dial us if it was asked to: we have no address for it")
         self._driver.execute(self.core.invite(peer, ticket, self._driver.clock()))
 
     def _relays(self, peer: PeerId) -> Sequence[PeerId]:

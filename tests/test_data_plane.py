@@ -31,9 +31,13 @@ class Directory:
     def __init__(self) -> None:
         self.peers: dict[PeerId, PeerCard] = {}
         self.homes: dict[PeerId, ClusterId] = {}
+        self.here: Address | None = Address("10.0.0.1", 1)
 
     def endpoint(self, peer: PeerId) -> Address | None:
         return self.peers[peer].endpoint() if peer in self.peers else None
+
+    def reached_at(self, peer: PeerId) -> Address | None:
+        return self.here
 
     def cluster_of(self, peer: PeerId) -> ClusterId | None:
         return self.homes.get(peer)
@@ -151,6 +155,18 @@ async def test_a_probe_that_fails_is_a_warning_and_a_cluster_without_a_leader_is
     assert stack.invited == [PEERS[0]]
     assert [event.kind for event in data._telemetry.events()] == ["warning"]
     assert THERE in data._telemetry.events()[0].fields["text"]
+
+
+def test_nobody_is_asked_to_dial_where_there_is_no_address() -> None:
+    """Regression: the other end warned of it, and the relay was tried only when the head start of that way was over."""
+    stack = Stack()
+    data = plane(stack)
+    data._ask_dial(PEERS[0], b"ticket")
+    assert stack.invited == [PEERS[0]]
+    stack.directory.here = None
+    with pytest.raises(Unreachable, match=PEERS[1]):
+        data._ask_dial(PEERS[1], b"ticket")
+    assert stack.invited == [PEERS[0]]
 
 
 async def test_who_asked_to_be_dialed_in_vain_is_named() -> None:

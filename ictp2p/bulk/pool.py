@@ -48,7 +48,8 @@ Dial: TypeAlias = Callable[[PeerId, float], Awaitable[asyncio.Transport]]
 Raises a `NetworkError`."""
 
 AskDial: TypeAlias = Callable[[PeerId, bytes], None]
-"""Asks a peer, over the control plane, to call `answer_ticket` with our id and this ticket. Best effort."""
+"""Asks a peer, over the control plane, to call `answer_ticket` with our id and this ticket. Best effort.
+Raises a `NetworkError` where that would be in vain, and the next way is tried at once."""
 
 Relays: TypeAlias = Callable[[PeerId], Sequence[PeerId]]
 """Names the peers that may lead to a peer, best first."""

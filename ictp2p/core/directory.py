@@ -40,6 +40,10 @@ class Directory:
         card = self.peers.get(peer)
         return card.endpoint(mate=card.cluster == self.me.cluster) if card is not None else None
 
+    def reached_at(self, peer: PeerId) -> Address | None:
+        """Where a worker can dial us; None if it cannot, as far as our card tells it."""
+        return self.me.endpoint(mate=self.cluster_of(peer) == self.me.cluster)
+
     def learn_peer(self, card: PeerCard) -> None:
         """Remember a worker's card; observers belong to no cluster and are not remembered."""
         if card.cluster and card.peer != self.me.peer and self.peers.get(card.peer) != card:

@@ -70,6 +70,22 @@ def test_only_mates_are_dialed_where_they_can_be_dialed_from_inside() -> None:
     assert directory.endpoint(PeerId("p003")) is None
 
 
+def test_only_mates_reach_a_hidden_worker_and_nobody_one_that_knows_no_address_of_its_own() -> None:
+    mate, other = card(1), card(2, "b")
+    for own, inside, outside in ((card(0), None, None), (card(0, address="x:1"), "x:1", "x:1")):
+        directory = Directory(own)
+        for each in (mate, other):
+            directory.learn_peer(each)
+        assert directory.reached_at(mate.peer) == (inside and Address.parse(inside))
+        assert directory.reached_at(other.peer) == (outside and Address.parse(outside))
+    directory = Directory(structs.replace(card(0), inside="y:2"))
+    for each in (mate, other):
+        directory.learn_peer(each)
+    assert directory.reached_at(mate.peer) == Address("y", 2)
+    assert directory.reached_at(other.peer) is None
+    assert directory.reached_at(PeerId("never heard of")) is None
+
+
 def test_a_cluster_of_which_only_the_leader_is_known_is_forgotten_too_and_takes_no_place_of_another() -> None:
     """Regression: who greeted us and died before its card came, or after its cluster had left, stayed for good."""
     directory = Directory(card(0))

@@ -161,3 +161,14 @@ def test_hidden_workers_of_one_cluster_find_each_other_and_find_each_other_again
         assert not world.believes_all()
         world.inject(Heal())
         world.run_until(world.believes_all, within=20)
+
+
+def test_hidden_clusters_take_a_relay_at_once_and_nobody_is_warned() -> None:
+    """Regression: each asked the other to dial it, which warned that it could not, and had a second for that."""
+    with World(seed=9, profile="wan") as world:
+        world.cluster("a", workers=1)
+        for name in ("b", "c", "d"):
+            world.cluster(name, workers=1, nat=True)
+        world.run_until(lambda: world.version() >= 3 and world.settled(), within=60)
+        assert not list(world.trace.of("warning"))
+        assert max(entry.fields["seconds"] for entry in world.trace.of("round_committed")) < 1.0

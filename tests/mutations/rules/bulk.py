@@ -232,6 +232,17 @@ MUTATIONS: Final = (
         ("bulk/test_stripes.py::test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_tried_again",),
     ),
     Mutation(
+        "asks-to-be-dialed-without-an-address",
+        "Nobody is asked to dial a peer that has no address: the next way is tried at once.",
+        "ictp2p/data_plane.py",
+        "if self.core.directory.reached_at(peer) is None:",
+        "if False:",
+        (
+            "test_data_plane.py::test_nobody_is_asked_to_dial_where_there_is_no_address",
+            "sim/test_world.py::test_hidden_clusters_take_a_relay_at_once_and_nobody_is_warned",
+        ),
+    ),
+    Mutation(
         "cut-short-for-good",
         "Whether several connections carry more is found out later if a round came first, and anew for another one.",
         "ictp2p/data_plane.py",
