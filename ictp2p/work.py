@@ -8,6 +8,7 @@ the interpreter ends, so a script that dies without closing its peer would hang 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -31,6 +32,7 @@ class Work(Generic[T]):
         self._name = name
         self._future = future
         self._wait = wait
+        self._process = os.getpid()
 
     def __repr__(self) -> str:
         state = "under way" if not self.done() else "failed" if self._future.exception() else "done"
@@ -46,7 +48,10 @@ class Work(Generic[T]):
         Raises:
             TimeoutError: it is still under way.
             IctError: what made the call fail. Its tensors are untouched.
+            PeerClosed: it was under way when this process was forked from its own.
         """
+        if os.getpid() != self._process and not self.done():  # nobody is here who would end it
+            raise PeerClosed(f"{self._name} began in process {self._process}, from which this one was forked")
         try:
             return self._wait(self._future, timeout)
         except TimeoutError:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,31 @@ def test_a_peer_whose_start_failed_may_be_started_again() -> None:
         for _ in range(2):
             with pytest.raises(AddressInUse, match=str(a.address.port)):
                 taken.start()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_collective_call_in_a_forked_process_is_told_so_and_waits_for_nobody(isolation: str) -> None:
+    """Its queue is there, and the thread that would take the call from it is not."""
+    with ictp2p.Peer(replace(config("a"), isolation=isolation)) as a:
+        a.barrier()
+        before = a.recv(torch.zeros(1), "b", async_op=True)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # ends it if it waits
+            for call in (a.barrier, lambda: a.all_reduce(torch.zeros(1), async_op=True), before.wait):
+                with suppress(PeerClosed):
+                    call()
+                    os.write(writing, b"answered ")
+            os.write(writing, b"end")
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as said:
+            assert said.read() == "end"
+        os.waitpid(child, 0)
+        a.barrier()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -66,8 +66,10 @@ class CallEngine:
         """Queue several calls that make one: `body` is given what runs each of them.
 
         Raises:
-            PeerClosed: the peer was closed.
+            PeerClosed: the peer was closed, or lives in the process that this one was forked from.
         """
+        if self.peer.left_behind:  # before the locks, which a thread may have held that was not forked along
+            raise PeerClosed(f"{name}: the peer lives in the process that this one was forked from")
         with self._lock:
             if self._closed:
                 raise PeerClosed(f"{name}: the peer is closed")

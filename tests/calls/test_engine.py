@@ -66,6 +66,7 @@ class Peer:
     """A peer (`Handle`) that notes what it is told."""
 
     id = "a" * 32
+    left_behind = False
     config = ictp2p.Config.local(cluster="a", token="0123456789abcdef0123456789abcdef")
 
     def __init__(self) -> None:
