@@ -234,13 +234,13 @@ class Peer(CollectiveCalls):
 
     @property
     def clusters(self) -> list[dict[str, Any]]:
-        """The clusters of the mesh."""
+        """The clusters of the mesh; `state_version` is known at a leader."""
         rows: list[dict[str, Any]] = self._answering.view("clusters")
         return rows
 
     @property
     def links(self) -> list[dict[str, Any]]:
-        """The links between clusters, as their leaders measure them."""
+        """The links between clusters, as their leaders measure them; a follower's view may be much older."""
         rows: list[dict[str, Any]] = self._answering.view("links")
         return rows
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ictp2p.core.directory import Directory
 from ictp2p.core.stack import Core
 from ictp2p.gossip.table import Member
 from ictp2p.types import ClusterId, PeerId
@@ -74,14 +73,17 @@ def members_of(core: Core, now: float) -> list[dict[str, Any]]:
 
 
 def clusters_of(core: Core, now: float) -> list[dict[str, Any]]:
-    """The clusters of the mesh; `status_for` is as of members, None of the own cluster where this peer follows."""
+    """The clusters of the mesh; `status_for` is as of members, None of the own cluster where this peer follows.
+
+    Which version each holds is known to leaders alone, who do not tell their followers.
+    """
     own = core.own_view()
     rows = [
-        _cluster(core.directory, ClusterId(name), member.status.name.lower(), _seconds(member, now))
+        _cluster(core, ClusterId(name), member.status.name.lower(), _seconds(member, now))
         for name, member in core.m.mesh.members.items()
     ]
     if own is not None and all(row["cluster"] != own.cluster for row in rows):
-        rows.append(_cluster(core.directory, own.cluster, "alive", None))
+        rows.append(_cluster(core, own.cluster, "alive", None))
     return sorted(rows, key=lambda row: str(row["cluster"]))
 
 
@@ -89,8 +91,8 @@ def _seconds(member: Member, now: float) -> int:
     return max(0, round(now - member.since))
 
 
-def _cluster(directory: Directory, name: ClusterId, status: str, seconds: int | None) -> dict[str, Any]:
-    card, seen = directory.clusters.get(name), {"cluster": name, "status": status, "status_for": seconds}
+def _cluster(core: Core, name: ClusterId, status: str, seconds: int | None) -> dict[str, Any]:
+    card, seen = core.directory.clusters.get(name), {"cluster": name, "status": status, "status_for": seconds}
     if card is None:
         return {**seen, "leader": None, "term": None, "workers": 0}
     return {
@@ -100,12 +102,15 @@ def _cluster(directory: Directory, name: ClusterId, status: str, seconds: int | 
         "workers": len(card.workers),
         "training": card.training,
         "draining": card.draining,
-        "state_version": card.version,
+        "state_version": card.version if core.leading else None,
     }
 
 
 def links_of(core: Core) -> list[dict[str, Any]]:
-    """The links of all clusters, as their leaders measure them; bandwidths in bytes/s, times in seconds."""
+    """The links of all clusters, as their leaders measure them; bandwidths in bytes/s, times in seconds.
+
+    A follower that plans no rounds has them as they were when its leader last had other news of the mesh.
+    """
     return [
         {
             "from": card.cluster,

@@ -11,6 +11,7 @@ from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import CODECS
 from ictp2p.core.packets import MAX_HOPS, Channel, Need, Packet, decode_packet, encode_packet
 from ictp2p.gossip.messages import Status
+from ictp2p.reporting import clusters_of
 from ictp2p.sync.agreement import Agreement
 from ictp2p.types import ClusterId, PeerId
 from tests.core.control_planes import Host, World, mesh
@@ -196,3 +197,12 @@ def test_a_mate_who_plans_is_shown_what_links_measure(monkeypatch: pytest.Monkey
         return host.core.directory.clusters[ClusterId("a")].links[0].bandwidth_out
 
     assert seen(leader) == seen(planner) > 0.0 == seen(other)
+
+
+def test_the_status_of_a_follower_names_no_version_that_its_leader_no_longer_tells_it() -> None:
+    """Regression: it named the one of hundreds of rounds ago, beside its own."""
+    world = World()
+    leader, follower = mesh(world, "a", "b")["a"]
+    assert leader.core.leading
+    assert [row["state_version"] for row in clusters_of(leader.core, 0.0)] == [0, 0]
+    assert [row["state_version"] for row in clusters_of(follower.core, 0.0)] == [None, None]
