@@ -353,3 +353,35 @@ def test_where_one_is_enough_nobody_is_waited_for_but_a_moment() -> None:
     m.run(m.profile.retry + 0.1)
     commit = m.told(B0, RoundCommitted)[-1]
     assert [p.cluster for p in commit.open.participants] == ["B"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("quorum", "spread"), [(1e-9, 0.0), (0.4, 0.0), (0.6, 3.0)])
+def test_who_looks_on_does_not_say_when_those_who_train_should_come(quorum: float, spread: float) -> None:
+    """Regression: of clusters in step the first to come went alone, for the door was past: those who look on made it.
+
+    The others found the state further on, fetched it, and were as far from their fellows for good.
+    """
+    m, spec = quorum_mesh(), structs.replace(SYNC, quorum=quorum, spread=spread)
+    for _ in range(3):
+        for cluster in "CDE":
+            m.ready(cluster, spec, LOOKS_ON)
+        m.run(5.0)  # later than the door would be, counted from them
+        m.ready("A", spec)
+        m.run(0.5 * m.profile.retry)
+        m.ready("B", spec)
+        m.run(m.profile.retry)
+        assert len(m.told(A0, RoundCommitted)[-1].open.participants) == 5  # type: ignore[attr-defined]
+        m.bases = dict.fromkeys(m.clusters, m.value(A0).state.digest)
+    assert len(m.told(A0, RoundCommitted)) == 5
+
+
+def test_who_looks_on_is_no_part_of_a_quorum() -> None:
+    m = quorum_mesh()
+    for cluster in "CDE":
+        m.ready(cluster, MOST, LOOKS_ON)
+    m.ready("A", MOST)
+    m.run(4.0)
+    assert len(m.told(A0, RoundCommitted)) == 2, "one of two who train, where three fifths are asked for"
+    m.ready("B", MOST)
+    m.run(0.5)
+    assert len(m.told(A0, RoundCommitted)[-1].open.participants) == 5  # type: ignore[attr-defined]
