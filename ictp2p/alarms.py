@@ -1,12 +1,12 @@
-"""Telling people what they should know at once: that nothing can be decided, or that the agreed state is lost.
+"""Telling people what they should know at once: no quorum is there, the agreed state is lost, or there are two meshes.
 
-Each is an event with its figures, for programs, and a warning in words, which also reaches the log.
+Each is an event with its figures, for programs, if it has any, and a warning in words, which also reaches the log.
 """
 
 from __future__ import annotations
 
 from ictp2p.machine import Notice
-from ictp2p.sync.agreement import QuorumLost, QuorumRegained
+from ictp2p.sync.agreement import ForeignChain, QuorumLost, QuorumRegained
 from ictp2p.sync.notices import StateMissing, StateRestored
 from ictp2p.telemetry import Telemetry
 
@@ -19,6 +19,9 @@ def announce(telemetry: Telemetry, notice: Notice) -> None:
             telemetry.event("warning", text=f"no quorum: of {len(voters)} voters are missing {', '.join(missing)}")
         case QuorumRegained():
             telemetry.event("quorum_regained")
+        case ForeignChain(peer=peer):
+            text = f"{peer} is of another mesh, which was founded apart under the same token: the two never become one"
+            telemetry.event("warning", text=f"{text}; start the peers of one anew, with empty data folders and join")
         case StateMissing():
             _missing(telemetry, notice)
         case StateRestored(restore=restore):

@@ -12,7 +12,7 @@ from ictp2p.events import tell
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.routing.babel import RouteChanged
-from ictp2p.sync.agreement import Decided, QuorumRegained
+from ictp2p.sync.agreement import Decided, ForeignChain, QuorumRegained
 from ictp2p.sync.roster import Roster, RosterChanged
 from ictp2p.sync.values import Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry
@@ -62,6 +62,14 @@ TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
         {"destination": "there", "next_hop": "between", "traffic_class": 2},
     ),
     (QuorumRegained(), "quorum_regained", {}),
+    (
+        ForeignChain(OTHER, b"theirs", b"ours"),
+        "warning",
+        {
+            "text": f"{OTHER} is of another mesh, which was founded apart under the same token: the two never become "
+            "one; start the peers of one anew, with empty data folders and join"
+        },
+    ),
     (
         Decided(9, WITHOUT),
         "warning",

@@ -96,6 +96,8 @@ class ClusterCard(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of others' contributions that its leader keeps at most; 0: what plans take without asking."""
     behind: float = 0.0
     """Seconds that its leader needs to fetch the state, where a newer one was agreed on in the meantime; else 0."""
+    lineage: bytes = b""
+    """Of which founding of a mesh its chain is; empty while it has none."""
 
     def worker(self, peer: PeerId) -> PeerCard | None:
         """The card of one of its workers."""

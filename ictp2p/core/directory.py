@@ -144,4 +144,4 @@ class Directory:
 
 def _standing(card: ClusterCard) -> tuple[object, ...]:
     """What others act upon in a cluster's card."""
-    return (card.leader, card.term, card.workers, card.training, card.draining, card.behind, card.config)
+    return (card.leader, card.term, card.workers, card.training, card.draining, card.behind, card.config, card.lineage)

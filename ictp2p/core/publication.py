@@ -73,6 +73,7 @@ class Publication:
             up=self._limits.up,
             room=self._limits.room,
             behind=self.behind,
+            lineage=tip[1].lineage if tip else b"",
         )
 
     def view(self) -> ClusterCard | None:

@@ -21,15 +21,23 @@ _FEW = 128
 
 
 def cluster_views(directory: Directory, mesh: Swim, own: ClusterCard | None) -> dict[ClusterId, ClusterView]:
-    """What rounds are told of each cluster; `own` is this peer's, which a passive mesh does not hold."""
+    """What rounds are told of each cluster; `own` is this peer's, which a passive mesh does not hold.
+
+    Of those whose chain is of another founding nothing: they may be seen, but vote and take part elsewhere.
+    """
     views: dict[ClusterId, ClusterView] = {}
     for name, member in sorted(mesh.members.items()):
         card = directory.clusters.get(ClusterId(name))
-        if card is not None and (own is None or name != own.cluster):
+        if card is not None and (own is None or (name != own.cluster and not _is_foreign(card, own))):
             views[card.cluster] = _view_of(card, member.status)
     if own is not None:
         views[own.cluster] = _view_of(own, Status.ALIVE)
     return views
+
+
+def _is_foreign(card: ClusterCard, own: ClusterCard) -> bool:
+    """Whether two clusters belong to meshes that were founded apart."""
+    return bool(card.lineage and own.lineage) and card.lineage != own.lineage
 
 
 def _view_of(card: ClusterCard, status: Status) -> ClusterView:

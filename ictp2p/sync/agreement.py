@@ -55,7 +55,7 @@ class QuorumRegained(Notice):
 
 @dataclass(frozen=True, slots=True)
 class ForeignChain(Notice):
-    """`peer` belongs to a mesh that was founded separately; the two cannot become one. Told once per peer."""
+    """`peer` belongs to a mesh that was founded separately; the two cannot become one. Told once of each."""
 
     peer: PeerId
     theirs: bytes
@@ -99,7 +99,7 @@ class Agreement:
         self._suspects: frozenset[PeerId] = frozenset()
         self._audience: tuple[PeerId, ...] = ()
         self._wards: tuple[PeerId, ...] = ()
-        self._foreign: set[PeerId] = set()
+        self._foreign: set[bytes] = set()
         self._lessons: dict[PeerId, _Lesson] = {}
         self._early: dict[int, Value] = {}
         """Decisions that overtook those before them: packets between two peers may go different ways."""
@@ -324,9 +324,9 @@ class Agreement:
 
     def _meet_foreign(self, peer: PeerId, lineage: bytes) -> Effects:
         assert self._acceptor.tip is not None
-        if peer in self._foreign:
+        if lineage in self._foreign:
             return []
-        self._foreign.add(peer)
+        self._foreign.add(lineage)
         return [ForeignChain(peer, lineage, self._acceptor.tip.lineage)]
 
     def _misplaced(self, sender: PeerId, slot: int, lineage: bytes, now: float) -> Effects | None:

@@ -1,13 +1,20 @@
-"""What a cluster tells all others of its links."""
+"""What a cluster tells all others of its links, and what rounds are told of clusters."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from ictp2p.core.directory import Directory
 from ictp2p.core.planning import _measured
-from ictp2p.core.views import link_card
+from ictp2p.core.views import cluster_views, link_card
 from ictp2p.gossip.links import LinkMeasurement
+from ictp2p.gossip.swim import Status
 from ictp2p.types import ClusterId
 from tests.core.test_cards import card, worker
 
@@ -19,3 +26,17 @@ def test_a_link_is_as_long_as_its_least_round_trip_whatever_waits_in_its_queues(
     told = card(worker("a"), links=(link_card("tokyo", measured),))
     delay = _measured([told])[told.cluster, ClusterId("tokyo")].delay
     assert abs(delay - least / 2) <= 0.05 * least
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"),
+    [(b"one", b"one", True), (b"one", b"two", False), (b"one", b"", True), (b"", b"two", True)],
+)
+def test_rounds_are_told_of_no_cluster_whose_mesh_was_founded_apart(ours: bytes, theirs: bytes, told: bool) -> None:
+    """Who has no chain yet will have ours, as far as anybody can tell; and who has none itself will have theirs."""
+    here = structs.replace(card(worker("a")), lineage=ours)
+    other = structs.replace(card(worker("b")), cluster=ClusterId("other"), leader=worker("b").peer, lineage=theirs)
+    directory = Directory(worker("a"))
+    directory.learn_cluster(other)
+    mesh: Any = SimpleNamespace(members={"other": SimpleNamespace(status=Status.ALIVE)})
+    assert set(cluster_views(directory, mesh, here)) == {here.cluster} | ({other.cluster} if told else set())

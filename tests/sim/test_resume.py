@@ -250,3 +250,26 @@ def test_who_was_away_while_others_moved_is_found_where_it_was() -> None:
         world.run_until(lambda: world.version() >= before + 4, within=QUIET)
         world.restart(away.name)
         world.run_until(lambda: len(world.running()) == 5 and world.believes_all(), within=QUIET)
+
+
+def test_a_founder_that_founds_again_on_another_disk_does_not_halt_the_mesh_that_it_meets() -> None:
+    """Regression: each mesh took the other's peers for voters, and one that had too many of them decided no more."""
+    with World(2, audit=False) as world:  # there are two histories by then
+        for name in "abc":
+            world.cluster(name, workers=1)
+        world.run_until(lambda: world.version() >= 2 and world.settled(), within=QUIET)
+        (lineage,) = lineages(world)
+        world.crash("a/0", disk="lost")
+        world.supervisor._seeds = lambda host: ()  # type: ignore[method-assign]
+        world.restart("a/0")
+        warned = {"a/0", "b/0", "c/0"}
+        world.run_until(lambda: {entry.host for entry in events(world, "warning")} >= warned, within=QUIET)
+        assert len(lineages(world)) == 2
+        tips = {name: world.hosts[name].core.m.rounds.tip for name in warned}  # type: ignore[union-attr]
+        world.run_for(20.0)
+        for name, (_, before) in tips.items():  # type: ignore[misc]
+            _, now = world.hosts[name].core.m.rounds.tip  # type: ignore[union-attr,misc]
+            assert now.lineage == before.lineage
+            assert now.state.version >= before.state.version + 5
+            others = {world.host_of(voter).name for voter in now.voters}  # type: ignore[union-attr]
+            assert others == ({"b/0", "c/0"} if now.lineage == lineage else {"a/0"})

@@ -110,6 +110,7 @@ def test_separately_founded_meshes_do_not_mix() -> None:
         n.settle()
     foreign = [x for x in n.notices[A] if isinstance(x, ForeignChain)]
     assert foreign == [ForeignChain(C, b"another!", LINEAGE)]
+    assert n.machines[A].receive(D, Greet(0, b"another!"), 0.0) == [], "of each of its peers, whoever they are by then"
     before = n.machines[A].slot
     assert n.machines[A].receive(C, Prepare(before + 1, b"another!", Ballot(9, C)), 0.0) == []
     assert n.machines[A].receive(C, Decision(before + 1, genesis(b"another!", C), 0), 0.0) == []

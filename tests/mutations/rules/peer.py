@@ -251,6 +251,17 @@ MUTATIONS: Final = (
         ("sim/test_resume.py::test_a_hidden_cluster_that_has_the_quorum_finds_who_was_down_when_it_started",),
     ),
     Mutation(
+        "foreigners-counted-on",
+        "Clusters of a mesh that was founded apart do not vote here, and no round waits for them.",
+        "ictp2p/core/views.py",
+        "return bool(card.lineage and own.lineage) and card.lineage != own.lineage",
+        "return False",
+        (
+            "core/test_views.py::test_rounds_are_told_of_no_cluster_whose_mesh_was_founded_apart",
+            "sim/test_resume.py::test_a_founder_that_founds_again_on_another_disk_does_not_halt_the_mesh_that_it_meets",
+        ),
+    ),
+    Mutation(
         "content-to-be-few",
         "Who leads a cluster that sees some others dials addresses where nobody is known to be, though none is missed.",
         "ictp2p/entrance.py",
