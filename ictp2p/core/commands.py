@@ -105,7 +105,10 @@ class Failed(Notice):
 
 @dataclass(frozen=True, slots=True)
 class Violated(Notice):
-    """A packet that came over the connection to `bearer` is what no peer of this version sends; `text` says why."""
+    """A packet that came over the connection to `bearer` is what no peer of this version sends; `text` says why.
+
+    Told once a minute of each bearer.
+    """
 
     bearer: PeerId
     source: PeerId

@@ -2,7 +2,8 @@
 
 The sender of a packet may be wrong, or be of another mind about who leads; neither must harm anybody else. So a
 malformed packet costs at most the connection of whom it is proven to come from, and what is said between clusters
-counts only among their leaders.
+counts only among their leaders. Of what one peer brings little is told: each is a line in a log, and a release that
+differs, or a relay of many, could bring thousands a second.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from ictp2p.core.timetable import Timetable
 from ictp2p.errors import ProtocolError
 from ictp2p.machine import Message
 from ictp2p.types import PeerId
+
+_TOLD_AGAIN = 60.0
+"""Seconds from one malformed packet of a bearer that is told to the next: the others would hardly say anything new."""
 
 
 class Delivery:
@@ -39,6 +43,8 @@ class Delivery:
         self._post = post
         self._meetings = meetings
         self._neighbourhood = neighbourhood
+        self._told: dict[PeerId, float] = {}
+        """Of whom a malformed packet was told, and until when no other is."""
 
     def empty_inbox(self) -> None:
         """Deliver all that has arrived, and what this peer sends to itself because of it."""
@@ -54,9 +60,16 @@ class Delivery:
         try:
             self._deliver(packet)
         except ProtocolError as error:
-            self._context.out.append(Violated(bearer, packet.source, f"{packet.channel.name}: {error}"))
+            self._tell(Violated(bearer, packet.source, f"{packet.channel.name}: {error}"))
             if bearer == packet.source and bearer in self._post.open:
                 self._context.out.append(Hangup(bearer, str(error)))
+
+    def _tell(self, violated: Violated) -> None:
+        now = self._context.now
+        self._told = {bearer: until for bearer, until in self._told.items() if now < until}
+        if violated.bearer not in self._told:
+            self._told[violated.bearer] = now + _TOLD_AGAIN
+            self._context.out.append(violated)
 
     def _deliver(self, packet: Packet) -> None:
         context, channel = self._context, packet.channel

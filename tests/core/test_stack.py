@@ -96,6 +96,20 @@ def test_nobody_is_hung_up_on_for_what_another_says_in_its_name(forged: bool) ->
     assert [each.peer for each in done if isinstance(each, commands.Hangup)] == ([] if forged else [world.id(c)])
 
 
+def test_of_what_one_peer_brings_little_is_told_however_much_of_it_is_malformed() -> None:
+    """Regression: each was a line in the log, and nothing ends the connection to who only passes them on."""
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    a, b, c = (hosts[name][0] for name in "abc")
+    told: list[tuple[float, PeerId]] = []
+    for second in range(90):
+        for bearer, source in ((b, c), (c, b)):
+            packet = Packet(world.id(source), ClusterId("x"), world.id(a), 3, Channel.ROUNDS, b"garbage")
+            done = a.core.receive(world.id(bearer), encode_packet(packet), world.now + second)
+            told += [(second, each.bearer) for each in done if isinstance(each, commands.Violated)]
+    assert told == [(at, world.id(bearer)) for at in (0, 60) for bearer in (b, c)]
+
+
 @pytest.mark.parametrize("name", ["", "nobody", "e" * 31, "E" * 32, "e" * 32 + "\n"])
 def test_a_packet_of_what_no_peer_is_called_is_malformed(name: str) -> None:
     """Regression: a READY of such a one got into an OPEN that nobody could read."""

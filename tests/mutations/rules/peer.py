@@ -251,6 +251,14 @@ MUTATIONS: Final = (
         ("sim/test_resume.py::test_a_hidden_cluster_that_has_the_quorum_finds_who_was_down_when_it_started",),
     ),
     Mutation(
+        "log-flooded",
+        "Of what one peer brings that is malformed little is told, however much of it there is.",
+        "ictp2p/core/delivery.py",
+        "if violated.bearer not in self._told:",
+        "if True:",
+        ("core/test_stack.py::test_of_what_one_peer_brings_little_is_told_however_much_of_it_is_malformed",),
+    ),
+    Mutation(
         "foreigners-counted-on",
         "Clusters of a mesh that was founded apart do not vote here, and no round waits for them.",
         "ictp2p/core/views.py",
