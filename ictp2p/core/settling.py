@@ -84,9 +84,10 @@ class Settling:
         self._publication.renew()
         self._meetings.show_mesh_to_planner()
         own = self._publication.view()
-        if not self._is_new_basis("view", own and msgspec.structs.replace(own, version=0, links=())):
+        lineage = m.rounds.tip[1].lineage if m.rounds.tip is not None else b""
+        if not self._is_new_basis("view", own and msgspec.structs.replace(own, version=0, links=()), lineage):
             return
-        view = views.cluster_views(context.directory, m.mesh, own)
+        view = views.cluster_views(context.directory, m.mesh, own, lineage)
         suspects = views.suspected_peers(context.directory, m.mesh, m.members)
         if self._is_news("view", (view, suspects)):
             context.run(Channel.ROUNDS, m.rounds.view(view, context.now))

@@ -20,24 +20,27 @@ _FEW = 128
 """Workers of a cluster whose view is kept."""
 
 
-def cluster_views(directory: Directory, mesh: Swim, own: ClusterCard | None) -> dict[ClusterId, ClusterView]:
+def cluster_views(
+    directory: Directory, mesh: Swim, own: ClusterCard | None, lineage: bytes
+) -> dict[ClusterId, ClusterView]:
     """What rounds are told of each cluster; `own` is this peer's, which a passive mesh does not hold.
 
-    Of those whose chain is of another founding nothing: they may be seen, but vote and take part elsewhere.
+    Of those whose chain is of another founding than this peer's `lineage` nothing: they may be seen, but vote and take
+    part elsewhere. Its own cluster may be one of them, if another worker that leads it founded anew.
     """
     views: dict[ClusterId, ClusterView] = {}
     for name, member in sorted(mesh.members.items()):
         card = directory.clusters.get(ClusterId(name))
-        if card is not None and (own is None or (name != own.cluster and not _is_foreign(card, own))):
+        if card is not None and (own is None or name != own.cluster) and not _is_foreign(card, lineage):
             views[card.cluster] = _view_of(card, member.status)
-    if own is not None:
+    if own is not None and not _is_foreign(own, lineage):
         views[own.cluster] = _view_of(own, Status.ALIVE)
     return views
 
 
-def _is_foreign(card: ClusterCard, own: ClusterCard) -> bool:
-    """Whether two clusters belong to meshes that were founded apart."""
-    return bool(card.lineage and own.lineage) and card.lineage != own.lineage
+def _is_foreign(card: ClusterCard, lineage: bytes) -> bool:
+    """Whether a cluster belongs to a mesh that was founded apart."""
+    return bool(card.lineage and lineage) and card.lineage != lineage
 
 
 def _view_of(card: ClusterCard, status: Status) -> ClusterView:

@@ -34,9 +34,12 @@ def test_a_link_is_as_long_as_its_least_round_trip_whatever_waits_in_its_queues(
 )
 def test_rounds_are_told_of_no_cluster_whose_mesh_was_founded_apart(ours: bytes, theirs: bytes, told: bool) -> None:
     """Who has no chain yet will have ours, as far as anybody can tell; and who has none itself will have theirs."""
-    here = structs.replace(card(worker("a")), lineage=ours)
+    here = card(worker("a"))
     other = structs.replace(card(worker("b")), cluster=ClusterId("other"), leader=worker("b").peer, lineage=theirs)
     directory = Directory(worker("a"))
     directory.learn_cluster(other)
     mesh: Any = SimpleNamespace(members={"other": SimpleNamespace(status=Status.ALIVE)})
-    assert set(cluster_views(directory, mesh, here)) == {here.cluster} | ({other.cluster} if told else set())
+    expected = {here.cluster} | ({other.cluster} if told else set())
+    assert set(cluster_views(directory, mesh, here, ours)) == expected
+    led_elsewhere = structs.replace(here, lineage=theirs)
+    assert set(cluster_views(directory, mesh, led_elsewhere, ours)) == (expected if told else set())

@@ -262,7 +262,7 @@ MUTATIONS: Final = (
         "foreigners-counted-on",
         "Clusters of a mesh that was founded apart do not vote here, and no round waits for them.",
         "ictp2p/core/views.py",
-        "return bool(card.lineage and own.lineage) and card.lineage != own.lineage",
+        "return bool(card.lineage and lineage) and card.lineage != lineage",
         "return False",
         (
             "core/test_views.py::test_rounds_are_told_of_no_cluster_whose_mesh_was_founded_apart",
