@@ -5,7 +5,7 @@ other in the middle of its phase, and whoever was overtaken is READY at once wit
 others can be. If it went on without them, so would they without it, and each group would make its rounds alone and
 fetch the other's state in every phase, for hours or for good. So it waits until the others, too, should be there; and
 for how long that is, their own last rounds tell: who took part in one began its phase then, whatever has been committed
-since.
+since, and whether it brought anything to it or looked on.
 
 A phase is what lies between a cluster's round and its next READY. In the gap between two rounds of it there is waiting
 as well, and who waited as long as a gap would wait longer each time. Gaps count only as long as no phase was seen: by
@@ -32,6 +32,9 @@ class Rhythm:
     def __init__(self) -> None:
         """Know nothing yet."""
         self._rounds: deque[tuple[float, frozenset[ClusterId]]] = deque(maxlen=_ROUNDS)
+        """When each was committed, and who brought something to it."""
+        self._watched: deque[tuple[float, frozenset[ClusterId]]] = deque(maxlen=_ROUNDS)
+        """The same of those who looked on."""
         self._phases: dict[tuple[ClusterId, float], float] = {}
         """Seconds, by whose it was and when it began."""
 
@@ -40,6 +43,10 @@ class Rhythm:
         self._rounds.append((now, frozenset(clusters)))
         oldest = self._rounds[0][0]
         self._phases = {phase: seconds for phase, seconds in self._phases.items() if phase[1] >= oldest}
+
+    def watched(self, clusters: Collection[ClusterId], now: float) -> None:
+        """These looked on at a round that is committed: their phases begin, too, if they have any."""
+        self._watched.append((now, frozenset(clusters)))
 
     def came(self, name: ClusterId, now: float) -> None:
         """A cluster is READY, and brings something; the first time since its last round counts."""
@@ -50,23 +57,27 @@ class Rhythm:
     def broken(self) -> None:
         """A round was missed, of which nothing is known: gaps that it lies in say nothing."""
         self._rounds.clear()
+        self._watched.clear()
         self._phases.clear()
 
-    def due(self, name: ClusterId, *, at_latest: bool = False) -> float | None:
+    def due(self, name: ClusterId, *, at_latest: bool = False, patience: float = 1.0) -> float | None:
         """When a cluster should be READY again, in seconds on the clock; None if nothing tells.
 
         Args:
             name: of the cluster.
             at_latest: after the longest phase, not a usual one: for whoever loses nothing by waiting.
+            patience: how many times that.
         """
         began = self._began(name)
         known = [*self._phases.values()] or self._gaps()
         if began is None or not known:
             return None
-        return began + (max(known) if at_latest else median_low(known))
+        return began + patience * (max(known) if at_latest else median_low(known))
 
     def _began(self, name: ClusterId) -> float | None:
-        return next((at for at, clusters in reversed(self._rounds) if name in clusters), None)
+        kinds = (self._rounds, self._watched)
+        last = [next((at for at, clusters in reversed(kind) if name in clusters), None) for kind in kinds]
+        return max((at for at in last if at is not None), default=None)
 
     def _gaps(self) -> list[float]:
         clusters = {name for _, clusters in self._rounds for name in clusters}

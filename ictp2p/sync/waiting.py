@@ -51,16 +51,22 @@ class Waiting:
         self._sight = sight
         self._arrivals = Arrivals()
         self._expected: tuple[ClusterId, ...] = ()
+        self._went_without = False
+        """Whether the round that was opened last left somebody out who was worth waiting for."""
+        self._futile = 0
+        """Rounds in a row that did, and to which nobody brought anything."""
         self._closed_at = 0.0
         self._committed_at: float | None = None
         self._first_at: float | None = None
+        self._brought_at: float | None = None
+        """When the first one was that brings something."""
         self._most_at: float | None = None
         self._rhythms = {by_call: Rhythm() for by_call in (True, False)}
         """Of rounds of calls, and of those of the state: they have nothing to do with each other."""
 
     def turn(self) -> None:
         """Nobody is READY for the next round yet, or any more."""
-        self._first_at = self._most_at = None
+        self._first_at = self._brought_at = self._most_at = None
 
     def came(self, clusters: Iterable[ClusterId], now: float) -> None:
         """These stand READY for the round to come; the first time counts."""
@@ -69,6 +75,7 @@ class Waiting:
     def opened(self, roll: RollCall) -> None:
         """The first attempt of a round begins."""
         self._expected = (*_bringing(roll.standing), *roll.absent)
+        self._went_without = bool(roll.absent)
 
     def closed(self, now: float) -> None:
         """An attempt is over."""
@@ -77,16 +84,22 @@ class Waiting:
     def committed(self, opened: Open | None, now: float) -> None:
         """It was the last of its round. If nobody in it had trained anything, the phase of whoever trains goes on."""
         self._arrivals.committed(self._expected, now)
+        went_without, self._went_without = self._went_without, False
         self._expected = ()
         if opened is None:
             for each in self._rhythms.values():
                 each.broken()
-        elif not _idle(opened.spec, opened.participants):
-            brought = [part.cluster for part in opened.participants if not _idle(opened.spec, [part])]
-            self._rhythms[opened.spec.kind != "sync"].committed(brought, now)
-        else:
+            self._committed_at = now
             return
-        self._committed_at = now
+        rhythm = self._rhythms[opened.spec.kind != "sync"]
+        brought = [part.cluster for part in opened.participants if not _idle(opened.spec, [part])]
+        if len(brought) < len(opened.participants):
+            rhythm.watched([part.cluster for part in opened.participants if part.cluster not in brought], now)
+        if not brought:
+            self._futile += went_without
+            return
+        rhythm.committed(brought, now)
+        self._futile, self._committed_at = 0, now
 
     def look(self, roll: RollCall, now: float) -> Wait | None:
         """Say what the next attempt, for which somebody stands READY, waits for; None: it waits for nothing more."""
@@ -106,6 +119,8 @@ class Waiting:
         if self._first_at is None:
             self._first_at = now
         bringing = _bringing(roll.standing)
+        if self._brought_at is None and bringing:
+            self._brought_at = now
         if self._most_at is None and len(bringing) > len(roll.absent):
             self._most_at = now
         self._arrivals.came(roll.standing, now)
@@ -139,19 +154,25 @@ class Waiting:
 
         Whoever missed a round is READY for the next one at once, and whoever looks on may be long before those who
         train. Neither must make stragglers of all the others. A round of those who look on alone is for nothing, and
-        has the others miss it: they wait for the longest phase that was seen lately.
+        has the others miss it: they wait for the longest phase that was seen lately. Where phases are longer by now, or
+        so long that none was ever seen, they wait twice as long for each such round in a row: who drops what was late
+        would never bring anything. A first one comes soon, for all who begin may have to look on once.
         """
         assert self._first_at is not None
         if self._most_at is not None:
             return self._most_at
+        first = self._first_at if self._brought_at is None else self._brought_at
         rhythm = self._rhythms[_by_call(roll.standing)]
         bringing = _bringing(roll.standing)
         idle = not bringing
-        due = sorted(at for name in roll.absent if (at := rhythm.due(name, at_latest=idle)) is not None)
-        if idle and not due and self._committed_at is not None:
-            return self._first_at + self._profile.fetch_grace  # nothing is known of phases, and nothing urgent
+        patience = 2.0 ** min(self._futile, 16) if idle else 1.0
+        known = (rhythm.due(name, at_latest=idle, patience=patience) for name in roll.absent)
+        due = sorted(at for at in known if at is not None)
+        seen = self._futile or self._committed_at is not None
+        if idle and not due and seen:  # nothing is known of phases, and nothing urgent
+            return first + patience * self._profile.fetch_grace
         lacking = max(1, (len(roll.absent) - len(bringing)) // 2 + 1)
-        return max([self._first_at, *due[:lacking]])
+        return max([first, *due[:lacking]])
 
     def _inner(self, at: float) -> float:
         """Seconds from the last commit that this peer saw; 0 if it has seen none."""

@@ -71,3 +71,29 @@ def test_all_hold_one_state_after_each_round(
         for version, digest in held.items():
             digests.setdefault(version, set()).add(digest)
     assert {version: len(found) for version, found in digests.items()} == dict.fromkeys(digests, 1)
+
+
+@pytest.mark.parametrize("late", ["keep", "drop"])
+def test_who_looks_on_has_nobody_miss_more_than_the_first_round(late: str) -> None:
+    """Regression: it made rounds of its own in each phase of the others, who dropped all that they trained."""
+
+    def program(training: Training) -> None:
+        torch.manual_seed(7)
+        model = torch.nn.Linear(8, 8)
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        with ictp2p.DiLoCo(training, model, inner, sync_every=PHASE, late=late) as kept:
+            looks_on = training.host.cluster == "c"
+            kept.weight = 0.0 if looks_on else 1.0
+            while kept.version < 7:
+                model(torch.randn(4, 8)).square().mean().backward()
+                training.compute(0.1 if looks_on else 15.0)
+                inner.step()
+                inner.zero_grad()
+
+    with World(seed=5, profile="wan") as world:
+        for name in "abc":
+            world.cluster(name, workers=1, program=program)
+        world.train(within=900.0)
+        rounds = [commit.participants for commit in world.commits() if commit.participants]
+        assert rounds[0] == ("c",), "it may begin before it knows of the others"
+        assert rounds[2:6] == [("a", "b", "c")] * 4

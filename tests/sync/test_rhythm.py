@@ -93,6 +93,22 @@ def test_a_phase_is_what_lies_before_a_ready_and_no_wait_is_in_it() -> None:
     assert rhythm.due(C) is None, "it took part in no round that is remembered"
 
 
+def test_who_looked_on_begins_its_phase_with_that_round() -> None:
+    rhythm = Rhythm()
+    for began in (0.0, 150.0, 300.0):
+        rhythm.committed([A, B], began)
+        rhythm.came(A, began + 100.0)
+    rhythm.watched([B, C], 350.0)
+    assert (rhythm.due(A), rhythm.due(B), rhythm.due(C)) == (400.0, 450.0, 450.0)
+    rhythm.came(B, 490.0)
+    assert rhythm.due(A, at_latest=True) == 440.0, "that one took longer"
+    assert rhythm.due(A, at_latest=True, patience=2.0) == 580.0
+    rhythm.committed([A, B], 500.0)
+    assert rhythm.due(B) == 600.0
+    rhythm.broken()
+    assert rhythm.due(C) is None
+
+
 def test_a_cluster_is_due_a_usual_gap_after_its_own_last_round() -> None:
     rhythm = Rhythm()
     assert rhythm.due(A) is None
