@@ -125,3 +125,12 @@ async def test_who_misses_nobody_has_nobody_to_look_for() -> None:
     living = {PeerId("1"): ODD, PeerId("2"): SOUND}
     entrance = leading(bed, living, [])
     assert {entrance._sought(turn) for turn in range(1, 31)} == {()}
+
+
+@pytest.mark.parametrize("seen", [(), ("1",)])
+async def test_who_misses_those_whom_it_needs_looks_everywhere_each_time(seen: tuple[str, ...]) -> None:
+    bed = Bed()
+    entrance = leading(bed, {PeerId(name): ODD for name in seen}, anywhere(10, 11))
+    core: Any = entrance._core
+    core.leading, core.m.rounds.in_touch = False, lambda: not seen
+    assert {entrance._sought(turn) for turn in range(1, 9)} == {(ODD, SOUND, *anywhere(10, 11))}

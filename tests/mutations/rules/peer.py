@@ -237,10 +237,7 @@ MUTATIONS: Final = (
         "ictp2p/entrance.py",
         "if not (self._core.connected() and self._core.m.rounds.in_touch()):",
         "if False:",
-        (
-            "sim/test_resume.py::test_clusters_that_cannot_be_dialed_find_the_heir_of_the_only_leader_that_they_knew",
-            "sim/test_resume.py::test_islands_of_a_mesh_that_restarts_in_pieces_meet",
-        ),
+        ("test_entrance.py::test_who_misses_those_whom_it_needs_looks_everywhere_each_time",),
     ),
     Mutation(
         "content-to-be-alone",
