@@ -225,6 +225,7 @@ class Child:
                 note=message.note,
                 holds=holds,
                 patient=message.patient,
+                slack=message.slack,
                 among=message.among,
             )
             return await self.peer.reduce(work)

@@ -224,6 +224,7 @@ class ProcessHandle:
             self._arena.refs(inputs),
             self._arena.refs(outputs),
             request.patient,
+            request.slack,
             request.note,
             request.among,
         )

@@ -197,6 +197,7 @@ class ThreadHandle:
             note=request.note,
             holds=lambda keys: _held(request, keys),
             patient=request.patient,
+            slack=request.slack,
             among=request.among,
         )
         try:

@@ -111,6 +111,7 @@ class Reduce(Words, tag=15, frozen=True, array_like=True):
     inputs: tuple[TensorRef, ...]
     outputs: tuple[TensorRef, ...]
     patient: bool
+    slack: float
     note: bytes
     among: tuple[ClusterId, ...]
 

@@ -30,6 +30,8 @@ class Ballot(NamedTuple):
 NO_BALLOT = Ballot(0, PeerId(""))
 """Below every ballot that a proposer can use."""
 
+MOST_SLACK = 86400.0
+"""Seconds of slack that a READY may say at most."""
 HIGHEST = 2**62
 """Greatest number of a ballot that is taken from others: what is bid above it can still be written and read."""
 
@@ -113,6 +115,8 @@ class Ready(Message, tag=10, frozen=True, array_like=True):
     """For the planner: addresses, measurements."""
     note: Note = b""
     """For all other participants; see `Participant`."""
+    slack: Annotated[float, msgspec.Meta(ge=0.0, le=MOST_SLACK)] = 0.0
+    """Seconds by which the round may begin later than this was first said, and nobody in the cluster waits for it."""
 
 
 class Withdraw(Message, tag=11, frozen=True, array_like=True):

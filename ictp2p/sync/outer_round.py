@@ -29,6 +29,7 @@ from ictp2p.sync.flight import Flight
 from ictp2p.sync.heal import share_state
 from ictp2p.sync.landing import Landing, Late
 from ictp2p.sync.mesh import Group, Mesh, RoundRequest, RoundResult
+from ictp2p.sync.messages import MOST_SLACK
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.progress import Progress
 from ictp2p.sync.sampler import ElasticSampler
@@ -95,6 +96,8 @@ class OuterRound:
         """Who takes part in the attempt that is under way."""
         self._note = b""
         """What this cluster has to say in the round under way."""
+        self._moving = 0.0
+        """Seconds from the beginning of the last round in the background to its result; 0 if there was none."""
 
     def launch(self, group: Group) -> None:
         """Capture the pseudo-gradient, and send it on its way if training goes on meanwhile."""
@@ -271,11 +274,11 @@ class OuterRound:
             publisher: gets the result while it arrives; None to have it silently in the background.
         """
         weights = self._weights
-        reducing = False
+        reducing, began = False, self._peer.clock()
 
         def restarted(attempt: int, parts: Sequence[Participant]) -> None:
-            nonlocal reducing
-            reducing, self._parts = True, parts
+            nonlocal reducing, began
+            reducing, self._parts, began = True, parts, self._peer.clock()
             if publisher is not None:
                 self._phase("round_opened")
                 publisher.restart(attempt, parts)
@@ -288,20 +291,34 @@ class OuterRound:
                     self._phase("first_chunk")
                 publisher.data(start, stop)
 
+        def finish() -> bytes:
+            digest = weights.finish(self._parts)
+            self._moving = self._peer.clock() - began
+            return digest
+
         return RoundRequest(
             spec=self._spec_of(weights.fragment),
             base=StateRef(weights.state.version, weights.state.digest, ()),
             weight=max(LOOKS_ON, self._counts(self._progress.brought, weights.landed)),
             inputs=[weights.delta],
             outputs=[weights.average],
-            finish=(lambda: weights.finish(self._parts)) if publisher is None else self._finish,
+            finish=finish if publisher is None else self._finish,
             progress=progress,
             restarted=restarted,
             idle=(lambda: None) if publisher is None else publisher.wait,
             patient=self._without_quorum != "stop" and not self._may_skip(),
+            slack=self._slack() if publisher is None else 0.0,
             note=self._note,
             holds=weights.holds,
         )
+
+    def _slack(self) -> float:
+        """Seconds by which a round in the background may begin later, and still end before training waits for it.
+
+        It is given twice as long as the last one took. Of a first one nothing is known, and it is not put off.
+        """
+        covered = self._pace.covered(self._progress.aloft - 1)
+        return min(MOST_SLACK, max(0.0, covered - 2 * self._moving)) if self._moving else 0.0
 
     def _counts(self, trained: float, fragment: int) -> float:
         """What a contribution counts, of so much that was trained."""

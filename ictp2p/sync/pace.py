@@ -83,6 +83,8 @@ class Pace:
         """Rounds per phase, each of a part of the model."""
         self.overlap = 0
         """Inner steps of each round that are under cover of training."""
+        self._step = 0.0
+        """Seconds of an inner step, lately; 0 if none was taken."""
 
     def fit(self, fragments: int, overlap: int) -> None:
         """Take over how the policy's rounds lie in a phase.
@@ -120,6 +122,11 @@ class Pace:
 
     def stepped(self, seconds: float) -> None:
         """An inner step took so long."""
+        self._step = seconds if not self._step else self._step + _FORGETS * (seconds - self._step)
+
+    def covered(self, aloft: int) -> float:
+        """Give the seconds of training that a round still has to end in, `aloft` inner steps after its launch."""
+        return max(0, self.overlap - aloft) * self._step
 
     def took(self, seconds: float) -> None:
         """A round took so long, from launch to commit."""
@@ -168,7 +175,7 @@ class AdaptivePace(Pace):
             raise ConfigError(f"steps {steps!r} are not from least {least!r} to most {most!r}")
         self._utilization, self._least, self._most = utilization, least, most
         self._proportional = proportional
-        self._step = self._round = 0.0
+        self._round = 0.0
         self._trained = True
         """Whether there was training in the phase that the next note is about."""
         self._fastest = 0
@@ -196,10 +203,6 @@ class AdaptivePace(Pace):
 
     def _own_steps(self) -> int:
         return round(self.steps * self._share())
-
-    def stepped(self, seconds: float) -> None:
-        """An inner step took so long."""
-        self._step = seconds if not self._step else self._step + _FORGETS * (seconds - self._step)
 
     def took(self, seconds: float) -> None:
         """A round took so long, from launch to commit."""

@@ -45,6 +45,8 @@ class Contribution:
     """For the planner, opaque here."""
     note: bytes = b""
     """For all other participants, opaque here."""
+    slack: float = 0.0
+    """Seconds; see `Ready`."""
 
 
 class Part:
@@ -73,7 +75,8 @@ class Part:
             return self._verdict_message(slot, self.bound)
         if self.standing is not None:
             c = self.standing
-            return Ready(slot, upcoming(tip)[0], c.cluster, c.term, c.weight, c.spec, c.base, c.info, c.note)
+            brought = (c.weight, c.spec, c.base, c.info, c.note, c.slack)
+            return Ready(slot, upcoming(tip)[0], c.cluster, c.term, *brought)
         return Offer(slot, self.offer) if self.offer and tip.state.version == 0 else None
 
     def stand(self, contribution: Contribution, tip: Value | None) -> list[Notice]:

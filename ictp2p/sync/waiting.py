@@ -12,6 +12,10 @@ wrong. So the rounds of calls wait for the heir of a leader, as long as a cluste
 A cluster that needs longer to fetch the state than a round and that timeout last would be overtaken each time, and come
 too late for good. Its card says how long it needs, once that has happened, until it has taken part in a round; and no
 more after some fetches in vain (`control_plane`), so that who cannot fetch at all does not hold up everybody for good.
+
+Where training goes on during a round, clusters of nearly equal speed drift apart, for nobody ever waits. Each READY
+says for how long nobody will (`Ready.slack`), and the absent are waited for until the first of those who stand has no
+more time: so they are in one round all the same, until one is a whole phase behind and leaves out one.
 """
 
 from __future__ import annotations
@@ -60,6 +64,8 @@ class Waiting:
         self._first_at: float | None = None
         self._brought_at: float | None = None
         """When the first one was that brings something."""
+        self._ready_at: dict[ClusterId, float] = {}
+        """When each was that stands, first."""
         self._most_at: float | None = None
         self._rhythms = {by_call: Rhythm() for by_call in (True, False)}
         """Of rounds of calls, and of those of the state: they have nothing to do with each other."""
@@ -67,6 +73,7 @@ class Waiting:
     def turn(self) -> None:
         """Nobody is READY for the next round yet, or any more."""
         self._first_at = self._brought_at = self._most_at = None
+        self._ready_at.clear()
 
     def came(self, clusters: Iterable[ClusterId], now: float) -> None:
         """These stand READY for the round to come; the first time counts."""
@@ -123,6 +130,8 @@ class Waiting:
             self._brought_at = now
         if self._most_at is None and len(bringing) > len(roll.absent):
             self._most_at = now
+        for name in roll.standing:
+            self._ready_at.setdefault(name, now)
         self._arrivals.came(roll.standing, now)
         rhythm = self._rhythms[_by_call(roll.standing)]
         for name in bringing:
@@ -132,6 +141,7 @@ class Waiting:
         """Until when the absent are waited for: the straggler timeout, or sooner where a quorum is enough.
 
         Who looks on is no part of it: there before all others, it would have the door close behind the first of them.
+        Where all train meanwhile, nobody loses anything by waiting longer, as long as the round still ends in time.
         """
         start = self._start(roll)
         until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
@@ -140,6 +150,7 @@ class Waiting:
         bringing = _bringing(roll.standing)
         if roll.again is not None or not bringing:
             return until
+        until = max(until, min(self._ready_at[name] + roll.standing[name][1].slack for name in bringing))
         spec = elect_spec(roll.standing, self._sight.mine)
         expected = len(bringing) + len(roll.absent)
         door = self._arrivals.door(spec, expected, bringing, self._profile.retry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,8 +19,11 @@ from sim.training import Program, Training
 STEP = 0.1
 
 
-def learner(policy: type[Policy], steps: int, **options: Any) -> Program:
-    """A program that fits a matrix to noise, and gives the digest and what the last rounds were."""
+def learner(policy: type[Policy], steps: int, slower: Mapping[str, float] | None = None, **options: Any) -> Program:
+    """A program that fits a matrix to noise, and gives the digest and what the last rounds were.
+
+    Clusters that are `slower` take so many times as long for a step.
+    """
 
     def program(training: Training) -> Any:
         torch.manual_seed(7)
@@ -29,7 +33,7 @@ def learner(policy: type[Policy], steps: int, **options: Any) -> Program:
         with policy(training, model, inner, **options) as kept:
             while kept.progress.step < steps:
                 model(torch.randn(4, 8, generator=noise)).square().mean().backward()
-                training.compute(STEP)
+                training.compute(STEP * (slower or {}).get(training.host.cluster, 1.0))
                 inner.step()
                 inner.zero_grad()
             return kept.digest(), kept.version, kept.progress.step
@@ -269,3 +273,25 @@ def test_a_cluster_whose_late_training_is_dropped_comes_into_step_where_nobody_w
         world.run_for(20 * phase)
         last = [commit.participants for commit in world.commits()][-4:]
     assert set(last) == {("a", "b", "c", "d")}
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [(ictp2p.EagerDiLoCo, {}), (ictp2p.StreamingDiLoCo, {"fragments": [["weight"], ["bias"]], "overlap": 10})],
+)
+def test_clusters_that_never_wait_are_together_in_rounds_though_they_drift(
+    policy: type[Policy], options: dict[str, Any]
+) -> None:
+    """Regression: a round waited for others as for stragglers, a tenth of a phase; soon each was in every other one."""
+    slower = dict(zip("abcd", (10.0, 10.13, 10.27, 10.4), strict=True))
+    phase = 20 * 10 * STEP
+    program = learner(policy, 10_000, slower, sync_every=20, **options)
+    with World(seed=3, profile="lan") as world:
+        for name in slower:
+            world.cluster(name, workers=1, program=program)
+        world.run_to(20 * phase)
+        before = world.now
+        world.run_for(20 * phase)
+        rounds = [commit.participants for commit in world.commits() if commit.at > before]
+        assert rounds.count(tuple(slower)) >= 0.8 * len(rounds), rounds
+        assert len(list(world.trace.of("state_fetched", since=before))) <= 4

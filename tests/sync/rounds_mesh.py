@@ -169,12 +169,13 @@ class Mesh:
                 self.now = max(self.now, timer[0])
                 self.do(timer[1], self.rounds[timer[1]].handle_timeout(self.now))
 
-    def ready(self, cluster: str, spec: Spec = SYNC, weight: float = 1.0) -> None:
+    def ready(self, cluster: str, spec: Spec = SYNC, weight: float = 1.0, slack: float = 0.0) -> None:
         who = self.leaders[cluster]
         machine = self.rounds[who]
         tip = machine.tip
         base = StateRef(0 if tip is None else tip[1].state.version, self.bases[cluster], ())
-        contribution = Contribution(ClusterId(cluster), who, self.terms[cluster], weight, spec, base)
+        leader = (ClusterId(cluster), who, self.terms[cluster])
+        contribution = Contribution(*leader, weight, spec, base, slack=slack)
         self.do(who, machine.ready(contribution, self.now))
 
     def found(self, who: PeerId) -> None:

@@ -54,6 +54,17 @@ def test_the_target_utilization_is_reached(
         assert wanted == 1 or (compute - step) / (compute - step + waits) < target + 1e-6
 
 
+@given(st.integers(0, 12), st.lists(st.floats(0.1, 10.0), min_size=1, max_size=9))
+def test_what_training_covers_is_the_steps_that_a_round_still_has(aloft: int, steps: list[float]) -> None:
+    pace = Pace(10)
+    pace.fit(1, 8)
+    assert pace.covered(0) == 0.0, "how long a step takes is not known"
+    for seconds in steps:
+        pace.stepped(seconds)
+    left = max(0, 8 - aloft)
+    assert left * min(steps) * (1 - 1e-9) <= pace.covered(aloft) <= left * max(steps) * (1 + 1e-9)
+
+
 def test_by_hand() -> None:
     pace = AdaptivePace(100, utilization=0.95, least=10, most=1000)
     # 0.95 / 0.05 = 19: rounds of 1 s need 19 s of steps.

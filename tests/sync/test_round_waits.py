@@ -435,3 +435,47 @@ def test_who_looks_on_is_no_part_of_a_quorum() -> None:
     m.ready("B", MOST)
     m.run(0.5)
     assert len(m.told(A0, RoundCommitted)[-1].open.participants) == 5  # type: ignore[attr-defined]
+
+
+def test_who_trains_meanwhile_waits_for_the_others_as_long_as_it_has_time() -> None:
+    """Regression: clusters that nothing holds in step drifted apart, and each soon made nearly every round alone."""
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.ready("A", slack=60.0)
+    m.run(10.0)
+    m.ready("B", slack=60.0)
+    m.run(49.0)
+    assert len(m.told(A0, RoundCommitted)) == 1
+    m.ready("C", slack=60.0)
+    m.run(0.5)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]  # type: ignore[attr-defined]
+    m.bases = dict.fromkeys("ABC", m.value(A0).state.digest)
+    m.ready("A", slack=60.0)
+    m.run(10.0)
+    m.ready("B", slack=60.0)
+    m.run(49.0)
+    assert len(m.told(A0, RoundCommitted)) == 2
+    m.run(1.5)
+    assert len(m.told(A0, RoundCommitted)) == 3, "the first of them has no more time"
+
+
+def test_who_waits_for_a_round_does_not_wait_because_others_train_meanwhile() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.ready("A", slack=60.0)
+    m.ready("B")
+    m.run(m.profile.straggler_floor + 0.5)
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+
+def test_who_looks_on_has_all_the_time_of_the_others() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.ready("A", weight=LOOKS_ON)
+    m.ready("B", slack=60.0)
+    m.run(55.0)
+    m.ready("C", slack=60.0)
+    m.run(0.5)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]  # type: ignore[attr-defined]

@@ -539,6 +539,33 @@ MUTATIONS: Final = (
         ("sync/test_rhythm.py::test_clusters_of_equal_phases_come_into_step_wherever_each_of_them_began",),
     ),
     Mutation(
+        "time-not-used",
+        "A round waits for others as long as those who are READY have time, for they train meanwhile.",
+        "ictp2p/sync/waiting.py",
+        "        until = max(until, min(self._ready_at[name] + roll.standing[name][1].slack for name in bringing))\n",
+        "",
+        (
+            "sync/test_round_waits.py::test_who_trains_meanwhile_waits_for_the_others_as_long_as_it_has_time",
+            "sim/test_training.py::test_clusters_that_never_wait_are_together_in_rounds_though_they_drift",
+        ),
+    ),
+    Mutation(
+        "time-of-others",
+        "Nobody waits for a round because others have time.",
+        "ictp2p/sync/waiting.py",
+        "until = max(until, min(self._ready_at[name]",
+        "until = max(until, max(self._ready_at[name]",
+        ("sync/test_round_waits.py::test_who_waits_for_a_round_does_not_wait_because_others_train_meanwhile",),
+    ),
+    Mutation(
+        "all-time-taken",
+        "A round that is put off still ends before training waits for it.",
+        "ictp2p/sync/outer_round.py",
+        "covered - 2 * self._moving",
+        "covered",
+        ("sync/test_outer_round.py::test_a_round_may_begin_as_late_as_it_still_ends_under_cover_of_training",),
+    ),
+    Mutation(
         "onlookers-in-a-hurry",
         "After a round to which nobody brought anything, those who look on wait twice as long for those who train.",
         "ictp2p/sync/waiting.py",
