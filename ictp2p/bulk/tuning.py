@@ -138,12 +138,16 @@ def suit(transport: asyncio.Transport) -> None:
 def may_gain(transport: asyncio.Transport, rate: float) -> bool:
     """Say whether more connections may carry more than this one, which carries `rate` bytes/s.
 
-    On a long way, where much has to be on its way at once, or where its control takes every loss for a full line.
+    On a long way, where more has to be on its way at once than the host allows, or where its control takes every loss
+    for a full line. With `FAR_WINDOW` bytes of buffer bbr needs no help, however little a short probe has shown: at a
+    Gbit/s over 100 ms one connection moved 400 MB at 0.95 of the plan's bound, and four, each with its own, at 0.81.
     """
     seconds = round_trip(transport) or transport.get_extra_info("round_trip")
     if seconds is None or seconds <= NEARBY:
         return False
-    return rate * seconds >= FAT or not _control(transport).startswith(b"bbr")
+    if not _control(transport).startswith(b"bbr"):
+        return True
+    return rate * seconds >= FAT and not _is_wide(transport)
 
 
 def _control(transport: asyncio.Transport) -> bytes:
@@ -155,6 +159,16 @@ def _control(transport: asyncio.Transport) -> bytes:
         with contextlib.suppress(OSError):  # the connection has just gone
             return endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
     return b""
+
+
+def _is_wide(transport: asyncio.Transport) -> bool:
+    """Say whether our send buffer holds what we asked for on a long way."""
+    endpoint = tcp_socket(transport)
+    if endpoint is None:
+        return False
+    with contextlib.suppress(OSError):  # the connection has just gone
+        return endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= FAR_WINDOW
+    return False
 
 
 def exceeds_buffers(transport: asyncio.Transport, rate: float) -> bool:

@@ -282,6 +282,19 @@ def test_more_connections_may_gain_on_long_ways_that_hold_much_or_are_not_bbrs(
     assert tuning.may_gain(Ended(pair[0]), rate) is gains
 
 
+@pytest.mark.parametrize(("granted", "gains"), [(tuning.FAR_WINDOW - 1, True), (2 * tuning.FAR_WINDOW, False)])
+@pytest.mark.parametrize("control", ["bbr", "cubic"])
+def test_more_connections_gain_nothing_where_the_host_allows_one_all_that_it_asks_for(
+    granted: int, gains: bool, control: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a short probe over four shows more than one over one, and four pushed each other aside."""
+    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    monkeypatch.setattr(tuning, "_control", lambda transport: control.encode())
+    endpoint = SimpleNamespace(getsockopt=lambda level, option: granted)
+    monkeypatch.setattr(tuning, "tcp_socket", lambda transport: endpoint)
+    assert tuning.may_gain(MemoryTransport(), 2 * tuning.FAT / 0.1) is (gains or control == "cubic")
+
+
 def test_what_is_no_socket_gains_nothing() -> None:
     assert not tuning.may_gain(MemoryTransport(), 1e12)
     assert not tuning.exceeds_buffers(MemoryTransport(), 1e12)

@@ -232,6 +232,14 @@ MUTATIONS: Final = (
         ("bulk/test_stripes.py::test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_tried_again",),
     ),
     Mutation(
+        "striped-in-vain",
+        "Several connections are not tried where the host allows one all that it asks for.",
+        "ictp2p/bulk/tuning.py",
+        "rate * seconds >= FAT and not _is_wide(transport)",
+        "rate * seconds >= FAT",
+        ("bulk/test_tuning.py::test_more_connections_gain_nothing_where_the_host_allows_one_all_that_it_asks_for",),
+    ),
+    Mutation(
         "asks-to-be-dialed-without-an-address",
         "Nobody is asked to dial a peer that has no address: the next way is tried at once.",
         "ictp2p/data_plane.py",
