@@ -107,7 +107,7 @@ class Failed(Notice):
 class Violated(Notice):
     """A packet that came over the connection to `bearer` is what no peer of this version sends; `text` says why.
 
-    Told once a minute of each bearer.
+    Told at most once a minute of each bearer.
     """
 
     bearer: PeerId
