@@ -119,6 +119,12 @@ class Flow:
         self.head = head
         self.passed = passed
         self.rate = 0.0
+        self.busy = 0.0
+        """Seconds in which something has passed."""
+        self.held = 0.0
+        """Of these, seconds at the most that its hosts keep for it."""
+        self.most = math.inf
+        """Bytes per second that this allows, as of the last look at the path."""
         self.since = 0.0
         self.stopped = -math.inf
         self.open = True
@@ -177,8 +183,9 @@ class _Rows:
         """Ask what the path of a flow is like. It stays so until somebody tells `Fluid.changed`."""
         row, far, loss = flow.row, flow.round_trip(), flow.loss()
         self.far[row] = far
-        windows = 1.22 * SEGMENT / math.sqrt(loss) if loss > 0 else math.inf, flow.limit()
-        self.most[row] = min(windows) / max(far, 1e-4) if flow.open else 0.0
+        lossy = 1.22 * SEGMENT / math.sqrt(loss) / max(far, 1e-4) if loss > 0 else math.inf
+        flow.most = flow.limit() / max(far, 1e-4)
+        self.most[row] = min(lossy, flow.most) if flow.open else 0.0
         self._limit(row)
         uses = [self._number(name, size) for name, size in flow.resources()]
         self.uses[row] = uses + [_NONE] * (_USES - len(uses))
@@ -334,8 +341,10 @@ class Fluid:
     def _settle(self, flow: Flow) -> None:
         """Account for what has passed since the last look."""
         now = self._loop.now
-        size, flow.since = flow.rate * (now - flow.since), now
-        if size > 0:
+        seconds, flow.since = now - flow.since, now
+        if (size := flow.rate * seconds) > 0:
+            flow.busy += seconds
+            flow.held += seconds if flow.rate >= flow.most else 0.0
             self._passed[flow] = None
             flow.passed(size)
 

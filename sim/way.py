@@ -68,6 +68,11 @@ class Way:
         """Whether something has not left yet."""
         return bool(self._queue)
 
+    @property
+    def account(self) -> tuple[float, float, float]:
+        """What a kernel counts (`ictp2p.bulk.tuning.Account`); nothing queues here."""
+        return self._flow.busy, self._flow.held, 1.0
+
     def open(self, passes: bool) -> None:
         """Say whether packets pass at all."""
         self._flow.open = passes

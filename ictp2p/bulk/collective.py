@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 INTERIM = 5.0
 """Seconds of a link at work after which it is reported how fast it is, while the collective goes on: the peers may have
 to plan anew. Less would count slow start for much; and estimates take a sample of this length for a changed link."""
+LITTLE = 64 * 1024
+"""Bytes of which a connection that holds less holds as good as nothing."""
 MAX_ABORT = 8 * 1024
 ABORT_SECONDS = 1.0
 
@@ -77,6 +79,8 @@ class Hold:
         """Where the peer said that it began: the same connection, unless both sides dialed at once."""
         self.stripes: Sequence[Stripe] = ()
         """Where we send as well."""
+        self.striped = False
+        """Whether it may send over whichever there are."""
         self.meter = Meter()
         self.tag = tag
         self._receiver = receiver
@@ -91,10 +95,17 @@ class Hold:
         return [self.connection, *[stripe.connection for stripe in self.stripes]] if self.stripes else [self.connection]
 
     def kick(self) -> None:
-        """Let all connections pull."""
-        self.connection.kick(self)
-        for stripe in self.stripes:
-            stripe.connection.kick(stripe)
+        """Let all connections pull, whichever holds less first: what there is may be less than all could take.
+
+        Of those that hold next to nothing the first one is asked first, so that what is small goes over it alone.
+        """
+        if not self.stripes:
+            self.connection.kick(self)
+            return
+        pulling: list[tuple[BulkConnection, Hold | Stripe]] = [(self.connection, self)]
+        pulling += [(stripe.connection, stripe) for stripe in self.stripes]
+        for connection, user in sorted(pulling, key=lambda each: each[0].pending // LITTLE):
+            connection.kick(user)
 
     def begun(self, connection: BulkConnection, *, again: bool = False) -> None:
         """The peer takes part, and sends on `connection`; it wants what we sent early `again` if it had to drop it."""

@@ -80,7 +80,7 @@ class BulkConnection(Inbound):
         self._owner = owner
         self._clock = clock
         self._stall = stall
-        self._high_water = high_water
+        self._high_water = self._part = high_water
         self._rings = rings
         self._may_offer = rings is not None
         self._offered: shared.Writer | None = None
@@ -177,12 +177,22 @@ class BulkConnection(Inbound):
         What one offers next leaves after what is held: little of it lets a user change its mind on a slow link.
         """
         if not self.closed:
-            self._outbound.hold(self._high_water if size is None else size)
+            self._outbound.hold(self._part if size is None else size)
+
+    def hold_part(self, part: float) -> None:
+        """Let the transport hold only such a part of what the profile says."""
+        self._part = int(self._high_water * part)
+        self.hold(None)
 
     def ahead(self) -> int | None:
         """Give the bytes on their way that keep this connection busy; None: not known, as much as may be."""
         seconds = None if self.relayed or self.closed else tuning.round_trip(self.transport)
         return None if seconds is None else AHEAD_BYTES + int(AHEAD_RATE * seconds)
+
+    @property
+    def account(self) -> tuning.Account | None:
+        """What the kernel has counted of it so far, if it counts."""
+        return None if self.closed else tuning.account(self.transport)
 
     @property
     def written(self) -> int:

@@ -31,6 +31,7 @@ from ictp2p.bulk.users import User
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, ParticipantLost, Receiver, Slots
 from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.errors import ConfigError, ConnectionLost, IctError, NetworkError, PeerClosed
+from ictp2p.tasks import Tasks
 from ictp2p.types import PeerId
 
 OnTransfer: TypeAlias = Callable[[PeerId, str, int, float, bool], None]
@@ -87,6 +88,7 @@ class Bulk:
         members = Membership(membership)
         self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes, members)
         self.probing = Probing(self, self._pool, self._new_tag, clock)
+        self._tasks = Tasks()
         self.lanes = Lanes(self._pool, self.probing.stripes, self.profile.stripes)
 
     def __repr__(self) -> str:
@@ -106,6 +108,7 @@ class Bulk:
 
     async def close(self) -> None:
         """End all connections and everything that runs over them; what was written still leaves, within a second."""
+        await self._tasks.end()
         await self._pool.close()
 
     def serve(self, kind: str, handler: Handler) -> None:
@@ -303,6 +306,11 @@ class Bulk:
         """The receiver of something that we sent has measured it."""
         assert connection.peer is not None
         self._report(connection.peer, "out", size, seconds, starved)
+        if not self.profile.stripes or self._ceiling is not None:
+            return
+        first = self._pool.warm(connection.peer)
+        if first is not None and self.probing.stripes.lacking(first):
+            self._tasks.spawn(self._widen(first))
 
     def measured(self, connection: BulkConnection, tag: bytes, size: int, seconds: float, starved: bool) -> None:
         """We have measured something that we received: report it, and tell the sender."""
@@ -361,10 +369,20 @@ class Bulk:
             if desk is not None and desk.knows(tag):
                 self._catch_up(hold, each, desk)
 
+    async def _widen(self, first: BulkConnection) -> None:
+        """Make more connections, and let what is under way use them."""
+        await self.probing.stripes.double(first)
+        for hold, _ in tuple(self._users.values()):
+            if isinstance(hold, Hold) and hold.connection is first and hold.striped:
+                self._stripe(hold)
+                hold.kick()
+
     def _stripe(self, hold: Hold) -> None:
         """Let chunks go over all connections that gain by it."""
-        hold.stripes = [Stripe(hold, each) for each in self.probing.stripes.beside(hold.connection)]
-        for stripe in hold.stripes:
+        hold.striped, used = True, hold.connections
+        more = [Stripe(hold, each) for each in self.probing.stripes.beside(hold.connection) if each not in used]
+        hold.stripes = [*hold.stripes, *more]
+        for stripe in more:
             if rested := stripe.connection.wake():
                 stripe.connection.send(Kind.ALIVE, body=bytes(rested))
             stripe.connection.join(stripe, kick=False)

@@ -55,8 +55,9 @@ Relays: TypeAlias = Callable[[PeerId], Sequence[PeerId]]
 """Names the peers that may lead to a peer, best first."""
 
 
-MOST_OF_ONE = 8
-"""Connections that one peer may keep open to us. It needs one, and one for each that ended without our noticing."""
+MOST_OF_ONE = 40
+"""Connections that one peer may keep open to us: as many as it may send over (`stripes.MOST`), as many as we may have
+asked it for, because only it can dial, and some that ended without our noticing."""
 
 
 class Tenant(Protocol):

@@ -14,7 +14,6 @@ stripes what it sends, over connections that it made itself, and so may end.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -22,6 +21,7 @@ from ictp2p.bulk import tuning
 from ictp2p.bulk.collective import Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header
+from ictp2p.bulk.headroom import Headroom
 from ictp2p.bulk.pool import Pool
 from ictp2p.bulk.streams import ProbeResult
 from ictp2p.bulk.users import Frame
@@ -31,6 +31,9 @@ from ictp2p.types import PeerId
 COUNT = 4
 """Connections to one peer: with 2, 4 and 8 of them plain TCP filled 0.67, 0.76 and 0.74 of a Gbit/s over 100 ms, with
 one 0.46."""
+MOST = 16
+"""Connections to one peer at most: with Linux's 4 MiB of send buffer each they carry 5 Gbit/s over 100 ms, and a core
+does not seal much more."""
 GAIN = 1.25
 """Times what one carries: probes of one way differ by a tenth, and what does not gain much does harm beside others."""
 LEAST = 512 * 1024
@@ -78,6 +81,11 @@ class Stripes:
         self._kept: dict[PeerId, list[BulkConnection]] = {}
         self._tried: dict[PeerId, BulkConnection] = {}
         """With which first connection it was tried."""
+        self._headroom: dict[PeerId, Headroom] = {}
+        self._opening: set[PeerId] = set()
+        """To whom connections are being made."""
+        self._vain: dict[PeerId, BulkConnection] = {}
+        """Beside which first connection no more could be made."""
 
     def beside(self, first: BulkConnection) -> tuple[BulkConnection, ...]:
         """Name the connections that carry chunks beside the first one."""
@@ -98,7 +106,10 @@ class Stripes:
         for want of a way with another first connection.
         """
         assert first.peer is not None
+        if first.peer in self._opening:
+            return alone
         made: list[BulkConnection] = []
+        self._opening.add(first.peer)
         try:
             while len(made) < COUNT - 1:
                 made.append(await self._pool.another(first.peer))  # each at once: what fails later leaves none behind
@@ -109,24 +120,60 @@ class Stripes:
             if together.size / together.seconds < GAIN * alone.size / alone.seconds:
                 return alone
             self._kept[first.peer], made = made, []
+            self._divide(first.peer)
             return together
         except NetworkError:
             if len(made) < COUNT - 1:  # it would be as vain the next time
                 self._tried[first.peer] = first
             return alone
         finally:
+            self._opening.discard(first.peer)
             for each in made:
                 each.hang_up(ConnectionLost("gained nothing beside another one"))
 
+    def lacking(self, first: BulkConnection) -> bool:
+        """Whether there should be more: buffers have held back those that there are since it was last asked."""
+        assert first.peer is not None
+        beside = self.beside(first)
+        if first.closed or first.relayed or self._vain.get(first.peer) is first:
+            return False
+        if first.peer in self._opening or len(beside) >= MOST - 1:
+            return False
+        return self._headroom.setdefault(first.peer, Headroom()).lacking((first, *beside))
+
+    async def double(self, first: BulkConnection) -> None:
+        """Make as many connections again, or as many of them as can be made."""
+        assert first.peer is not None
+        self._opening.add(first.peer)
+        try:
+            for _ in range(min(1 + len(self.beside(first)), MOST - 1 - len(self.beside(first)))):
+                made = await self._pool.another(first.peer)
+                self._kept.setdefault(first.peer, []).append(made)
+        except NetworkError:
+            self._vain[first.peer] = first  # as `compared`; what there is stays
+        finally:
+            self._opening.discard(first.peer)
+            self._divide(first.peer)
+
     def lost(self, connection: BulkConnection) -> None:
-        """Forget one that has ended: with the next probe it is tried again."""
+        """Forget one that has ended: what was tried with it is tried again."""
         assert connection.peer is not None
+        self._headroom.pop(connection.peer, None)
         kept = self._kept.get(connection.peer, [])
         if connection in kept:
             kept.remove(connection)
             self._tried.pop(connection.peer, None)
-        if self._tried.get(connection.peer) is connection:
-            del self._tried[connection.peer]
-        with contextlib.suppress(KeyError):
-            if not kept:
-                del self._kept[connection.peer]
+        for before in (self._tried, self._vain):
+            if before.get(connection.peer) is connection:
+                del before[connection.peer]
+        if not kept:
+            self._kept.pop(connection.peer, None)
+        self._divide(connection.peer)
+
+    def _divide(self, peer: PeerId) -> None:
+        """Have many hold no more than a few: none takes chunks for long that another one could send at once."""
+        first = self._pool.warm(peer)
+        if first is not None:
+            together = (first, *self.beside(first))
+            for each in together:
+                each.hold_part(COUNT / max(COUNT, len(together)))

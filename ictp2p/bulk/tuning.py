@@ -40,6 +40,7 @@ import socket
 import struct
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 if sys.platform == "linux":
     import fcntl
@@ -75,6 +76,8 @@ _ROUND_TRIPS = struct.Struct("=I76xI")  # smoothed and least one, in microsecond
 _ROUND_TRIPS_AT = 68  # in struct tcp_info, include/uapi/linux/tcp.h
 _DELIVERY = struct.Struct("=Q")  # bytes/s, the newest that the application did not limit, or a greater one
 _DELIVERY_AT = 160
+_ACCOUNT = struct.Struct("=Q8xQ")  # microseconds at work, and of these in which our send buffer was the bound
+_ACCOUNT_AT = 168
 
 
 def tcp_socket(transport: asyncio.Transport) -> socket.socket | None:
@@ -94,6 +97,38 @@ def round_trip(transport: asyncio.Transport) -> float | None:
         info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
         if len(info) >= _ROUND_TRIPS_AT + _ROUND_TRIPS.size:
             return _least_round_trip(info)
+    return None
+
+
+class Account(NamedTuple):
+    """What the kernel has counted of one connection since it began."""
+
+    busy: float
+    """Seconds with something on its way."""
+    held: float
+    """Of these, seconds in which more would have been, had our send buffer held more."""
+    round_trips: float
+    """Times the least round trip that it has seen, what round trips take of late."""
+
+    def since(self, before: Account | None) -> Account:
+        """Give what was counted since then; all of it if there was nothing before."""
+        return self if before is None else Account(self.busy - before.busy, self.held - before.held, self.round_trips)
+
+
+def account(transport: asyncio.Transport) -> Account | None:
+    """Give what the kernel has counted of a connection over a long way, if it counts."""
+    endpoint = tcp_socket(transport)
+    if endpoint is None:
+        said: tuple[float, float, float] | None = transport.get_extra_info("account")
+        return None if said is None else Account(*said)
+    if sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
+        with contextlib.suppress(OSError):  # the connection has just gone
+            info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            if len(info) >= _ACCOUNT_AT + _ACCOUNT.size:
+                busy, held = _ACCOUNT.unpack_from(info, _ACCOUNT_AT)
+                smoothed, least = _ROUND_TRIPS.unpack_from(info, _ROUND_TRIPS_AT)
+                if least > NEARBY * 1e6:
+                    return Account(busy / 1e6, held / 1e6, smoothed / least)
     return None
 
 

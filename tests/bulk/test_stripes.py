@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.bulk import tuning
-from ictp2p.bulk.collective import Hold
+from ictp2p.bulk.collective import LITTLE, Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.hub import Bulk
 from ictp2p.bulk.probing import _Blasts
 from ictp2p.bulk.streams import PROBE_CHUNK
-from ictp2p.bulk.stripes import COUNT, LEAST
+from ictp2p.bulk.stripes import COUNT, LEAST, MOST, Stripe
 from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.collectives.execute import Stats, all_reduce, broadcast
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
@@ -381,6 +381,137 @@ async def test_what_is_paced_or_has_a_ceiling_goes_over_one_connection(mesh: Mes
     a, b = world.names
     stripes = beside(world.bulks[a], b)
     assert await written(world, 500_000, stripes) == [0] * len(stripes)
+
+
+async def told(world: Mesh, first: BulkConnection, seconds: float, *, limited: bool = True) -> None:
+    """Let all connections have worked for so long, held back by buffers all the time or never, and the sender hear."""
+    for _, _, end in world.links:
+        for each in (end, end.other):
+            each._extra = {"account": (seconds, seconds if limited else 0.0, 1.0)}
+    bulk = world.bulks[world.names[0]]
+    bulk.told(first, 1000, 0.1, False)
+    while bulk._tasks:
+        await asyncio.sleep(0)
+
+
+async def test_there_are_twice_as_many_as_long_as_buffers_hold_all_of_them_back(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 5)
+    for step, expected in enumerate((2, 4, 8, MOST, MOST), 1):
+        await told(world, first, float(step))
+        assert 1 + len(beside(world.bulks[a], b)) == expected
+    assert beside(world.bulks[b], a) == (), "each end stripes what it sends"
+    held = {each._outbound._most for each in (first, *beside(world.bulks[a], b))}
+    assert held == {PROFILE.high_water * COUNT // MOST}, "together no more than few"
+    first.hold(1)
+    first.hold(None)
+    assert first._outbound._most in held
+
+
+async def test_there_are_no_more_where_the_line_is_the_bound_or_nobody_wants_several(mesh: Meshes) -> None:
+    for options, limited in (({}, False), ({"stripes": False}, True), ({"ceiling": 1e9}, True)):
+        world = mesh(2, profile=replace(PROFILE, **options))
+        first = await world.bulks[world.names[0]].connection(world.names[1], 5)
+        await told(world, first, 9.0, limited=limited)
+        assert len(world.links) == 1
+
+
+async def test_what_could_be_made_stays_and_the_rest_is_tried_again_with_another_first_connection(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 5)
+    await told(world, first, 1.0)
+    widening = asyncio.ensure_future(told(world, first, 2.0))
+    while len(world.links) < 3:
+        await asyncio.sleep(0)
+    world.block((0, 1))
+    world.deaf.add(b)
+    await widening
+    assert len(beside(world.bulks[a], b)) == 2
+    world.blocked.clear()
+    await told(world, first, 3.0)
+    assert len(beside(world.bulks[a], b)) == 2
+    first.transport.reset()  # type: ignore[attr-defined]
+    while not first.closed:
+        await asyncio.sleep(0)
+    second = world.bulks[a]._pool.warm(b)
+    assert second is not None
+    await told(world, second, 4.0)
+    assert len(beside(world.bulks[a], b)) == 3, "two are left, of which one is the first one now"
+
+
+async def test_a_trial_is_not_disturbed_nor_disturbs(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 5)
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5))
+    while len(world.links) < COUNT:
+        await asyncio.sleep(0)
+    await told(world, first, 1.0)
+    await probing
+    assert len(beside(world.bulks[a], b)) == COUNT - 1
+    assert len(world.links) == COUNT
+    widening = asyncio.ensure_future(told(world, first, 2.0))
+    while len(world.links) == COUNT:
+        await asyncio.sleep(0)
+    world.bulks[a].probing.stripes.lost(first)  # another one leads, as far as a trial is concerned
+    assert not (await world.bulks[a].probe(b, LEAST, timeout=5)).limited
+    await widening
+    assert len(beside(world.bulks[a], b)) == 2 * COUNT - 1
+
+
+async def test_a_collective_that_is_under_way_uses_those_that_are_made_meanwhile(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 5)
+    plan = plan_of([a, b], "star", 2_000_000, 10_000)
+    inputs = [contribution(n, [(2_000_000,)], torch.float32) for n in range(2)]
+    outputs = [[torch.zeros(2_000_000)] for _ in range(2)]
+    reducing = asyncio.ensure_future(reduce_all(world, plan, inputs, outputs, op="sum"))
+    while first.written < 1_000_000:
+        await asyncio.sleep(0)
+    await told(world, first, 1.0)
+    (more,) = beside(world.bulks[a], b)
+    assert not any(isinstance(each, BaseException) for each in await reducing)
+    assert more.written > 1_000_000
+    assert torch.equal(outputs[0][0], inputs[0][0] + inputs[1][0])
+
+
+async def test_one_that_is_paced_stays_on_its_connection(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 5)
+    plan = plan_of([a, b], "star", 500_000, 10_000)
+    inputs = [contribution(n, [(500_000,)], torch.float32) for n in range(2)]
+    paced = replace(REDUCING, pace=True)
+    reducing = [
+        asyncio.ensure_future(
+            all_reduce(plan, n, inputs[n], [torch.zeros(500_000)], world.bulks[me], tag(plan), profile=paced)
+        )
+        for n, me in enumerate(world.names)
+    ]
+    await holding(world.bulks[a])
+    await told(world, first, 1.0)
+    (more,) = beside(world.bulks[a], b)
+    written = more.written
+    await asyncio.gather(*reducing)
+    assert more.written == written
+
+
+async def test_whichever_holds_the_least_is_asked_first(mesh: Meshes) -> None:
+    world = mesh(2)
+    await striped(world)
+    a, b = world.names
+    asked: list[object] = []
+    hold = Hold(*([None] * 3), world.bulks[a]._pool.warm(b), None, None)  # type: ignore[arg-type]
+    hold.stripes = [Stripe(hold, each) for each in beside(world.bulks[a], b)]
+    for each, size in zip(hold.connections, (3, 1, 4, 2), strict=True):
+        each.kick = asked.append  # type: ignore[assignment]
+        each.transport.frozen = True  # type: ignore[attr-defined]
+        each.transport.write(bytes(size * LITTLE))
+    hold.kick()
+    assert asked == [hold.stripes[0], hold.stripes[2], hold, hold.stripes[1]]
 
 
 def test_what_comes_after_the_end_of_a_probe_counts_for_nothing() -> None:

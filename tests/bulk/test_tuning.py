@@ -305,3 +305,31 @@ def test_more_on_its_way_than_a_buffer_holds_is_not_bounded_by_buffers(monkeypat
     monkeypatch.setattr(tuning, "_tuned_up_to", lambda: 4 << 20)
     assert not tuning.exceeds_buffers(MemoryTransport(), 20 * (4 << 20))
     assert tuning.exceeds_buffers(MemoryTransport(), 20 * (4 << 20) + 1)
+
+
+def test_the_kernel_counts_what_held_a_connection_back_and_is_asked_over_long_ways(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, far = pair
+    transport = Ended(near)
+    near.sendall(bytes(100_000))
+    while far.recv(65536, socket.MSG_DONTWAIT if readable(far) else 0) and tuning.unacknowledged(transport):
+        pass
+    assert tuning.account(transport) is None, "it is near"
+    monkeypatch.setattr(tuning, "NEARBY", 0.0)
+    found = tuning.account(transport)
+    assert found is not None
+    info = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    assert found.busy == int.from_bytes(info[168:176], sys.byteorder) / 1e6
+    assert found.held == int.from_bytes(info[184:192], sys.byteorder) / 1e6
+    assert found.round_trips >= 1.0
+    near.close()
+    assert tuning.account(transport) is None
+
+
+def test_a_transport_without_a_socket_may_give_an_account_by_itself() -> None:
+    transport = MemoryTransport()
+    assert tuning.account(transport) is None
+    transport._extra = {"account": (2.0, 1.5, 1.0)}
+    assert tuning.account(transport) == tuning.Account(2.0, 1.5, 1.0)
+    assert tuning.Account(5.0, 2.0, 1.25).since(tuning.Account(2.0, 1.5, 1.0)) == (3.0, 0.5, 1.25)

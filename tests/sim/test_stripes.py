@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from ictp2p.bulk.stripes import COUNT
+from ictp2p.bulk.stripes import COUNT, MOST
 from ictp2p.preamble import Kind
 from sim import World
 from sim.faults import KillLeader, ResetConnections, Restart
@@ -44,6 +44,19 @@ def test_several_connections_carry_more_where_one_does_not_fill_the_line_and_onl
         world.run_until(lambda: world.version() >= 4, 200.0)
         assert striped(world, "a", "b") == (window == WINDOW)
         assert last_round(world) < 2.2 * size / line, "one connection alone takes three times the line's time"
+
+
+def test_there_are_more_as_long_as_buffers_are_the_bound_and_until_the_line_is() -> None:
+    size = 0.96 * LINE
+    with World(1, profile="wan", elide=True) as world:
+        world.links(delay=DELAY, bandwidth=LINE, window=WINDOW / 4)
+        for name in "ab":
+            world.cluster(name, workers=1, compute=8.0, elements=int(size / 4))
+        world.run_until(lambda: world.version() >= 2, 200.0)
+        assert last_round(world) > 8 * size / LINE, "a probe had no reason to try several"
+        world.run_until(lambda: world.version() >= 7, 200.0)
+        assert connections(world, "a", "b") == 2 * MOST
+        assert last_round(world) < 2.2 * size / LINE
 
 
 def test_a_comparison_that_a_round_cut_short_is_made_later_and_again_for_another_connection() -> None:
