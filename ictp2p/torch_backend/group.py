@@ -64,7 +64,7 @@ class ProcessGroup(DescribedGroup):
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta, options: object = None) -> None:
         super().__init__(rank, size, timeout)
-        self._chosen = Options.of(options)
+        self._chosen = Options.of(options, store=store)
         self._loop = LOOP.enter()
         self._calls = Calls(self._loop)
         self._is_whole = False

@@ -1,8 +1,9 @@
 """What can be chosen about a process group, and where it listens if nobody chose.
 
 The host must be an address under which the other ranks reach this one. It is not the host's own resolved name, which is
-wrong on half of all machines. Where torchrun or the user named a master, the right interface is the one from which the
-master is reached: the kernel knows it (connecting a UDP socket sends nothing and asks the routing table).
+wrong on half of all machines. Where the ranks meet at a server of torch's, whether torchrun or an `init_method` named
+it, or else at a master that the environment names, the right interface is the one from which that is reached: the
+kernel knows it (connecting a UDP socket sends nothing and asks the routing table).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+
+import torch._C._distributed_c10d as _c10d
 
 from ictp2p.config.checks import checked, parameter, secret, truth, validate
 from ictp2p.errors import ConfigError
@@ -80,8 +83,8 @@ class Options:
         """What a device mesh reads of any backend's options, to give it to the group beside them. None: torch's own."""
 
     @classmethod
-    def of(cls, given: object, environment: Mapping[str, str] = os.environ) -> Options:
-        """Complete what a caller gave with the environment.
+    def of(cls, given: object, environment: Mapping[str, str] = os.environ, store: object = None) -> Options:
+        """Complete what a caller gave with the environment, and with where the `store` is at which the ranks meet.
 
         Raises:
             ConfigError: it is not an `Options`, or a variable has a value that cannot be.
@@ -89,13 +92,21 @@ class Options:
         if given is not None and not isinstance(given, cls):
             raise ConfigError(f"pg_options of an ictp2p group is an ictp2p.torch_backend.Options, not {given!r}")
         chosen = given or cls()
+        master = server_of(store) or environment.get("MASTER_ADDR")
         return cls(
-            host=chosen.host or _told(environment, "host") or _interface(environment.get("MASTER_ADDR")),
+            host=chosen.host or _told(environment, "host") or _interface(master),
             sealed=chosen.sealed and _allowed(environment, "ICTP2P_SEALED"),
             share_memory=chosen.share_memory and _allowed(environment, "ICTP2P_SHARE_MEMORY"),
             stall=chosen.stall,
             token=chosen.token or _told(environment, "token"),
         )
+
+
+def server_of(store: object) -> str | None:
+    """Name the host of a store of torch's that is on one, whatever it is wrapped in."""
+    while isinstance(store, _c10d.PrefixStore):
+        store = store.underlying_store
+    return store.host if isinstance(store, _c10d.TCPStore) else None
 
 
 def _told(environment: Mapping[str, str], name: str) -> str | None:

@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.errors import ConfigError
-from ictp2p.torch_backend.options import Options
+from ictp2p.torch_backend.options import Options, server_of
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,19 @@ def test_the_environment_says_a_truth_as_it_does_for_a_peer(text: str, said: boo
     assert (found.sealed, found.share_memory) == (said, said)
     found = Options.of(Options(sealed=False, share_memory=False), environment)
     assert (found.sealed, found.share_memory) == (False, False)
+
+
+def test_a_rank_listens_where_it_reaches_the_server_at_which_the_ranks_meet() -> None:
+    """Regression: whoever came by `init_method="tcp://..."` listened at the default route, or at 127.0.0.1 without."""
+    store: dist.Store = dist.TCPStore("127.0.0.1", 0, 1, is_master=True)
+    for _ in range(2):
+        store = dist.PrefixStore("group", store)
+        assert server_of(store) == "127.0.0.1"
+        assert Options.of(None, {"MASTER_ADDR": "192.0.2.1"}, store).host == "127.0.0.1"
+        assert Options.of(Options(host="192.0.2.8"), {}, store).host == "192.0.2.8"
+    assert server_of(dist.HashStore()) is None
+    assert server_of(None) is None
+    assert Options.of(None, {"MASTER_ADDR": "localhost"}, dist.HashStore()).host in ("127.0.0.1", "::1")
 
 
 @pytest.mark.parametrize(
