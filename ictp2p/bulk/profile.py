@@ -28,7 +28,8 @@ class BulkProfile:
     """Seconds after which a probe ends, whatever is left of it. It outgrows slow start by then; more only keeps a slow
     link busy for longer."""
     stripes: bool = True
-    """Several connections to a peer to which they were seen to carry more than one (`stripes`). Without it one."""
+    """Several connections to a peer to which they were seen to carry more than one, at most 16 (`stripes`). Without it
+    one."""
     sealed: bool = True
     """AES-128 on all bodies, as both ends have it cheaper (`ciphers`). Costs 0.2 to 0.4 CPU s per GB; both ends must
     say the same."""
