@@ -18,6 +18,7 @@ import msgspec
 
 from ictp2p.bulk import Bulk
 from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.lanes import LONG
 from ictp2p.core.stack import Core
 from ictp2p.errors import IctError, NetworkError, RemoteProtocolError, StateError
 from ictp2p.sync.manifest import CHUNK
@@ -205,6 +206,8 @@ class _Transfer:
         self._opening: list[asyncio.Task[None]] = []
         self._lanes: dict[PeerId, tuple[PeerId, BulkConnection]] = {}
         """Further connections by their names in `Fetch`, and to whom each is."""
+        self._newest: list[PeerId] = []
+        """Those of the last trial."""
 
     async def run(self) -> None:
         try:
@@ -265,23 +268,28 @@ class _Transfer:
         """Have further connections where one may not fill the way, and let them go if they gain nothing."""
         match self._widening.look(self._bytes, self._clock()):
             case Step.WIDEN:
-                may = [peer for peer, rate in self._fetch.rates().items() if self._bulk.lanes.promising(peer, rate)]
+                left, lanes = self._fetch.remaining * CHUNK / self._widening.rate, self._bulk.lanes
+                rates = self._fetch.rates() if left >= LONG or not self._lanes else {}
+                may = [peer for peer, rate in rates.items() if lanes.promising(peer, rate, left)]
                 self._opening = [asyncio.get_running_loop().create_task(self._widen(may))]
             case Step.NARROW:
-                self._fetch.narrow()
+                self._fetch.narrow(self._newest)
 
     async def _widen(self, peers: Sequence[PeerId]) -> None:
         """Open further connections to these; each is used as soon as it is there."""
+        before = set(self._lanes)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._profile.patience):
                 await asyncio.gather(*map(self._open, peers))
-        if self._lanes:
+        self._newest = [lane for lane in self._lanes if lane not in before]
+        if self._newest:
             self._widening.widened(self._bytes, self._clock())
         else:
             self._widening.refused()
 
     async def _open(self, peer: PeerId) -> None:
-        async with contextlib.aclosing(self._bulk.lanes.opened(peer)) as lanes:
+        used = [connection for to, connection in self._lanes.values() if to == peer]
+        async with contextlib.aclosing(self._bulk.lanes.opened(peer, used)) as lanes:
             async for connection in lanes:
                 self._lanes[self._fetch.lane(peer)] = peer, connection
 

@@ -11,14 +11,17 @@ none (`pool.Pool`: each side prefers what the lower id dialed, and of those the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.pool import Pool
-from ictp2p.bulk.stripes import COUNT, Stripes
+from ictp2p.bulk.stripes import COUNT, MOST, Stripes
 from ictp2p.errors import ConnectionLost, NetworkError
 from ictp2p.types import PeerId
+
+LONG = 20.0
+"""Seconds that a fetch still has to go, from which on what costs one is worth trying."""
 
 
 class Lanes:
@@ -35,26 +38,28 @@ class Lanes:
         self._stripes = stripes
         self._wanted = wanted
 
-    def promising(self, peer: PeerId, rate: float) -> bool:
+    def promising(self, peer: PeerId, rate: float, seconds: float) -> bool:
         """Whether several connections to `peer` may bring more than the one that brings `rate` bytes/s.
 
         Not where that one has more on its way than buffers allow who may not widen them: a trial that fails costs about
-        a second, until the first connection has found its rate again.
+        a second, until the first connection has found its rate again. Of a fetch that has many `seconds` to go that is
+        little, and over a long way it is tried then: the buffer that bounds it is the other end's.
         """
         first = self._pool.warm(peer)
-        if not self._wanted or first is None or first.relayed:
+        if not self._wanted or first is None or first.relayed or tuning.exceeds_buffers(first.transport, rate):
             return False
-        return tuning.may_gain(first.transport, rate) and not tuning.exceeds_buffers(first.transport, rate)
+        return tuning.may_gain(first.transport, rate) or (seconds >= LONG and tuning.is_far(first.transport))
 
-    async def opened(self, peer: PeerId) -> AsyncGenerator[BulkConnection, None]:
-        """Give one after the other, as it is made, until one cannot be."""
+    async def opened(self, peer: PeerId, used: Collection[BulkConnection]) -> AsyncGenerator[BulkConnection, None]:
+        """Give one after the other, as it is made, until one cannot be: as many again as are `used`, and the first."""
         first = self._pool.warm(peer)
         if first is None:
             return
-        beside = self._stripes.beside(first)
+        wanted = min(max(COUNT, 2 * (1 + len(used))), MOST) - 1 - len(used)
+        beside = [each for each in self._stripes.beside(first) if each not in used][:wanted]
         for each in beside:
             yield each
-        for _ in range(COUNT - 1 - len(beside)):
+        for _ in range(wanted - len(beside)):
             try:
                 made = await self._pool.another(peer)
             except NetworkError:

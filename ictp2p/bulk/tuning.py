@@ -177,12 +177,22 @@ def may_gain(transport: asyncio.Transport, rate: float) -> bool:
     for a full line. With `FAR_WINDOW` bytes of buffer bbr needs no help, however little a short probe has shown: at a
     Gbit/s over 100 ms one connection moved 400 MB at 0.95 of the plan's bound, and four, each with its own, at 0.81.
     """
-    seconds = round_trip(transport) or transport.get_extra_info("round_trip")
-    if seconds is None or seconds <= NEARBY:
+    seconds = _round_trip(transport)
+    if seconds <= NEARBY:
         return False
     if not _control(transport).startswith(b"bbr"):
         return True
     return rate * seconds >= FAT and not _is_wide(transport)
+
+
+def is_far(transport: asyncio.Transport) -> bool:
+    """Say whether a round trip is long."""
+    return _round_trip(transport) > NEARBY
+
+
+def _round_trip(transport: asyncio.Transport) -> float:
+    """As `round_trip`, of a transport without a socket too; 0 if nobody says."""
+    return float(round_trip(transport) or transport.get_extra_info("round_trip") or 0.0)
 
 
 def _control(transport: asyncio.Transport) -> bytes:

@@ -121,10 +121,10 @@ class Fetch:
         self._providers[name] = _Provider(rate=first.rate, given_up=first.given_up, lane_of=provider)
         return name
 
-    def narrow(self) -> None:
-        """Ask no more over further connections; what they owe still counts."""
-        for held in self._providers.values():
-            held.retired = held.retired or held.lane_of is not None
+    def narrow(self, lanes: Iterable[PeerId]) -> None:
+        """Ask no more over these; what they owe still counts."""
+        for name in lanes:
+            self._providers[name].retired = True
 
     def rates(self) -> dict[PeerId, float]:
         """Bytes/s that the providers deliver, of those who have delivered anything and are not given up."""
@@ -154,7 +154,7 @@ class Fetch:
             return []
         for held in self._providers.values():
             if held.retired and not held.owed:
-                held.given_up = held.given_up or "carried no more than one connection"
+                held.given_up = held.given_up or "carried no more than fewer connections"
         if all(p.given_up for p in self._providers.values()):
             reasons = "; ".join(f"{name[:8]}: {p.given_up}" for name, p in self._providers.items())
             raise StateError(f"no peer provides state {self.digest.hex()[:16]} ({reasons or 'none is known'})")

@@ -1,10 +1,10 @@
-"""Whether a fetch goes over several connections to each of its providers: tried once, and kept if it gains.
+"""Whether a fetch goes over several connections to each of its providers: tried, and kept if it gains.
 
 What bounds one connection over a long way may not be the line (`bulk.stripes` says what else). A fetch need send
 nothing to find that out: it is its own probe. Once what arrives grows no more, further connections are opened, are
 given the time in which they find their rate, and then all that arrives is compared. All of it, and not what one
-provider brings: where the newcomer's own line is full, one provider would only gain what another loses. What does not
-gain much is let go, for it would push aside whoever else has the line.
+provider brings: where the newcomer's own line is full, one provider would only gain what another loses. What has gained
+is tried again with more of it. What has not gained much is let go, for it would push aside whoever else has the line.
 
 The comparison may be wrong, since others come and go on the line. It costs little then: it is about one fetch.
 """
@@ -26,7 +26,7 @@ class Step(Enum):
     WIDEN = auto()
     """Open further connections, and say `widened` or `refused`."""
     NARROW = auto()
-    """Use them no more."""
+    """Use those that were opened last no more."""
 
 
 class _Stage(Enum):
@@ -38,7 +38,7 @@ class _Stage(Enum):
 
 
 class Widening:
-    """One fetch's trial of several connections. A pure machine.
+    """One fetch's trials of more connections. A pure machine.
 
     Args:
         span: seconds over which what arrives is measured; several round trips.
@@ -52,8 +52,8 @@ class Widening:
         self._until = math.inf
         self._then = 0
         """Bytes that had come by then."""
-        self._rate = self._alone = 0.0
-        """Bytes/s in the last span, and over one connection to each."""
+        self.rate = self._before = 0.0
+        """Bytes/s in the last span, and over those connections that there were before the last ones."""
 
     def look(self, arrived: int, now: float) -> Step | None:
         """Say what to do, now that so many bytes of the state have come."""
@@ -65,19 +65,20 @@ class Widening:
             return None
         if now < self._until:
             return None
-        before, self._rate = self._rate, (arrived - self._then) / (now - self._since)
+        last, self.rate = self.rate, (arrived - self._then) / (now - self._since)
         match self._stage:
-            case _Stage.ALONE if 0.0 < self._rate < GAIN * before:
-                self._alone, self._stage = max(before, self._rate), _Stage.OPENING
-                return Step.WIDEN
+            case _Stage.ALONE if 0.0 < self.rate < GAIN * last:
+                return self._widen(max(last, self.rate))
             case _Stage.ALONE:
                 self._begin(arrived, now, 1)
             case _Stage.GROWING:
                 self._stage = _Stage.MEASURING
                 self._begin(arrived, now, _GROWS)
+            case _ if self.rate >= GAIN * self._before:
+                return self._widen(self.rate)
             case _:
                 self._stage = _Stage.OVER
-                return Step.NARROW if self._rate < GAIN * self._alone else None
+                return Step.NARROW
         return None
 
     def widened(self, arrived: int, now: float) -> None:
@@ -88,6 +89,10 @@ class Widening:
     def refused(self) -> None:
         """There are none to be had, or nothing speaks for them."""
         self._stage = _Stage.OVER
+
+    def _widen(self, rate: float) -> Step:
+        self._before, self._stage = rate, _Stage.OPENING
+        return Step.WIDEN
 
     def _begin(self, arrived: int, now: float, spans: int) -> None:
         self._then, self._since, self._until = arrived, now, now + spans * self._span

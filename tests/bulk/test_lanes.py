@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
+from ictp2p import state_exchange
 from ictp2p.bulk import tuning
-from ictp2p.bulk.stripes import COUNT
+from ictp2p.bulk.lanes import LONG
+from ictp2p.bulk.stripes import COUNT, MOST
 from ictp2p.state_exchange import Here, fetch_state, serve_state
 from ictp2p.sync.manifest import CHUNK
 from ictp2p.sync.state import GlobalState, entry
@@ -48,9 +51,9 @@ class Slow(Mesh):
 class Fetching:
     """The first peer fetches what the second one holds."""
 
-    def __init__(self, world: Mesh) -> None:
+    def __init__(self, world: Mesh, chunks: int = CHUNKS) -> None:
         self.world = world
-        self.tensor = torch.arange(CHUNKS * CHUNK // 4, dtype=torch.float32)
+        self.tensor = torch.arange(chunks * CHUNK // 4, dtype=torch.float32)
         held, self.state = (GlobalState([entry("weight", self.tensor)]) for _ in range(2))
         held.tentative["weight"].copy_(self.tensor)
         held.seal({})
@@ -87,6 +90,65 @@ async def test_where_several_carry_more_they_are_used_and_ended_with_the_fetch()
     assert together.connections() == [1, 1]
     assert (len(one.links), len(world.links)) == (1, COUNT)
     await one.close()
+    await world.close()
+
+
+@pytest.mark.parametrize(("long", "expected"), [(0.2, [0, 1, COUNT, 2 * COUNT, MOST]), (60.0, [0, 1, COUNT])])
+async def test_as_long_as_more_carry_more_and_much_is_left_there_are_more(
+    long: float, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_exchange, "LONG", long)
+    world, tried = Slow(2), list[int]()
+    fetching = Fetching(world, 7 * CHUNKS)
+    task = asyncio.ensure_future(fetching.run())
+    while not task.done():
+        tried.append(len(fetching.ours._pool))
+        await asyncio.sleep(0.02)
+    await task
+    assert list(dict.fromkeys(tried)) == expected
+    await asyncio.sleep(0.01)
+    assert fetching.connections() == [1, 1]
+    await world.close()
+
+
+class Narrow(Slow):
+    """Connections that carry little each, and four of them as much as the line does."""
+
+    async def dial(self, me: PeerId, peer: PeerId, timeout: float) -> asyncio.Transport:
+        made = await super().dial(me, peer, timeout)
+        between = [end for a, b, end in self.links if {a, b} == {me, peer} and not end._ended]
+        for end in between:
+            end.step = end.other.step = min(STEP, COUNT * STEP // len(between))
+        return made
+
+
+async def test_what_gained_before_stays_where_more_does_not_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_exchange, "LONG", 0.2)
+    world, held = Narrow(2), list[int]()
+    fetching = Fetching(world, 4 * CHUNKS)
+    task = asyncio.ensure_future(fetching.run())
+    while not task.done():
+        before = [end.step for _, _, end in world.links]
+        written = [each.written for each in fetching.theirs._pool.among(fetching.ours.me)]
+        await asyncio.sleep(0.2)
+        now = [each.written for each in fetching.theirs._pool.among(fetching.ours.me)]
+        if len(before) == 2 * COUNT == len(now) == len(written):
+            held.append(sum(after > was for after, was in zip(now, written, strict=True)))
+    await task
+    assert held[-2] == COUNT, "of eight"
+    await world.close()
+
+
+async def test_what_has_far_to_go_is_worth_a_trial_over_a_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks does not know that a buffer bounds it: it is the other end's."""
+    monkeypatch.setattr(tuning, "may_gain", lambda transport, rate: False)
+    world = Slow(2)
+    a, b = world.names
+    lanes = world.bulks[a].lanes
+    first = await world.bulks[a].connection(b, 5)
+    for seconds, far in itertools.product((LONG, 0.9 * LONG), (0.0, 0.1)):
+        first.transport._extra = {"round_trip": far}
+        assert lanes.promising(b, 1e6, seconds) == (far > 0 and seconds >= LONG)
     await world.close()
 
 

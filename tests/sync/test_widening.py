@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -14,16 +15,17 @@ SPAN = 0.5
 CHUNK = 1_000_000
 
 
-def steps(rate: Callable[[float, float | None], float], opening: float, seconds: float = 60.0) -> list[Step]:
-    """What is done, where bytes arrive at `rate(now, since when there are several connections)`."""
-    widening, now, arrived, found, widened = Widening(SPAN), 0.0, 0.0, list[Step](), None
+def steps(rate: Callable[[float, list[float]], float], opening: float, seconds: float = 60.0) -> list[Step]:
+    """What is done, where bytes arrive at `rate(now, when there were more connections)`."""
+    widening, now, arrived, found, widened = Widening(SPAN), 0.0, 0.0, list[Step](), list[float]()
     due: float | None = None
     while now < seconds:
         now += 0.01
         arrived += rate(now, widened) * 0.01
         if due is not None and now >= due:
             widening.widened(int(arrived), now)
-            due, widened = None, now
+            due = None
+            widened.append(now)
         step = widening.look(int(arrived), now)
         found += [] if step is None else [step]
         if step is Step.WIDEN:
@@ -33,18 +35,20 @@ def steps(rate: Callable[[float, float | None], float], opening: float, seconds:
 
 @given(
     alone=st.floats(1e5, 1e9),
-    gain=st.floats(0.5, 4.0).filter(lambda g: not 0.97 * GAIN < g < 1.03 * GAIN),
+    gains=st.lists(st.floats(0.5, 4.0).filter(lambda g: not 0.97 * GAIN < g < 1.03 * GAIN), min_size=1, max_size=4),
     ramp=st.floats(0.05, 3.0),
     opening=st.floats(0.0, 3.0),
 )
-def test_it_is_tried_once_and_kept_where_it_gains(alone: float, gain: float, ramp: float, opening: float) -> None:
+def test_it_is_tried_as_often_as_it_gains(alone: float, gains: list[float], ramp: float, opening: float) -> None:
     """However long the first one takes to find its rate; the others have theirs within a second."""
 
-    def rate(now: float, widened: float | None) -> float:
+    def rate(now: float, widened: list[float]) -> float:
         first = alone * min(1.0, 2 ** ((now - ramp) / 0.1))
-        return first if widened is None else alone * (gain if now > widened + 1.0 else 1.0)
+        found = sum(now > at + 1.0 for at in widened)
+        return first * math.prod(gains[:found])
 
-    assert steps(rate, opening) == [Step.WIDEN, *([] if gain > GAIN else [Step.NARROW])]
+    gained = next((n for n, gain in enumerate(gains) if gain < GAIN), len(gains))
+    assert steps(rate, opening) == [Step.WIDEN] * (gained + 1) + [Step.NARROW]
 
 
 def test_what_grows_still_is_not_bounded_yet() -> None:
