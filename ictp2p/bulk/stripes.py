@@ -119,11 +119,13 @@ class Stripes:
             self._tried[first.peer] = first
             if together.size / together.seconds < GAIN * alone.size / alone.seconds:
                 return alone
-            self._kept[first.peer], made = made, []
+            for each in made:
+                self._keep(each)
+            made = []
             self._divide(first.peer)
             return together
         except NetworkError:
-            if len(made) < COUNT - 1:  # it would be as vain the next time
+            if len(made) < COUNT - 1 and not first.closed:  # it would be as vain the next time
                 self._tried[first.peer] = first
             return alone
         finally:
@@ -147,10 +149,10 @@ class Stripes:
         self._opening.add(first.peer)
         try:
             for _ in range(min(1 + len(self.beside(first)), MOST - 1 - len(self.beside(first)))):
-                made = await self._pool.another(first.peer)
-                self._kept.setdefault(first.peer, []).append(made)
+                self._keep(await self._pool.another(first.peer))
         except NetworkError:
-            self._vain[first.peer] = first  # as `compared`; what there is stays
+            if not first.closed:  # else nobody would forget it: what has ended was said already
+                self._vain[first.peer] = first  # as `compared`; what there is stays
         finally:
             self._opening.discard(first.peer)
             self._divide(first.peer)
@@ -169,6 +171,12 @@ class Stripes:
         if not kept:
             self._kept.pop(connection.peer, None)
         self._divide(connection.peer)
+
+    def _keep(self, made: BulkConnection) -> None:
+        """Let one carry chunks from now on, unless it has ended again: that was said already, and once only."""
+        assert made.peer is not None
+        if not made.closed:
+            self._kept.setdefault(made.peer, []).append(made)
 
     def _divide(self, peer: PeerId) -> None:
         """Have many hold no more than a few: none takes chunks for long that another one could send at once."""

@@ -441,6 +441,37 @@ async def test_what_could_be_made_stays_and_the_rest_is_tried_again_with_another
     assert len(beside(world.bulks[a], b)) == 3, "two are left, of which one is the first one now"
 
 
+@pytest.mark.parametrize("probes", [False, True])
+async def test_nothing_is_kept_of_a_peer_that_dies_while_connections_to_it_are_made(mesh: Meshes, probes: bool) -> None:
+    world = mesh(2)
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 5)
+    making = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5) if probes else told(world, first, 1.0))
+    while len(world.links) < 2:
+        await asyncio.sleep(0)
+    world.kill(1)
+    await asyncio.gather(making, return_exceptions=True)
+    stripes = world.bulks[a].probing.stripes
+    assert not any((stripes._kept, stripes._tried, stripes._vain, stripes._headroom, stripes._opening))
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_one_that_ends_as_soon_as_it_is_made_is_not_kept(mesh: Meshes, turns: int) -> None:
+    world = mesh(2)
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 5)
+    widening = asyncio.ensure_future(told(world, first, 1.0))
+    while len(world.bulks[a]._pool) < 2:
+        await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    world.links[1][2].reset()
+    await widening
+    while len(world.bulks[a]._pool) > 1:
+        await asyncio.sleep(0)
+    assert world.bulks[a].probing.stripes._kept == {}
+
+
 async def test_a_trial_is_not_disturbed_nor_disturbs(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
