@@ -370,8 +370,10 @@ class Bulk:
                 self._catch_up(hold, each, desk)
 
     async def _widen(self, first: BulkConnection) -> None:
-        """Make more connections, and let what is under way use them."""
+        """Make more connections, and let what is under way use them, unless it goes on without the first one."""
         await self.probing.stripes.double(first)
+        if first.closed:
+            return
         for hold, _ in tuple(self._users.values()):
             if isinstance(hold, Hold) and hold.connection is first and hold.striped:
                 self._stripe(hold)

@@ -509,6 +509,34 @@ async def test_a_collective_that_is_under_way_uses_those_that_are_made_meanwhile
     assert torch.equal(outputs[0][0], inputs[0][0] + inputs[1][0])
 
 
+async def test_what_goes_on_without_its_first_connection_is_told_of_all_others_though_more_were_being_made(
+    mesh: Meshes,
+) -> None:
+    world = mesh(2)
+    await striped(world)
+    a, b = world.names
+    theirs = world.bulks[b]._pool.warm(a)
+    assert theirs is not None
+    freeze(world, but=theirs, frozen=True)
+    copies, _ = copying(world, 0)
+    hold, receiving = await holding(world.bulks[a]), await holding(world.bulks[b])
+    while hold._receiver.owing_to(b) or hold.connection.pending:
+        await asyncio.sleep(0)
+    widening = asyncio.ensure_future(world.bulks[b]._widen(theirs))
+    await asyncio.sleep(0)
+    theirs.connection_lost(None)
+    others = world.bulks[b]._pool.among(a)
+    await widening
+    carrying = next(each for each in others if each is not receiving.inbound and not each.dialed)
+    assert carrying not in beside(world.bulks[b], a), "only the other end sends on it"
+    carrying.connection_lost(ConnectionResetError("this one"))
+    (outcome,) = await asyncio.gather(copies[1], return_exceptions=True)
+    assert isinstance(outcome, ParticipantLost)
+    assert "this one" in str(outcome), "at once, and not because nothing came for long"
+    copies[0].cancel()
+    await asyncio.gather(*copies, return_exceptions=True)
+
+
 async def test_one_that_is_paced_stays_on_its_connection(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
