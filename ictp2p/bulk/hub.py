@@ -7,6 +7,7 @@ fence between attempts. A collective is sent nothing before it has attached (`Ki
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -371,7 +372,8 @@ class Bulk:
 
     async def _widen(self, first: BulkConnection) -> None:
         """Make more connections, and let what is under way use them, unless it goes on without the first one."""
-        await self.probing.stripes.double(first)
+        with contextlib.suppress(PeerClosed):  # we are going: nobody waits for them
+            await self.probing.stripes.double(first)
         if first.closed:
             return
         for hold, _ in tuple(self._users.values()):

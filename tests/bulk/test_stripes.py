@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -535,6 +536,21 @@ async def test_what_goes_on_without_its_first_connection_is_told_of_all_others_t
     assert "this one" in str(outcome), "at once, and not because nothing came for long"
     copies[0].cancel()
     await asyncio.gather(*copies, return_exceptions=True)
+
+
+async def test_who_hears_of_a_transfer_while_it_is_being_closed_makes_no_more(mesh: Meshes) -> None:
+    world = mesh(2)
+    bulk = world.bulks[world.names[0]]
+    first = await bulk.connection(world.names[1], 5)
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    closing = asyncio.ensure_future(bulk.close())
+    await asyncio.sleep(0)
+    await told(world, first, 1.0)
+    await closing
+    gc.collect()
+    assert errors == []
+    assert len(bulk._pool) == 0
 
 
 async def test_one_that_is_paced_stays_on_its_connection(mesh: Meshes) -> None:
