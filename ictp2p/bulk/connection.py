@@ -74,6 +74,8 @@ class BulkConnection(Inbound):
         self.dialed = hello is not None
         self.relayed = hello is not None and hello.purpose is Purpose.RELAY
         """Our kernel sees only the way to the relay."""
+        self.ticket = b""
+        """With which the other end dialed us, if we had asked it to."""
         self.transport: asyncio.Transport
         self._outbound: Outbound
         self._renewal: Renewal

@@ -162,21 +162,14 @@ class Pool:
     async def another(self, peer: PeerId) -> BulkConnection:
         """Make one more connection to `peer`, beside those that there are, and over no relay.
 
+        It is ours alone: what the peer makes meanwhile for itself it may end, whatever we send over it.
+
         Raises:
             NetworkError: neither of us can dial the other.
         """
-        before = self.among(peer)
-
-        async def asked() -> BulkConnection:
-            await self._open_by_ticket(peer)
-            made = next((each for each in self.among(peer) if each not in before), None)
-            if made is None or made.relayed:
-                raise Unreachable(f"{peer} did not dial us once more")
-            return made
-
         ways: list[Callable[[], Coroutine[Any, Any, BulkConnection]]] = [partial(self._open_direct, peer)]
         if self._ask_dial is not None:
-            ways.append(asked)
+            ways.append(partial(self._open_asked, peer))
         return await first_way(ways, self._profile.patience, lambda spare: None)
 
     async def answer_ticket(self, peer: PeerId, ticket: bytes) -> None:
@@ -304,6 +297,20 @@ class Pool:
             raise Unreachable(f"{peer} did not dial us within {self._profile.handshake:g} s")
         return warm
 
+    async def _open_asked(self, peer: PeerId) -> BulkConnection:
+        """As `_open_by_ticket`, but take none that does not answer our ticket."""
+        assert self._ask_dial is not None
+        ticket = self._random_bytes(16)
+        self._ask_dial(peer, ticket)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._profile.handshake):
+                while True:
+                    await self._arrival(peer, self._profile.handshake)
+                    for each in self.among(peer):
+                        if each.ticket == ticket:
+                            return each
+        raise Unreachable(f"{peer} did not dial us once more within {self._profile.handshake:g} s")
+
     async def _open_through(self, relay: PeerId, peer: PeerId) -> BulkConnection:
         transport = await self._dial(relay, self._profile.handshake)
         return await self._greet(transport, self._membership.proven(self._hello(Purpose.RELAY, peer)))
@@ -362,7 +369,7 @@ class Pool:
             connection.say(refusal(hello, str(error)))
             connection.hang_up(error)
             return
-        connection.dialed = False
+        connection.dialed, connection.ticket = False, hello.ticket
         connection.relayed = hello.purpose is Purpose.RELAY
         connection.say(own)
         connection.secure(hello.source, *keys, cheapest(hello.costs, own.costs), seal_bodies=own.sealed)

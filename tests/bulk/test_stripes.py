@@ -493,6 +493,26 @@ async def test_a_trial_is_not_disturbed_nor_disturbs(mesh: Meshes) -> None:
     assert len(beside(world.bulks[a], b)) == 2 * COUNT - 1
 
 
+async def test_what_the_other_end_makes_for_itself_is_not_taken_for_what_it_was_asked_for(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    world.block((0, 1))
+    first = await world.bulks[a].connection(b, 5)
+    lanes: list[BulkConnection] = []
+
+    async def fetching() -> None:
+        lanes.extend([each async for each in world.bulks[b].lanes.opened(a)])
+
+    await asyncio.gather(fetching(), told(world, first, 1.0))
+    (more,) = beside(world.bulks[a], b)
+    assert more.transport not in [lane.transport.other for lane in lanes]  # type: ignore[attr-defined]
+    assert len(world.links) == 1 + len(lanes) + 1
+    world.bulks[b].lanes.close(a, lanes)
+    while len(world.bulks[a]._pool) > 2:
+        await asyncio.sleep(0)
+    assert beside(world.bulks[a], b) == (more,)
+
+
 async def test_a_collective_that_is_under_way_uses_those_that_are_made_meanwhile(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
