@@ -55,3 +55,7 @@ class Headroom:
         self._before = accounts
         queued = any(now.round_trips >= QUEUED for now in accounts.values())
         return sum(each.held for each in spent) >= MOSTLY * sum(each.busy for each in spent) and not queued
+
+    def forget(self, connection: Connection) -> None:
+        """One has ended. The others go on from where they were: what once held them back was judged then."""
+        self._before.pop(connection, None)

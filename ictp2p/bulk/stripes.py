@@ -160,7 +160,10 @@ class Stripes:
     def lost(self, connection: BulkConnection) -> None:
         """Forget one that has ended: what was tried with it is tried again."""
         assert connection.peer is not None
-        self._headroom.pop(connection.peer, None)
+        if connection.peer in self._headroom:
+            self._headroom[connection.peer].forget(connection)
+        if not self._pool.among(connection.peer):
+            self._headroom.pop(connection.peer, None)
         kept = self._kept.get(connection.peer, [])
         if connection in kept:
             kept.remove(connection)

@@ -54,3 +54,14 @@ def test_one_that_is_new_is_judged_from_its_beginning_on_and_one_that_nobody_cou
     moved(new, 1.0, 0.8)
     assert headroom.lacking([old, new, Counted(None)])
     assert not headroom.lacking([old, new]), "that has been judged"
+
+
+def test_what_was_judged_once_is_not_judged_again_because_one_of_them_ends() -> None:
+    headroom, stays, ends = Headroom(), Counted(None), Counted(None)
+    for each in (stays, ends):
+        moved(each, 100.0, 100.0)
+    assert headroom.lacking([stays, ends])
+    headroom.forget(ends)
+    headroom.forget(ends)
+    moved(stays, 1.0, 0.0)
+    assert not headroom.lacking([stays])

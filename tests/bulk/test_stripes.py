@@ -24,7 +24,7 @@ from ictp2p.bulk.stripes import COUNT, LEAST, MOST, Stripe
 from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.collectives.execute import Stats, all_reduce, broadcast
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
-from ictp2p.errors import Unreachable
+from ictp2p.errors import ConnectionLost, Unreachable
 from ictp2p.torch_backend.engine import CHUNK, Engine, Step
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh, run_turns
@@ -440,6 +440,22 @@ async def test_what_could_be_made_stays_and_the_rest_is_tried_again_with_another
     assert second is not None
     await told(world, second, 4.0)
     assert len(beside(world.bulks[a], b)) == 3, "two are left, of which one is the first one now"
+
+
+async def test_another_one_that_ends_says_nothing_of_those_that_stay(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 5)
+    await told(world, first, 100.0)
+    await told(world, first, 200.0)
+    others = beside(world.bulks[a], b)
+    for lane in (None, await world.bulks[a]._pool.another(b)):
+        if lane is not None:
+            lane.hang_up(ConnectionLost("what was fetched is here"))
+        for each in (first, *others):
+            busy, held, _ = each.transport._extra.get("account", (0.0, 0.0, 1.0))  # type: ignore[attr-defined]
+            each.transport._extra = {"account": (busy + 9.0, held, 1.0)}  # type: ignore[attr-defined]
+        assert not world.bulks[a].probing.stripes.lacking(first), "the line is the bound by now"
 
 
 @pytest.mark.parametrize("probes", [False, True])
