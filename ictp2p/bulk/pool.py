@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
@@ -58,6 +59,9 @@ Relays: TypeAlias = Callable[[PeerId], Sequence[PeerId]]
 MOST_OF_ONE = 40
 """Connections that one peer may keep open to us: as many as it may send over (`stripes.MOST`), as many as we may have
 asked it for, because only it can dial, and some that ended without our noticing."""
+
+_MOST_LATE = 256
+"""Tickets that are remembered once nobody waits for what answers them."""
 
 
 class Tenant(Protocol):
@@ -109,6 +113,8 @@ class Pool:
         self._ready: dict[PeerId, list[BulkConnection]] = {}
         self._arrivals: dict[PeerId, list[asyncio.Event]] = {}
         self._opening: dict[PeerId, asyncio.Task[BulkConnection]] = {}
+        self._late: deque[bytes] = deque(maxlen=_MOST_LATE)
+        """Tickets with which we asked for one more connection, and for which nobody waits any longer."""
         self._half_open: dict[BulkConnection, asyncio.TimerHandle] = {}
         self._places: Places[BulkConnection] = Places(profile.half_open)
         """Of these, for those that were accepted."""
@@ -170,7 +176,7 @@ class Pool:
         ways: list[Callable[[], Coroutine[Any, Any, BulkConnection]]] = [partial(self._open_direct, peer)]
         if self._ask_dial is not None:
             ways.append(partial(self._open_asked, peer))
-        return await first_way(ways, self._profile.patience, lambda spare: None)
+        return await first_way(ways, self._profile.patience, self._end_spare)
 
     async def answer_ticket(self, peer: PeerId, ticket: bytes) -> None:
         """Dial `peer`, which asked for it with `ticket`.
@@ -233,6 +239,9 @@ class Pool:
             waiting.set_result(None)
         for arrived in self._arrivals.get(peer, ()):
             arrived.set()
+        if connection.ticket in self._late:
+            self._late.remove(connection.ticket)
+            self._end_spare(connection)
         accepted = [each for each in kept if not each.dialed]  # the oldest first
         if len(accepted) > MOST_OF_ONE:
             accepted[0].fail(ConnectionLost(f"{peer} has opened {MOST_OF_ONE} others since"))
@@ -300,16 +309,24 @@ class Pool:
     async def _open_asked(self, peer: PeerId) -> BulkConnection:
         """As `_open_by_ticket`, but take none that does not answer our ticket."""
         assert self._ask_dial is not None
-        ticket = self._random_bytes(16)
+        ticket, made = self._random_bytes(16), None
         self._ask_dial(peer, ticket)
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(self._profile.handshake):
-                while True:
+                while made is None:
                     await self._arrival(peer, self._profile.handshake)
-                    for each in self.among(peer):
-                        if each.ticket == ticket:
-                            return each
-        raise Unreachable(f"{peer} did not dial us once more within {self._profile.handshake:g} s")
+                    made = next((each for each in self.among(peer) if each.ticket == ticket), None)
+            return made
+        except TimeoutError:
+            raise Unreachable(f"{peer} did not dial us once more within {self._profile.handshake:g} s") from None
+        finally:
+            if made is None:
+                self._late.append(ticket)
+
+    def _end_spare(self, connection: BulkConnection) -> None:
+        """End one for which nobody waits any more; but both ends may have begun to send on what comes first."""
+        if connection.peer is not None and self.warm(connection.peer) is not connection:
+            connection.hang_up(ConnectionLost("no longer wanted"))
 
     async def _open_through(self, relay: PeerId, peer: PeerId) -> BulkConnection:
         transport = await self._dial(relay, self._profile.handshake)

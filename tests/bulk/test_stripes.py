@@ -529,6 +529,32 @@ async def test_what_the_other_end_makes_for_itself_is_not_taken_for_what_it_was_
     assert beside(world.bulks[a], b) == (more,)
 
 
+class FarAway(Mesh):
+    """To dial takes longer than one waits before one asks to be dialed."""
+
+    async def dial(self, me: PeerId, peer: PeerId, timeout: float) -> asyncio.Transport:
+        await asyncio.sleep(1.2 * PROFILE.patience)
+        return await super().dial(me, peer, timeout)
+
+
+async def test_where_dialing_takes_long_there_are_no_more_than_are_used() -> None:
+    world = FarAway(2)
+    a, b = world.names
+    await world.bulks[a].connection(b, 5)
+    await asyncio.gather(*world.tasks)
+    before = len(world.links)
+    for step in range(1, 6):
+        first = world.bulks[a]._pool.warm(b)
+        assert first is not None
+        await told(world, first, float(step))
+    await asyncio.gather(*world.tasks)
+    await asyncio.sleep(0.1)
+    assert len(world.links) > before + MOST, "it was asked as well"
+    assert len(beside(world.bulks[a], b)) == MOST - 1
+    assert [len(bulk._pool) for bulk in world.bulks.values()] == [before + MOST - 1] * 2
+    await world.close()
+
+
 async def test_a_collective_that_is_under_way_uses_those_that_are_made_meanwhile(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
