@@ -83,6 +83,8 @@ class BulkConnection(Inbound):
         self._clock = clock
         self._stall = stall
         self._high_water = self._part = high_water
+        self._asked: int | None = None
+        """What the transport is to hold, if not what the profile says."""
         self._rings = rings
         self._may_offer = rings is not None
         self._offered: shared.Writer | None = None
@@ -178,13 +180,14 @@ class BulkConnection(Inbound):
 
         What one offers next leaves after what is held: little of it lets a user change its mind on a slow link.
         """
+        self._asked = size
         if not self.closed:
             self._outbound.hold(self._part if size is None else size)
 
     def hold_part(self, part: float) -> None:
-        """Let the transport hold only such a part of what the profile says."""
+        """Let the transport hold only such a part of what the profile says, where nobody asked for another size."""
         self._part = int(self._high_water * part)
-        self.hold(None)
+        self.hold(self._asked)
 
     def ahead(self) -> int | None:
         """Give the bytes on their way that keep this connection busy; None: not known, as much as may be."""

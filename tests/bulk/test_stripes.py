@@ -418,6 +418,23 @@ async def test_there_are_no_more_where_the_line_is_the_bound_or_nobody_wants_sev
         assert len(world.links) == 1
 
 
+async def test_a_probe_goes_on_holding_little_though_more_are_made_or_lost(mesh: Meshes) -> None:
+    world = mesh(2, profile=replace(PROFILE, high_water=16 * PROBE_CHUNK))
+    a, b = world.names
+    first = await world.bulks[a].connection(b, 5)
+    await told(world, first, 1.0)
+    probing = asyncio.ensure_future(world.bulks[a].probe(b, SIZE, timeout=5))
+    while first._outbound._most != PROBE_CHUNK:
+        await asyncio.sleep(0)
+    await told(world, first, 2.0)
+    beside(world.bulks[a], b)[-1].transport.reset()  # type: ignore[attr-defined]
+    await asyncio.sleep(0.001)
+    assert not probing.done()
+    assert first._outbound._most == PROBE_CHUNK
+    await probing
+    assert first._outbound._most == 16 * PROBE_CHUNK
+
+
 async def test_what_could_be_made_stays_and_the_rest_is_tried_again_with_another_first_connection(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
