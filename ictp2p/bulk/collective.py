@@ -252,8 +252,8 @@ class Attached:
         body = msgspec.msgpack.encode(Aborted(reason[:512], tuple(suspects)))
         for hold in self._holds.values():
             hold.connection.send(Kind.ABORT, hold.tag, body=body)
-        self.detach()
         connections = [each for hold in self._holds.values() for each in hold.connections]
+        self.detach()
         holding = {connection: connection.written for connection in connections if connection.holds_memory()}
         try:
             with contextlib.suppress(TimeoutError):

@@ -412,6 +412,7 @@ class Bulk:
             self._pace(hold, None)
         for stripe in hold.stripes:
             stripe.connection.leave(stripe, hold.tag)
+        hold.stripes = ()  # in a cycle its tensors would stay until the garbage collector comes
         self.part(hold.peer, hold.tag, hold, ended=True)
         hold.report()
 

@@ -30,6 +30,7 @@ from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh, run_turns
 from tests.bulk.reducing import PROFILE as REDUCING
 from tests.bulk.reducing import contribution, plan_of, reduce_all, tag
+from tests.garbage import uncollected
 
 Meshes = Callable[..., Mesh]
 SIZE = 8_000_000
@@ -630,6 +631,14 @@ async def test_who_hears_of_a_transfer_while_it_is_being_closed_makes_no_more(me
     gc.collect()
     assert errors == []
     assert len(bulk._pool) == 0
+
+
+async def test_a_collective_over_several_leaves_no_memory_to_the_garbage_collector(mesh: Meshes) -> None:
+    world = mesh(2)
+    await striped(world)
+    with uncollected(Hold, Stripe) as left:
+        await written(world, 500_000, ())
+    assert left == []
 
 
 async def test_one_that_is_paced_stays_on_its_connection(mesh: Meshes) -> None:
