@@ -77,6 +77,8 @@ class Hold:
         """Where we send."""
         self.inbound: BulkConnection | None = None
         """Where the peer said that it began: the same connection, unless both sides dialed at once."""
+        self.heard: set[BulkConnection] = set()
+        """Where else chunks have come: the peer has stripes of its own."""
         self.stripes: Sequence[Stripe] = ()
         """Where we send as well."""
         self.striped = False
@@ -188,6 +190,13 @@ class Hold:
     def expecting(self) -> bool:
         """The peer owes us chunks."""
         return self._receiver.waiting_on(self.peer)
+
+    def needs(self, connection: BulkConnection, *, whole: bool) -> bool:
+        """Say whether we need one that has ended, over which we do not send; `whole`: all that was sent there is here.
+
+        With a stripe of the peer chunks may be lost that it takes for sent: it may have ended, and not say so.
+        """
+        return self.inbound is connection or (not whole and connection in self.heard and self.expecting())
 
     def lost(self, error: IctError) -> None:
         """The connection has gone."""

@@ -249,6 +249,8 @@ class Bulk:
         if found is None and header.kind in CHUNKS and header.length <= EAGER_BYTES:
             desk = self._desks.get(connection)
             return desk if desk is not None and desk.begun(header.tag) else None
+        if isinstance(found, Hold) and found.inbound is not connection:
+            found.heard.add(connection)
         return found
 
     def opened(self, connection: BulkConnection) -> None:
@@ -271,7 +273,7 @@ class Bulk:
         assert peer is not None
         others = self._pool.among(peer)
         for key, (user, used) in [found for found in self._users.items() if found[0][0] == peer]:
-            if connection not in used and not (isinstance(user, Hold) and user.inbound is connection):
+            if connection not in used and not (isinstance(user, Hold) and user.needs(connection, whole=whole)):
                 continue
             if whole and others and isinstance(user, Hold) and user.goes_on(others):
                 self._users[key] = user, others

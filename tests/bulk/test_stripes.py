@@ -7,6 +7,7 @@ import gc
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -328,6 +329,24 @@ async def test_who_has_sent_all_may_close_one_connection_before_others_have_brou
     assert torch.equal(*tensors)
     copies[0].cancel()
     await asyncio.gather(*copies, return_exceptions=True)
+
+
+async def test_who_has_sent_all_need_not_be_there_any_more_for_a_stripe_that_breaks_to_be_noticed(mesh: Meshes) -> None:
+    world = mesh(2)
+    await striped(world)
+    a, b = world.names
+    stripe, theirs = beside(world.bulks[a], b)[0], world.bulks[b]._pool.warm(a)
+    assert theirs is not None
+    copies, _ = copying(world, 0)
+    written = stripe.written
+    while stripe.written < written + 200_000:
+        await asyncio.sleep(0)
+    ours: Any = stripe.transport
+    ours.frozen, ours.get_write_buffer_size = True, lambda: 0  # our kernel has taken it, and keeps it
+    await copies[0]
+    ours.reset()
+    with pytest.raises(ParticipantLost, match="reset: killed"):
+        await copies[1]
 
 
 async def test_who_only_waited_to_be_asked_for_more_has_ended_when_its_connection_is_closed(mesh: Meshes) -> None:
