@@ -161,7 +161,9 @@ def _read(data: bytes, rank: int, mine: Card, mesh: Mesh | None) -> Card:
             raise VersionRefused(f"rank {rank} has cards of version {version}, this one of {mine.version}")
         card = msgspec.msgpack.decode(body, type=Card)
     except MALFORMED as error:
-        raise CardRefused(f"rank {rank}'s card does not decode (is a token set here only?): {error}") from error
+        raise CardRefused(
+            f"rank {rank}'s card does not decode (has it a token, and this one none?): {error}"
+        ) from error
     if card.size != mine.size:
         raise SizeRefused(f"rank {rank} was started as one of {card.size} ranks, this one as one of {mine.size}")
     if card.sealed != mine.sealed:
