@@ -156,11 +156,11 @@ async def _conclude(part: Part, attachment: Attachment, profile: ExecuteProfile)
 
 def _check_start(part: Part, seconds: float) -> None:
     if part.silent():
-        _fail(part, f"{part.owing()} did not begin within {seconds:g} s")
+        _fail(part, f"{', '.join(part.owing())} did not begin within {seconds:g} s")
 
 
 def _expire(part: Part, seconds: float) -> None:
-    _fail(part, f"not finished after {seconds:g} s, waiting for {part.owing()}")
+    _fail(part, f"not finished after {seconds:g} s, waiting for {', '.join(part.owing())}")
 
 
 def _fail(part: Part, reason: str) -> None:
