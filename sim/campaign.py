@@ -138,6 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.clusters is not None and options.clusters <= FULL_MESH:
         parser.error(f"--clusters {options.clusters} is too few: need more than {FULL_MESH}")
+    if not 0 <= options.first < options.end:
+        parser.error(f"first {options.first} and end {options.end} leave no seed: need 0 <= first < end")
     began, failed, virtual, slowest = time.monotonic(), 0, 0.0, dict[str, float]()
     tries = 0
     with contextlib.suppress(KeyboardInterrupt):  # what was tried until then is worth telling
