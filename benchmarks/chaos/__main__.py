@@ -80,7 +80,9 @@ def _report(options: argparse.Namespace, campaign: Campaign) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(chaos.__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.chaos", description=(chaos.__doc__ or "").split("\n")[0]
+    )
 
     def add(name: str, take: Callable[[str], Any], default: float, text: str) -> None:
         parser.add_argument(name, type=take, default=default, help=f"{text} ({default})")
