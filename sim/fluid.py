@@ -4,8 +4,8 @@ A flow is what one connection has queued in one direction. Shares are computed b
 Gallager, "Data Networks", 6.5.2): all flows grow together until a resource is full, whose flows are then frozen, and
 so on; those that want less than an even part of everything that they pass are frozen first, all in one step. Flows
 start slowly: a flow may send no more than its congestion window per round trip, ten segments at first and twice as much
-after each round trip; where packets are lost it may not exceed what Mathis et al. (1997) found, nor ever what its hosts
-keep for it.
+after each round trip. Where packets are lost it may not exceed what Mathis et al. (1997) found, and starts slowly again
+after a rest; else it is taken for bbr's, which keeps its window. Nor does it ever exceed what its hosts keep for it.
 
 Rates are computed when flows start or stop or capacities change, and not more often than every `COALESCE` seconds.
 In between everything is linear, so that nothing happens but the arrival of what the protocols will read.
@@ -122,9 +122,11 @@ class Flow:
         self.busy = 0.0
         """Seconds in which something has passed."""
         self.held = 0.0
-        """Of these, seconds at the most that its hosts keep for it."""
-        self.most = math.inf
-        """Bytes per second that this allows, as of the last look at the path."""
+        """Of these, seconds at the most that its hosts keep for it; in the first round trip their buffers fill."""
+        self.most, self.far = math.inf, 0.0
+        """Bytes per second that this allows, and the round trip, as of the last look at the path."""
+        self.began = 0.0
+        """When it last had nothing to send before."""
         self.since = 0.0
         self.stopped = -math.inf
         self.open = True
@@ -184,7 +186,7 @@ class _Rows:
         row, far, loss = flow.row, flow.round_trip(), flow.loss()
         self.far[row] = far
         lossy = 1.22 * SEGMENT / math.sqrt(loss) / max(far, 1e-4) if loss > 0 else math.inf
-        flow.most = flow.limit() / max(far, 1e-4)
+        flow.most, flow.far = flow.limit() / max(far, 1e-4), far
         self.most[row] = min(lossy, flow.most) if flow.open else 0.0
         self._limit(row)
         uses = [self._number(name, size) for name, size in flow.resources()]
@@ -266,8 +268,8 @@ class Fluid:
             return
         if flow.row < 0:
             flow.row, flow.seen = self._rows.take(), -1
-        flow.since = now = self._loop.now
-        self._rows.begin(flow.row, now, slowly=now - flow.stopped > IDLE)
+        flow.since = flow.began = now = self._loop.now
+        self._rows.begin(flow.row, now, slowly=now - flow.stopped > IDLE and flow.loss() > 0)
         self._look(flow)
         self._flows[flow] = flow.row
         self._stir()
@@ -341,10 +343,11 @@ class Fluid:
     def _settle(self, flow: Flow) -> None:
         """Account for what has passed since the last look."""
         now = self._loop.now
-        seconds, flow.since = now - flow.since, now
-        if (size := flow.rate * seconds) > 0:
-            flow.busy += seconds
-            flow.held += seconds if flow.rate >= flow.most else 0.0
+        before, flow.since = flow.since, now
+        if (size := flow.rate * (now - before)) > 0:
+            flow.busy += now - before
+            if flow.rate >= flow.most:
+                flow.held += max(0.0, now - max(before, flow.began + flow.far))
             self._passed[flow] = None
             flow.passed(size)
 

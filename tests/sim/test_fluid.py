@@ -122,3 +122,43 @@ def test_a_flow_goes_on_though_rates_changed_in_the_moment_in_which_it_had_sent_
     fluid.start(one)
     loop.run_to(4.1)
     assert left[0] == pytest.approx(0.0, abs=1e-4)
+
+
+def _run(size: float, limit: float, *rests: float, loss: float = 0.0) -> tuple[Flow, list[float]]:
+    """Send so much over 1 MB/s and 100 ms, and again after each rest; the seconds that each took."""
+    loop, left, took = SimLoop(), [0.0], list[float]()
+
+    def passed(amount: float) -> None:
+        left[0] -= amount
+
+    def head() -> float:
+        return left[0] if left[0] > 1e-6 else 0.0
+
+    fluid = Fluid(loop)
+    flow = Flow(lambda: [("x", 1e6)], lambda: 0.1, lambda: loss, head, passed, lambda: limit)
+    for rest in (0.0, *rests):
+        loop.run_to(loop.now + rest)
+        left[0], began = size, loop.now
+        fluid.start(flow)
+        while head():
+            loop.run_to(loop.now + 0.001)
+        loop.run_to(loop.now + 0.01)
+        took.append(loop.now - began)
+    return flow, took
+
+
+def test_after_a_rest_who_reacts_to_losses_starts_slowly_and_bbr_goes_on() -> None:
+    _, (first, soon, rested) = _run(1e5, 1e9, 0.1, 5.0)
+    assert first > soon + 0.1
+    assert rested <= soon, "its window has grown meanwhile, and stays"
+    _, (first, soon, rested) = _run(1e5, 1e9, 0.1, 5.0, loss=1e-5)
+    assert first > soon + 0.1
+    assert rested == pytest.approx(first, abs=0.01)
+
+
+@pytest.mark.parametrize(("size", "limit", "held"), [(2e6, 2e4, 9.8), (1e4, 2e4, 0.0), (2e6, 2e5, 0.0)])
+def test_the_account_says_whether_hosts_or_the_line_bound_a_flow(size: float, limit: float, held: float) -> None:
+    """What is sent in the first round trip the hosts hold."""
+    flow, (took,) = _run(size, limit)
+    assert flow.busy == pytest.approx(took, abs=0.02)
+    assert flow.held == pytest.approx(held, abs=0.2)
