@@ -439,7 +439,7 @@ class Bulk:
 
 async def _without(missing: Mapping[PeerId, object], attached: Attached) -> BaseException:
     """Give a collective up that does not reach all of its neighbours; gives the error to raise."""
-    reasons = {p: "lost at once" if isinstance(c, BulkConnection) else c for p, c in missing.items()}
+    reasons = {p: "its connection ended meanwhile" if isinstance(c, BulkConnection) else c for p, c in missing.items()}
     text = "; ".join(f"{peer}: {reason}" for peer, reason in reasons.items())
     lost = ParticipantLost(f"not reached: {text}", list(missing))
     await attached.abort(str(lost), lost.suspects)

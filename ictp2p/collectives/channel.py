@@ -18,6 +18,8 @@ from ictp2p.collectives.exchange import ROOM_BYTES
 from ictp2p.errors import ConnectionLost, RoundTimeout
 from ictp2p.types import PeerId
 
+DIFFER = " (do the tensors differ in shape or type?)"
+"""What is asked where a part has another size than what it should be added to."""
 EAGER_BYTES = 64 * 1024
 """Up to this size one chunk may go to a neighbour that has not begun; it is kept there, or asked for again."""
 Buffer = bytes | bytearray | memoryview

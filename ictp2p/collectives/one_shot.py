@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ictp2p.collectives.attempt import ExecuteProfile, carry_out
-from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Links, Outgoing, ParticipantLost, RoundTag
+from ictp2p.collectives.channel import DIFFER, EAGER_BYTES, Attachment, Links, Outgoing, ParticipantLost, RoundTag
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.types import PeerId
 
@@ -109,7 +109,7 @@ class Swap:
         due = self._parts[self._nodes[peer]]
         if peer not in self._missing or not partial or share or chunk or size != due:
             what = "part" if partial and not (share or chunk) else "chunk"
-            missing = due if peer in self._missing else "nothing"
+            missing = f"{due}{DIFFER}" if peer in self._missing else "nothing"
             raise RemoteProtocolError(f"{peer} sent a {what} of {size} bytes in one shot, expected {missing}")
 
     def arrived(self, peer: PeerId, partial: bool, share: int, chunk: int, body: memoryview) -> None:

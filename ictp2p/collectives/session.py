@@ -16,7 +16,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Outgoing, ParticipantLost, Slots
+from ictp2p.collectives.channel import DIFFER, EAGER_BYTES, Attachment, Outgoing, ParticipantLost, Slots
 from ictp2p.collectives.coding import Coder
 from ictp2p.collectives.exchange import Exchange, Piece
 from ictp2p.collectives.flat import Flat
@@ -173,7 +173,7 @@ class Session:
         if size != expected:
             unsaid = 0 if start else self._preface
             sent, expected = max(0, size - unsaid), expected - unsaid
-            raise RemoteProtocolError(f"{peer} sent {sent} bytes for {piece}, expected {expected}")
+            raise RemoteProtocolError(f"{peer} sent {sent} bytes for {piece}, expected {expected}{DIFFER}")
         if partial:
             return None if passing else self._slot(size)
         if self._receipts or self._coder is not None:

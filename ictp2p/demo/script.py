@@ -205,7 +205,9 @@ class Script:
             {"kind": "drain", "cluster": LEAVER, "time": at, "recovery_seconds": after.time - at}
         )
         self._stage.tick(self._total)
-        self._stage.headline(f"{LEAVER} has left; the others' next round was committed after {after.time - at:.2f} s")
+        self._stage.headline(
+            f"{LEAVER} has left; the others' next round was committed {after.time - at:.2f} s after it was told to"
+        )
 
     def _finish(self) -> set[str]:
         staying = self._stage.alive()

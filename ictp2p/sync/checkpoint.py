@@ -95,6 +95,8 @@ class Checkpoint:
             self.counters = {str(name): int(value) for name, value in words["counters"].items()}
             """Such as the number of rounds."""
             self._local = tuple(bytes.fromhex(word) for word in words["local"] or ())
+        except FileNotFoundError as error:
+            raise StateError(f"there is no checkpoint {self._path}") from error
         except (OSError, SafetensorError, *_ODD) as error:
             raise StateError(f"{self._path} is no checkpoint: {type(error).__name__}: {error}") from error
 

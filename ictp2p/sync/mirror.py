@@ -103,7 +103,7 @@ def _link(point: Tensor, p: float) -> Tensor:
 
 def _check(mirror: str, p: float, params: list[Tensor]) -> None:
     if mirror not in get_args(MirrorMap):
-        raise ConfigError(f"mirror {mirror!r} is none of {get_args(MirrorMap)}")
+        raise ConfigError(f"mirror {mirror!r} is none of {', '.join(get_args(MirrorMap))}")
     if not 1.0 < p <= 2.0:
         raise ConfigError(f"p {p!r} is not in (1, 2]")
     if mirror == "entropic":

@@ -127,7 +127,7 @@ class Policy:
             raise ConfigError("outer is the inner optimizer itself: give another one, or None for Nesterov's momentum")
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
         if without_quorum not in get_args(WithoutQuorum):
-            raise ConfigError(f"without_quorum {without_quorum!r} is none of {get_args(WithoutQuorum)}")
+            raise ConfigError(f"without_quorum {without_quorum!r} is none of {', '.join(get_args(WithoutQuorum))}")
         options.whole("most_skipped", most_skipped, 0)
         options.flag("resume", resume)
         options.codec(codec)
@@ -456,6 +456,6 @@ def _check_rounds(quorum: float, spread: float, late: str, sampler: ElasticSampl
     options.number("quorum", quorum, lambda share: 0.0 < share <= 1.0, "in (0, 1]")
     options.number("spread", spread, lambda width: 0.0 <= width <= MOST_SPREAD, f"from 0 to {MOST_SPREAD:g}")
     if late not in get_args(Late):
-        raise ConfigError(f"late {late!r} is none of {get_args(Late)}")
+        raise ConfigError(f"late {late!r} is none of {', '.join(get_args(Late))}")
     if late == "drop" and sampler is not None:
         raise ConfigError("late 'drop' would lose samples, which a sampler must not: 'keep' or 'discount'")

@@ -281,7 +281,7 @@ async def test_a_connection_that_ends_before_it_is_used_is_told_in_words(
         return connection
 
     monkeypatch.setattr(world.bulks[a]._pool, "connection", ended)
-    with pytest.raises(ParticipantLost, match=f"not reached: {b}: lost at once$"):
+    with pytest.raises(ParticipantLost, match=f"not reached: {b}: its connection ended meanwhile$"):
         await world.bulks[a].attach(bytes(16), None, [b], timeout=1)
 
 

@@ -554,7 +554,7 @@ async def test_what_the_other_end_makes_for_itself_is_not_taken_for_what_it_was_
     lanes: list[BulkConnection] = []
 
     async def fetching() -> None:
-        lanes.extend([each async for each in world.bulks[b].lanes.opened(a)])
+        lanes.extend([each async for each in world.bulks[b].lanes.opened(a, ())])
 
     await asyncio.gather(fetching(), told(world, first, 1.0))
     (more,) = beside(world.bulks[a], b)

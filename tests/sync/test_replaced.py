@@ -147,3 +147,5 @@ def test_words_that_another_program_wrote_are_no_checkpoint(tmp_path: Path, word
     save_file({"a": torch.zeros(1)}, tmp_path / "file", {"ictp2p": words + rest})
     with pytest.raises(StateError, match="is no checkpoint"):
         Checkpoint(tmp_path / "file")
+    with pytest.raises(StateError, match=f"^there is no checkpoint {tmp_path / 'other'}$"):
+        Checkpoint(tmp_path / "other")

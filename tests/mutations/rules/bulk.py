@@ -203,7 +203,7 @@ MUTATIONS: Final = (
         "lost-at-once-unsaid",
         "A connection that ended before a collective could use it is told as that.",
         "ictp2p/bulk/hub.py",
-        '"lost at once" if isinstance(c, BulkConnection) else c for',
+        '"its connection ended meanwhile" if isinstance(c, BulkConnection) else c for',
         "c for",
         ("bulk/test_hub.py::test_a_connection_that_ends_before_it_is_used_is_told_in_words",),
     ),
