@@ -40,6 +40,14 @@ MUTATIONS: Final = (
         ("sim/test_training.py::test_a_cluster_survives_the_death_of_its_leader",),
     ),
     Mutation(
+        "bursts-are-held-back",
+        "What hosts keep holds a flow back once it has sent as much, and not before.",
+        "sim/fluid.py",
+        "max(0.0, now - max(before, flow.began + flow.far))",
+        "now - before",
+        ("sim/test_fluid.py::test_the_account_says_whether_hosts_or_the_line_bound_a_flow",),
+    ),
+    Mutation(
         "caps-before-shares",
         "A flow gets all that it may have only if that is no more than an even part of everything that it passes.",
         "sim/fluid.py",
