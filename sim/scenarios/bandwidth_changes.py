@@ -21,7 +21,7 @@ from sim.stage import Attempt, Stage
 
 HEADER = 1.5
 """Times what was planned that a round may take, and `START` seconds: agreement and slow start are not planned."""
-LEAST_DETOUR = 20.0
+LEAST_DETOUR = 25.0
 """Seconds that a round by the old plan would take below which there may be no time to find out."""
 START = 4.0
 
@@ -32,7 +32,7 @@ class Settings(mesh.Mesh):
 
     clusters: int = setting(4, "how many clusters", least=3)
     megabytes: float = setting(
-        64.0, f"size of the state; above {mesh.REAL:g} only sizes travel, not numbers", least=0.0001, most=4e6
+        96.0, f"size of the state; above {mesh.REAL:g} only sizes travel, not numbers", least=0.0001, most=4e6
     )
     bandwidth: float = setting(16e6, "bytes/s of each link before the change", above=0)
     factor: float = setting(0.1, "what it is multiplied with on one link", above=0)
