@@ -41,7 +41,7 @@ class Probing:
 
     def __init__(self, bulk: Bulk, pool: Pool, new_tag: Callable[[], bytes], clock: Callable[[], float]) -> None:
         self.turns = Turns(2 * bulk.profile.probe)
-        self.stripes = Stripes(pool)
+        self.stripes = Stripes(pool, clock)
         self._bulk = bulk
         self._pool = pool
         self._new_tag = new_tag

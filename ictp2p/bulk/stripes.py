@@ -14,6 +14,7 @@ stripes what it sends, over connections that it made itself, and so may end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -36,6 +37,8 @@ MOST = 16
 does not seal much more."""
 GAIN = 1.25
 """Times what one carries: probes of one way differ by a tenth, and what does not gain much does harm beside others."""
+AGAIN = 60.0
+"""Seconds after which more connections are tried again where none could be made: the first one may live for months."""
 LEAST = 512 * 1024
 """Bytes of a transfer from which on it is asked: who sends less has nothing to gain."""
 
@@ -74,18 +77,20 @@ class Stripes:
 
     Args:
         pool: makes them.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, clock: Callable[[], float]) -> None:
         self._pool = pool
+        self._clock = clock
         self._kept: dict[PeerId, list[BulkConnection]] = {}
         self._tried: dict[PeerId, BulkConnection] = {}
         """With which first connection it was tried."""
         self._headroom: dict[PeerId, Headroom] = {}
         self._opening: set[PeerId] = set()
         """To whom connections are being made."""
-        self._vain: dict[PeerId, BulkConnection] = {}
-        """Beside which first connection no more could be made."""
+        self._vain: dict[PeerId, float] = {}
+        """To whom no more could be made, and until when that is not tried again."""
 
     def beside(self, first: BulkConnection) -> tuple[BulkConnection, ...]:
         """Name the connections that carry chunks beside the first one."""
@@ -137,7 +142,7 @@ class Stripes:
         """Whether there should be more: buffers have held back those that there are since it was last asked."""
         assert first.peer is not None
         beside = self.beside(first)
-        if first.closed or first.relayed or self._vain.get(first.peer) is first:
+        if first.closed or first.relayed or self._clock() < self._vain.get(first.peer, -math.inf):
             return False
         if first.peer in self._opening or len(beside) >= MOST - 1:
             return False
@@ -152,7 +157,7 @@ class Stripes:
                 self._keep(await self._pool.another(first.peer))
         except NetworkError:
             if not first.closed:  # else nobody would forget it: what has ended was said already
-                self._vain[first.peer] = first  # as `compared`; what there is stays
+                self._vain[first.peer] = self._clock() + AGAIN  # what there is stays
         finally:
             self._opening.discard(first.peer)
             self._divide(first.peer)
@@ -168,9 +173,9 @@ class Stripes:
         if connection in kept:
             kept.remove(connection)
             self._tried.pop(connection.peer, None)
-        for before in (self._tried, self._vain):
-            if before.get(connection.peer) is connection:
-                del before[connection.peer]
+        if self._tried.get(connection.peer) is connection:
+            del self._tried[connection.peer]
+        self._vain.pop(connection.peer, None)
         if not kept:
             self._kept.pop(connection.peer, None)
         self._divide(connection.peer)
