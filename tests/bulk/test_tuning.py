@@ -312,17 +312,19 @@ def test_the_kernel_counts_what_held_a_connection_back_and_is_asked_over_long_wa
 ) -> None:
     near, far = pair
     transport = Ended(near)
+    far.settimeout(10.0)
     near.sendall(bytes(100_000))
-    while far.recv(65536, socket.MSG_DONTWAIT if readable(far) else 0) and tuning.unacknowledged(transport):
-        pass
+    assert far.recv(1), "something was on its way"
     assert tuning.account(transport) is None, "it is near"
     monkeypatch.setattr(tuning, "NEARBY", 0.0)
+    before = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     found = tuning.account(transport)
+    after = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     assert found is not None
-    info = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    assert found.busy == int.from_bytes(info[168:176], sys.byteorder) / 1e6
-    assert found.held == int.from_bytes(info[184:192], sys.byteorder) / 1e6
-    assert found.round_trips >= 1.0
+    for seconds, at in ((found.busy, 168), (found.held, 184)):  # tcpi_busy_time and tcpi_sndbuf_limited
+        least, most = (int.from_bytes(info[at : at + 8], sys.byteorder) / 1e6 for info in (before, after))
+        assert least <= seconds <= most
+    assert found.round_trips > 0
     near.close()
     assert tuning.account(transport) is None
 

@@ -22,6 +22,7 @@ from tests.mutations.rules import (
     rounds,
     routing,
     simulator,
+    striping,
     torch_backend,
     training,
 )
@@ -30,6 +31,7 @@ CATALOGUE: Final[tuple[Mutation, ...]] = (
     *routing.MUTATIONS,
     *gossip.MUTATIONS,
     *bulk.MUTATIONS,
+    *striping.MUTATIONS,
     *collectives.MUTATIONS,
     *planning.MUTATIONS,
     *torch_backend.MUTATIONS,
