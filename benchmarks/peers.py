@@ -2,6 +2,7 @@
 
     pip install torchft-nightly hivemind      # for this comparison only; nothing of ictp2p needs them
     python benchmarks/peers.py --peers 2 4 --mb 10 100 --json peers.json
+    python benchmarks/peers.py --peers 2 4 --mb 0.000004 0.004096 0.065536 --repeat 40
 
 Each peer is a process that runs all contenders, one after the other in every turn (A B C A B C ...):
 
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from arguments import count, megabytes, output, whole
+from arguments import between, count, output, whole
 
 import ictp2p
 
@@ -48,7 +49,8 @@ def main() -> None:
     """Measure all sizes and numbers of peers; print, and perhaps save, a row for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peers", type=whole(2), nargs="+", default=[2, 4])
-    parser.add_argument("--mb", type=megabytes, nargs="+", default=[10.0, 100.0], help="tensor sizes in MB (1e6 bytes)")
+    sizes = {"type": between(4e-6, 1e6), "nargs": "+", "default": [10.0, 100.0]}
+    parser.add_argument("--mb", **sizes, help="tensor sizes in MB (1e6 bytes), from 0.000004: one element")
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
     parser.add_argument("--repeat", type=count, default=5, help="measurements of each contender")
     parser.add_argument("--json", type=output, help="file to write the rows to")
@@ -84,7 +86,9 @@ def show(row: dict[str, Any]) -> None:
     ours = row["found"].get(OURS)
     for name, each in row["found"].items():
         against = f", {each['seconds'] / ours['seconds']:5.2f}x ours" if ours and name != OURS else ""
-        print(f"  {name:14} {each['seconds']:7.3f} s, {each['cpu_seconds_per_gb']:6.2f} CPU s/GB{against}", flush=True)
+        cpu = each["cpu_seconds"]
+        spent = f"{cpu / row['mb'] * 1e3:6.2f} CPU s/GB" if row["mb"] >= 1 else f"{cpu * 1e3:6.2f} CPU ms a call"
+        print(f"  {name:14} {each['seconds']:8.4f} s, {spent}{against}", flush=True)
 
 
 def measure(peers: int, mb: float, contenders: list[str], options: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -116,7 +120,7 @@ def measure(peers: int, mb: float, contenders: list[str], options: argparse.Name
         turns = list(zip(*(each[name] for each in collected), strict=True))
         found[name] = {
             "seconds": statistics.median(max(seconds for seconds, _ in turn) for turn in turns),
-            "cpu_seconds_per_gb": statistics.median(sum(cpu for _, cpu in turn) for turn in turns) / (mb / 1e3),
+            "cpu_seconds": statistics.fmean(sum(cpu for _, cpu in turn) for turn in turns),  # counted in ticks of 10 ms
         }
     return found
 
@@ -128,7 +132,7 @@ def be(
     os.setsid()
     torch.set_num_threads(1)
     try:
-        elements = int(mb * 1e6 / 4)
+        elements = round(mb * 1e6 / 4)
         with contextlib.ExitStack() as stack:
             steps = {
                 name: MAKERS[name](stack, number, peers, elements, barrier, shared)
