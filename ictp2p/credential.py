@@ -8,7 +8,7 @@ has the token is a full member.
 
 Before TLS, peers compare the mesh's fingerprint, a hash of the authority's public key, so that a peer with a
 wrong token is told so. A fingerprint lets an eavesdropper test guesses of the token, at the price of one scrypt
-each; `new_token` therefore draws 128 bits, and short tokens are refused.
+each; `ictp2p token` therefore draws 128 bits, and short tokens are refused.
 
 Certificates are valid from 1970 to 9999: trust ends when the token changes, and a peer whose clock is wrong must
 not be locked out. They are deterministic: the same token makes the same authority, byte for byte.
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import secrets
 from dataclasses import dataclass
 
 from cryptography import x509
@@ -36,11 +35,6 @@ _SCRYPT_SALT = b"ictp2p mesh authority v1"
 _SCRYPT_COST = 1 << 15  # 32 MiB and about 0.1 s: once per process for us, once per guess for a thief
 _NOT_BEFORE = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NOT_AFTER = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
-
-
-def new_token() -> str:
-    """Draw a join token: 128 random bits, 22 URL-safe characters."""
-    return secrets.token_urlsafe(16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ _MAGIC = b"ICTP"
 _LAYOUT = struct.Struct("!4sBBBB8s16s")
 PREAMBLE_SIZE = _LAYOUT.size
 """Bytes of a preamble: 32."""
-FINGERPRINT_SIZE = 8
 TICKET_SIZE = 16
 NO_TICKET = bytes(TICKET_SIZE)
 """The ticket of a connection that carries none."""

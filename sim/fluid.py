@@ -259,8 +259,6 @@ class Fluid:
         """How often capacities or paths changed."""
         self._context = contextvars.Context()
         self._pending: asyncio.TimerHandle | None = None
-        self.solved = 0
-        """How often rates were computed."""
 
     def start(self, flow: Flow) -> None:
         """Let a flow have its share; it stops by itself once `head` says that nothing is left."""
@@ -311,7 +309,6 @@ class Fluid:
 
     def _solve(self) -> None:
         self._pending = None
-        self.solved += 1
         now = self._loop.now
         self._end_the_empty(now)
         if not self._flows:

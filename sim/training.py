@@ -72,8 +72,6 @@ class Training(TrainingMesh):
         self.met = False
         """Whether the program has come to `meet`."""
         self._crew = crew
-        self.computed = 0.0
-        """Virtual seconds that it has computed."""
         life = Life(lambda kind, **fields: peer.telemetry.event(kind, **fields))
         service = PeerService(peer)
         service.serve()
@@ -88,7 +86,6 @@ class Training(TrainingMesh):
         """Compute for so long, on this host as fast as it is now."""
         seconds *= self.host.slowness
         self._crew.sleep(seconds)
-        self.computed += seconds
 
     def meet(self) -> None:
         """Wait until every program of the world has come here, and a while longer, so that all clusters know it.

@@ -87,8 +87,6 @@ class Worker:
         """Units that are not in the state yet, as far as this worker knows."""
         self.due = False
         """Whether an outer round is due: an heir repeats its predecessor's, as policies do."""
-        self.phases = 0
-        """Inner phases done in this life."""
         self._serial = serial
         self._led = asyncio.Event()
         self._sealed = b""
@@ -142,7 +140,6 @@ class Worker:
             if not self.peer.core.leading:
                 return
             self.pending += (Unit(self.host.cluster, self.host.name, self._serial()),)
-            self.phases += 1
             self.due = True
             self._share()
         before, self._busy = self.state.version, True

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ictp2p.config.checks import MIN_TOKEN_LENGTH
-from ictp2p.credential import Credential, Mesh, certified_peer, new_token
+from ictp2p.credential import Credential, Mesh, certified_peer
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.identity import Identity
 
@@ -77,12 +77,6 @@ def test_a_token_that_can_be_guessed_is_refused_without_repeating_it(token: str)
     with pytest.raises(ConfigError, match=f"has {len(token)} characters") as caught:
         Mesh.from_token(token)
     assert not token or token not in str(caught.value)
-
-
-def test_a_drawn_token_is_long_enough_and_never_the_same():
-    tokens = {new_token() for _ in range(10)}
-    assert len(tokens) == 10
-    assert all(len(token) >= MIN_TOKEN_LENGTH for token in tokens)
 
 
 def test_what_is_no_certificate_of_ours_names_no_peer():

@@ -27,11 +27,6 @@ class Bucket:
         self._tokens = 0.0
         self._filled = 0.0
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is a rate at all."""
-        return self._rate is not None
-
     def set(self, rate: float | None, now: float) -> None:
         """Pace at `rate` bytes/s from now on, or not at all."""
         self._rate = rate

@@ -87,7 +87,7 @@ def plan(request: PlanRequest) -> Decision:
     if request.itemsize != 4 or topology.size == 1:
         return plain
     seconds = plain.plan.seconds * (1.0 if topology.measured else UNMEASURED / NOMINAL)
-    codec = min(prices.CHOICES, key=lambda codec: _estimate(request, plain.plan, seconds, codec))
+    codec = min(prices.CHOICES, key=lambda codec: _estimate(request, seconds, codec))
     return plain if codec == "none" else _plan(request, topology, codec)
 
 
@@ -162,8 +162,8 @@ def _plan(request: PlanRequest, topology: Topology, codec: str) -> Decision:
     return Decision(_build(request, best, search.bound, codec), reason)
 
 
-def _estimate(request: PlanRequest, plain: Plan, seconds: float, codec: str) -> float:
-    """Estimate how long `codec` would take if `plain` takes `seconds`: fewer bytes, and work that nothing hides."""
+def _estimate(request: PlanRequest, seconds: float, codec: str) -> float:
+    """Estimate how long `codec` would take where none takes `seconds`: fewer bytes, and work that nothing hides."""
     participants, size = len(request.participants), float(request.elements * request.itemsize)
     price = prices.price(codec, participants)
     if codec == "none":

@@ -21,7 +21,7 @@ from typing import Literal
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.gossip.hellos import Hello, Talk
 from ictp2p.gossip.link_profile import LinkProfile
-from ictp2p.gossip.window import Window, quantile
+from ictp2p.gossip.window import Window
 from ictp2p.machine import Effects, Message, Notice, Send, earliest
 from ictp2p.types import ClusterId
 
@@ -39,10 +39,7 @@ class LinkMeasurement:
 
     bandwidth_out: float | None = None
     """Median, bytes/s."""
-    bandwidth_out_low: float | None = None
-    """Lowest tenth, bytes/s."""
     bandwidth_in: float | None = None
-    bandwidth_in_low: float | None = None
     at_least_out: float = 0.0
     """Bytes/s that it carried while something else was the limit: all that is known where there is no median."""
     at_least_in: float = 0.0
@@ -54,8 +51,6 @@ class LinkMeasurement:
     """Least round trip of the last ten minutes, seconds."""
     loss: float = 0.0
     """Share of Hellos that went missing, 0 to 1."""
-    age: float | None = None
-    """Seconds since the newest bandwidth sample of either direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,19 +318,15 @@ class _Link:
 
     def measurement(self, now: float) -> LinkMeasurement:
         out, into = self.windows["out"], self.windows["in"]
-        newest = max((window.newest for window in (out, into) if window.ascending(now)), default=None)
         return LinkMeasurement(
             bandwidth_out=out.median(now),
-            bandwidth_out_low=quantile(out.ascending(now), 0.1),
             bandwidth_in=into.median(now),
-            bandwidth_in_low=quantile(into.ascending(now), 0.1),
             at_least_out=out.at_least(now),
             at_least_in=into.at_least(now),
             srtt=self.talk.srtt if self.talk else None,
             rttvar=self.talk.rttvar if self.talk else None,
             min_rtt=self.talk.min_rtt(now) if self.talk else None,
             loss=self.talk.loss(now) if self.talk else 0.0,
-            age=None if newest is None else now - newest,
         )
 
 

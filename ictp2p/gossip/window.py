@@ -36,7 +36,6 @@ class Window:
         self._samples: list[Sample] = []
         self._full_at = float("-inf")
         """When a sample last came from a sender that waited for nothing but the link."""
-        self.newest = float("-inf")
         self._least: Sample | None = None
         self._sorted: tuple[float, list[float], float | None] = (float("-inf"), [], None)
         """Until when they hold, the rates, and their median."""
@@ -77,7 +76,6 @@ class Window:
             self._samples.remove(min(self._samples, key=lambda s: s.rate) if app_limited else self._samples[0])
         self._samples.append(Sample(rate, now, app_limited))
         self._sorted = (float("-inf"), [], None)
-        self.newest = now
         self._full_at = self._full_at if app_limited else now
         if known is not None and not app_limited and seconds >= self._profile.long and self._far(rate, known):
             del self._samples[:-1]

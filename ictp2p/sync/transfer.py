@@ -171,21 +171,13 @@ class Fetch:
         if index not in held.owed:
             return False
         if digest_of(data) != self.manifest.chunk_digest(index):
-            raise self.reject(provider, f"chunk {index} has wrong bytes", now)
+            raise self._banned(provider, f"chunk {index} has wrong bytes")
         self._measure(held, len(data), now)
         held.owed.remove(index)
         if index not in self._wanted:
             return False
         self._wanted.discard(index)
         return True
-
-    def reject(self, provider: PeerId, why: str, now: float) -> StateError:
-        """Ban a provider that sent what does not match the agreed digest; the error to raise or report."""
-        provider = self._providers[provider].lane_of or provider
-        for name in [n for n, p in self._providers.items() if provider in (n, p.lane_of)]:
-            self._release(name, now)
-            self._providers[name].given_up = why
-        return StateError(f"provider {provider} of state {self.digest.hex()[:16]}: {why}")
 
     def failed(self, provider: PeerId, why: str, now: float) -> None:
         """The connection to a provider broke, or it said that it no longer has this state.
@@ -195,7 +187,7 @@ class Fetch:
         held = self._providers[provider]
         if not self._busy(held):
             return
-        self._release(provider, now)
+        self._release(provider)
         held.failures += 1
         held.ready_at = now + self._profile.pause * 2.0 ** (held.failures - 1)
         if held.failures >= self._profile.attempts or held.lane_of is not None:
@@ -231,14 +223,14 @@ class Fetch:
                 return None
             held.asked_manifest, held.heard = True, now
             return Ask(name, ())
-        chunks = self._pick(held, now)
+        chunks = self._pick(held)
         if not chunks:
             return None
         held.heard = held.heard if held.owed else now
         held.owed.extend(chunks)
         return Ask(name, tuple(chunks))
 
-    def _pick(self, held: _Provider, now: float) -> list[int]:
+    def _pick(self, held: _Provider) -> list[int]:
         window = self._window(held)
         # Half a window of hysteresis, so that questions name runs and not single chunks.
         room = window - len(held.owed)
@@ -276,7 +268,15 @@ class Fetch:
             held.rate = 1 / (sample if held.rate is None else 1 / held.rate + _SMOOTHING * (sample - 1 / held.rate))
         held.heard, held.failures = now, 0
 
-    def _release(self, provider: PeerId, now: float) -> None:
+    def _banned(self, provider: PeerId, why: str) -> StateError:
+        """Ban a provider that sent what does not match the agreed digest; the error to raise."""
+        provider = self._providers[provider].lane_of or provider
+        for name in [n for n, p in self._providers.items() if provider in (n, p.lane_of)]:
+            self._release(name)
+            self._providers[name].given_up = why
+        return StateError(f"provider {provider} of state {self.digest.hex()[:16]}: {why}")
+
+    def _release(self, provider: PeerId) -> None:
         held = self._providers[provider]
         elsewhere = {i for p in self._providers.values() if p is not held for i in p.owed}
         back = [i for i in held.owed if i in self._wanted and i not in elsewhere]

@@ -14,15 +14,14 @@ RATES = st.floats(1e5, 1e9)
 
 
 class TestBandwidth:
-    def test_median_and_low_quantile_of_each_direction(self):
+    def test_the_median_of_each_direction(self):
         links = linked()
         for number in range(11):
             move(links, (100 + number) * MIB, 2.0)
         move(links, 5 * MIB, 3.0, direction="in")
         measured = links.measurement(B, 4.0)
         assert measured.bandwidth_out == pytest.approx(105 * MIB)
-        assert measured.bandwidth_out_low == pytest.approx(101 * MIB)
-        assert (measured.bandwidth_in, measured.bandwidth_in_low, measured.age) == (5 * MIB, 5 * MIB, 1.0)
+        assert measured.bandwidth_in == 5 * MIB
 
     @given(
         st.lists(RATES, max_size=30),
@@ -39,7 +38,6 @@ class TestBandwidth:
             after = links.measurement(B, 2.0)
             if limited and before.bandwidth_out is not None:
                 assert after.bandwidth_out >= before.bandwidth_out * (1 - 1e-9)
-                assert after.bandwidth_out_low >= before.bandwidth_out_low * (1 - 1e-9)
 
     @given(st.lists(st.tuples(RATES, st.booleans()), min_size=1, max_size=30), st.floats(0.001, 0.2))
     def test_of_a_link_that_only_waited_or_only_opened_its_window_nothing_is_known(self, transfers, rtt):

@@ -34,7 +34,7 @@ class TestConnection:
         links.disconnected(B, 3.0)
         links.connected(B, 4.0)
         measured = links.measurement(B, 4.0)
-        assert (measured.srtt, measured.bandwidth_out, measured.age) == (None, 10 * MIB, 2.0)
+        assert (measured.srtt, measured.bandwidth_out) == (None, 10 * MIB)
 
     def test_a_connection_that_replaces_another_ends_the_link_first(self):
         effects = linked().connected(B, 2.0)
