@@ -14,11 +14,12 @@ and give it a clock of its own that is off and runs at another rate.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import heapq
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -30,6 +31,17 @@ HOST: contextvars.ContextVar[Process | None] = contextvars.ContextVar("ictp2p si
 _MOMENT_LIMIT = 200_000  # rounds of ready callbacks at one instant: far more than any honest cascade takes
 _TICK = 1e-9  # seconds: what a timer may be late, as any clock has a resolution
 _GARBAGE = 1024  # cancelled timers from which the heap is swept
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """Let a loop run although another one may be running in this thread: the garbage collector comes at any moment."""
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(running)
 
 
 class Deadlock(RuntimeError):

@@ -21,13 +21,16 @@ How clusters and links are declared is in `sim.building`, what can be done to th
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 from ictp2p.core.overlay import COMPLETE
 from sim.faults import Fault
 from sim.harm import Harm
 from sim.invariants import Auditor, Breach, Finding
+from sim.loop import apart
 from sim.plan import FaultPlan, moment
 from sim.supervisor import Supervisor
 
@@ -57,6 +60,9 @@ class World(Harm):
             for something else than what is known already.
     """
 
+    _closed = True
+    """Whether nothing runs in it, or nothing yet."""
+
     def __init__(
         self,
         seed: int = 0,
@@ -78,6 +84,7 @@ class World(Harm):
         self.history: list[tuple[float, Fault]] = []
         """Faults that happened, and when."""
         self._closed = False
+        _OPEN.add(self)
 
     # ------------------------------------------------------------ time
 
@@ -176,10 +183,16 @@ class World(Harm):
         if self._closed:
             return
         self._closed = True
+        _OPEN.discard(self)
         self.loop.perform(self.supervisor.close)
         for _ in range(_ENDING):
             self.loop.run_to(self.loop.now)
         self.loop.close()
+
+    def __del__(self) -> None:
+        """One that failed and was dropped is closed: a coroutine that is just dropped cannot await what closes it."""
+        with apart():
+            self.close()
 
     def __enter__(self) -> Self:
         return self
@@ -215,3 +228,14 @@ class World(Harm):
     def _raise(self, finding: Finding) -> None:
         last = "\n".join(f"  {entry}" for entry in self.trace.entries[-_TOLD:])
         raise Breach(finding, f"seed {self.seed}, plan {self.plan().to_json()}\nlast events:\n{last}")
+
+
+_OPEN: WeakSet[World] = WeakSet()
+"""Worlds that nobody has closed."""
+
+
+@atexit.register
+def _close_all() -> None:
+    """Later there are no threads any more in which what a world trains could end."""
+    for world in list(_OPEN):
+        world.close()

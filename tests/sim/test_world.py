@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import sys
+import weakref
 
 import pytest
 
@@ -10,6 +13,7 @@ from ictp2p.sync.values import StateRef
 from sim import World
 from sim.chance import Chance
 from sim.faults import Cut, Heal, SlowNode
+from sim.loop import SimLoop
 from sim.world import SWEEP
 
 
@@ -172,3 +176,22 @@ def test_hidden_clusters_take_a_relay_at_once_and_nobody_is_warned() -> None:
         world.run_until(lambda: world.version() >= 3 and world.settled(), within=60)
         assert not list(world.trace.of("warning"))
         assert max(entry.fields["seconds"] for entry in world.trace.of("round_committed")) < 1.0
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "in a callback of another loop"])
+def test_a_world_that_is_dropped_unclosed_ends_without_a_word(monkeypatch: pytest.MonkeyPatch, beside: bool) -> None:
+    """Regression: of each coroutine that awaits something on its way out Python said that it ignored its end."""
+    said: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: said.append(repr(told.exc_value)))
+    world = World(1)
+    for name in ("a", "b"):
+        world.cluster(name)
+    world.run_for(0.1)  # in the middle of a start
+    dropped = weakref.ref(world)
+    del world
+    if beside:
+        SimLoop().perform(gc.collect)
+    else:
+        gc.collect()
+    assert dropped() is None
+    assert said == []

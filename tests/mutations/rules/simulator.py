@@ -16,6 +16,14 @@ MUTATIONS: Final = (
         ("sim/test_world.py::test_what_no_notice_announces_is_looked_at_while_something_is_waited_for",),
     ),
     Mutation(
+        "dropped-and-not-closed",
+        "A world that was dropped is closed: what runs in it awaits something on its way out.",
+        "sim/world.py",
+        "        with apart():\n            self.close()",
+        "        pass",
+        ("sim/test_world.py::test_a_world_that_is_dropped_unclosed_ends_without_a_word",),
+    ),
+    Mutation(
         "a-group-binds-everybody",
         "The audit of a round in groups takes each group's frames for its members' alone.",
         "sim/invariants/rounds.py",
