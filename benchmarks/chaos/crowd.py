@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos.lines import Lines
+from ictp2p.errors import ConfigError
 from ictp2p.sync.values import quorum
 from ictp2p.types import PeerId
 
@@ -138,11 +139,11 @@ class Crowd(abc.ABC):
     def _dismiss(self, worker: Worker, how: str) -> None: ...
 
     def _cut(self, one: str, other: str) -> None:
-        """Cut the line between two clusters; only where `long_lines`."""
-        raise NotImplementedError
+        """Cut the line between two clusters; a crowd that has `long_lines` can."""
+        raise ConfigError(f"cannot cut {one}-{other}: {type(self).__name__} has no lines between clusters")
 
     def _heal(self, one: str, other: str) -> None:
-        raise NotImplementedError
+        raise ConfigError(f"cannot heal {one}-{other}: {type(self).__name__} has no lines between clusters")
 
     # -- saying
 
@@ -208,7 +209,11 @@ class Crowd(abc.ABC):
         self._due.append((self.now + seconds, lambda: self._go_on(worker)))
 
     def cut(self, pairs: Iterable[tuple[str, str]], seconds: float) -> None:
-        """Cut the lines between pairs of clusters, and heal them later."""
+        """Cut the lines between pairs of clusters, and heal them later.
+
+        Raises:
+            ConfigError: there are no lines between clusters here; names the first.
+        """
         cut = list(pairs)
         self.tell(f"cut {', '.join(f'{one}-{other}' for one, other in cut)} for {seconds:.1f} s")
         for one, other in cut:
