@@ -23,11 +23,52 @@ from pathlib import Path
 if __name__ == "__main__":  # the libraries take seconds to load, and may lose an interrupt that is an exception
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
-import torch
-from torch import nn
-
 import ictp2p
 from ictp2p.errors import IctError
+
+
+def asked() -> argparse.Namespace:
+    """The options; which of them is wrong is said before anything takes time."""
+    parser = argparse.ArgumentParser(description="Train a byte model together with other clusters.")
+    parser.add_argument("--cluster", required=True, help="name of this worker's cluster")
+    parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 lets the system choose")
+    parser.add_argument("--data-dir", help="what must survive its end; by default for this run only")
+    parser.add_argument("--join", action="append", default=[], help="host:port of any peer; none founds a mesh")
+    parser.add_argument("--token", default=os.environ.get("ICTP2P_TOKEN"), help="the mesh's, or ICTP2P_TOKEN")
+    parser.add_argument("--steps", type=int, default=0, help="inner steps before it drains; 0: until Ctrl-C")
+    options = parser.parse_args()
+    if not options.token:
+        parser.error("give the mesh's --token, or ICTP2P_TOKEN; `ictp2p token` makes one")
+    if options.steps < 0:
+        parser.error(f"--steps {options.steps} is less than 0")
+    try:
+        configured(options, options.data_dir)
+    except IctError as error:
+        sys.exit(in_one_line(error))
+    return options
+
+
+def configured(options: argparse.Namespace, data_dir: str | None) -> ictp2p.Config:
+    """The configuration of this worker's peer."""
+    return ictp2p.Config.local(
+        cluster=options.cluster,
+        token=options.token,
+        listen=options.listen,
+        join=tuple(options.join),
+        data_dir=data_dir,
+    )
+
+
+def in_one_line(error: IctError) -> str:
+    """Each says what is wrong, and with which value."""
+    return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    OPTIONS = asked()
+
+import torch  # noqa: E402 - it takes seconds, and what was asked wrongly needs none of it
+from torch import nn  # noqa: E402
 
 CONTEXT = 32
 
@@ -57,34 +98,14 @@ def batches(size: int, seed: int):
         yield windows[:, :-1], windows[:, 1:]
 
 
-def main() -> None:
+def main(options: argparse.Namespace) -> None:
     """Train until Ctrl-C, or for --steps."""
-    parser = argparse.ArgumentParser(description="Train a byte model together with other clusters.")
-    parser.add_argument("--cluster", required=True, help="name of this worker's cluster")
-    parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 lets the system choose")
-    parser.add_argument("--data-dir", help="what must survive its end; by default for this run only")
-    parser.add_argument("--join", action="append", default=[], help="host:port of any peer; none founds a mesh")
-    parser.add_argument("--token", default=os.environ.get("ICTP2P_TOKEN"), help="the mesh's, or ICTP2P_TOKEN")
-    parser.add_argument("--steps", type=int, default=0, help="inner steps before it drains; 0: until Ctrl-C")
-    options = parser.parse_args()
-    if not options.token:
-        parser.error("give the mesh's --token, or ICTP2P_TOKEN; `ictp2p token` makes one")
-    if options.steps < 0:
-        parser.error(f"--steps {options.steps} is less than 0")
-
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = NextByte()
     inner = torch.optim.AdamW(model.parameters(), lr=2e-3)
     with folder(options.data_dir) as data_dir:
-        config = ictp2p.Config.local(
-            cluster=options.cluster,
-            token=options.token,
-            listen=options.listen,
-            join=tuple(options.join),
-            data_dir=data_dir,
-        )
-        train(config, model, inner, options.steps)
+        train(configured(options, data_dir), model, inner, options.steps)
 
 
 def folder(given: str | None):
@@ -138,8 +159,8 @@ def drain_on_interrupt(peer: ictp2p.Peer) -> None:
 if __name__ == "__main__":
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        main()
-    except IctError as error:  # each says in one line what is wrong, and with which value
-        sys.exit(f"{type(error).__name__}: {error}")
+        main(OPTIONS)
+    except IctError as error:
+        sys.exit(in_one_line(error))
     except KeyboardInterrupt:  # the second Ctrl-C, or one while it was still joining
         sys.exit(130)

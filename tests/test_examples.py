@@ -215,9 +215,24 @@ def test_ctrl_c_while_the_libraries_load_is_no_traceback(script: str, module: st
     """Regression: it was a long one, and some libraries lost it: the example went on."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS.format(module=module))
     environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    command = [sys.executable, str(EXAMPLES / script)]
+    command = [sys.executable, str(EXAMPLES / script), *COMMANDS.get(script, ())]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=80, env=environment)
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "status"), [("--steps", "-1", 2), ("--join", "7001", 1), ("--cluster", "Oslo", 1)]
+)
+def test_what_is_asked_wrongly_is_said_before_torch_is_loaded(
+    option: str, value: str, status: int, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was loaded')")
+    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, str(EXAMPLES / "train.py"), "--cluster", "oslo", option, value]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=80, env=environment)
+    assert ran.returncode == status
+    assert value in ran.stderr
+    assert "torch was loaded" not in ran.stderr
 
 
 INTERRUPTS = """
