@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ictp2p.errors import RoundMissed
 from ictp2p.handle import Decided, Handle, News
 from ictp2p.sync.values import Close, Open, Spec, upcoming
 from ictp2p.threads import Threads
@@ -61,6 +62,16 @@ class Chronicle:
         """The newest round without us that nobody was told of yet. None for a newcomer, which was promised none."""
         with self._changed:
             return self._passed if self._settled is not None and self._passed > self._settled else None
+
+    def refuse_if_missed(self) -> None:
+        """See to it that no call goes on that the others are not at.
+
+        Raises:
+            RoundMissed: rounds were committed without us that nobody was told of yet; names the newest.
+        """
+        missed = self.missed
+        if missed is not None:
+            raise RoundMissed(f"round {missed} was decided without an answer for this cluster: the others are ahead")
 
     @property
     def newcomer(self) -> bool:

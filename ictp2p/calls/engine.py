@@ -17,7 +17,6 @@ from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle, Past
-from ictp2p.calls.rounds import brief
 from ictp2p.calls.runner import Call, Deadline, Runner
 from ictp2p.calls.state import SharedState, SyncState, fingerprint
 from ictp2p.calls.tensors import Bundle
@@ -90,12 +89,12 @@ class CallEngine:
 
     def send(self, bundle: Bundle, target: ClusterId, tag: int, timeout: float) -> Work[None]:
         """Offer a message; beside the queue, for it waits for others."""
-        sending = self.peer.send(bundle.copied(), brief(bundle), target, tag, timeout)
+        sending = self.peer.send(bundle.copied(), bundle.brief, target, tag, timeout)
         return Work(f"send to {target}", sending, self.peer.wait)
 
     def receive(self, bundle: Bundle, source: ClusterId, tag: int, timeout: float) -> Work[None]:
         """Ask for a message; it is written into the tensors on the peer's thread."""
-        receiving = self.peer.receive(bundle.nbytes, brief(bundle), source, tag, timeout, bundle.deliver)
+        receiving = self.peer.receive(bundle.nbytes, bundle.brief, source, tag, timeout, bundle.deliver)
         return Work(f"recv from {source}", receiving, self.peer.wait)
 
     def gather(self, clusters: int, timeout: float) -> None:

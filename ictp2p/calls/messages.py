@@ -93,7 +93,7 @@ class Messages:
 
         Args:
             body: its bytes, which are ours.
-            shapes: what they are (`rounds.brief`).
+            shapes: what they are (`tensors.Bundle.brief`).
             target: whom it is for.
             tag: which of its `receive` calls.
             timeout: seconds.

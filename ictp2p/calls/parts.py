@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.calls.chronicle import Past
-from ictp2p.calls.rounds import Barrier, Completed, RoundCall, SumCall, brief
+from ictp2p.calls.rounds import Barrier, Completed, RoundCall, SumCall
 from ictp2p.calls.runner import Call
 from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.halves import cuts
@@ -128,7 +128,7 @@ class Gather(RoundCall):
         self._start = list(clusters).index(cluster) * bundle.nbytes
         self.result = torch.empty(0, dtype=torch.uint8, device="cpu")
         nbytes = len(clusters) * bundle.nbytes
-        spec = Spec("gather", "all_gather", "uint8", nbytes, "sum", "none", brief(bundle))
+        spec = Spec("gather", "all_gather", "uint8", nbytes, "sum", "none", bundle.brief)
         super().__init__(mesh, past, spec, 1.0, nbytes)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
@@ -154,7 +154,7 @@ def reduce_scatter(run: Run, mesh: TrainingMesh, past: Past, addend: Addend, clu
     def call(clusters: tuple[ClusterId, ...]) -> Scatter:
         return Scatter(mesh, past, addend, clusters, cluster)
 
-    done, scatter = _among(run, Barrier(mesh, past, "reduce_scatter", brief(addend.bundle)), call)
+    done, scatter = _among(run, Barrier(mesh, past, "reduce_scatter", addend.bundle.brief), call)
     return Scattered(done.round, done.clusters, scatter.start, scatter.stop, scatter.part)
 
 
@@ -168,7 +168,7 @@ def all_gather(run: Run, mesh: TrainingMesh, past: Past, bundle: Bundle, cluster
     def call(clusters: tuple[ClusterId, ...]) -> Gather:
         return Gather(mesh, past, bundle, clusters, cluster)
 
-    done, gather = _among(run, Barrier(mesh, past, "all_gather", brief(bundle)), call)
+    done, gather = _among(run, Barrier(mesh, past, "all_gather", bundle.brief), call)
     rows = gather.result.view(len(done.clusters), bundle.nbytes)
     return Gathered(
         done.round, {name: bundle.shaped(row.clone()) for name, row in zip(done.clusters, rows, strict=True)}

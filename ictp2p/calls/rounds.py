@@ -6,7 +6,6 @@ The leader brings its cluster's contribution and hands the result on while it ar
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 from collections.abc import Sequence
@@ -16,14 +15,14 @@ import msgspec
 import torch
 from torch import Tensor
 
-from ictp2p import errors
-from ictp2p.calls.chronicle import Chronicle, Past
+from ictp2p.calls.chronicle import Past
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
+from ictp2p.calls.telling import as_told, tell_failure, tell_success
 from ictp2p.calls.tensors import Addend, Bundle, local_sum, name_of
 from ictp2p.collectives.digest import EMPTY, ResultDigest
 from ictp2p.collectives.plan import decode
-from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundError, RoundMissed
+from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundMissed
 from ictp2p.participation import Outcome
 from ictp2p.sync.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
@@ -198,18 +197,18 @@ class RoundCall:
             return voted.digest()
 
         def idle() -> None:
-            refuse_if_missed(self._past.chronicle)
+            self._past.chronicle.refuse_if_missed()
             deadline.check()
             publisher.wait()
 
         def restarted(attempt: int, parts: Sequence[Participant]) -> None:
             nonlocal arrived
-            refuse_if_missed(self._past.chronicle)
+            self._past.chronicle.refuse_if_missed()
             arrived = 0
             voted.restart()
             publisher.restart(attempt, parts)
 
-        refuse_if_missed(self._past.chronicle)
+        self._past.chronicle.refuse_if_missed()
         request = RoundRequest(
             spec=self._spec,
             base=NO_BASE,
@@ -297,7 +296,7 @@ class SumCall(RoundCall):
     ) -> None:
         bundle = self._bundle = addend.bundle
         self._dtype = addend.dtype
-        spec = Spec(kind, name, name_of(bundle.tensors[0]), bundle.elements, addend.op, codec, brief(bundle))
+        spec = Spec(kind, name, name_of(bundle.tensors[0]), bundle.elements, addend.op, codec, bundle.brief)
         super().__init__(mesh, past, spec, addend.weight, nbytes)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
@@ -328,7 +327,7 @@ class Broadcast(RoundCall):
 
     def __init__(self, mesh: TrainingMesh, past: Past, bundle: Bundle, root: ClusterId) -> None:
         self._bundle = bundle
-        spec = Spec("broadcast", f"broadcast@{root}", "uint8", bundle.nbytes, "sum", "none", brief(bundle))
+        spec = Spec("broadcast", f"broadcast@{root}", "uint8", bundle.nbytes, "sum", "none", bundle.brief)
         super().__init__(mesh, past, spec, 1.0, bundle.nbytes)
 
     def _contribution(self, group: Group, weight: float) -> Sequence[Tensor]:
@@ -349,45 +348,6 @@ class Barrier(RoundCall):
         super().__init__(mesh, past, Spec("barrier", name, "uint8", 0, "sum", "none", brief), 1.0, 0)
 
 
-# ------------------------------------------------------------ shared with `state` and `parts`
-
-
-def refuse_if_missed(chronicle: Chronicle) -> None:
-    """Raise if a round was committed that this cluster has no answer to.
-
-    Raises:
-        RoundMissed: naming the newest of them.
-    """
-    missed = chronicle.missed
-    if missed is not None:
-        raise RoundMissed(f"round {missed} was decided without an answer for this cluster: the others are ahead")
-
-
-def tell_success(group: Group, publisher: Publisher, verdict: Verdict, encoded: bytes) -> None:
-    """End the followers' wait. If they cannot be told, they learn it in the next group: what is decided stays."""
-    publisher.tell(verdict)
-    if not publisher.broken:
-        with contextlib.suppress(LocalGroupError):
-            broadcast_bytes(group, encoded, 0)
-
-
-def tell_failure(group: Group, publisher: Publisher, error: IctError) -> None:
-    """End the followers' wait with an error."""
-    publisher.tell(Verdict(Kind.STOP))
-    if not publisher.broken:
-        with contextlib.suppress(LocalGroupError):
-            broadcast_bytes(group, f"{type(error).__name__}: {error}".encode(), 0)
-
-
-def as_told(encoded: bytes) -> IctError:
-    """The leader's error, as its followers raise it."""
-    name, _, text = encoded.decode(errors="replace").partition(": ")
-    kind = getattr(errors, name, RoundError)
-    if not (isinstance(kind, type) and issubclass(kind, IctError)) or issubclass(kind, LocalGroupError | PeerClosed):
-        kind = RoundError
-    return kind(f"at this cluster's leader: {text}")
-
-
 def _completed(outcome: Outcome) -> Completed:
     return Completed(
         outcome.round,
@@ -398,14 +358,3 @@ def _completed(outcome: Outcome) -> Completed:
         outcome.plan,
         outcome.reason,
     )
-
-
-def brief(bundle: Bundle) -> bytes:
-    """Types and shapes so that those who differ are told in what; how many and a digest where that would be long."""
-    text = bundle.shapes
-    if len(text) > 256:
-        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        text = (
-            f"{len(bundle.tensors)} of {bundle.elements} elements in all, whose types and shapes have digest {digest}"
-        )
-    return text.encode()

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.heads import Heads
-from ictp2p.calls.rounds import as_told, tell_failure, tell_success
 from ictp2p.calls.runner import Answer, Deadline
+from ictp2p.calls.telling import as_told, tell_failure, tell_success
 from ictp2p.calls.tensors import unusable
 from ictp2p.errors import (
     ConfigError,

@@ -6,6 +6,7 @@ in lands in memory of our own. The caller's tensors are written once, when the c
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from ictp2p.sync.mesh import Group
 
 _PIECE = 4 * 1024 * 1024
 """Elements per sum inside the cluster: bounds the staging memory, and gives each piece its own deadline."""
+_BRIEF = 256
+"""Characters of types and shapes that travel with each call as they are."""
 
 
 class Bundle:
@@ -56,6 +59,16 @@ class Bundle:
     def shapes(self) -> str:
         """Types and shapes, for people and to be compared."""
         return ", ".join(f"{name_of(t)}{list(t.shape)}" for t in self.tensors)
+
+    @property
+    def brief(self) -> bytes:
+        """The same, for the others to be told in what theirs differ; how many and a digest where that would be long."""
+        text = self.shapes
+        if len(text) > _BRIEF:
+            digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+            count = f"{len(self.tensors)} of {self.elements} elements in all"
+            text = f"{count}, whose types and shapes have digest {digest}"
+        return text.encode()
 
     def single_type(self, op: str) -> torch.dtype:
         """The one type of all tensors, if it can be reduced by `op`.

@@ -1,0 +1,43 @@
+"""How a call ends for the followers of a cluster: what their leader tells them, and what they raise.
+
+The leader alone hears from the mesh. Its followers wait for its stream, with no deadline of their own, so whatever
+becomes of the call has to be told: an error that was not would leave them waiting until their group breaks. It is told
+as words behind its type's name, since nothing is pickled; what a follower raises so is of the same type, for code that
+tells them apart, and says whose it was. Two types never pass: that a group broke, or a peer was closed, each worker
+finds out for itself, and would be told wrongly of another one's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from ictp2p import errors
+from ictp2p.errors import IctError, LocalGroupError, PeerClosed, RoundError
+from ictp2p.sync.heal import broadcast_bytes
+from ictp2p.sync.mesh import Group
+from ictp2p.sync.stream import Kind, Publisher, Verdict
+
+
+def tell_success(group: Group, publisher: Publisher, verdict: Verdict, encoded: bytes) -> None:
+    """End the followers' wait. If they cannot be told, they learn it in the next group: what is decided stays."""
+    publisher.tell(verdict)
+    if not publisher.broken:
+        with contextlib.suppress(LocalGroupError):
+            broadcast_bytes(group, encoded, 0)
+
+
+def tell_failure(group: Group, publisher: Publisher, error: IctError) -> None:
+    """End the followers' wait with an error."""
+    publisher.tell(Verdict(Kind.STOP))
+    if not publisher.broken:
+        with contextlib.suppress(LocalGroupError):
+            broadcast_bytes(group, f"{type(error).__name__}: {error}".encode(), 0)
+
+
+def as_told(encoded: bytes) -> IctError:
+    """The leader's error, as its followers raise it."""
+    name, _, text = encoded.decode(errors="replace").partition(": ")
+    kind = getattr(errors, name, RoundError)
+    if not (isinstance(kind, type) and issubclass(kind, IctError)) or issubclass(kind, LocalGroupError | PeerClosed):
+        kind = RoundError
+    return kind(f"at this cluster's leader: {text}")
