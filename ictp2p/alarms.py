@@ -6,8 +6,9 @@ Each is an event with its figures, for programs, if it has any, and a warning in
 from __future__ import annotations
 
 from ictp2p.machine import Notice
-from ictp2p.sync.agreement import ForeignChain, QuorumLost, QuorumRegained
+from ictp2p.sync.agreement import ForeignChain
 from ictp2p.sync.notices import StateMissing, StateRestored
+from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.telemetry import Telemetry
 
 

@@ -37,7 +37,7 @@ from ictp2p.errors import (
 )
 from ictp2p.machine import Effects, Notice
 from ictp2p.sync import notices
-from ictp2p.sync.agreement import QuorumLost, QuorumRegained
+from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.sync.rounds import Contribution
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Effects, Message, Notice, Send, earliest
 from ictp2p.sync.acceptor import Acceptor
+from ictp2p.sync.history import History
 from ictp2p.sync.learner import Learner, concerned
 from ictp2p.sync.messages import HIGHEST, Accept, Accepted, Chosen, Decision, Greet, Prepare, Promise, Refused
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.proposer import Proposer, may_bid, misanswer, owned
+from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained, QuorumWatch
 from ictp2p.sync.values import Value, fault, follows, quorum
 from ictp2p.types import PeerId
 
@@ -41,36 +43,12 @@ class Decided(Notice):
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumLost(Notice):
-    """Nothing can be decided for now: `missing` of `voters` are suspected, or do not answer in time."""
-
-    voters: tuple[PeerId, ...]
-    missing: tuple[PeerId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumRegained(Notice):
-    """Decisions are possible again."""
-
-
-@dataclass(frozen=True, slots=True)
 class ForeignChain(Notice):
     """`peer` belongs to a mesh that was founded separately; the two cannot become one. Told once of each."""
 
     peer: PeerId
     theirs: bytes
     ours: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _Lesson:
-    """What a peer that was behind has been sent and may not have read yet."""
-
-    until: float
-    """After that it is taken for lost."""
-    after: int
-    """What the peer knew then."""
-    upto: int
 
 
 class Agreement:
@@ -93,20 +71,18 @@ class Agreement:
         self._acceptor = Acceptor(me, stored)
         self._learner = Learner()
         self._proposer = Proposer(self._acceptor, self._learner, rng, profile)
-        self._log: dict[int, Value] = {}
+        self._history = History(profile)
         if self._acceptor.tip is not None:
-            self._log[self._acceptor.slot] = self._acceptor.tip
+            self._history.add(self._acceptor.slot, self._acceptor.tip)
         self._suspects: frozenset[PeerId] = frozenset()
         self._audience: tuple[PeerId, ...] = ()
         self._wards: tuple[PeerId, ...] = ()
         self._foreign: set[bytes] = set()
-        self._lessons: dict[PeerId, _Lesson] = {}
         self._early: dict[int, Value] = {}
         """Decisions that overtook those before them: packets between two peers may go different ways."""
         self._compare_at: float | None = None
         self._save_at: float | None = None
-        self._stuck_since: float | None = None
-        self._lost = False
+        self._quorum = QuorumWatch(profile.quorum_deadline)
 
     @property
     def tip(self) -> tuple[int, Value] | None:
@@ -196,13 +172,13 @@ class Agreement:
 
     def greet(self, peer: PeerId, now: float) -> Effects:
         """A connection to `peer` is up: whoever of the two is behind gets the decisions."""
-        self._lessons.pop(peer, None)  # what was under way on another connection is lost
+        self._history.lost(peer)  # what was under way on another connection
         return [] if peer == self.me else [Send(peer, self._greeting())]
 
     def behind(self, sender: PeerId, slot: int, now: float) -> Effects:
         """`sender` knows `slot`: teach it, or ask it."""
         if slot < self.slot:
-            return self._teach(sender, slot, now)
+            return [Send(sender, each) for each in self._history.lesson(sender, slot, now)]
         return [Send(sender, self._greeting())] if slot > self.slot else []
 
     def receive(self, sender: PeerId, message: Message, now: float) -> Effects:
@@ -248,10 +224,7 @@ class Agreement:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is next wanted."""
-        report = None
-        if self._stuck_since is not None and not self._lost:
-            report = self._stuck_since + self._profile.quorum_deadline
-        return earliest([self._proposer.wake, self._save_at, self._compare_at, report])
+        return earliest([self._proposer.wake, self._save_at, self._compare_at, self._quorum.due])
 
     def saved(self) -> Effects:
         """Save what was learnt, if that is still to be done: before somebody else is told to rely on it."""
@@ -273,23 +246,6 @@ class Agreement:
             return self._meet_foreign(sender, message.lineage)
         effects = self.behind(sender, message.slot, now)
         return effects + self._proposer.repeat(sender) if message.slot < self.slot else effects
-
-    def _teach(self, peer: PeerId, slot: int, now: float) -> Effects:
-        """Send what comes after `slot`, or only the newest to a peer that is new or must jump anyway.
-
-        A peer that is behind shows it with every word, and plans are long: what it was sent a moment ago is sent again
-        only if it turns out to know less than it did then.
-        """
-        oldest = min(self._log)
-        first = slot + 1 if slot + 1 >= max(oldest, 1) else self.slot
-        self._lessons = {each: lesson for each, lesson in self._lessons.items() if now < lesson.until}
-        lesson = self._lessons.get(peer)
-        if lesson is None or slot < lesson.after:
-            self._lessons[peer] = _Lesson(now + self._profile.retry, slot, self.slot)
-        else:
-            first = max(first, lesson.upto + 1)
-            self._lessons[peer] = replace(lesson, upto=self.slot)
-        return [Send(peer, Decision(s, self._log[s], oldest)) for s in range(first, self.slot + 1)]
 
     def _on_decision(self, sender: PeerId, message: Decision, now: float) -> Effects:
         slot, value, tip = message.slot, message.value, self._acceptor.tip
@@ -318,8 +274,8 @@ class Agreement:
         return [Send(sender, self._greeting())] if value is None else self._learn(message.slot, value, now, self._wards)
 
     def _compare(self, sender: PeerId, slot: int, value: Value) -> None:
-        known = self._log.get(slot, value)
-        if known != value:
+        known = self._history.value(slot)
+        if known is not None and known != value:
             raise RemoteProtocolError(f"slot {slot} was decided twice: {known} here, {value} at {sender}")
 
     def _meet_foreign(self, peer: PeerId, lineage: bytes) -> Effects:
@@ -409,30 +365,21 @@ class Agreement:
         return {*asked, *value.voters, *self._audience, *self._wards} - {self.me} if asked else self._wards
 
     def _learn(self, slot: int, value: Value, now: float, tell: Collection[PeerId]) -> Effects:
-        if slot != self.slot + 1:
-            self._log.clear()
         ballot, asked = self._proposer.asked(value)
         self._acceptor.learn(slot, value)
         self._learner.reset()
         self._proposer.learnt()
-        self._log[slot] = value
-        self._log.pop(slot - self._profile.history, None)
+        self._history.add(slot, value)
         self._save_at = now + self._profile.retry if self._save_at is None else self._save_at
-        brief, whole = Chosen(slot, ballot), Decision(slot, value, min(self._log))
+        brief, whole = Chosen(slot, ballot), Decision(slot, value, self._history.oldest)
         sends: Effects = [Send(peer, brief) for peer in sorted(asked.intersection(tell))]
         sends += [Send(peer, whole) for peer in sorted({*tell} - asked)]
         return [*sends, Decided(slot, value), *self._watch(now)]
 
     def _watch(self, now: float) -> Effects:
         """Report a quorum that is lost for long, and its return."""
-        stuck = self._acceptor.tip is not None and (self.busy or not self.quorum_in_sight)
-        if not stuck:
-            self._stuck_since = None
-            regained, self._lost = self._lost, False
-            return [QuorumRegained()] if regained else []
         since = self._proposer.since
-        self._stuck_since = self._stuck_since if self._stuck_since is not None else (now if since is None else since)
-        if self._lost or now < self._stuck_since + self._profile.quorum_deadline:
-            return []
-        self._lost = True
-        return [QuorumLost(self._acceptor.voters, self.missing)]
+        if self._acceptor.tip is None or (since is None and self.quorum_in_sight):
+            return [QuorumRegained()] if self._quorum.free() else []
+        lost = self._quorum.stuck(now if since is None else since, now)
+        return [QuorumLost(self._acceptor.voters, self.missing)] if lost else []

@@ -15,7 +15,7 @@ from ictp2p.types import PeerId
 from tests.core.control_planes import Host, World, mesh
 
 FORGET = 2.0
-BOUNDED = ("_homes", "agreement._log", "agreement._lessons", "_prober._failed", "_table._absent")
+BOUNDED = ("_homes", "agreement._history._log", "agreement._history._lessons", "_prober._failed", "_table._absent")
 """Where former workers are remembered, so many of them; the last decisions; and what is renewed before it is used."""
 _LEAVES = (ModuleType, FunctionType, BuiltinFunctionType, MethodType, type, Random)
 

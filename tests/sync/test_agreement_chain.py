@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import StateError
 from ictp2p.machine import Send
-from ictp2p.sync.agreement import Agreement, Decided, ForeignChain, QuorumLost, QuorumRegained
+from ictp2p.sync.agreement import Agreement, Decided, ForeignChain
 from ictp2p.sync.messages import (
     Ballot,
     Decision,
     Greet,
     Prepare,
 )
+from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.sync.values import genesis
 from ictp2p.types import PeerId
 from tests.sync.agreeing import LINEAGE, PROFILE, A, B, C, D, change, net
@@ -53,7 +54,7 @@ def test_lessons_may_come_in_any_order_and_each_decision_is_told_in_its_turn(ord
     """Regression: of decisions that had come by different ways only the next one counted."""
     n = net(A, B, C)
     n.go_on_without(C, 5)
-    c, log = n.machines[C], n.machines[A]._log
+    c, log = n.machines[C], n.machines[A]._history._log
     for slot in order:
         n.do(C, c.receive(A, Decision(slot, log[slot], 1), 0.0))
         while effects := c.catch_up(0.0):

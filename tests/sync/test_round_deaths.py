@@ -8,7 +8,6 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from ictp2p.sync.agreement import QuorumLost
 from ictp2p.sync.notices import (
     RoundAborted,
     RoundCommitted,
@@ -16,6 +15,7 @@ from ictp2p.sync.notices import (
     RoundPassed,
     StateStale,
 )
+from ictp2p.sync.quorum_watch import QuorumLost
 from ictp2p.sync.values import Close, Voters, genesis
 from ictp2p.types import PeerId
 from tests.sync.rounds_mesh import (
