@@ -22,6 +22,7 @@ from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Effects, Message, Send, earliest
 from ictp2p.sync.agreement import Agreement, Decided
 from ictp2p.sync.coordinator import Coordinator
+from ictp2p.sync.leaving import Leaving
 from ictp2p.sync.messages import (
     Excused,
     Failed,
@@ -35,7 +36,6 @@ from ictp2p.sync.messages import (
     Vote,
     Withdraw,
 )
-from ictp2p.sync.notices import Released
 from ictp2p.sync.opening import Opener, PlanAnswer, Planner, PlanRequest, Validate
 from ictp2p.sync.participant import Contribution, Part
 from ictp2p.sync.profile import RoundProfile
@@ -84,15 +84,7 @@ class Rounds:
         self._ask_at: float | None = None
         self._reason = "nothing was asked yet"
         self._in_office = False
-        self._leaving = self._released = False
-        self._voted_until = -1
-        """The newest slot after whose decision this peer is a voter, as far as it knows."""
-        self._excused: dict[PeerId, int] = {}
-        """Who said that this peer does not vote, after the decision of which slot."""
-        self._let_go: set[PeerId] = set()
-        """Leavers that this peer has excused."""
-        self._companions: set[PeerId] = set()
-        """Who else has voted since this peer began to leave."""
+        self._leaving = Leaving(agreement, self._sight)
 
     @property
     def tip(self) -> tuple[int, Value] | None:
@@ -124,8 +116,7 @@ class Rounds:
         """Take the membership room's newest view, whole; dead clusters stay in it as not alive."""
         self._sight.update(clusters, now)
         self._coordinator.viewed()
-        if not self._leaving:
-            self._let_go.intersection_update(self._sight.workers())
+        self._leaving.viewed()
         self._part.viewed(self._sight.clusters)
         self.agreement.audience(self._sight.leaders(), self._sight.followers())
         return self._settle([], now)
@@ -186,7 +177,7 @@ class Rounds:
 
     def drop_out(self, now: float) -> Effects:
         """Leave for good: withdraw, and ask to vote no longer. `Released` says when it is done."""
-        self._leaving = True
+        self._leaving.begin()
         return self.withdraw(now)
 
     def receive(self, sender: PeerId, message: Message, now: float) -> Effects:
@@ -268,9 +259,9 @@ class Rounds:
                 self._coordinator.offer(sender, message.digest)
             case Leave():
                 self._coordinator.leave(sender, now)
-                return self._excuse(sender)
+                return self._leaving.excuse(sender)
             case Excused():
-                self._excused[sender] = message.slot
+                self._leaving.excused(sender, message.slot)
             case Inquire():
                 return [Send(sender, Holding(self.agreement.slot, *self._held()))]
             case Holding():
@@ -279,14 +270,6 @@ class Rounds:
                 tip = self.agreement.tip
                 return [] if tip is None else [*self._part.rejected(message, tip[1])]
         return []
-
-    def _excuse(self, leaver: PeerId) -> Effects:
-        """Let a leaver know that this voter does not count on it, even after a crash."""
-        tip = self.agreement.tip
-        if tip is None or leaver in tip[1].voters or self.me not in tip[1].voters or leaver == self.me:
-            return []
-        self._let_go.add(leaver)
-        return [*self.agreement.saved(), Send(leaver, Excused(tip[0]))]
 
     def _settle(self, effects: Effects, now: float) -> Effects:
         """Follow decisions up, speak and propose, until nothing more can be said or decided at `now`."""
@@ -312,14 +295,14 @@ class Rounds:
         effects = self.agreement.suspects([v for v in voters if self._sight.doubted(v, now)], now)
         effects += self._speak(tip[0], tip[1], now)
         effects += self._conduct(tip[1], now)
-        return effects + self._release(tip[0], voters, now)
+        return effects + self._leaving.follow(tip[0], voters, now)
 
     def _speak(self, slot: int, tip: Value, now: float) -> Effects:
         """Tell the coordinator what it should know of this peer, if it is news, or long ago."""
         message = self._part.message(slot, tip)
         words: list[RoundMessage] = [] if message is None else [message]
         leave = Leave(slot)
-        if self._leaving and not self._released:
+        if self._leaving.asks:
             words.append(leave)
         speech = (self.agreement.coordinator, *words)
         if speech == self._spoken:
@@ -358,44 +341,6 @@ class Rounds:
 
     def _turn_away(self, leader: PeerId, message: Rejected, now: float) -> Effects:
         return self._hear(self.me, message, now) if leader == self.me else [Send(leader, message)]
-
-    def _release(self, slot: int, voters: tuple[PeerId, ...], now: float) -> Effects:
-        """Whether a leaver may go: nobody counts on its vote, or nobody stays to take over.
-
-        That those who vote are dead, as far as is known, lets go only who never voted: they may come back, and need it.
-        """
-        if self.me in voters:
-            self._voted_until = slot
-        if not self._leaving or self._released:
-            return []
-        self._companions.update(voters)
-        if self.me in voters:
-            self._released = voters == (self.me,) and self._is_last()
-        else:
-            deserted = self._voted_until < 0 and all(self._sight.gone(v, now) for v in voters)
-            self._released = deserted or self._is_excused(voters, now)
-        return [Released(self.me in voters)] if self._released else []
-
-    def _is_last(self) -> bool:
-        """Whether all others have been let go, or left: who lives, who voted as this peer began to leave, and the dead.
-
-        Whoever is thought dead may only have been cut off. It would come back, and find nobody.
-        """
-        companions = {peer for peer in self._companions if not self._sight.left(peer)}
-        return self._let_go >= (companions | self._sight.everybody()) - {self.me}
-
-    def _is_excused(self, voters: tuple[PeerId, ...], now: float) -> bool:
-        """Whether those know that this peer does not vote who have to.
-
-        The coordinator, or all voters: else it may make this peer a voter, on old news of it; and so may whichever
-        voter coordinates next, if it lives, as all do who are not doubted. Of voters who all know it each may have
-        gone. And if this peer voted before, a quorum of those who vote now: whoever has not learnt of that decision
-        may need this peer's vote to find it, and could not if the few who have learnt of it died, or had not saved it.
-        """
-        known = {v for v, slot in self._excused.items() if slot > self._voted_until}
-        told = self.agreement.coordinator in known or known.issuperset(voters)
-        unaware = [v for v in voters if v not in known and not self._sight.doubted(v, now)]
-        return told and not unaware and (self._voted_until < 0 or quorum(voters, known))
 
 
 def _is_weight(weight: float) -> bool:

@@ -34,7 +34,7 @@ MUTATIONS: Final = (
     Mutation(
         "kept-by-the-gone",
         "Who has no vote waits for nobody's leave once all who have one are gone.",
-        "ictp2p/sync/rounds.py",
+        "ictp2p/sync/leaving.py",
         "self._released = deserted or self._is_excused(voters, now)",
         "self._released = self._is_excused(voters, now)",
         (
@@ -44,7 +44,7 @@ MUTATIONS: Final = (
     Mutation(
         "gone-for-who-voted-too",
         "The death of all who vote now releases only who never voted: they may come back, and need its vote.",
-        "ictp2p/sync/rounds.py",
+        "ictp2p/sync/leaving.py",
         "deserted = self._voted_until < 0 and all(",
         "deserted = all(",
         ("sync/test_leaving.py::test_who_voted_waits_for_those_who_are_thought_dead",),
@@ -52,7 +52,7 @@ MUTATIONS: Final = (
     Mutation(
         "leaves-with-what-few-know",
         "Who voted stays until a quorum of those who vote now knows it: others may need its vote to find out.",
-        "ictp2p/sync/rounds.py",
+        "ictp2p/sync/leaving.py",
         "(self._voted_until < 0 or quorum(voters, known))",
         "voters",
         ("sync/test_leaving.py::test_who_voted_stays_until_the_others_could_lose_one_more",),
@@ -60,15 +60,15 @@ MUTATIONS: Final = (
     Mutation(
         "leaves-with-what-is-forgotten",
         "Nobody relies on a decision that a voter has learnt and not saved.",
-        "ictp2p/sync/rounds.py",
-        "return [*self.agreement.saved(), Send(leaver, Excused(tip[0]))]",
+        "ictp2p/sync/leaving.py",
+        "return [*self._agreement.saved(), Send(leaver, Excused(tip[0]))]",
         "return [Send(leaver, Excused(tip[0]))]",
         ("sync/test_leaving.py::test_who_voted_goes_only_when_the_others_can_go_on_without_it_whatever_they_forget",),
     ),
     Mutation(
         "excused-once-and-for-ever",
         "That a peer did not vote once says nothing about it after it voted again.",
-        "ictp2p/sync/rounds.py",
+        "ictp2p/sync/leaving.py",
         "if slot > self._voted_until}",
         "if slot >= 0}",
         ("sync/test_leaving.py::test_an_excuse_from_before_it_voted_again_does_not_count",),
@@ -320,7 +320,7 @@ MUTATIONS: Final = (
     Mutation(
         "leaves-on-old-news",
         "A leaver goes once the coordinator knows: else it may be made a voter at the moment at which it goes.",
-        "ictp2p/sync/rounds.py",
+        "ictp2p/sync/leaving.py",
         "self._released = deserted or self._is_excused(voters, now)",
         "self._released = True",
         ("sync/test_leaving.py::test_a_leaver_that_was_away_is_let_go_only_once_nobody_will_count_on_it_again",),
@@ -328,7 +328,7 @@ MUTATIONS: Final = (
     Mutation(
         "unheard-by-the-next",
         "A leaver goes once every voter that lives knows: the next coordinator would make it a voter again.",
-        "ictp2p/sync/rounds.py",
+        "ictp2p/sync/leaving.py",
         "return told and not unaware and (",
         "return told and (",
         ("sync/test_leaving.py::test_a_leaver_is_let_go_once_whoever_may_coordinate_next_has_heard_it",),
@@ -344,17 +344,17 @@ MUTATIONS: Final = (
     Mutation(
         "last-though-others-stay",
         "The last voter goes only once everybody else has been let go.",
-        "ictp2p/sync/rounds.py",
-        "self._released = voters == (self.me,) and self._is_last()",
-        "self._released = voters == (self.me,)",
+        "ictp2p/sync/leaving.py",
+        "self._released = voters == (self._me,) and self._is_last()",
+        "self._released = voters == (self._me,)",
         ("sync/test_leaving.py::test_the_only_voter_stays_until_another_votes",),
     ),
     Mutation(
         "last-though-a-voter-may-be-back",
         "The last voter counts on nobody's death: whoever voted beside it may only have been cut off.",
-        "ictp2p/sync/rounds.py",
-        "(companions | self._sight.everybody()) - {self.me}",
-        "{*self._sight.workers()} - {self.me}",
+        "ictp2p/sync/leaving.py",
+        "(companions | self._sight.everybody()) - {self._me}",
+        "{*self._sight.workers()} - {self._me}",
         ("sync/test_leaving.py::test_the_last_voter_waits_for_those_who_are_thought_dead",),
     ),
     Mutation(
