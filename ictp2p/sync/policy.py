@@ -30,9 +30,9 @@ import torch
 from torch import Tensor
 
 from ictp2p.device_memory import home
-from ictp2p.errors import ConfigError, LocalProtocolError, StateError
+from ictp2p.errors import ConfigError, LocalProtocolError
 from ictp2p.fsm import RECONFIG_PG, TRAINING
-from ictp2p.sync import checkpoint, options, scaling
+from ictp2p.sync import checkpoint, options, resuming, scaling
 from ictp2p.sync.agreed import Agenda, Agreed
 from ictp2p.sync.averaging import NOTHING, Averager, Heads
 from ictp2p.sync.groups import Groups, Moved
@@ -280,10 +280,13 @@ class Policy:
         self._weights.follow()
         self._groups.enter(home(self._weights.tensors()))
         try:
-            self._recognize()
+            self.state.lineage = self._peer.lineage
+            if self._loaded is not None:
+                resuming.recognize(self._loaded, self.state)
             self._peer.serve_state(self.state)
             self._settle()
-            self._check_resumed()
+            if self._loaded is not None and (text := resuming.given_up(self._loaded, self.state)) is not None:
+                self._peer.event("warning", text=text)
             self._resting = self._peer.clock()
         except BaseException:
             self._leave()
@@ -300,26 +303,6 @@ class Policy:
             hook.remove()
         self._hooks = []
         self._leave()
-
-    def _recognize(self) -> None:
-        """A checkpoint of a version that this very mesh has agreed on is held as that version, by name and number."""
-        self.state.lineage, loaded = self._peer.lineage, self._loaded
-        if loaded is not None and self.state.version == 0 and self._is_of_this_mesh(loaded):
-            self.state.brought = loaded.version
-
-    def _is_of_this_mesh(self, loaded: checkpoint.Checkpoint) -> bool:
-        return loaded.lineage != b"" and loaded.lineage == self.state.lineage
-
-    def _check_resumed(self) -> None:
-        """Say what became of a checkpoint that is further than the mesh: given up by it, or unknown to it."""
-        loaded, rounds = self._loaded, self.state.counters["round"]
-        if loaded is None or rounds >= loaded.counters["round"]:
-            return
-        further = f"the checkpoint is of round {loaded.counters['round']}, but the mesh is at round {rounds}"
-        if not self._is_of_this_mesh(loaded):
-            raise StateError(f"{further}, and was founded without it: found it by a worker that loads the newest one")
-        gone = f"it went back before version {loaded.version} was there to go on from; what came after is lost"
-        self._peer.event("warning", text=f"{further}: {gone}")
 
     # The inner loop.
 

@@ -484,8 +484,8 @@ MUTATIONS: Final = (
     Mutation(
         "foreign-checkpoint-by-number",
         "The number of a checkpoint's version means something in the mesh that gave it out, and in no other.",
-        "ictp2p/sync/policy.py",
-        'return loaded.lineage != b"" and loaded.lineage == self.state.lineage',
+        "ictp2p/sync/resuming.py",
+        'return loaded.lineage != b"" and loaded.lineage == state.lineage',
         "return True",
         (
             "sync/test_checkpoint.py::test_a_file_of_this_very_mesh_is_held_as_the_version_that_it_is",
