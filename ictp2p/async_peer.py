@@ -9,7 +9,6 @@ comes in through four seams, each a keyword with a real default (`network`, `clo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import time
@@ -25,6 +24,7 @@ from ictp2p.core.packets import Channel
 from ictp2p.credential import Mesh
 from ictp2p.data_folder import claim, let_go
 from ictp2p.data_plane import DataPlane
+from ictp2p.departure import Departure
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.entrance import Entrance
 from ictp2p.errands import Errands
@@ -52,9 +52,6 @@ from ictp2p.types import Address, ClusterId, PeerId
 if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
     from ictp2p.sync.state import GlobalState
-
-
-_UNRELEASED = "left without being released from voting, for no quorum answered in time: whoever stays may need its vote"
 
 
 class AsyncPeer:
@@ -104,8 +101,7 @@ class AsyncPeer:
         self._tasks = Tasks()
         self._subscribers: list[Callable[[Notice], None]] = []
         self._led = asyncio.Event()
-        self._released = asyncio.Event()
-        self._resigned = asyncio.Event()
+        self._departure = Departure(config, self.telemetry)
         self.refusals: list[IctError] = []
         """Why strangers were turned away, newest last; bounded."""
         self.life: Callable[[], tuple[str, Mapping[str, str]]] = lambda: ("INIT", {})
@@ -194,8 +190,8 @@ class AsyncPeer:
             self.participation,
             self.health,
             led=self._led,
-            released=self._released,
-            resigned=self._resigned,
+            released=self._departure.released,
+            resigned=self._departure.resigned,
             fail=self._fail,
         )
 
@@ -207,33 +203,15 @@ class AsyncPeer:
             find out, and so what is on its disk.
         """
         if self._closed:
-            return self._released.is_set()
+            return self._departure.released.is_set()
         if self.failure is not None or not hasattr(self, "participation"):
             await self.close()
             return False
         try:
-            await self._be_released()
-            await self._resign()
-            self.control.leave()
+            await self._departure.take(self.control)
         finally:  # cancelled or broken: who leaves `async with` has nobody who closes this peer later
             await self.close()
-        return self._released.is_set()
-
-    async def _be_released(self) -> None:
-        self._released.clear()
-        self.call(Channel.ROUNDS, self.core.m.rounds.drop_out)
-        try:
-            async with asyncio.timeout(self.config.global_timeouts.connect):
-                await self._released.wait()
-        except TimeoutError:
-            self.telemetry.event("warning", text=f"{_UNRELEASED}. {_with(self.config.data_dir)}")
-
-    async def _resign(self) -> None:
-        """Let a mate take this peer's place, if it leads: one that is busy finds it empty later."""
-        self.control.resign()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.config.local_timeouts.connect):
-                await self._resigned.wait()
+        return self._departure.released.is_set()
 
     async def close(self) -> None:
         """Stop everything at once. Others will notice a death; `leave` is the polite way. A start under way ends.
@@ -405,13 +383,3 @@ class AsyncPeer:
     def _refused(self, address: Address, error: IctError) -> None:
         self.refusals = [*self.refusals[-31:], error]
         self.telemetry.event("refused", address=str(address), error=type(error).__name__, text=str(error))
-
-
-def _with(data_dir: str | None) -> str:
-    """Say what becomes of the vote of a peer that was not released, with its folder or without one."""
-    if data_dir is None:
-        return "It had no data_dir to come back with: if the others report that they have no quorum, they have lost it"
-    return (
-        f"Keep data_dir {data_dir!r}, and start it again if the others report that they have no quorum; "
-        "if nobody stays, it is of no more use"
-    )
