@@ -1,13 +1,12 @@
-"""One bulk connection: its users, its handshake, its end, and the watch over it. `inbound` reads, `outbound` writes.
+"""One bulk connection: who uses it, whose frame leaves next, how it begins and how it ends.
 
 Frames are *pulled*. While the transport takes more, the connection asks its users in turn for their next frame; nothing
 is queued that is not ready, and at most one frame lies beyond the transport's high-water mark. Who had none is asked
 again once it says that it may have one (`kick`): thousands may share a connection, and most of them wait.
 
-Liveness: while anybody uses the connection both ends say `ALIVE` in pauses, and a `Watch` ends the connection when no
-byte moved for the stall deadline although one was due, in either direction. A peer that is slow, or itself waits for a
-third one, keeps talking and is never blamed. What the other end takes is what its kernel acknowledges: ours takes more
-only once it has much room, and a slow line may need longer than the deadline for that (as in `splice`).
+`inbound` reads, `outbound` writes; `liveness` watches over the other end, `throttle` says when we must not send yet,
+and `sharing` has bodies go through memory where both ends are on one host. These know the connection until it ends,
+and not longer: in a cycle its buffers, of up to a chunk each, would stay until the garbage collector comes.
 """
 
 from __future__ import annotations
@@ -22,13 +21,15 @@ from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import NO_TAG, Header, Hello, Kind, Purpose
 from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.limit import TENSORS, Ceiling
+from ictp2p.bulk.liveness import Liveness
 from ictp2p.bulk.outbound import SMALL, Outbound
-from ictp2p.bulk.pacing import Bucket, Watch
 from ictp2p.bulk.renewal import Renewal
 from ictp2p.bulk.seal import Seal
+from ictp2p.bulk.sharing import Sharing
+from ictp2p.bulk.throttle import Throttle
 from ictp2p.bulk.users import Frame, Owner, User
 from ictp2p.collectives.exchange import AHEAD_BYTES
-from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError
+from ictp2p.errors import ConnectionLost, IctError
 
 if TYPE_CHECKING:
     from ictp2p.types import PeerId
@@ -42,8 +43,6 @@ MOST_WAITING = 1 << 16
 read makes us keep no more. They are counted, not weighed, since none that answers another is above a KiB
 (`streams.MOST_REASON`): 64 MiB and the frames themselves. Longer ones, of up to 64 KiB, are of what we ask or begin
 ourselves, one for each call that waits, and end with it when the peer stalls."""
-PACKETS = 1.1
-"""Times a pace, what the kernel may send: headers, a seal, and what the pauses between two chunks of ours cost."""
 
 
 class BulkConnection(Inbound):
@@ -77,7 +76,11 @@ class BulkConnection(Inbound):
         self.ticket = b""
         """With which the other end dialed us, if we had asked it to."""
         self.transport: asyncio.Transport
+        self.sharing: Sharing
+        """Takes what the other end says of memory in common."""
         self._outbound: Outbound
+        self._liveness: Liveness
+        self._throttle: Throttle
         self._renewal: Renewal
         self._owner = owner
         self._clock = clock
@@ -86,27 +89,14 @@ class BulkConnection(Inbound):
         self._asked: int | None = None
         """What the transport is to hold, if not what the profile says."""
         self._rings = rings
-        self._may_offer = rings is not None
-        self._offered: shared.Writer | None = None
-        """Not yet opened by the other end."""
         self._users: dict[User, None] = {}
-        self._heeding: dict[User, None] = {}
-        """Who is sent to on this connection, and sends on another one."""
         self._willing: OrderedDict[User, None] = OrderedDict()
         """Who may have something to send, in turn."""
         self._control: deque[Frame] = deque()
         self._paused = False
         self._pumping = False
-        self._bucket = Bucket()
-        self._paced = self._packets_paced = False
-        self._ceiling: Ceiling | None = None
         self._wrote_at = -resting.REST
         """When we last had something to send."""
-        self._wakeup: asyncio.TimerHandle | None = None
-        self._watch: Watch | None = None
-        self._ticker: asyncio.TimerHandle | None = None
-        self._written_at_tick = 0
-        self._received_at_tick = 0
         self._gone = asyncio.Event()
 
     # What its users do.
@@ -114,8 +104,8 @@ class BulkConnection(Inbound):
     def join(self, user: User, *, kick: bool = True) -> None:
         """Let `user` send, at once unless it has nothing yet, and watch over what it expects."""
         self._users[user] = None
-        if self._ticker is None:
-            self._look_after()
+        if not self._liveness.awake:
+            self._liveness.begin()
         if kick:
             self.kick(user)
 
@@ -130,13 +120,13 @@ class BulkConnection(Inbound):
 
         Each end then hears from the other on both connections, and takes it for dead on neither.
         """
-        self._heeding[user] = None
-        self._look_after()
+        self._liveness.heeding[user] = None
+        self._liveness.begin()
 
     def leave(self, user: User, tag: bytes) -> None:
         """Forget `user`; whatever arrives under `tag` touches its memory no more, not even a body half read."""
         self._users.pop(user, None)
-        self._heeding.pop(user, None)
+        self._liveness.heeding.pop(user, None)
         self._willing.pop(user, None)
         self._forget(user, tag)
 
@@ -163,17 +153,11 @@ class BulkConnection(Inbound):
 
     def pace(self, rate: float | None) -> None:
         """Send at most `rate` bytes/s from now on; None: as fast as it goes."""
-        if rate is None and not self._paced:
-            return
-        self._paced = rate is not None
-        self._bucket.set(rate, self._clock())
-        if not self.closed and (rate is not None or self._packets_paced):
-            self._packets_paced = self._renewal.pace(None if rate is None else PACKETS * rate)
-        self.pump()
+        self._throttle.pace(rate)
 
     def keep_under(self, ceiling: Ceiling) -> None:
         """Send tensors only as `ceiling` admits them from now on."""
-        self._ceiling = ceiling
+        self._throttle.ceiling = ceiling
 
     def hold(self, size: int | None) -> None:
         """Let the transport hold at most `size` bytes beyond the kernel's own buffer; None: as the profile says.
@@ -229,7 +213,8 @@ class BulkConnection(Inbound):
             return
         self._pumping = True
         try:
-            while not (self._paused or self.closed or self._held_back()):
+            # What is small waits for nothing but the transport.
+            while not (self._paused or self.closed) and (self._control or not self._throttle.holds_back()):
                 frame = self._next_frame()
                 if frame is None:
                     self._outbound.starve()
@@ -266,43 +251,13 @@ class BulkConnection(Inbound):
         before, self._wrote_at = self._wrote_at, self._clock()
         if self._wrote_at < before + resting.REST:
             self._renewal.sent(self._wrote_at)
-        if self._paced:
-            self._bucket.spend(size)
-        if self._may_offer and size >= shared.LEAST:
-            self._offer()
-        if self._ceiling is not None and kind in TENSORS:
-            self._ceiling.spend(size)
-
-    # Memory that both ends have mapped.
-
-    def share(self, header: Header, body: memoryview) -> None:
-        """Take an offer of shared memory, the answer to ours, or word of what was read.
-
-        Raises:
-            RemoteProtocolError: it does not fit to what was said before.
-        """
-        if header.kind is Kind.OFFER and self._ring is None:
-            self._ring = shared.opened(body) if self._near() else None
-            self.send(Kind.OPENED, first=self._ring is not None)
-        elif header.kind is Kind.OPENED and self._offered is not None:
-            self._offered.taken()
-            self._outbound.ring = self._offered if header.first else None
-            self._offered = None
-        elif header.kind is Kind.FREED and self._outbound.ring is not None:
-            self._outbound.ring.free(header.second)
-            self.pump()
-        else:
-            raise RemoteProtocolError(f"{header.kind.name} out of turn")
-
-    def _near(self) -> bool:
-        return self._rings is not None and not self.relayed and tuning.same_host(self.transport)
-
-    def _offer(self) -> None:
-        """Offer shared memory, once: only who sends much needs it."""
-        self._may_offer = False
-        if self._rings is not None and self._near() and (writer := self._rings.another()):
-            self._offered = writer
-            self._control.append(Frame(Kind.OFFER, NO_TAG, views=(writer.offer,)))
+        throttle, sharing = self._throttle, self.sharing
+        if throttle.bucket is not None:
+            throttle.bucket.spend(size)
+        if throttle.ceiling is not None and kind in TENSORS:
+            throttle.ceiling.spend(size)
+        if size >= shared.LEAST and sharing.may_offer and (frame := sharing.offer()) is not None:
+            self._control.append(frame)
 
     # Handshake.
 
@@ -315,7 +270,7 @@ class BulkConnection(Inbound):
         self.peer = peer
         self._outbound.secure(send_key, cipher, bodies=seal_bodies)
         self._inbound = Seal(receive_key, cipher)
-        self._bucket.spend(self._outbound.write(Frame(Kind.CONFIRM, NO_TAG), sealed=True))
+        self._outbound.write(Frame(Kind.CONFIRM, NO_TAG), sealed=True)
         self._seal_bodies = seal_bodies
 
     def fail(self, error: IctError) -> None:
@@ -352,6 +307,7 @@ class BulkConnection(Inbound):
     def release(self) -> asyncio.Transport:
         """Give the transport away, before any frame; this object is done."""
         self.closed = True
+        self._end_parts()
         return self.transport
 
     # What asyncio does.
@@ -362,6 +318,9 @@ class BulkConnection(Inbound):
         self._wakeups = tuning.Wakeups(self.transport)
         self._outbound = Outbound(self.transport, self._high_water)
         self._renewal = Renewal(self.transport, self._clock())
+        self._throttle = Throttle(self, self._outbound, self._renewal, self._clock)
+        self._liveness = Liveness(self, self._outbound, self._wakeups, self._users, self._stall)
+        self.sharing = Sharing(self, self._outbound, self._rings)
 
     def eof_received(self) -> None:
         """Close when the other end has."""
@@ -415,77 +374,20 @@ class BulkConnection(Inbound):
                 return frame
         return None
 
-    def _held_back(self) -> bool:
-        """Wait for shared memory, for the pacing bucket, or for our turn under the ceiling. What is small does not."""
-        if self._control:
-            return False
-        if self._outbound.crowded():
-            return True
-        if not (self._paced or self._ceiling):
-            return False
-        delay = self._bucket.delay(self._clock()) if self._paced else 0.0
-        if delay and self._wakeup is None:
-            self._wakeup = asyncio.get_running_loop().call_later(delay, self._wake)
-        if not delay and (self._ceiling is None or self._ceiling.admits(self)):
-            return False
-        self._outbound.starve()
-        return True
-
-    def _wake(self) -> None:
-        self._wakeup = None
-        self.pump()
-
     # Ending.
-
-    def _look_after(self) -> None:
-        if self._ticker is None and not self.closed:
-            self._watch = Watch(self._stall)
-            self._written_at_tick = self._outbound.written
-            tuning.refill(self.transport)
-            self._ticker = asyncio.get_running_loop().call_later(self._watch.interval, self._tick)
-
-    def _tick(self) -> None:
-        assert self._watch is not None
-        if not self._users and not self._heeding:
-            self._ticker = None
-            return
-        expecting = any(user.expecting() for user in (*self._users, *self._heeding))
-        pending, taken = self._taken()
-        stalled = self._watch.check(self.received, taken, expecting=expecting, pending=pending)
-        if stalled:
-            self.fail(ConnectionLost(stalled))
-            return
-        if self.received == self._received_at_tick:
-            self._wakeups.relax()
-        self._received_at_tick = self.received
-        if self._outbound.written == self._written_at_tick:
-            self.send(Kind.ALIVE)
-        self._written_at_tick = self._outbound.written
-        tuning.refill(self.transport)
-        self._ticker = asyncio.get_running_loop().call_later(self._watch.interval, self._tick)
-
-    def _taken(self) -> tuple[bool, int]:
-        """Say whether the other end has something to take, and give a count of bytes that grows as it does."""
-        ring = self._outbound.ring
-        if ring is not None and ring.crowded():  # its kernel takes the headers, whatever becomes of the bodies
-            return True, ring.freed
-        return self._outbound.pending > 0, self.flushed - tuning.unacknowledged(self.transport)
 
     def _close(self, error: IctError | None) -> None:
         self.closed = True
-        for timer in (self._wakeup, self._ticker):
-            if timer is not None:
-                timer.cancel()
-        self._wakeup = self._ticker = None
-        if self._ceiling is not None:
-            self._ceiling.forget(self)
-        for users in (self._users, self._heeding, self._willing):
-            users.clear()
+        self._end_parts()
+        self._users.clear()
+        self._willing.clear()
         self._regular = None  # it knows us: in a cycle its tensors would stay until the garbage collector comes
         self._outbound.release()
         self._wakeups.end()
-        self._ring = None
-        if self._offered is not None:
-            self._offered.taken()
-            self._offered = None
+        self.ring = None
         self._owner.closed(self, error)
+
+    def _end_parts(self) -> None:
+        self._throttle.end()
+        self._liveness.end()
+        self.sharing.end()

@@ -99,7 +99,7 @@ class Desk:
             case Kind.MEASURED:
                 self._bulk.told(self._connection, *read_measured(body))
             case Kind.OFFER | Kind.OPENED | Kind.FREED:
-                self._connection.share(header, body)
+                self._connection.sharing.take(header, body)
 
     def _begin(self, header: Header) -> None:
         _remember(self._begun, header.tag, None)

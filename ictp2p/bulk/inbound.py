@@ -52,8 +52,8 @@ class Inbound(asyncio.BufferedProtocol):
         self._confirmed = False
         self._greeted = False
         self._wakeups: tuning.Wakeups
-        self._ring: Reader | None = None
-        """Where the other end puts bodies, if it is on this host."""
+        self.ring: Reader | None = None
+        """Where the other end puts bodies, if it is on this host and we have opened that."""
         self._ahead = memoryview(bytearray(AHEAD))
         self._have = 0
         """How many bytes were read ahead: of a header, at most, once all before it has been taken."""
@@ -255,7 +255,7 @@ class Inbound(asyncio.BufferedProtocol):
 
     def _take_shared(self, header: Header) -> None:
         """Hand over a body that lies in shared memory; what has no place of its own is used there."""
-        ring = self._ring
+        ring = self.ring
         if ring is None:
             raise RemoteProtocolError(f"{header.kind.name} in shared memory, and none was opened")
         self.received += header.length

@@ -12,20 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.bulk import connection as bulk_connection
-from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Kind
+from ictp2p.bulk.limit import Ceiling
 from ictp2p.bulk.streams import MOST_REASON, Request
 from ictp2p.bulk.users import Frame
-from ictp2p.errors import IctError, StateError
+from ictp2p.errors import ConnectionLost, IctError, StateError
 from ictp2p.types import PeerId
-from tests.bulk.conftest import PROFILE, Mesh, run_turns
+from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh, run_turns
+from tests.garbage import uncollected
 
 Meshes = Callable[..., Any]
 
 
 class Talker:
-    """Sends as many frames as it has been given, and counts how often it is asked (`connection.User`)."""
+    """Sends as many frames as it has been given, and counts how often it is asked (`users.User`)."""
 
     def __init__(self, number: int, said: list[int]) -> None:
         self.left = self.asked = 0
@@ -92,22 +93,6 @@ async def test_those_who_have_something_to_send_take_turns(mesh: Meshes) -> None
     assert said == [0, 1, 2, 0, 2, 0]
 
 
-async def test_a_line_that_is_slow_to_make_room_in_our_kernel_is_not_taken_for_a_stalled_reader(
-    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connection, talker = await connected(mesh(2)), Talker(1, [])
-    kernel = iter(range(40, 0, -1))
-    monkeypatch.setattr(tuning, "unacknowledged", lambda transport: next(kernel, 0))
-    connection.transport.frozen = True  # type: ignore[attr-defined]  # it takes nothing more from us
-    talker.left = 1
-    connection.join(talker)
-    while next(kernel, 0):
-        await asyncio.sleep(PROFILE.stall)
-        assert not connection.closed, "its reader acknowledges a byte at every look"
-    await asyncio.sleep(2 * PROFILE.stall)
-    assert connection.closed
-
-
 async def test_who_asks_and_does_not_read_the_answers_has_few_of_them_kept(
     mesh: Meshes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +125,26 @@ async def test_answers_that_wait_are_short_whatever_was_asked(mesh: Meshes, kind
     await asyncio.sleep(PROFILE.stall / 2)
     (answer,) = [frame for frame in answering._control if frame.kind is Kind.END]
     assert 0 < sum(map(len, answer.views)) <= MOST_REASON
+
+
+@pytest.mark.parametrize("end", [lambda one: one.fail(ConnectionLost("over")), BulkConnection.release])
+async def test_one_that_has_ended_leaves_nothing_to_the_garbage_collector(
+    link: Callable[[], MemoryTransport], end: Callable[[BulkConnection], object]
+) -> None:
+    """Its buffers are as long as a chunk, and what looks after it, holds it back and shares its memory knows it."""
+
+    class Nobody:
+        def closed(self, *_: object) -> None: ...
+
+    with uncollected(BulkConnection) as left:
+        connection = BulkConnection(Nobody(), lambda: 0.0, 4.0, 1 << 20, None)  # type: ignore[arg-type]
+        connection.connection_made(link())
+        connection.keep_under(Ceiling(1e6, lambda: 0.0))
+        connection.pace(1e6)
+        connection.join(Talker(0, []))
+        end(connection)
+        del connection
+    assert left == []
 
 
 async def test_who_has_left_is_not_asked(mesh: Meshes) -> None:

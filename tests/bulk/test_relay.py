@@ -34,7 +34,7 @@ def asked(number: int = 0, key: bytes = KEY) -> Hello:
 
 def connection(transport: Any) -> BulkConnection:
     made = BulkConnection(None, time.monotonic, 60, 1, None)  # type: ignore[arg-type]
-    made.transport = transport
+    made.connection_made(transport)
     return made
 
 

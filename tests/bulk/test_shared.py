@@ -307,7 +307,7 @@ def test_an_offer_of_no_such_ring_is_an_error(capacity: int) -> None:
 def rings(world: Any) -> list[int]:
     """Count the rings of each connection, at either end of it: two, if both directions have one."""
     connections = [c for bulk in world.bulks.values() for kept in bulk._pool._ready.values() for c in kept]
-    return [(c._ring is not None) + (c._outbound.ring is not None) for c in connections]
+    return [(c.ring is not None) + (c._outbound.ring is not None) for c in connections]
 
 
 @pytest.mark.usefixtures("one_host")
@@ -467,7 +467,7 @@ async def test_what_is_small_passes_a_ring_that_is_full(mesh: Meshes) -> None:
 async def test_what_does_not_fit_ends_the_connection(mesh: Meshes, kind: Kind, second: int, message: str) -> None:
     here, _ = await pair(mesh(2))
     with pytest.raises(RemoteProtocolError, match=message):
-        here.share(Header(kind, NO_TAG, 0, second), memoryview(b""))
+        here.sharing.take(Header(kind, NO_TAG, 0, second), memoryview(b""))
 
 
 async def test_a_body_in_memory_that_was_never_opened_ends_the_connection(mesh: Meshes) -> None:
@@ -539,7 +539,7 @@ async def test_who_ends_before_its_offer_was_answered_holds_no_memory(mesh: Mesh
     world = mesh(2, profile=BulkProfile(rings=1))
     a, b = world.names
     connection = await world.bulks[a].connection(b, 1)
-    connection._offer()
+    connection.sharing.offer()
     connection.fail(ConnectionLost("died"))
     rings_left = world.bulks[a]._pool._rings
     assert rings_left is not None

@@ -141,10 +141,9 @@ async def test_a_trickle_is_not_taken_for_silence(pair: tuple[socket.socket, soc
     connection.join(User())  # type: ignore[arg-type]
     connection._wakeups.expect(100_000)
     pair[1].sendall(bytes(10))
-    connection._tick()
+    connection._liveness.look()
     assert readable(pair[0]), "ten bytes of a hundred thousand wait, and the watch would see none"
-    assert connection._ticker is not None
-    connection._ticker.cancel()
+    connection._liveness.end()
 
 
 async def test_only_a_direct_connection_is_limited_in_what_runs_ahead(

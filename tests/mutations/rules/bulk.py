@@ -122,17 +122,17 @@ MUTATIONS: Final = (
     Mutation(
         "ring-hides-a-stall",
         "Who stops reading shared memory has stalled, though its kernel takes every header.",
-        "ictp2p/bulk/connection.py",
+        "ictp2p/bulk/liveness.py",
         "        if ring is not None and ring.crowded():",
-        "        if ring is None and self._paced:",
+        "        if ring is None and self.awake:",
         ("bulk/test_shared.py::test_who_stops_reading_shared_memory_has_stalled",),
     ),
     Mutation(
         "ring-holds-back-words",
         "What is small passes shared memory that is full.",
         "ictp2p/bulk/connection.py",
-        "        if self._control:\n            return False\n        if self._outbound.crowded():",
-        "        if self._outbound.crowded():",
+        " and (self._control or not self._throttle.holds_back()):",
+        " and not self._throttle.holds_back():",
         ("bulk/test_shared.py::test_what_is_small_passes_a_ring_that_is_full",),
     ),
     Mutation(
@@ -315,9 +315,9 @@ MUTATIONS: Final = (
     Mutation(
         "trickle-taken-for-silence",
         "A peer that sends a few bytes at a time is slow, not stalled.",
-        "ictp2p/bulk/connection.py",
-        "            self._wakeups.relax()\n        self._received_at_tick",
-        "            pass\n        self._received_at_tick",
+        "ictp2p/bulk/liveness.py",
+        "            self._wakeups.relax()\n        self._received =",
+        "            pass\n        self._received =",
         ("bulk/test_tuning.py::test_a_trickle_is_not_taken_for_silence",),
     ),
     Mutation(

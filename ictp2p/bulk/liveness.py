@@ -1,0 +1,110 @@
+"""Whether the other end of a connection still lives: what is looked at, and how often, while anybody uses it.
+
+A connection says nothing of a peer that was stopped, or of a line that was cut: TCP tries again for a quarter of an
+hour. A deadline on each transfer would say it, but not whose fault it is: a peer that is slow, or itself waits for a
+third one, would be given up with the dead. So both ends say `ALIVE` in pauses, and a `Watch` ends the connection when
+no byte moved for the stall deadline although one was due, in either direction. Who keeps talking is never blamed.
+
+What the other end takes is what its kernel acknowledges: ours takes more only once it has much room, and a slow line
+may need longer than the deadline for that (as in `splice`). Where bodies go through memory that both ends share, the
+kernel acknowledges their headers whatever becomes of them; then what was used of that memory counts.
+
+Four looks in a deadline are all it costs: nothing here is called for a frame. Each look also tells the kernel what has
+changed since the last one (`tuning`). A connection that nobody uses is not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ictp2p.bulk import tuning
+from ictp2p.bulk.frames import Kind
+from ictp2p.bulk.outbound import Outbound
+from ictp2p.bulk.pacing import Watch
+from ictp2p.bulk.users import User
+from ictp2p.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from ictp2p.bulk.connection import BulkConnection
+
+
+class Liveness:
+    """Looks after one connection.
+
+    Args:
+        connection: says `ALIVE`, and is ended if the other end has stalled.
+        outbound: its writing half.
+        wakeups: of its reading half, which are for every byte again where none has come since the last look.
+        users: who sends on it, as it is at each look.
+        stall: deadline in seconds, as `BulkProfile.stall`.
+    """
+
+    def __init__(
+        self,
+        connection: BulkConnection,
+        outbound: Outbound,
+        wakeups: tuning.Wakeups,
+        users: Collection[User],
+        stall: float,
+    ) -> None:
+        self.awake = False
+        """Whether there will be another look."""
+        self.heeding: dict[User, None] = {}
+        """Who is sent to on this connection, and sends on another one."""
+        self._connection: BulkConnection | None = connection
+        self._outbound = outbound
+        self._wakeups = wakeups
+        self._users = users
+        self._stall = stall
+        self._watch = Watch(stall)
+        self._timer: asyncio.TimerHandle | None = None
+        self._written = self._received = 0
+        """At the last look."""
+
+    def begin(self) -> None:
+        """Look from now on, until nobody uses the connection any more."""
+        if not self.awake and self._connection is not None:
+            self.awake = True
+            self._watch = Watch(self._stall)
+            self._written = self._outbound.written
+            self._wait(self._connection)
+
+    def look(self) -> None:
+        """Say that we are here, unless that was seen, and end the connection if the other end has stalled."""
+        connection, users = self._connection, (*self._users, *self.heeding)
+        if connection is None or not users:
+            self.awake = False
+            return
+        pending, taken = self._taken(connection)
+        expecting = any(user.expecting() for user in users)
+        stalled = self._watch.check(connection.received, taken, expecting=expecting, pending=pending)
+        if stalled:
+            connection.fail(ConnectionLost(stalled))
+            return
+        if connection.received == self._received:
+            self._wakeups.relax()
+        self._received = connection.received
+        if self._outbound.written == self._written:
+            connection.send(Kind.ALIVE)
+        self._written = self._outbound.written
+        self._wait(connection)
+
+    def end(self) -> None:
+        """The connection has ended: nobody is looked after."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._connection = None  # in a cycle its buffers would stay until the garbage collector comes
+        self.heeding.clear()
+
+    def _wait(self, connection: BulkConnection) -> None:
+        tuning.refill(connection.transport)
+        self._timer = asyncio.get_running_loop().call_later(self._watch.interval, self.look)
+
+    def _taken(self, connection: BulkConnection) -> tuple[bool, int]:
+        """Say whether the other end has something to take, and give a count of bytes that grows as it does."""
+        ring = self._outbound.ring
+        if ring is not None and ring.crowded():  # its kernel takes the headers, whatever becomes of the bodies
+            return True, ring.freed
+        return self._outbound.pending > 0, connection.flushed - tuning.unacknowledged(connection.transport)

@@ -1,0 +1,66 @@
+"""Who is taken for dead, and who only for slow; `test_pacing` has the arithmetic, `test_shared` a ring that is full."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ictp2p.bulk import tuning
+from ictp2p.bulk.connection import BulkConnection
+from tests.bulk.conftest import PROFILE
+from tests.bulk.test_connection import Talker, connected
+
+Meshes = Callable[..., Any]
+
+
+class Waiting(Talker):
+    """Is owed something."""
+
+    def expecting(self) -> bool:
+        return True
+
+
+async def test_a_line_that_is_slow_to_make_room_in_our_kernel_is_not_taken_for_a_stalled_reader(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, talker = await connected(mesh(2)), Talker(1, [])
+    kernel = iter(range(40, 0, -1))
+    monkeypatch.setattr(tuning, "unacknowledged", lambda transport: next(kernel, 0))
+    connection.transport.frozen = True  # type: ignore[attr-defined]  # it takes nothing more from us
+    talker.left = 1
+    connection.join(talker)
+    while next(kernel, 0):
+        await asyncio.sleep(PROFILE.stall)
+        assert not connection.closed, "its reader acknowledges a byte at every look"
+    await asyncio.sleep(2 * PROFILE.stall)
+    assert connection.closed
+
+
+@pytest.mark.parametrize("use", [BulkConnection.join, BulkConnection.heed])
+async def test_who_owes_us_something_and_says_nothing_is_given_up_and_nobody_else(
+    mesh: Meshes, use: Callable[[BulkConnection, Talker], None]
+) -> None:
+    """The other end has no user of its own, and so does not speak; but only while something is due is that a fault."""
+    connection, patient, waiting = await connected(mesh(2)), Talker(1, []), Waiting(2, [])
+    use(connection, patient)
+    await asyncio.sleep(3 * PROFILE.stall)
+    assert not connection.closed
+    use(connection, waiting)
+    await asyncio.sleep(2 * PROFILE.stall)
+    assert connection.closed
+
+
+async def test_a_connection_that_nobody_uses_is_not_looked_at_until_somebody_does(mesh: Meshes) -> None:
+    connection, talker = await connected(mesh(2)), Waiting(1, [])
+    connection.join(talker)
+    connection.leave(talker, bytes(16))
+    await asyncio.sleep(PROFILE.stall)
+    said = connection.written
+    await asyncio.sleep(3 * PROFILE.stall)
+    assert connection.written == said
+    connection.join(talker)
+    await asyncio.sleep(PROFILE.stall / 2)
+    assert connection.written > said, "we are here"
