@@ -22,13 +22,15 @@ from ictp2p.bulk.frames import Header, Kind, pack_measured
 from ictp2p.bulk.inbound import CHUNKS
 from ictp2p.bulk.lanes import Lanes
 from ictp2p.bulk.limit import Ceiling
+from ictp2p.bulk.handshake import KeyAgreement
 from ictp2p.bulk.membership import Membership
-from ictp2p.bulk.pool import AskDial, Dial, KeyAgreement, Pool, Relays
+from ictp2p.bulk.pool import Pool
 from ictp2p.bulk.probing import Probing
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
 from ictp2p.bulk.stripes import Stripe
 from ictp2p.bulk.users import User
+from ictp2p.bulk.reaching import AskDial, Dial, Relays
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, ParticipantLost, Receiver, Slots
 from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.errors import ConfigError, ConnectionLost, IctError, NetworkError, PeerClosed

@@ -1,8 +1,8 @@
-"""One peer's warm connections, and every way to make one.
+"""One peer's warm connections: which there are, who may still become one, and who waits for one.
 
-A connection is made in the first way that works: dial the peer; ask it over the control plane to dial us; go through a
-relay; each begun a little after the one before (`ways`). Both ends then agree on fresh keys, whichever way the bytes
-take (see `frames`). A relay does the same on behalf of others, so a path may take several relays.
+How one is made is `reaching`, what both ends say to each other then `handshake`. Whoever dials us comes in by the same
+door, and has so long to prove who it is. A relay's connections, and those that are made for it, pass through here too,
+as far as their hellos.
 
 If both ends dial at once there are two connections, and both stay: each side sends on the one it prefers (the one that
 the lower id dialed), and whatever arrives is told apart by its tag, not by its connection. No race has to be resolved.
@@ -12,56 +12,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Protocol
 
 from ictp2p.bulk import tuning
-from ictp2p.bulk.ciphers import UNKNOWN, cheapest, measured
 from ictp2p.bulk.connection import BulkConnection
-from ictp2p.bulk.frames import MAX_HOPS, Header, Hello, Purpose, transcript
+from ictp2p.bulk.frames import Header, Hello, Purpose
+from ictp2p.bulk.handshake import Handshake, KeyAgreement
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
-from ictp2p.bulk.refusals import refusal
+from ictp2p.bulk.reaching import AskDial, Dial, Reaching, Relays
 from ictp2p.bulk.relay import Relay
 from ictp2p.bulk.shared import Rings
 from ictp2p.bulk.users import User
-from ictp2p.bulk.ways import first_way
 from ictp2p.errors import (
     ConfigError,
     ConnectionLost,
     HandshakeFailed,
     IctError,
     PeerClosed,
-    RemoteProtocolError,
     Unreachable,
 )
 from ictp2p.places import Places, network_of
 from ictp2p.types import PeerId
 
-KeyAgreement: TypeAlias = Callable[[PeerId, bytes], tuple[bytes, bytes]]
-"""Given a peer and a context that both ends share and never repeat: our sending and our receiving key, 16 bytes each.
-Raises `HandshakeFailed` for a peer whose public key is not known."""
-
-Dial: TypeAlias = Callable[[PeerId, float], Awaitable[asyncio.Transport]]
-"""Connects to a peer's listener within a timeout in seconds, past the preamble; nothing behind it has been read.
-Raises a `NetworkError`."""
-
-AskDial: TypeAlias = Callable[[PeerId, bytes], None]
-"""Asks a peer, over the control plane, to call `answer_ticket` with our id and this ticket. Best effort.
-Raises a `NetworkError` where that would be in vain, and the next way is tried at once."""
-
-Relays: TypeAlias = Callable[[PeerId], Sequence[PeerId]]
-"""Names the peers that may lead to a peer, best first."""
-
-
 MOST_OF_ONE = 40
 """Connections that one peer may keep open to us: as many as it may send over (`stripes.MOST`), as many as we may have
 asked it for, because only it can dial, and some that ended without our noticing."""
-
-_MOST_LATE = 256
-"""Tickets that are remembered once nobody waits for what answers them."""
 
 
 class Tenant(Protocol):
@@ -81,7 +58,7 @@ class Tenant(Protocol):
 
 
 class Pool:
-    """All bulk connections of one peer (`connection.Owner`). Arguments as `Bulk`'s."""
+    """All bulk connections of one peer (`users.Owner`). Arguments as `Bulk`'s."""
 
     def __init__(
         self,
@@ -100,25 +77,19 @@ class Pool:
         self._tenant = tenant
         self.user = tenant.user
         """As `users.Owner`."""
-        self._keys = keys
-        self._dial = dial
         self._profile = profile
-        self._ask_dial = ask_dial
-        self._relays = relays
         self._clock = clock
-        self._random_bytes = random_bytes
-        self._membership = membership
         self._rings = Rings(random_bytes, profile.rings) if profile.share_memory else None
         self._closed = False
         self._ready: dict[PeerId, list[BulkConnection]] = {}
         self._arrivals: dict[PeerId, list[asyncio.Event]] = {}
         self._opening: dict[PeerId, asyncio.Task[BulkConnection]] = {}
-        self._late: deque[bytes] = deque(maxlen=_MOST_LATE)
-        """Tickets with which we asked for one more connection, and for which nobody waits any longer."""
         self._half_open: dict[BulkConnection, asyncio.TimerHandle] = {}
         self._places: Places[BulkConnection] = Places(profile.half_open)
         """Of these, for those that were accepted."""
         self._greeting: dict[BulkConnection, asyncio.Future[None]] = {}
+        handshake = self._handshake = Handshake(me, keys, profile.sealed, random_bytes)
+        self._reaching = Reaching(self, handshake, dial, profile, ask_dial, relays, random_bytes, membership)
         self._relay = Relay(dial, ask_dial, relays, profile, random_bytes, membership)
 
     def __len__(self) -> int:
@@ -160,36 +131,18 @@ class Pool:
         try:
             async with asyncio.timeout(timeout):
                 if patient and self.me > peer and not self.warm(peer):
-                    await self._arrival(peer, min(self._profile.patience, timeout / 2))
+                    await self.arrival(peer, min(self._profile.patience, timeout / 2))
                 return self.warm(peer) or await self._opened(peer)
         except TimeoutError:
             raise Unreachable(f"no bulk connection to {peer} within {timeout:g} s") from None
 
     async def another(self, peer: PeerId) -> BulkConnection:
-        """Make one more connection to `peer`, beside those that there are, and over no relay.
-
-        It is ours alone: what the peer makes meanwhile for itself it may end, whatever we send over it.
-
-        Raises:
-            NetworkError: neither of us can dial the other.
-        """
-        ways: list[Callable[[], Coroutine[Any, Any, BulkConnection]]] = [partial(self._open_direct, peer)]
-        if self._ask_dial is not None:
-            ways.append(partial(self._open_asked, peer))
-        return await first_way(ways, self._profile.patience, self._end_spare)
+        """Make one more connection to `peer`; raises as `Reaching.another`."""
+        return await self._reaching.another(peer)
 
     async def answer_ticket(self, peer: PeerId, ticket: bytes) -> None:
-        """Dial `peer`, which asked for it with `ticket`.
-
-        Raises:
-            NetworkError: it cannot be dialed from here either.
-            PeerClosed: this peer was closed.
-        """
-        if len(ticket) != 16:
-            raise RemoteProtocolError(f"ticket of {len(ticket)} bytes from {peer}, expected 16")
-        hello = self._hello(Purpose.TICKET, peer, ticket=ticket)
-        connection = self._take_over(await self._dial(peer, self._profile.handshake), hello)
-        connection.say(hello)
+        """Dial `peer`, which asked for it with `ticket`; raises as `Reaching.answer`."""
+        await self._reaching.answer(peer, ticket)
 
     async def close(self) -> None:
         """End all connections."""
@@ -204,7 +157,7 @@ class Pool:
         await asyncio.gather(*tasks, *(c.close(reason) for c in ready), return_exceptions=True)
         await self._relay.close()
 
-    # What connections ask (`connection.Owner`).
+    # What connections ask (`users.Owner`).
 
     def greeted(self, connection: BulkConnection, hello: Hello) -> None:
         """Answer a hello, take an answer, or leave it to the relay."""
@@ -213,14 +166,14 @@ class Pool:
             reason = hello.nonce.rstrip().decode("ascii", "replace")
             raise HandshakeFailed(f"{said.target} refused: {reason}")
         if hello.purpose is Purpose.ANSWER and said is not None:
-            self._answered(connection, said, hello)
+            self._handshake.answered(connection, said, hello)
         elif hello.purpose is Purpose.RELAY and hello.target != self.me and said is None:
             self._settled(connection)
             self._relay.join(connection, hello)
         elif hello.purpose is Purpose.TICKET and self._relay.take(connection, hello.ticket):
             self._settled(connection)
         elif hello.target == self.me and (said is None or hello.purpose is Purpose.RELAY):
-            self._answer(connection, hello)
+            self._handshake.answer(connection, hello)
         else:
             raise HandshakeFailed(f"hello {hello.purpose.name} from {hello.source} to {hello.target} at {self.me}")
 
@@ -239,9 +192,7 @@ class Pool:
             waiting.set_result(None)
         for arrived in self._arrivals.get(peer, ()):
             arrived.set()
-        if connection.ticket in self._late:
-            self._late.remove(connection.ticket)
-            self._end_spare(connection)
+        self._reaching.came(connection)
         accepted = [each for each in kept if not each.dialed]  # the oldest first
         if len(accepted) > MOST_OF_ONE:
             accepted[0].fail(ConnectionLost(f"{peer} has opened {MOST_OF_ONE} others since"))
@@ -260,7 +211,46 @@ class Pool:
                 del self._ready[peer]
             self._tenant.lost(connection, reason, whole=error is None)
 
-    # Ways to a peer.
+    # What ways to a peer ask (`reaching`).
+
+    def begin(self, transport: asyncio.Transport, hello: Hello) -> BulkConnection:
+        """Say `hello` on a connection that was dialed, which has to prove who it is before it counts.
+
+        Raises:
+            PeerClosed: this peer was closed meanwhile.
+        """
+        connection = self._take_over(transport, hello)
+        connection.say(hello)
+        return connection
+
+    async def greet(self, transport: asyncio.Transport, hello: Hello) -> BulkConnection:
+        """As `begin`, and give it once both ends hold its keys.
+
+        Raises:
+            IctError: why it ended before.
+        """
+        connection = self._take_over(transport, hello)
+        self._greeting[connection] = ready = asyncio.get_running_loop().create_future()
+        connection.say(hello)
+        try:
+            await ready
+        except asyncio.CancelledError:
+            connection.fail(ConnectionLost("no longer wanted"))
+            raise
+        return connection
+
+    async def arrival(self, peer: PeerId, seconds: float) -> None:
+        """Wait until a connection to `peer` is ready, whoever dialed it, or the time is over."""
+        arrived, waiting = asyncio.Event(), self._arrivals.setdefault(peer, [])
+        waiting.append(arrived)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await arrived.wait()
+        finally:  # nothing is kept of a peer that never came
+            waiting.remove(arrived)
+            if not waiting:
+                del self._arrivals[peer]
 
     async def _opened(self, peer: PeerId) -> BulkConnection:
         """Wait for the one attempt to reach `peer`; who gives up waiting does not end it for others."""
@@ -268,7 +258,7 @@ class Pool:
             raise PeerClosed(f"{self.me} was closed")
         task = self._opening.get(peer)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._open(peer))
+            task = asyncio.get_running_loop().create_task(self._reaching.first(peer))
             self._opening[peer] = task
             task.add_done_callback(lambda done: self._forget(peer, done))
         try:
@@ -280,64 +270,6 @@ class Pool:
         self._opening.pop(peer, None)
         if not task.cancelled():
             task.exception()  # whoever still waits has it; if nobody does, it is no news
-
-    async def _open(self, peer: PeerId) -> BulkConnection:
-        ways: list[Callable[[], Coroutine[Any, Any, BulkConnection]]] = [lambda: self._open_direct(peer)]
-        if self._ask_dial is not None:
-            ways.append(lambda: self._open_by_ticket(peer))
-        relays = (relay for relay in self._relays(peer) if relay not in (peer, self.me))
-        ways += [partial(self._open_through, relay, peer) for relay in relays]
-        try:
-            return await first_way(ways, self._profile.patience, lambda spare: None)
-        except Unreachable as error:
-            if warm := self.warm(peer):
-                return warm
-            raise Unreachable(f"no bulk connection to {peer}: {error}") from error
-
-    async def _open_direct(self, peer: PeerId) -> BulkConnection:
-        return await self._greet(await self._dial(peer, self._profile.handshake), self._hello(Purpose.DIRECT, peer))
-
-    async def _open_by_ticket(self, peer: PeerId) -> BulkConnection:
-        assert self._ask_dial is not None
-        self._ask_dial(peer, self._random_bytes(16))
-        await self._arrival(peer, self._profile.handshake)
-        warm = self.warm(peer)
-        if warm is None:
-            raise Unreachable(f"{peer} did not dial us within {self._profile.handshake:g} s")
-        return warm
-
-    async def _open_asked(self, peer: PeerId) -> BulkConnection:
-        """As `_open_by_ticket`, but take none that does not answer our ticket."""
-        assert self._ask_dial is not None
-        ticket, made = self._random_bytes(16), None
-        self._ask_dial(peer, ticket)
-        try:
-            async with asyncio.timeout(self._profile.handshake):
-                while made is None:
-                    await self._arrival(peer, self._profile.handshake)
-                    made = next((each for each in self.among(peer) if each.ticket == ticket), None)
-            return made
-        except TimeoutError:
-            raise Unreachable(f"{peer} did not dial us once more within {self._profile.handshake:g} s") from None
-        finally:
-            if made is None:
-                self._late.append(ticket)
-
-    def _end_spare(self, connection: BulkConnection) -> None:
-        """End one for which nobody waits any more; but both ends may have begun to send on what comes first."""
-        if connection.peer is not None and self.warm(connection.peer) is not connection:
-            connection.hang_up(ConnectionLost("no longer wanted"))
-
-    async def _open_through(self, relay: PeerId, peer: PeerId) -> BulkConnection:
-        transport = await self._dial(relay, self._profile.handshake)
-        return await self._greet(transport, self._membership.proven(self._hello(Purpose.RELAY, peer)))
-
-    # Handshakes.
-
-    def _hello(self, purpose: Purpose, peer: PeerId, *, ticket: bytes = bytes(16)) -> Hello:
-        hops = MAX_HOPS if purpose is Purpose.RELAY else 0
-        costs = measured() if self._profile.sealed else UNKNOWN
-        return Hello(purpose, self.me, peer, self._random_bytes(32), ticket, self._profile.sealed, hops, costs)
 
     def _take_over(self, transport: asyncio.Transport, hello: Hello | None) -> BulkConnection:
         if self._closed:  # while it was dialed: nobody would end it
@@ -356,56 +288,8 @@ class Pool:
         transport.resume_reading()
         return connection
 
-    async def _greet(self, transport: asyncio.Transport, hello: Hello) -> BulkConnection:
-        connection = self._take_over(transport, hello)
-        self._greeting[connection] = ready = asyncio.get_running_loop().create_future()
-        connection.say(hello)
-        try:
-            await ready
-        except asyncio.CancelledError:
-            connection.fail(ConnectionLost("no longer wanted"))
-            raise
-        return connection
-
-    def _answered(self, connection: BulkConnection, said: Hello, hello: Hello) -> None:
-        if (hello.source, hello.target) != (said.target, self.me):
-            raise HandshakeFailed(f"{hello.source} answered for {said.target}")
-        if hello.sealed != said.sealed:
-            raise HandshakeFailed(f"{hello.source} has sealing {hello.sealed}, this peer {said.sealed}")
-        keys = self._keys(hello.source, transcript(said, hello))
-        cipher = cheapest(said.costs, hello.costs)
-        connection.secure(hello.source, *keys, cipher, seal_bodies=self._profile.sealed)
-
-    def _answer(self, connection: BulkConnection, hello: Hello) -> None:
-        own = self._hello(Purpose.ANSWER, hello.source)
-        try:
-            if hello.sealed != own.sealed:
-                raise HandshakeFailed("one side seals, one does not")
-            keys = self._keys(hello.source, transcript(hello, own))
-        except (HandshakeFailed, RemoteProtocolError) as error:
-            connection.say(refusal(hello, str(error)))
-            connection.hang_up(error)
-            return
-        connection.dialed, connection.ticket = False, hello.ticket
-        connection.relayed = hello.purpose is Purpose.RELAY
-        connection.say(own)
-        connection.secure(hello.source, *keys, cheapest(hello.costs, own.costs), seal_bodies=own.sealed)
-
     def _settled(self, connection: BulkConnection) -> None:
         self._places.leave(connection)
         timer = self._half_open.pop(connection, None)
         if timer is not None:
             timer.cancel()
-
-    async def _arrival(self, peer: PeerId, seconds: float) -> None:
-        """Wait until a connection to `peer` is ready, whoever dialed it, or the time is over."""
-        arrived, waiting = asyncio.Event(), self._arrivals.setdefault(peer, [])
-        waiting.append(arrived)
-        try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await arrived.wait()
-        finally:  # nothing is kept of a peer that never came
-            waiting.remove(arrived)
-            if not waiting:
-                del self._arrivals[peer]

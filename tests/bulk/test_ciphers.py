@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESOCB3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk import BulkProfile, ciphers, outbound, pool
+from ictp2p.bulk import BulkProfile, ciphers, handshake, outbound
 from ictp2p.bulk.ciphers import MOST, UNKNOWN, Cipher, cheapest, measured
 from ictp2p.bulk.seal import Seal
 from tests.bulk.conftest import Mesh, run_turns
@@ -80,7 +80,7 @@ def test_a_connection_is_sealed_by_the_cipher_that_its_two_ends_take(
 
     turns = iter(said)
     monkeypatch.setattr(outbound, "Seal", Watched)
-    monkeypatch.setattr(pool, "measured", lambda: next(turns))
+    monkeypatch.setattr(handshake, "measured", lambda: next(turns))
 
     async def story() -> None:
         world = Mesh(2, profile=BulkProfile(sealed=sealed))

@@ -331,7 +331,7 @@ async def two_ways(mesh: Meshes) -> Any:
     world = mesh(2)
     a, b = world.names
     await world.bulks[a].connection(b, 1)
-    await world.bulks[b]._pool._open(a)
+    await world.bulks[b]._pool._reaching.first(a)
     world.bulks[b]._pool._ready[a].reverse()
     return world
 

@@ -113,9 +113,9 @@ async def test_who_does_not_hold_the_keys_is_refused_on_both_sides(mesh: Meshes,
     world = mesh(2)
     a, b = world.names
     if stranger == "unknown":
-        world.bulks[b]._pool._keys = lambda peer, context: world.keys(b)(PeerId("f" * 32), context)
+        world.bulks[b]._pool._handshake._keys = lambda peer, context: world.keys(b)(PeerId("f" * 32), context)
     elif stranger == "wrong keys":
-        world.bulks[b]._pool._keys = lambda peer, context: world.keys(b)(peer, context + b"!")
+        world.bulks[b]._pool._handshake._keys = lambda peer, context: world.keys(b)(peer, context + b"!")
     else:
         world.bulks[b] = world.join(b, replace(PROFILE, sealed=False))
     world.deaf.add(b)
@@ -162,7 +162,7 @@ async def test_a_flood_from_one_network_keeps_no_other_out(mesh: Meshes) -> None
 async def test_one_peer_keeps_so_many_connections_and_no_more(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names
-    opened = [await world.bulks[a]._pool._open_direct(b) for _ in range(MOST_OF_ONE + 3)]
+    opened = [await world.bulks[a]._pool._reaching.dialed(b) for _ in range(MOST_OF_ONE + 3)]
     kept = world.bulks[b]._pool.among(a)
     await asyncio.sleep(0)
     assert len(kept) == MOST_OF_ONE
@@ -198,13 +198,13 @@ async def test_a_ticket_has_sixteen_bytes(mesh: Meshes) -> None:
 
 def held_back(bulk: Bulk) -> asyncio.Event:
     """Until this is set, nobody whom `bulk` dials is reached."""
-    gate, dial = asyncio.Event(), bulk._pool._dial
+    gate, dial = asyncio.Event(), bulk._pool._reaching._dial
 
     async def slow(peer: PeerId, timeout: float) -> asyncio.Transport:
         await gate.wait()
         return await dial(peer, timeout)
 
-    bulk._pool._dial = slow
+    bulk._pool._reaching._dial = slow
     return gate
 
 

@@ -1,0 +1,162 @@
+"""Every way to make a connection to a peer: dial it; ask it over the control plane to dial us; go through a relay.
+
+They are tried in this order, each begun a little after the one before (`ways`), and the first that works is taken. It
+does not matter which: both ends agree on fresh keys whichever way the bytes take (`handshake`).
+
+What we asked for comes in by itself, among all that others dial for reasons of their own. For a first connection any
+will do. One more beside it must be the very one, told by its ticket: what the other end makes for itself it may end,
+whatever we send over it. One that comes when nobody waits for it any longer is ended, since only we know that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.frames import Purpose
+from ictp2p.bulk.handshake import Handshake
+from ictp2p.bulk.membership import Membership
+from ictp2p.bulk.profile import BulkProfile
+from ictp2p.bulk.ways import first_way
+from ictp2p.errors import ConnectionLost, RemoteProtocolError, Unreachable
+from ictp2p.types import PeerId
+
+if TYPE_CHECKING:
+    from ictp2p.bulk.pool import Pool
+
+Dial: TypeAlias = Callable[[PeerId, float], Awaitable[asyncio.Transport]]
+"""Connects to a peer's listener within a timeout in seconds, past the preamble; nothing behind it has been read.
+Raises a `NetworkError`."""
+
+AskDial: TypeAlias = Callable[[PeerId, bytes], None]
+"""Asks a peer, over the control plane, to call `answer_ticket` with our id and this ticket. Best effort.
+Raises a `NetworkError` where that would be in vain, and the next way is tried at once."""
+
+Relays: TypeAlias = Callable[[PeerId], Sequence[PeerId]]
+"""Names the peers that may lead to a peer, best first."""
+
+_Ways: TypeAlias = list[Callable[[], Coroutine[Any, Any, BulkConnection]]]
+_MOST_LATE = 256
+"""Tickets that are remembered once nobody waits for what answers them."""
+
+
+class Reaching:
+    """One peer's ways to others. What it makes is its pool's. Arguments as `Bulk`'s."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        handshake: Handshake,
+        dial: Dial,
+        profile: BulkProfile,
+        ask_dial: AskDial | None,
+        relays: Relays,
+        random_bytes: Callable[[int], bytes],
+        membership: Membership,
+    ) -> None:
+        self._pool = pool
+        self._handshake = handshake
+        self._dial = dial
+        self._profile = profile
+        self._ask_dial = ask_dial
+        self._relays = relays
+        self._random_bytes = random_bytes
+        self._membership = membership
+        self._late: deque[bytes] = deque(maxlen=_MOST_LATE)
+        """Tickets with which we asked for one more connection, and for which nobody waits any longer."""
+
+    async def first(self, peer: PeerId) -> BulkConnection:
+        """Make a connection to `peer`, to which there is none.
+
+        Raises:
+            Unreachable: no way led there, and none came in meanwhile; names each and how it failed.
+        """
+        ways: _Ways = [partial(self.dialed, peer)]
+        if self._ask_dial is not None:
+            ways.append(partial(self._asked, peer))
+        relays = (relay for relay in self._relays(peer) if relay not in (peer, self._pool.me))
+        ways += [partial(self._relayed, relay, peer) for relay in relays]
+        try:
+            return await first_way(ways, self._profile.patience, lambda spare: None)
+        except Unreachable as error:
+            if warm := self._pool.warm(peer):
+                return warm
+            raise Unreachable(f"no bulk connection to {peer}: {error}") from error
+
+    async def another(self, peer: PeerId) -> BulkConnection:
+        """Make one more connection to `peer`, beside those that there are, and over no relay.
+
+        It is ours alone: what the peer makes meanwhile for itself it may end, whatever we send over it.
+
+        Raises:
+            NetworkError: neither of us can dial the other.
+        """
+        ways: _Ways = [partial(self.dialed, peer)]
+        if self._ask_dial is not None:
+            ways.append(partial(self._asked_for_one_more, peer))
+        return await first_way(ways, self._profile.patience, self._end_spare)
+
+    def came(self, connection: BulkConnection) -> None:
+        """End a connection that has just become ready, if it answers a ticket for which nobody waits any longer."""
+        if connection.ticket in self._late:
+            self._late.remove(connection.ticket)
+            self._end_spare(connection)
+
+    async def answer(self, peer: PeerId, ticket: bytes) -> None:
+        """Dial `peer`, which asked for it with `ticket`: the same way, from its other end.
+
+        Raises:
+            RemoteProtocolError: that is no ticket.
+            NetworkError: it cannot be dialed from here either.
+            PeerClosed: this peer was closed.
+        """
+        if len(ticket) != 16:
+            raise RemoteProtocolError(f"ticket of {len(ticket)} bytes from {peer}, expected 16")
+        hello = self._handshake.hello(Purpose.TICKET, peer, ticket=ticket)
+        self._pool.begin(await self._dial(peer, self._profile.handshake), hello)
+
+    async def dialed(self, peer: PeerId) -> BulkConnection:
+        """Dial `peer`; raises a `NetworkError`."""
+        transport = await self._dial(peer, self._profile.handshake)
+        return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer))
+
+    async def _asked(self, peer: PeerId) -> BulkConnection:
+        """Have `peer` dial us, and take whatever comes from it first."""
+        assert self._ask_dial is not None
+        self._ask_dial(peer, self._random_bytes(16))
+        await self._pool.arrival(peer, self._profile.handshake)
+        warm = self._pool.warm(peer)
+        if warm is None:
+            raise Unreachable(f"{peer} did not dial us within {self._profile.handshake:g} s")
+        return warm
+
+    async def _asked_for_one_more(self, peer: PeerId) -> BulkConnection:
+        """As `_asked`, but take none that does not answer our ticket."""
+        assert self._ask_dial is not None
+        ticket, made = self._random_bytes(16), None
+        self._ask_dial(peer, ticket)
+        try:
+            async with asyncio.timeout(self._profile.handshake):
+                while made is None:
+                    await self._pool.arrival(peer, self._profile.handshake)
+                    made = next((each for each in self._pool.among(peer) if each.ticket == ticket), None)
+            return made
+        except TimeoutError:
+            raise Unreachable(f"{peer} did not dial us once more within {self._profile.handshake:g} s") from None
+        finally:
+            if made is None:
+                self._late.append(ticket)
+
+    async def _relayed(self, relay: PeerId, peer: PeerId) -> BulkConnection:
+        """Have `relay` lead to `peer`."""
+        transport = await self._dial(relay, self._profile.handshake)
+        return await self._pool.greet(transport, self._membership.proven(self._handshake.hello(Purpose.RELAY, peer)))
+
+    def _end_spare(self, connection: BulkConnection) -> None:
+        """End one for which nobody waits any more; but both ends may have begun to send on what comes first."""
+        if connection.peer is not None and self._pool.warm(connection.peer) is not connection:
+            connection.hang_up(ConnectionLost("no longer wanted"))
