@@ -83,7 +83,7 @@ class Desk:
             case Kind.ABORT:
                 why = read_aborted(body)
                 _remember(self._aborted, header.tag, why)
-                self._bulk.aborted(self._connection, header.tag, why)
+                self._bulk.attaching.aborted(self._connection, header.tag, why)
             case Kind.PARTIAL | Kind.RESULT:
                 self._chunk(header, body)
             case Kind.REQUEST:
@@ -103,11 +103,11 @@ class Desk:
 
     def _begin(self, header: Header) -> None:
         _remember(self._begun, header.tag, None)
-        self._bulk.begun(self._connection, header.tag, again=bool(header.first))
+        self._bulk.attaching.begun(self._connection, header.tag, again=bool(header.first))
 
     def _chunk(self, header: Header, body: memoryview) -> None:
         """Hand a chunk over, or keep it until we have begun as well."""
-        if not self._bulk.catch_up(self._connection, header, body):
+        if not self._bulk.attaching.catch_up(self._connection, header, body):
             self.early.keep(header, body)
 
     def _serve(self, tag: bytes, body: memoryview) -> None:

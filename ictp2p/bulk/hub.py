@@ -1,39 +1,41 @@
 """`Bulk`: what runs over one peer's bulk connections, by tag. Collectives attach, requests fetch, probes measure.
 
 A tag belongs to one user here and one there. Frames of a tag that nobody has here are read and dropped: that is the
-fence between attempts. A collective is sent nothing before it has attached (`Kind.BEGIN`), so nothing of it is dropped.
+fence between attempts. Whoever has one is told when a connection of its own has gone.
+
+What each of the three needs beside that is elsewhere: `attaching` for collectives, `probing`, and `streams` for what
+is fetched and served.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
-from ictp2p.bulk.collective import Aborted, Attached, Hold
+from ictp2p.bulk.attaching import Attaching
+from ictp2p.bulk.collective import Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.desk import KINDS, Desk
 from ictp2p.bulk.frames import Header, Kind, pack_measured
+from ictp2p.bulk.handshake import KeyAgreement
 from ictp2p.bulk.inbound import CHUNKS
 from ictp2p.bulk.lanes import Lanes
 from ictp2p.bulk.limit import Ceiling
-from ictp2p.bulk.handshake import KeyAgreement
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.pool import Pool
 from ictp2p.bulk.probing import Probing
 from ictp2p.bulk.profile import BulkProfile
-from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
-from ictp2p.bulk.stripes import Stripe
-from ictp2p.bulk.users import User
 from ictp2p.bulk.reaching import AskDial, Dial, Relays
-from ictp2p.collectives.channel import EAGER_BYTES, Attachment, ParticipantLost, Receiver, Slots
+from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
+from ictp2p.bulk.users import User
+from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Receiver, Slots
 from ictp2p.collectives.exchange import STAGING_BYTES
-from ictp2p.errors import ConfigError, ConnectionLost, IctError, NetworkError, PeerClosed
+from ictp2p.errors import ConfigError, ConnectionLost, IctError
 from ictp2p.tasks import Tasks
 from ictp2p.types import PeerId
 
@@ -81,9 +83,6 @@ class Bulk:
         """Whose a tag is, and the connections that it sends over."""
         self._desks: dict[BulkConnection, Desk] = {}
         self._ceiling = Ceiling(self.profile.ceiling, clock) if self.profile.ceiling else None
-        self._rates: dict[BulkConnection, dict[Hold, float]] = {}
-        """Of each connection, the rates of those on it that have one."""
-        self._awaited: dict[tuple[PeerId, bytes], asyncio.Future[PeerId]] = {}
         self._handlers: dict[str, Handler] = {}
         self._counter = 0
         self._session = random_bytes(8)
@@ -91,6 +90,7 @@ class Bulk:
         members = Membership(membership)
         self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes, members)
         self.probing = Probing(self, self._pool, self._new_tag, clock)
+        self.attaching = Attaching(self, self._pool, self._users, self._desks, clock)
         self._tasks = Tasks()
         self.lanes = Lanes(self._pool, self.probing.stripes, self.profile.stripes)
 
@@ -122,7 +122,7 @@ class Bulk:
         """Peers and tags of what is attached: no other frame reaches a collective."""
         return [key for key, (user, _) in self._users.items() if isinstance(user, Hold)]
 
-    async def attach(
+    def attach(
         self,
         tag: bytes,
         receiver: Receiver,
@@ -131,47 +131,17 @@ class Bulk:
         timeout: float,
         rates: Sequence[float | None] | None = None,
         whole: bytes | None = None,
-    ) -> Attachment:
+    ) -> Coroutine[Any, Any, Attachment]:
         """Connect a collective to its neighbours (see `channel.Links`)."""
-        if not self._users.keys().isdisjoint([(peer, tag) for peer in peers]):
-            raise ConfigError("a collective with this tag is already running here")
-        results: Sequence[BulkConnection | BaseException | None] = [self._pool.warm(peer) for peer in peers]
-        if None in results:
-            results = await asyncio.gather(
-                *(self._pool.connection(peer, timeout, patient=True) for peer in peers), return_exceptions=True
-            )
-        ready = {p: c for p, c in zip(peers, results, strict=True) if isinstance(c, BulkConnection) and not c.closed}
-        holds = [Hold(receiver, p, tag, connection, self._clock, self.measured) for p, connection in ready.items()]
-        attached = Attached(holds, self._release)
-        paces = dict(zip(peers, rates, strict=True)) if rates else {}
-        for hold in holds:
-            self._hold(hold, paces.get(hold.peer), whole)
-        if len(ready) < len(peers):
-            missing = {p: c for p, c in zip(peers, results, strict=True) if p not in ready}
-            raise await _without(missing, attached)  # which no frame knows by name: it knows them, and the tensors
-        return attached
+        return self.attaching.attach(tag, receiver, peers, timeout=timeout, rates=rates, whole=whole)
 
-    async def first_begun(self, tags: Mapping[PeerId, bytes]) -> PeerId:
+    def first_begun(self, tags: Mapping[PeerId, bytes]) -> Coroutine[Any, Any, PeerId]:
         """Wait until one of these peers has begun the collective that its tag names, and say which."""
-        for peer, tag in tags.items():
-            if any(self._desks[connection].begun(tag) for connection in self._pool.among(peer)):
-                return peer
-        waiter: asyncio.Future[PeerId] = asyncio.get_running_loop().create_future()
-        self._awaited.update(dict.fromkeys(tags.items(), waiter))
-        try:
-            return await waiter
-        finally:
-            for pair in tags.items():
-                self._awaited.pop(pair, None)
+        return self.attaching.first_begun(tags)
 
     def refuse(self, peer: PeerId, tag: bytes, reason: str) -> None:
         """Tell `peer` that we will have no part in a collective that we have not begun; forget what it said of it."""
-        body = msgspec.msgpack.encode(Aborted(reason, ()))
-        for each in self._pool.among(peer):
-            self._desks[each].forget(tag)
-            self._desks[each].early.take(tag)
-        if (connection := self._pool.warm(peer)) is not None:
-            connection.send(Kind.ABORT, tag, body=body)
+        self.attaching.refuse(peer, tag, reason)
 
     async def request(
         self,
@@ -258,7 +228,7 @@ class Bulk:
     def opened(self, connection: BulkConnection) -> None:
         """Put up a desk for a new connection."""
         self._desks[connection] = Desk(self, connection, self._handlers)
-        self._rates[connection] = {}
+        self.attaching.opened(connection)
         if self._ceiling is not None:
             connection.keep_under(self._ceiling)
 
@@ -269,7 +239,7 @@ class Bulk:
         """
         peer = connection.peer
         self._desks.pop(connection).lost(reason)
-        del self._rates[connection]
+        self.attaching.lost(connection)
         self.probing.lost(connection)
         error = ConnectionLost(f"connection to {peer} lost: {reason}")
         assert peer is not None
@@ -284,29 +254,6 @@ class Bulk:
 
     # What desks ask.
 
-    def begun(self, connection: BulkConnection, tag: bytes, *, again: bool) -> None:
-        """A peer takes part in a collective; it may not have kept the chunk that came early, and want it `again`."""
-        assert connection.peer is not None
-        waiter = self._awaited.get((connection.peer, tag))
-        if waiter is not None and not waiter.done():
-            waiter.set_result(connection.peer)
-        hold = self._holding(connection, tag)
-        if hold is not None:
-            hold.begun(connection, again=again)
-
-    def catch_up(self, connection: BulkConnection, header: Header, body: memoryview) -> bool:
-        """Hand over a chunk that began to arrive before we had begun; False if we have not begun yet."""
-        hold = self._holding(connection, header.tag)
-        if hold is not None:
-            hold.catch_up(header.kind is Kind.PARTIAL, header.first, header.second, body)
-        return hold is not None
-
-    def aborted(self, connection: BulkConnection, tag: bytes, why: Aborted) -> None:
-        """A peer has given a collective up."""
-        hold = self._holding(connection, tag)
-        if hold is not None:
-            hold.aborted(why)
-
     def told(self, connection: BulkConnection, size: int, seconds: float, starved: bool) -> None:
         """The receiver of something that we sent has measured it."""
         assert connection.peer is not None
@@ -315,7 +262,7 @@ class Bulk:
             return
         first = self._pool.warm(connection.peer)
         if first is not None and self.probing.stripes.lacking(first):
-            self._tasks.spawn(self._widen(first))
+            self._tasks.spawn(self.attaching.widen(first))
 
     def measured(self, connection: BulkConnection, tag: bytes, size: int, seconds: float, starved: bool) -> None:
         """We have measured something that we received: report it, and tell the sender."""
@@ -346,90 +293,6 @@ class Bulk:
             if ended:
                 self._desks[connection].forget(tag)
 
-    def _holding(self, connection: BulkConnection, tag: bytes) -> Hold | None:
-        assert connection.peer is not None
-        user, _ = self._users.get((connection.peer, tag), (None, None))
-        return user if isinstance(user, Hold) else None
-
-    def _hold(self, hold: Hold, rate: float | None, whole: bytes | None) -> None:
-        """Attach one neighbour, and catch up with what it has already said, on whichever connection."""
-        peer, tag, connection, most = hold.peer, hold.tag, hold.connection, self.profile.ceiling
-        if rate is not None or most is not None:
-            self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
-        ready, again = self._pool.among(peer), False
-        for each in ready:
-            again |= self._desks[each].early.dropped(tag)
-        rested = connection.wake()
-        if whole is None:
-            connection.send(Kind.BEGIN, tag, first=again, body=bytes(rested))  # before any chunk: see `EarlyChunks`
-        else:
-            if rested > len(whole):
-                connection.send(Kind.ALIVE, body=bytes(rested))
-            connection.send(Kind.WHOLE, tag, first=again, body=whole)
-        self.join(peer, tag, hold, connection, kick=whole is None)
-        if rate is None and most is None and whole is None:
-            self._stripe(hold)
-        for each in ready:
-            desk = self._desks.get(each)
-            if desk is not None and desk.knows(tag):
-                self._catch_up(hold, each, desk)
-
-    async def _widen(self, first: BulkConnection) -> None:
-        """Make more connections, and let what is under way use them, unless it goes on without the first one."""
-        with contextlib.suppress(PeerClosed):  # we are going: nobody waits for them
-            await self.probing.stripes.double(first)
-        if first.closed:
-            return
-        for hold, _ in tuple(self._users.values()):
-            if isinstance(hold, Hold) and hold.connection is first and hold.striped:
-                self._stripe(hold)
-                hold.kick()
-
-    def _stripe(self, hold: Hold) -> None:
-        """Let chunks go over all connections that gain by it."""
-        hold.striped, used = True, hold.connections
-        more = [Stripe(hold, each) for each in self.probing.stripes.beside(hold.connection) if each not in used]
-        hold.stripes = [*hold.stripes, *more]
-        for stripe in more:
-            if rested := stripe.connection.wake():
-                stripe.connection.send(Kind.ALIVE, body=bytes(rested))
-            stripe.connection.join(stripe, kick=False)
-        self._users[hold.peer, hold.tag] = hold, tuple(hold.connections)
-
-    def _catch_up(self, hold: Hold, connection: BulkConnection, desk: Desk) -> None:
-        """Tell a collective what its neighbour has said of it before; if it gave up, no more than that.
-
-        What it sent before may be all that we need. But it has failed there, and would have failed here an instant ago.
-        """
-        early = desk.early.take(hold.tag)
-        if (why := desk.aborted(hold.tag)) is not None:
-            hold.aborted(why)
-            return
-        if desk.begun(hold.tag):
-            hold.begun(connection)
-        if early is not None:
-            header, body = early
-            hold.catch_up(header.kind is Kind.PARTIAL, header.first, header.second, body)
-
-    def _release(self, hold: Hold) -> None:
-        if hold in self._rates.get(hold.connection, ()):
-            self._pace(hold, None)
-        for stripe in hold.stripes:
-            stripe.connection.leave(stripe, hold.tag)
-        hold.stripes = ()  # in a cycle its tensors would stay until the garbage collector comes
-        self.part(hold.peer, hold.tag, hold, ended=True)
-        hold.report()
-
-    def _pace(self, hold: Hold, rate: float | None) -> None:
-        """Let a connection send what those on it may together: `hold` at `rate`, or, with None, any rate or no more."""
-        rates = self._rates.get(hold.connection)  # None: it has gone
-        if rates is None or (rates.pop(hold, None) is None and rate is None):
-            return
-        if rate is not None:
-            rates[hold] = rate
-        limits = (sum(rates.values()) or None, self.profile.rate, self.profile.ceiling if rates else None)
-        hold.connection.pace(min((limit for limit in limits if limit is not None), default=None))
-
     def _report(self, peer: PeerId, direction: str, size: int, seconds: float, starved: bool) -> None:
         if self._on_transfer is not None:
             self._on_transfer(peer, direction, size, seconds, starved)
@@ -437,15 +300,3 @@ class Bulk:
     def _new_tag(self) -> bytes:
         self._counter += 1
         return self._session + self._counter.to_bytes(8, "big")
-
-
-async def _without(missing: Mapping[PeerId, object], attached: Attached) -> BaseException:
-    """Give a collective up that does not reach all of its neighbours; gives the error to raise."""
-    reasons = {p: "its connection ended meanwhile" if isinstance(c, BulkConnection) else c for p, c in missing.items()}
-    text = "; ".join(f"{peer}: {reason}" for peer, reason in reasons.items())
-    lost = ParticipantLost(f"not reached: {text}", list(missing))
-    await attached.abort(str(lost), lost.suspects)
-    for error in missing.values():
-        if isinstance(error, BaseException) and not isinstance(error, NetworkError | PeerClosed):
-            return error
-    return lost

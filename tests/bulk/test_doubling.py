@@ -258,7 +258,7 @@ async def test_what_goes_on_without_its_first_connection_is_told_of_all_others_t
     a, b = world.names
     theirs, copies, _ = await all_sent(world)
     receiving = await holding(world.bulks[b])
-    widening = asyncio.ensure_future(world.bulks[b]._widen(theirs))
+    widening = asyncio.ensure_future(world.bulks[b].attaching.widen(theirs))
     await asyncio.sleep(0)
     theirs.connection_lost(None)
     others = world.bulks[b]._pool.among(a)

@@ -178,7 +178,7 @@ MUTATIONS: Final = (
     Mutation(
         "paced-until-another-one-ends",
         "What one collective's end changes of a connection's pace is its own part of it.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/attaching.py",
         "        self._pace(hold, None)\n",
         "        hold.connection.pace(None)\n",
         ("bulk/test_limit.py::test_a_paced_collective_keeps_its_rate_when_another_one_ends",),
@@ -202,7 +202,7 @@ MUTATIONS: Final = (
     Mutation(
         "lost-at-once-unsaid",
         "A connection that ended before a collective could use it is told as that.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/attaching.py",
         '"its connection ended meanwhile" if isinstance(c, BulkConnection) else c for',
         "c for",
         ("bulk/test_hub.py::test_a_connection_that_ends_before_it_is_used_is_told_in_words",),
@@ -291,7 +291,7 @@ MUTATIONS: Final = (
         "early-chunk-lost-while-we-begin",
         "A chunk that was being read when we began is ours.",
         "ictp2p/bulk/desk.py",
-        "        if not self._bulk.catch_up(self._connection, header, body):\n"
+        "        if not self._bulk.attaching.catch_up(self._connection, header, body):\n"
         "            self.early.keep(header, body)\n",
         "        self.early.keep(header, body)\n",
         ("bulk/test_early.py::test_a_chunk_that_is_being_read_when_we_begin_is_ours",),
@@ -355,7 +355,7 @@ MUTATIONS: Final = (
     Mutation(
         "begins-with-a-lone-short-packet",
         "The first message after a rest is as long as the kernel needs to renew its round trip.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/attaching.py",
         "first=again, body=bytes(rested))",
         "first=again)",
         ("bulk/test_resting.py::test_the_first_message_of_a_collective_is_as_long_as_the_connection_needs",),

@@ -115,7 +115,7 @@ MUTATIONS: Final = (
     Mutation(
         "unreached-in-a-cycle",
         "A collective that does not reach all of its neighbours leaves no cycle of its error and its tensors.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/attaching.py",
         "            raise await _without(missing, attached)  #",
         "            lost = await _without(missing, attached)\n            raise lost  #",
         ("bulk/test_collective_faults.py::test_a_failed_attempt_keeps_no_tensor_once_its_error_is_dropped",),

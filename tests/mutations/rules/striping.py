@@ -27,7 +27,7 @@ MUTATIONS: Final = (
         "buffers-are-no-bound",
         "Where buffers hold connections back there are more, until the line is the bound.",
         "ictp2p/bulk/hub.py",
-        "            self._tasks.spawn(self._widen(first))",
+        "            self._tasks.spawn(self.attaching.widen(first))",
         "            pass",
         (
             "bulk/test_doubling.py::test_there_are_twice_as_many_as_long_as_buffers_hold_all_of_them_back",
@@ -72,7 +72,7 @@ MUTATIONS: Final = (
     Mutation(
         "new-connections-wait-for-the-next",
         "A collective that is under way goes over connections that are made meanwhile.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/attaching.py",
         "            if isinstance(hold, Hold) and hold.connection is first and hold.striped:",
         "            if False:",
         ("bulk/test_doubling.py::test_a_collective_that_is_under_way_uses_those_that_are_made_meanwhile",),
@@ -112,7 +112,7 @@ MUTATIONS: Final = (
     Mutation(
         "moved-to-what-is-sent-over",
         "What goes on without its first connection hears of all others that it has.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/attaching.py",
         "        if first.closed:\n            return\n        for hold, _ in tuple",
         "        for hold, _ in tuple",
         (
@@ -154,7 +154,7 @@ MUTATIONS: Final = (
     Mutation(
         "holds-in-a-cycle",
         "A collective over several connections leaves nothing to the garbage collector.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/attaching.py",
         "        hold.stripes = ()  # in a cycle",
         "        # in a cycle",
         ("bulk/test_doubling.py::test_a_collective_over_several_leaves_no_memory_to_the_garbage_collector",),
@@ -231,7 +231,7 @@ MUTATIONS: Final = (
     Mutation(
         "stripe-lost-unnoticed",
         "Who sent over a connection that is lost hears of it.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/attaching.py",
         "        self._users[hold.peer, hold.tag] = hold, tuple(hold.connections)\n",
         "",
         ("bulk/test_stripes.py::test_a_stripe_that_is_lost_fails_what_goes_over_it_and_only_that",),

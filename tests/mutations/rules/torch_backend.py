@@ -130,7 +130,7 @@ MUTATIONS: Final = (
     Mutation(
         "given-up-and-taken",
         "Who comes when a neighbour has given a collective up hears of it, whatever that one had sent ahead.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/attaching.py",
         "            hold.aborted(why)\n            return\n        if desk",
         "            pass\n        if desk",
         ("torch_backend/test_group.py::test_who_comes_when_the_others_have_given_up_hears_of_it",),
