@@ -56,7 +56,7 @@ Measured: TypeAlias = Callable[[BulkConnection, bytes, int, float, bool], None]
 
 
 class Hold:
-    """A collective's use of one connection (`connection.User`).
+    """A collective's use of one connection (`users.User`).
 
     A chunk that does not fit fails this collective and no other: both ends may have been called with different sizes,
     and what else runs over the connection has nothing to do with that. Nor has it with what breaks here, for want of

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class Desk:
-    """One connection's desk (`connection.User`, though it never sends by itself)."""
+    """One connection's desk (`users.User`, though it never sends by itself)."""
 
     def __init__(self, bulk: Bulk, connection: BulkConnection, handlers: dict[str, Handler]) -> None:
         self._bulk = bulk

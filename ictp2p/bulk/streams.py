@@ -85,7 +85,7 @@ class ProbeResult:
 
 
 class Fetch:
-    """The asking side of one request (`connection.User`)."""
+    """The asking side of one request (`users.User`)."""
 
     def __init__(
         self, destination: memoryview, progress: Callable[[int], None] | None, clock: Callable[[], float]
@@ -151,7 +151,7 @@ class Fetch:
 
 
 class Serving:
-    """The answering side of one request (`connection.User`): a task that runs the handler one buffer ahead."""
+    """The answering side of one request (`users.User`): a task that runs the handler one buffer ahead."""
 
     def __init__(self, connection: BulkConnection, tag: bytes, parts: AsyncGenerator[Buffer, None]) -> None:
         self._connection = connection
@@ -207,7 +207,7 @@ class Serving:
 
 
 class Probe:
-    """The sending side of a probe (`connection.User`).
+    """The sending side of a probe (`users.User`).
 
     Args:
         tag: of its frames.

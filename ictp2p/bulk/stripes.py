@@ -47,7 +47,7 @@ Measure: TypeAlias = Callable[[Sequence[BulkConnection]], Awaitable[ProbeResult]
 
 
 class Stripe:
-    """A collective's use of one more connection (`connection.User`): for chunks that the others have no room for."""
+    """A collective's use of one more connection (`users.User`): for chunks that the others have no room for."""
 
     def __init__(self, hold: Hold, connection: BulkConnection) -> None:
         self.connection = connection

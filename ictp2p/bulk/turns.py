@@ -62,7 +62,7 @@ class Turns:
 
 
 class Turn:
-    """The sending side: waits until it is granted (`connection.User`)."""
+    """The sending side: waits until it is granted (`users.User`)."""
 
     def __init__(self) -> None:
         self.granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -65,7 +65,7 @@ class User(Protocol):
 
 
 class Owner(Protocol):
-    """Who holds the connections: `Bulk`."""
+    """Who holds the connections: `Pool`."""
 
     def greeted(self, connection: BulkConnection, hello: Hello) -> None:
         """The other end's hello has come."""

@@ -43,7 +43,7 @@ _CLOSING = 2.0
 
 
 class Presence:
-    """Keeps one connection alive, and watches over it (`connection.User`)."""
+    """Keeps one connection alive, and watches over it (`users.User`)."""
 
     def __init__(self, waiting: Callable[[], bool]) -> None:
         self._waiting = waiting
