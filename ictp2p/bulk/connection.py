@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ictp2p.types import PeerId
 
 CLOSE_SECONDS = 1.0
+SEALS = 256
+"""Bytes, more than sealing adds to a frame: a transport that holds more than these and the frame held some before."""
 AHEAD_RATE = 10e9
 """Bytes on their way per second of round trip: eight hops at 10 Gbit/s, so that only short round trips are limited."""
 
@@ -249,7 +251,7 @@ class BulkConnection(Inbound):
 
     def _wrote(self, kind: Kind, size: int) -> None:
         before, self._wrote_at = self._wrote_at, self._clock()
-        if self._wrote_at < before + resting.REST:
+        if self._wrote_at < before + resting.REST or self._outbound.pending > size + SEALS:  # slow, not at rest
             self._renewal.sent(self._wrote_at)
         throttle, sharing = self._throttle, self.sharing
         if throttle.bucket is not None:
@@ -319,7 +321,8 @@ class BulkConnection(Inbound):
         self._outbound = Outbound(self.transport, self._high_water)
         self._renewal = Renewal(self.transport, self._clock())
         self._throttle = Throttle(self, self._outbound, self._renewal, self._clock)
-        self._liveness = Liveness(self, self._outbound, self._wakeups, self._users, self._stall)
+        halves = self._outbound, self._wakeups
+        self._liveness = Liveness(self, *halves, self._renewal, self._users, self._stall, self._clock)
         self.sharing = Sharing(self, self._outbound, self._rings)
 
     def eof_received(self) -> None:

@@ -16,13 +16,14 @@ changed since the last one (`tuning`). A connection that nobody uses is not look
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ictp2p.bulk import tuning
 from ictp2p.bulk.frames import Kind
 from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.pacing import Watch
+from ictp2p.bulk.renewal import Renewal
 from ictp2p.bulk.users import User
 from ictp2p.errors import ConnectionLost
 
@@ -37,8 +38,10 @@ class Liveness:
         connection: says `ALIVE`, and is ended if the other end has stalled.
         outbound: its writing half.
         wakeups: of its reading half, which are for every byte again where none has come since the last look.
+        renewal: told while bytes wait to leave, for where a line is slow there may be no frame to tell it of.
         users: who sends on it, as it is at each look.
         stall: deadline in seconds, as `BulkProfile.stall`.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -46,8 +49,10 @@ class Liveness:
         connection: BulkConnection,
         outbound: Outbound,
         wakeups: tuning.Wakeups,
+        renewal: Renewal,
         users: Collection[User],
         stall: float,
+        clock: Callable[[], float],
     ) -> None:
         self.awake = False
         """Whether there will be another look."""
@@ -56,8 +61,10 @@ class Liveness:
         self._connection: BulkConnection | None = connection
         self._outbound = outbound
         self._wakeups = wakeups
+        self._renewal = renewal
         self._users = users
         self._stall = stall
+        self._clock = clock
         self._watch = Watch(stall)
         self._timer: asyncio.TimerHandle | None = None
         self._written = self._received = 0
@@ -83,6 +90,8 @@ class Liveness:
         if stalled:
             connection.fail(ConnectionLost(stalled))
             return
+        if pending:
+            self._renewal.sent(self._clock())
         if connection.received == self._received:
             self._wakeups.relax()
         self._received = connection.received

@@ -78,7 +78,11 @@ class Renewal:
             self._renew_at(now)
 
     def sent(self, now: float) -> None:
-        """Renew what will be old soon. To be called with each frame that follows another one."""
+        """Renew what will be old soon, and let go of who is held and knows its rate again.
+
+        To be called with each frame that follows another one, and now and then while bytes wait to leave: who is held
+        at little may have no frame for longer than a rest, and would be held for good.
+        """
         if now < self._next:
             return
         self._next = now + _AGAIN

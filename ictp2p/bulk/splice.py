@@ -54,7 +54,7 @@ class Splice(asyncio.BufferedProtocol):
 
     def pass_on(self, data: bytes, now: float, *, rested: bool) -> None:
         """Send what the other end has read."""
-        if not rested:
+        if not rested or self.transport.get_write_buffer_size():  # what waits for a slow line does not rest
             self._renewal.sent(now)
         elif resting.wake(self.transport):
             self._renewal.woken(now)
@@ -99,6 +99,7 @@ class Splice(asyncio.BufferedProtocol):
         if self._watch.check(0, self._written - left, expecting=False, pending=True):
             self.transport.abort()
         else:
+            self._renewal.sent(self._clock())
             self._next_look = asyncio.get_running_loop().call_later(self._watch.interval, self._look)
 
     def _disarm(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import socket
 import struct
@@ -13,12 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.bulk import renewal, resting
+from ictp2p.bulk import connection as connections
+from ictp2p.bulk import renewal, resting, tuning
 from ictp2p.bulk.frames import Kind
+from ictp2p.bulk.outbound import Outbound
 from ictp2p.bulk.renewal import EARLY, EXPIRY, Renewal
-from tests.bulk.conftest import run_turns
+from tests.bulk.conftest import PROFILE, TURN, run_turns
+from tests.bulk.test_connection import Talker, connected
 from tests.bulk.test_resting import Carrier, carry
-from tests.bulk.test_splice import SIZE, Spliced
+from tests.bulk.test_splice import SIZE, STALL, Spliced
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")
 
@@ -195,6 +199,31 @@ async def test_a_connection_renews_as_it_sends_and_not_with_the_first_after_a_re
         connection.wake()
         connection.send(Kind.ALIVE)
     assert told == [("woken", 50.0), ("sent", 50.0 + 0.9 * resting.REST), ("woken", 60.0)]
+    monkeypatch.setattr(Outbound, "pending", property(lambda self: SIZE))
+    connection._clock = lambda: 70.0
+    connection.send(Kind.ALIVE)
+    assert told[3:] == [("sent", 70.0)], "what left before it is still on its way to the kernel"
+
+
+async def test_a_connection_that_waits_for_a_slow_line_renews_without_a_frame(
+    mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was held at a tenth of its line had no frame within a rest of the last one: it stayed held for good."""
+    connection, talker = await connected(mesh(2)), Talker(1, [])
+    told: list[float] = []
+    monkeypatch.setattr(connection._renewal, "sent", told.append)
+    monkeypatch.setattr(connections, "SEALS", 1 << 40)
+    monkeypatch.setattr(resting, "REST", 0.0)  # no frame tells it
+    connection.join(talker)
+    await asyncio.sleep(2 * PROFILE.stall)
+    assert not told, "nothing waits"
+    kernel = itertools.count(1 << 40, -1)
+    monkeypatch.setattr(tuning, "unacknowledged", lambda transport: next(kernel))
+    connection.transport.frozen = True  # type: ignore[attr-defined]  # it takes nothing more from us
+    talker.left = 1
+    connection.kick(talker)
+    await asyncio.sleep(PROFILE.stall)
+    assert told
 
 
 def test_a_relay_renews_what_it_knows_of_the_way_onward(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,8 +239,37 @@ def test_a_relay_renews_what_it_knows_of_the_way_onward(monkeypatch: pytest.Monk
         for now in (1e9, 1e9 + 0.9 * resting.REST, 2e9):
             protocol._clock = lambda now=now: now
             protocol.buffer_updated(1)
+            await asyncio.sleep(TURN)
         onward = relay.onward
         assert told == [(onward, "woken", 1e9), (onward, "sent", 1e9 + 0.9 * resting.REST), (onward, "woken", 2e9)]
+
+    run_turns(story())
+
+
+def test_a_relay_renews_the_way_onward_while_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both for what comes after a pause, in which it has read nothing because the way was full, and in that pause."""
+    told: list[tuple[Any, str]] = []
+    monkeypatch.setattr(Renewal, "sent", lambda self, now: told.append((self._transport, "sent")))
+    monkeypatch.setattr(Renewal, "woken", lambda self, now: told.append((self._transport, "woken")))
+    monkeypatch.setattr(resting, "wake", lambda transport: 2)
+
+    async def story() -> None:
+        relay = Spliced(1)
+        onward = relay.onward
+        onward.frozen = True
+        assert relay.sender.other is not None
+        protocol: Any = relay.sender.other.get_protocol()
+        protocol._clock = lambda: 1e9
+        protocol.buffer_updated(1)
+        protocol._clock = lambda: 2e9
+        protocol.buffer_updated(1)
+        assert told == [(onward, "woken"), (onward, "sent")]
+        relay.sender.write(bytes(SIZE))
+        while protocol.transport.is_reading():
+            await asyncio.sleep(0)
+        told.clear()
+        await asyncio.sleep(STALL / 2)
+        assert (onward, "sent") in told
 
     run_turns(story())
 
