@@ -46,6 +46,8 @@ class Committed:
     at: float
     """When the first peer learnt of it."""
     values: torch.Tensor | None = None
+    units: frozenset[Unit] = frozenset()
+    """Units that came in with this version."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,7 @@ class Ledger:
                     self.complain("A10", f"{unit} is in version {version} and in {self.included[unit]}")
                 units[unit] = None
                 self.included[unit] = version
+        entry.units = frozenset(units)
         if before is not None and before.values is not None and self.checked:
             total = before.values.clone()
             for unit in units:
