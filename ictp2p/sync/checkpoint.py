@@ -15,18 +15,23 @@ With `local` the file also has what only the cluster holds: the model as it is t
 optimizer, and whatever else the policy carries. That part is for the same cluster to go on from, and has a digest of
 its own.
 
-Written to a temporary file, synced and renamed, so that a name always stands for a whole file. What is agreed may be
-written by any thread beside training, and is all of one version; what is local is read as it is, so by the one that
-trains.
+Written in a folder of its own beside its place, synced and renamed, so that a name always stands for a whole file. Who
+is killed meanwhile leaves that folder behind, with as many bytes as a model has: the next one that writes the same file
+clears it away. What is agreed may be written by any thread beside training, and is all of one version; what is local
+is read as it is, so by the one that trains.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import glob
 import hashlib
 import json
 import os
-import threading
-from collections.abc import Mapping, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +47,8 @@ from ictp2p.sync.state import GlobalState
 
 _KEY = "ictp2p"
 _FORMAT = 2
+_LOCK = "ictp2p.lock"
+"""In the folder of a file that is being written."""
 _LOCAL = "local "
 """Before the number of a tensor of the cluster's own part."""
 _ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -177,17 +184,43 @@ def _held(state: GlobalState) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        save_file(tensors, beside, metadata)
-        with beside.open("rb") as written:
-            os.fsync(written.fileno())
-        beside.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _clear(path)
+        with _workshop(path) as folder:
+            made = folder / path.name
+            save_file(tensors, made, metadata)
+            _sync(made)
+            made.replace(path)
+            _sync(path.parent)
     except (OSError, SafetensorError) as error:
-        beside.unlink(missing_ok=True)
         raise StateError(f"checkpoint {path} could not be written: {error}") from error
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _workshop(path: Path) -> Iterator[Path]:
+    """A folder to write a file in, beside its place; locked before anything is in it, for as long as we live."""
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        with (folder / _LOCK).open("wb") as lock:
+            with contextlib.suppress(OSError):  # a file system without locks: then nobody takes it for left behind
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _clear(path: Path) -> None:
+    """Remove what those left behind who were killed while they wrote this file; those who write it now hold locks."""
+    for folder in path.parent.glob(f".{glob.escape(path.name)}.*/"):
+        with contextlib.suppress(OSError), (folder / _LOCK).open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if any(made.name != _LOCK for made in folder.iterdir()):  # else its lock may be about to be taken
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pathlib
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -230,6 +232,44 @@ def test_a_file_is_whole_or_not_there(make_world: Any, tmp_path: pathlib.Path, m
     assert [p.name for p in tmp_path.iterdir()] == [file.name]
 
 
+def killed_while_it_saves(path: pathlib.Path) -> None:
+    """Save in a process that is killed once all bytes are in a file, and none of them in their place."""
+    if (child := os.fork()) == 0:
+        try:
+            os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+            fresh().save(path)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_what_the_killed_leave_behind_is_cleared_away_by_the_next_save_and_nothing_else(tmp_path: pathlib.Path) -> None:
+    """Regression: each left as many bytes as its model has, under a name that nobody knew, until the disk was full."""
+    file, other = tmp_path / "at[1].safetensors", tmp_path / "at1.safetensors"
+    for path in (other, file, file):
+        killed_while_it_saves(path)
+    left = [*tmp_path.iterdir()]
+    assert len(left) == 2, "the second that was killed had cleared away what the first had left"
+    fresh().save(file)
+    assert [p.name for p in tmp_path.iterdir() if p not in left] == [file.name]
+    assert [p.name.startswith(".at1.") for p in left if p.exists()] == [True]
+
+
+def test_who_saves_the_same_file_at_the_same_time_takes_nothing_from_the_other(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, made = tmp_path / "at.safetensors", os.fsync
+
+    def meanwhile(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", made)
+        fresh().save(file)
+        made(descriptor)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    fresh().save(file)
+    assert [p.name for p in tmp_path.iterdir()] == [file.name]
+
+
 @pytest.mark.parametrize("fragments", [1, 2])
 def test_a_file_that_is_written_while_a_round_is_committed_is_of_one_version(
     make_world: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, fragments: int
@@ -293,6 +333,21 @@ def spans(content: bytes) -> list[tuple[str, int, int]]:
 def test_a_folder_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
     with pytest.raises(StateError, match="nowhere"):
         fresh().save(tmp_path / "nowhere" / "at.safetensors")
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.ENOTDIR])
+def test_a_folder_in_which_nothing_can_be_written_is_named_whatever_the_reason(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Regression: on a read-only file system what was to clear up raised an OSError of its own."""
+
+    def refuse(path: object, *args: object, **kwargs: object) -> None:
+        raise OSError(number, os.strerror(number), path)
+
+    for name in ("mkdir", "open", "unlink"):
+        monkeypatch.setattr(os, name, refuse)
+    with pytest.raises(StateError, match=rf"at\.safetensors could not be written: .*{os.strerror(number)}"):
+        fresh().save(tmp_path / "at.safetensors")
 
 
 def test_loading_into_a_running_training_is_refused(make_world: Any, tmp_path: pathlib.Path) -> None:

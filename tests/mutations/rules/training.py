@@ -24,6 +24,25 @@ MUTATIONS: Final = (
         ("sync/test_checkpoint.py::test_no_damaged_byte_of_a_tensor_is_loaded",),
     ),
     Mutation(
+        "killed-saves-fill-the-disk",
+        "What those leave behind who are killed while they save is gone after the next save of that file.",
+        "ictp2p/sync/checkpoint.py",
+        "        _clear(path)\n",
+        "",
+        (
+            "sync/test_checkpoint.py::"
+            "test_what_the_killed_leave_behind_is_cleared_away_by_the_next_save_and_nothing_else",
+        ),
+    ),
+    Mutation(
+        "clears-away-what-is-being-written",
+        "Of those who save one file at the same time none takes what another is writing for left behind.",
+        "ictp2p/sync/checkpoint.py",
+        "            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n            if any(",
+        "            if any(",
+        ("sync/test_checkpoint.py::test_who_saves_the_same_file_at_the_same_time_takes_nothing_from_the_other",),
+    ),
+    Mutation(
         "fetch-goes-on-in-the-state",
         "A fetch that was given up writes nothing more to the state, and commits nothing of it.",
         "ictp2p/training.py",
