@@ -11,12 +11,17 @@ and together promise what neither may. A fork does not hold it (`forks`). Nor is
 under a peer that runs, and another peer makes one of that name, the first has none any more, and stops. So files are
 opened relative to the directory that was locked (openat(2)).
 
+A descriptor is kept in reserve. A training program may use up all that there are (data loaders pass tensors by them),
+and for that a voter, whose disk is well, would stop for good.
+
 Files are small (a promise is under 300 KiB) and writes are synchronous on purpose: the driver must not send
 before they are done. The price is that a disk that stalls silences its peer, heartbeats and all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -32,6 +37,9 @@ _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MAGIC = b"ICTD"
 _HEADER = struct.Struct("!4sQ16s")  # magic, length of the value, BLAKE2b-128 of key and value
 _SUFFIX = ".ict"
+_USED_UP = {errno.EMFILE, errno.ENFILE}
+_WITH_RESERVE = 3
+"""Descriptors that are held, the one in reserve among them."""
 
 
 class Disk(Protocol):
@@ -80,7 +88,7 @@ class FileDisk:
         """
         self._directory = Path(directory)
         self._held: list[int] = []
-        """The directory, and its lock; nothing once it is closed."""
+        """The directory, its lock, and what is in reserve, if anything; nothing once it is closed."""
         held_alone(self)
         try:
             _make(self._directory)
@@ -97,6 +105,7 @@ class FileDisk:
             if isinstance(error, BlockingIOError):
                 what = "is in use by another peer: give each worker its own"
             raise ConfigError(f"data directory {str(self._directory)!r} {what}") from error
+        self._reserve()
 
     def load(self, key: str) -> bytes | None:
         """Return the value last saved under `key`, or None.
@@ -112,6 +121,8 @@ class FileDisk:
             return None
         except OSError as error:
             raise StateError(f"cannot read {path}: {error.strerror}") from error
+        finally:
+            self._reserve()
         if len(data) < _HEADER.size:
             raise StateError(f"{path} is corrupt: {len(data)} bytes are too few for a header")
         magic, length, checksum = _HEADER.unpack_from(data)
@@ -137,6 +148,8 @@ class FileDisk:
             os.fsync(folder)
         except OSError as error:
             raise StateError(f"cannot write {path}: {error.strerror}") from error
+        finally:
+            self._reserve()
 
     def close(self) -> None:
         """Let another process have the directory. The lock also ends with the process, however it ends."""
@@ -152,7 +165,20 @@ class FileDisk:
 
     def _open(self, name: str, flags: int) -> int:
         """Open a file of the directory that is held, for us alone, whatever stands at its path by now."""
-        return os.open(name, flags | os.O_CLOEXEC, 0o600, dir_fd=self._held[0])
+        folder, *_ = self._held
+        try:
+            return os.open(name, flags | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        except OSError as error:
+            if error.errno not in _USED_UP or len(self._held) < _WITH_RESERVE:
+                raise
+        os.close(self._held.pop())
+        return os.open(name, flags | os.O_CLOEXEC, 0o600, dir_fd=folder)
+
+    def _reserve(self) -> None:
+        """Keep a descriptor for a time when there are no others."""
+        if 0 < len(self._held) < _WITH_RESERVE:
+            with contextlib.suppress(OSError):
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def _path(self, key: str) -> Path:
         if not self._held:

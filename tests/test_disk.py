@@ -2,10 +2,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,55 @@ def test_a_write_that_fails_half_way_leaves_the_old_value(disk: FileDisk, monkey
         with pytest.raises(StateError, match=r"cannot write .*term\.ict: No space left"):
             disk.save("term", b"new")
     assert disk.load("term") == b"old"
+
+
+@contextlib.contextmanager
+def without_descriptors() -> Iterator[None]:
+    """Have the process use up all descriptors that it may have."""
+    limits, taken = resource.getrlimit(resource.RLIMIT_NOFILE), list[int]()
+    highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], highest + 8), limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_program_that_uses_up_all_descriptors_does_not_cost_a_voter_its_disk(disk: FileDisk):
+    """Regression: the peer stopped for good, as if its disk had failed; data loaders that pass tensors use up many."""
+    with without_descriptors():
+        for term in (b"7", b"8"):
+            disk.save("term", term)
+            assert disk.load("term") == term
+        with pytest.raises(OSError, match="Too many open files"):
+            os.open(os.devnull, os.O_RDONLY)
+
+
+def test_a_disk_whose_reserve_others_took_says_so_and_has_one_again_once_there_are_descriptors(
+    disk: FileDisk, monkeypatch: pytest.MonkeyPatch
+):
+    close = os.close
+    taken: list[int] = []
+
+    def steal(descriptor: int) -> None:
+        close(descriptor)
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+
+    with without_descriptors():
+        monkeypatch.setattr(os, "close", steal)
+        with pytest.raises(StateError, match=r"cannot write .*term\.ict: Too many open files"):
+            disk.save("term", b"7")
+        monkeypatch.setattr(os, "close", close)
+        for descriptor in taken:
+            close(descriptor)
+        for term in (b"8", b"9"):
+            disk.save("term", term)
+    assert disk.load("term") == b"9"
 
 
 def test_two_peers_cannot_share_a_directory(disk: FileDisk, tmp_path: Path):

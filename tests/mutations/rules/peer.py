@@ -96,6 +96,14 @@ MUTATIONS: Final = (
         ("test_disk.py::test_whose_directory_was_deleted_writes_nothing_to_another_of_its_name",),
     ),
     Mutation(
+        "no-descriptor-in-reserve",
+        "A program that uses up all descriptors does not cost its peer the disk, and the mesh a voter.",
+        "ictp2p/disk.py",
+        "        if 0 < len(self._held) < _WITH_RESERVE:\n",
+        "        if False:\n",
+        ("test_disk.py::test_a_program_that_uses_up_all_descriptors_does_not_cost_a_voter_its_disk",),
+    ),
+    Mutation(
         "death-hidden-by-forks",
         "A process that is killed is known at once, though forks of it, such as a loader's workers, live on.",
         "ictp2p/forks.py",
