@@ -3,9 +3,10 @@
 Three sources feed it: greetings on connections (authenticated by TLS), the cluster's own gossip, and the mesh's.
 A worker's card is kept after its death, because a vote or a frame that was on its way still has to be understood, and
 a partition heals by dialing across it. But not for ever: a worker without a disk is somebody else after each start, and
-who is named by nobody for a day is forgotten (as after Serf's `reconnect_timeout`). So is a cluster that the mesh has
-not had for a day, but for the last few: each job of a scheduler may be one, and else every leader would dial all that
-ever died. That day counts only while a quorum is in touch: whoever is cut off keeps in mind all that could lead back.
+who is named by nobody for a day is forgotten (as after Serf's `reconnect_timeout`), of too many the first ones sooner.
+So is a cluster that the mesh has not had for a day, but for the last few: each job of a scheduler may be one, and else
+every leader would dial all that ever died. That day counts only while a quorum is in touch: whoever is cut off keeps in
+mind all that could lead back.
 Of claims to lead a cluster the highest (term, id) is kept until that cluster dies or leaves.
 """
 
@@ -87,18 +88,21 @@ class Directory:
         self.clusters.pop(cluster, None)
         self._claims.pop(cluster, None)
 
-    def forget(self, here: Collection[PeerId], now: float, after: float) -> None:
+    def forget(self, here: Collection[PeerId], now: float, after: float, most: int) -> None:
         """Drop the cards of those whom nobody named for `after` seconds: no cluster's card, and they were not `here`.
 
         Args:
             here: who is known to be there.
             now: seconds.
             after: seconds.
+            most: how many are kept for that long; of more, those last named and with a disk, who may be back.
         """
         listed = {worker.peer for card in self.clusters.values() for worker in card.workers}
         named = listed.union(here, (leader for _, leader in self._claims.values()), (self.me.peer,))
         self._unnamed = {peer: self._unnamed.get(peer, now) for peer in self.peers if peer not in named}
-        for peer in [peer for peer, since in self._unnamed.items() if now - since >= after]:
+        order = sorted(self._unnamed, key=lambda peer: (self.peers[peer].durable, self._unnamed[peer]))
+        surplus = len(order) - most
+        for peer in [peer for i, peer in enumerate(order) if i < surplus or now - self._unnamed[peer] >= after]:
             del self.peers[peer], self._unnamed[peer]
             self.revision += 1
 

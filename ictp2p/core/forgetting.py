@@ -19,6 +19,10 @@ _CARDS = 24
 _LAST = 32
 """Dead clusters that are dialed for good: there may be one that is back, and cannot dial."""
 
+_FORMER = 128
+"""Dead workers that are dialed at most, for any one leads back to all. Those without a disk that are started again and
+again are others each time, and thousands would keep their mates at nothing but dialing."""
+
 
 class Forgetting:
     """When one peer looks whom it may forget.
@@ -47,6 +51,6 @@ class Forgetting:
         after = _CARDS * m.members.profile.forget_after
         present = map(ClusterId, m.mesh.members) if m.rounds.in_touch() else directory.clusters
         directory.forget_clusters(tuple(present), context.now, after, _LAST)
-        directory.forget(here, context.now, after)
+        directory.forget(here, context.now, after, _FORMER)
         self._meetings.forget()
         context.dirty |= directory.revision != revision

@@ -44,6 +44,9 @@ class SwimProfile:
     """Seconds for which the dead are still told the news, so that a wrongly buried member can refute."""
     forget_after: float = 3600.0
     """Seconds after which the dead and the departed are forgotten."""
+    most_absent: int = 1024
+    """The dead and the departed that are remembered at most, the newest. Workers without a disk that are started again
+    and again are others each time, and a digest that named thousands would be refused (`messages.MAX_MEMBERS`)."""
     packet_bytes: int = 32 * 1024
     """Most bytes of news on one message."""
 

@@ -127,9 +127,11 @@ class Table:
         return sorted(name for name, suspicion in self.suspicions.items() if suspicion.deadline <= now)
 
     def forget(self, now: float) -> None:
-        """Drop those who died or left long ago."""
+        """Drop those who died or left long ago, and of too many others the ones who did so first."""
         horizon = now - self._profile.forget_after
-        for name in [n for n, m in self.members.items() if not m.status.present and m.since < horizon]:
+        gone = sorted(self.absent(), key=lambda name: self.members[name].since)
+        surplus = len(gone) - self._profile.most_absent
+        for name in [n for i, n in enumerate(gone) if i < surplus or self.members[n].since < horizon]:
             self.drop(name)
 
 

@@ -37,13 +37,28 @@ def test_exactly_those_are_forgotten_whom_nobody_named_for_long_enough(
     unnamed: dict[int, float | None] = dict.fromkeys(cards)
     for here, pause in looks:
         now += pause
-        directory.forget({cards[n].peer for n in here}, now, AFTER)
+        directory.forget({cards[n].peer for n in here}, now, AFTER, len(cards))
         for n in sorted(kept):
             since = unnamed[n]
             unnamed[n] = None if n in here | listed else now if since is None else since
             if since is not None and unnamed[n] is not None and now - since >= AFTER:
                 kept.discard(n)
         assert directory.peers.keys() == {cards[n].peer for n in kept} | {directory.me.peer}
+
+
+@given(st.lists(st.booleans(), max_size=8), st.integers(0, 8), st.frozensets(st.integers(1, 8)))
+def test_of_too_many_former_workers_those_are_kept_who_may_be_back_and_were_named_last(
+    durable: list[bool], most: int, here: frozenset[int]
+) -> None:
+    directory = Directory(card(0))
+    cards = {n: structs.replace(card(n), durable=disk) for n, disk in enumerate(durable, 1)}
+    for now, each in enumerate(cards.values()):
+        directory.learn_peer(each)
+        directory.forget({card(n).peer for n in here}, float(now), AFTER, len(cards))
+    directory.forget({card(n).peer for n in here}, float(len(cards)), AFTER, most)
+    former = sorted((disk, n) for n, disk in enumerate(durable, 1) if n not in here)
+    kept = {n for _, n in former[len(former) - min(most, len(former)) :]}
+    assert directory.peers.keys() == {card(n).peer for n in (0, *kept, *(here & cards.keys()))}
 
 
 def test_after_a_false_death_the_higher_claim_holds_as_before() -> None:
@@ -99,7 +114,7 @@ def test_a_cluster_of_which_only_the_leader_is_known_is_forgotten_too_and_takes_
     assert directory.leader_of(ClusterId("job2")) == card(2).peer
     directory.forget_clusters((), AFTER, AFTER, 1)
     for moment in (AFTER, 2 * AFTER):
-        directory.forget((), moment, AFTER)
+        directory.forget((), moment, AFTER, 1)
     assert directory.peers.keys() == {card(0).peer, card(1).peer}
     assert directory._claims.keys() == directory.clusters.keys() == {"b"}
 
@@ -107,11 +122,11 @@ def test_a_cluster_of_which_only_the_leader_is_known_is_forgotten_too_and_takes_
 def test_forgetting_is_a_change_that_others_act_upon() -> None:
     directory = Directory(card(0))
     directory.learn_peer(card(1))
-    directory.forget((), 0.0, AFTER)
+    directory.forget((), 0.0, AFTER, 1)
     revision = directory.revision
-    directory.forget((), AFTER - 1.0, AFTER)
+    directory.forget((), AFTER - 1.0, AFTER, 1)
     assert directory.revision == revision
-    directory.forget((), AFTER, AFTER)
+    directory.forget((), AFTER, AFTER, 1)
     assert directory.revision > revision
     assert not directory.mates()
 

@@ -252,6 +252,19 @@ def test_a_dead_mate_is_dialed_far_longer_than_membership_remembers_the_dead_but
         assert {world.id(h) for h in (*hosts["a"], *hosts["b"][:-1])} == set(host.core.directory.peers)
 
 
+def test_of_many_dead_mates_only_the_last_are_dialed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: workers without a disk that are started anew for a day are thousands, and all of them were dialed."""
+    monkeypatch.setattr(forgetting, "_FORMER", 1)
+    world = World()
+    hosts = mesh(world, "a", "b", workers=4)
+    survivor, *_, last, first = hosts["b"]
+    for victim in (first, last):
+        world.kill(victim)
+        world.run(100.0)
+    assert dials_of(world, survivor, 60.0) == {world.id(last)}
+    assert world.id(last) not in dials_of(world, hosts["a"][0], 60.0), "they are their mates' business"
+
+
 def test_dead_clusters_are_not_dialed_for_ever_by_those_who_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: each job of a scheduler may be a cluster of its own, and all that ever died were dialed."""
     monkeypatch.setattr(forgetting, "_LAST", 1)

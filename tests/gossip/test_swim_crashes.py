@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
 from ictp2p.gossip.messages import (
+    MAX_MEMBERS,
+    Dead,
+    Digest,
+    Gossip,
     MemberCleared,
     MemberFailed,
     MemberSuspected,
@@ -14,11 +19,12 @@ from ictp2p.gossip.messages import (
     PingRequest,
     Status,
     Suspect,
+    SwimMessage,
 )
 from ictp2p.gossip.profile import SwimProfile
 from ictp2p.gossip.suspicion import limits
-from ictp2p.machine import Notice
-from tests.gossip.swim_group import LAN, keep_answering, notices, sends, settled, started
+from ictp2p.machine import Notice, Send
+from tests.gossip.swim_group import LAN, keep_answering, notices, record, sends, settled, started
 
 KNOWN_BY_ALL = {("lan", 4): 7.5, ("lan", 16): 10.5, ("wan", 4): 15.4, ("wan", 16): 20.5}
 """Published 99th percentiles, seconds from a crash until everybody knows: memberlist LAN, and our WAN set."""
@@ -172,3 +178,20 @@ def test_measurement_that_falls_again_restores_the_floor() -> None:
         assert swim.next_timeout() == other.next_timeout()
         now = swim.next_timeout() or 0.0
         assert swim.handle_timeout(now) == other.handle_timeout(now)
+
+
+def test_workers_that_die_by_the_thousand_leave_digests_that_the_others_take() -> None:
+    """Regression: those without a disk are others after each start, and were all named for an hour.
+
+    A digest has room for so many, and whoever read one with more took it for a breach, and hung up.
+    """
+    swim = started("a", "b")
+    for first in range(0, MAX_MEMBERS + 100, 100):
+        names = [f"worker {number}" for number in range(first, first + 100)]
+        swim.receive("b", Gossip(tuple(map(record, names))), 0.0)
+        swim.receive("b", Gossip(tuple(Dead(name, 1, "b") for name in names)), 0.0)
+    digests = list[Send]()
+    while not digests:
+        digests = sends(swim.handle_timeout(swim.next_timeout() or 0.0), Digest)
+    for sent in digests:
+        msgspec.msgpack.decode(msgspec.msgpack.encode(sent.message), type=SwimMessage)

@@ -110,3 +110,21 @@ def test_only_the_long_absent_are_forgotten(dead: bool) -> None:
     assert "m" in table.members
     table.forget(LAN.forget_after + 1.0)
     assert ("m" in table.members) == (not dead)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=12), st.integers(1, 4))
+def test_of_too_many_absent_the_newest_are_remembered_and_all_who_are_there(
+    ends: list[tuple[int, bool]], most: int
+) -> None:
+    table = Table(SwimProfile.lan(most_absent=most))
+    absent = list[tuple[float, str]]()
+    now = 0.0
+    for number, (pause, dead) in enumerate(ends):
+        now += pause
+        table.accept(Record(f"m{number:02}", 1, 0, b""), now)
+        if dead:
+            table.bury(f"m{number:02}", 1, now)
+            absent.append((now, f"m{number:02}"))
+    present = set(table.present())
+    table.forget(now)
+    assert table.members.keys() == present.union(name for _, name in absent[-most:])

@@ -290,6 +290,28 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "all-former-workers-dialed",
+        "Of workers that died by the thousand only the last are dialed.",
+        "ictp2p/core/directory.py",
+        "        surplus = len(order) - most\n",
+        "        surplus = 0\n",
+        (
+            "core/test_directory.py::test_of_too_many_former_workers_those_are_kept_who_may_be_back_and_were_named_last",
+            "core/test_stack_deaths.py::test_of_many_dead_mates_only_the_last_are_dialed",
+        ),
+    ),
+    Mutation(
+        "digest-names-thousands",
+        "However many have died, what one member says of all of them is taken by the others.",
+        "ictp2p/gossip/table.py",
+        "        surplus = len(gone) - self._profile.most_absent\n",
+        "        surplus = 0\n",
+        (
+            "gossip/test_table.py::test_of_too_many_absent_the_newest_are_remembered_and_all_who_are_there",
+            "gossip/test_swim_crashes.py::test_workers_that_die_by_the_thousand_leave_digests_that_the_others_take",
+        ),
+    ),
+    Mutation(
         "forgotten-while-here",
         "Nobody is forgotten who is there.",
         "ictp2p/core/directory.py",
