@@ -84,6 +84,7 @@ class ControlPlane:
             seams.clock,
             on_notice,
             on_failure,
+            self._shown,
             dial_timeout=config.global_timeouts.connect,
         )
 
@@ -208,7 +209,6 @@ class ControlPlane:
 
     def adopt(self, connection: ControlConnection) -> None:
         """Take an established connection, dialed or accepted."""
-        self._shown(connection.local.host)
         self.driver.adopt(connection)
 
     @property

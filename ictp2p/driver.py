@@ -58,6 +58,7 @@ class Driver:
         clock: monotonic seconds.
         on_notice: given every notice, in order, between the other commands.
         on_failure: given the error of a disk that keeps nothing more; nothing has left since, and nothing will.
+        on_shown: told the address of our end of each connection, before anything is said on it.
         dial_timeout: seconds for one dial, handshake included.
     """
 
@@ -70,6 +71,7 @@ class Driver:
         clock: Callable[[], float],
         on_notice: Callable[[Notice], None],
         on_failure: Callable[[StateError], None],
+        on_shown: Callable[[str], None],
         dial_timeout: float = 5.0,
     ) -> None:
         self.core = core
@@ -79,6 +81,7 @@ class Driver:
         self._disk = disk
         self._on_notice = on_notice
         self._on_failure = on_failure
+        self._on_shown = on_shown
         self._dial_timeout = dial_timeout
         self._loop = asyncio.get_running_loop()
         self._connections: dict[PeerId, ControlConnection] = {}
@@ -101,6 +104,7 @@ class Driver:
             connection.abort()
             return
         try:
+            self._on_shown(connection.local.host)
             self._bury(connection.peer_id, connection.process)
         finally:  # whatever raises: one that nobody reads would look open for as long as the other side is there
             self._place(connection)

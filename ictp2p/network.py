@@ -220,6 +220,17 @@ def is_local(host: str) -> bool:
     return address.is_loopback or address.is_link_local
 
 
+def is_ours(host: str) -> bool:
+    """Whether a numeric address is one of this machine's at present; one of which nobody can tell is."""
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+    except (OSError, ValueError) as error:
+        return getattr(error, "errno", None) != errno.EADDRNOTAVAIL
+    return True
+
+
 async def _over(sock: socket.socket, factory: Callable[[], P]) -> tuple[asyncio.Transport, P]:
     """Make a connected socket a transport, which owns it from then on, and its protocol."""
     try:

@@ -1,15 +1,18 @@
 """Where others can dial a peer: as people said, else where it listens, else as its own connections show.
 
 Who listens at all interfaces knows of none which others reach. But each connection has an address of ours at this end,
-and the first of them that is reachable from beyond this machine is the one that is told. Who cannot be dialed from
-outside says so (`advertise`), and tells where it listens to the workers of its own cluster alone: they are behind the
-same NAT, as a rule, and have to find each other again when they have lost each other.
+and the first of them that is reachable from beyond this machine is the one that is told, until the machine has it no
+more: a lease may end, or a laptop wake up in another network, and the mesh runs on. Who cannot be dialed from outside
+says so (`advertise`), and tells where it listens to the workers of its own cluster alone: they are behind the same
+NAT, as a rule, and have to find each other again when they have lost each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ictp2p.config import Config
-from ictp2p.network import is_local
+from ictp2p.network import is_local, is_ours
 from ictp2p.types import Address
 
 _WILDCARDS = ("0.0.0.0", "::")
@@ -21,10 +24,12 @@ class Whereabouts:
     Args:
         config: says where it can be dialed, if people know.
         listening: where it listens.
+        ours: whether this machine still has an address.
     """
 
-    def __init__(self, config: Config, listening: Address) -> None:
+    def __init__(self, config: Config, listening: Address, ours: Callable[[str], bool] = is_ours) -> None:
         self.listening = listening
+        self._ours = ours
         self.hidden = config.advertise == "none"
         """Whether that is for our cluster mates alone."""
         told = "" if self.hidden else config.advertise
@@ -36,8 +41,11 @@ class Whereabouts:
 
         One that only this machine can dial will do until there is another.
         """
-        if self.known:
-            return None
-        if believed is not None and (is_local(host) or not is_local(believed.host)):
+        if self.known or (believed is not None and not self._is_better(host, believed.host)):
             return None
         return Address(host, self.listening.port)
+
+    def _is_better(self, host: str, known: str) -> bool:
+        if host == known or is_local(host):
+            return False
+        return is_local(known) or not self._ours(known)

@@ -38,7 +38,7 @@ from ictp2p.participation import Outcome, Reduction
 from ictp2p.preamble import PREAMBLE_SIZE, Preamble, Verdict
 from ictp2p.status import fetch_status
 from ictp2p.sync.values import Spec
-from ictp2p.types import Address
+from ictp2p.types import Address, PeerId
 
 TOKEN = "a token for tests only"
 ELEMENTS = 50_021
@@ -199,11 +199,18 @@ async def test_a_peer_that_never_started_can_be_left() -> None:
     assert not await AsyncPeer(config("a")).leave()
 
 
+def show(peer: AsyncPeer, host: str) -> None:
+    """Have a peer take a connection whose end here is at `host`, and which leads nowhere."""
+    peer.driver._place = lambda connection: None  # type: ignore[method-assign]
+    connection = SimpleNamespace(local=Address(host, 1), peer_id=PeerId("nobody"), process=b"")
+    peer.control.adopt(connection)  # type: ignore[arg-type]
+
+
 async def test_where_a_peer_can_be_dialed_is_told_as_its_connections_show_it() -> None:
+    """The second one is no address of this machine, so the third takes its place."""
     async with AsyncPeer(config("a", listen="0.0.0.0:0")) as peer:
-        peer.driver.adopt = lambda connection: None  # type: ignore[method-assign]
-        for host in ("127.0.0.1", "192.0.2.7"):
-            peer.control.adopt(SimpleNamespace(local=Address(host, 1)))  # type: ignore[arg-type]
+        for host in ("127.0.0.1", "192.0.2.7", "192.0.2.8"):
+            show(peer, host)
             assert peer.core.card.endpoint() == Address(host, peer.address.port)
             assert peer.host == host
 
@@ -212,8 +219,7 @@ async def test_where_a_peer_can_be_dialed_is_told_as_its_connections_show_it() -
 async def test_an_address_that_was_given_is_the_one_that_is_told(given: dict[str, str]) -> None:
     async with AsyncPeer(config("a", **given)) as peer:
         before = peer.core.card.address
-        peer.driver.adopt = lambda connection: None  # type: ignore[method-assign]
-        peer.control.adopt(SimpleNamespace(local=Address("192.0.2.7", 1)))  # type: ignore[arg-type]
+        show(peer, "192.0.2.7")
         assert peer.core.card.address == before != ""
 
 

@@ -50,6 +50,7 @@ class FakeConnection:
     dialed: bool
     log: list[Any] = field(default_factory=list)
     process: bytes = b"first"
+    local: Address = WHERE
     is_open: bool = True
     on_frame: Any = None
     on_closed: Any = None
@@ -101,6 +102,7 @@ class Bed:
 
     def __init__(self) -> None:
         self.log: list[Any] = []
+        self.shown: list[str] = []
         self.core = FakeCore()
         self.disk = FakeDisk(self.log)
         self.on_notice: Any = lambda notice: None
@@ -113,6 +115,7 @@ class Bed:
             clock=lambda: self.now,
             on_notice=lambda notice: self.on_notice(notice),
             on_failure=lambda error: self.log.append(("failed", str(error))),
+            on_shown=self.shown.append,
         )
 
     def what_fails(self) -> Notice:
@@ -247,6 +250,25 @@ async def test_a_dial_that_fails_says_whether_it_was_refused(
         while not bed.core.inputs:
             await asyncio.sleep(0)
     assert bed.core.inputs == [("dial_failed", HIGH, refused)]
+    await bed.driver.close()
+
+
+async def test_a_connection_that_the_stack_asked_for_shows_where_this_host_is_as_every_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: those that were dialed again after a loss did not, though that is when a host has moved."""
+    bed = Bed()
+
+    async def opened(*_: object, **__: object) -> FakeConnection:
+        return FakeConnection(HIGH, dialed=True, log=bed.log, local=Address("192.0.2.7", 40000))
+
+    monkeypatch.setattr("ictp2p.driver.open_control", opened)
+    bed.connection(LOW, dialed=False)
+    bed.driver.execute([Dial(HIGH, WHERE)])
+    async with asyncio.timeout(5):
+        while len(bed.shown) < 2:
+            await asyncio.sleep(0)
+    assert bed.shown == [WHERE.host, "192.0.2.7"]
     await bed.driver.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.happy_eyeballs import places
-from ictp2p.network import TcpNetwork, ended, shown_address, translate
+from ictp2p.network import TcpNetwork, ended, is_ours, shown_address, translate
 from ictp2p.types import Address
 from tests.garbage import uncollected
 
@@ -469,3 +469,10 @@ def test_a_dial_that_fails_leaves_nothing_to_the_garbage_collector(run):
         assert left == []
 
     run(story())
+
+
+@pytest.mark.parametrize(
+    ("host", "ours"), [("127.0.0.1", True), ("192.0.2.1", False), ("2001:db8::1", False), ("no address", True)]
+)
+def test_whether_an_address_is_one_of_this_machine_is_asked_of_the_system(host: str, ours: bool):
+    assert is_ours(host) == ours

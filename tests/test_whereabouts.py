@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import pytest
 
 from ictp2p.config import Config
@@ -19,9 +21,9 @@ def told_after(where: Whereabouts, shown: list[str]) -> str:
     return str(believed) if believed else ""
 
 
-def whereabouts(listening: str, advertise: str = "") -> Whereabouts:
+def whereabouts(listening: str, advertise: str = "", gone: Container[str] = ()) -> Whereabouts:
     config = Config.local(cluster="a", token="a token for tests only", advertise=advertise)
-    return Whereabouts(config, Address(listening, PORT))
+    return Whereabouts(config, Address(listening, PORT), lambda host: host not in gone)
 
 
 @pytest.mark.parametrize("listening", ["0.0.0.0", "::"])
@@ -61,3 +63,26 @@ def test_what_is_known_from_the_beginning_is_told_whatever_connections_show(
 
 def test_who_only_dials_out_tells_its_mates_what_connections_show() -> None:
     assert told_after(whereabouts("0.0.0.0", "none"), ["10.0.0.5"]) == "10.0.0.5:7450"
+
+
+@pytest.mark.parametrize("advertise", ["", "none"])
+@pytest.mark.parametrize(
+    ("shown", "believed"),
+    [
+        (["192.0.2.7", "192.0.2.7"], "192.0.2.7:7450"),
+        (["192.0.2.7", "127.0.0.1"], "192.0.2.7:7450"),
+        (["192.0.2.7", "198.51.100.7"], "198.51.100.7:7450"),
+        (["192.0.2.7", "198.51.100.7", "203.0.113.9"], "198.51.100.7:7450"),
+    ],
+)
+def test_an_address_that_this_machine_has_lost_is_told_no_longer_than_until_there_is_another(
+    advertise: str, shown: list[str], believed: str
+) -> None:
+    """Regression: others dialed it for good, and a leader opened no store for its cluster there."""
+    assert told_after(whereabouts("0.0.0.0", advertise, gone=("192.0.2.7",)), shown) == believed
+
+
+def test_what_people_said_is_told_though_it_is_no_address_of_this_machine() -> None:
+    """As behind a NAT, whose address they give."""
+    where = whereabouts("0.0.0.0", "192.0.2.1:7", gone=("192.0.2.1",))
+    assert told_after(where, ["198.51.100.7"]) == "192.0.2.1:7"

@@ -96,6 +96,24 @@ MUTATIONS: Final = (
         ("test_disk.py::test_whose_directory_was_deleted_writes_nothing_to_another_of_its_name",),
     ),
     Mutation(
+        "told-where-it-was",
+        "An address that a peer's machine has lost is told only until its connections show another.",
+        "ictp2p/whereabouts.py",
+        "        return is_local(known) or not self._ours(known)\n",
+        "        return is_local(known)\n",
+        (
+            "test_whereabouts.py::test_an_address_that_this_machine_has_lost_is_told_no_longer_than_until_there_is_another",
+        ),
+    ),
+    Mutation(
+        "redialed-and-not-looked-at",
+        "Each connection shows where a peer's host is, also those that are dialed again after the host has moved.",
+        "ictp2p/driver.py",
+        "            self._on_shown(connection.local.host)\n",
+        "",
+        ("test_driver.py::test_a_connection_that_the_stack_asked_for_shows_where_this_host_is_as_every_other",),
+    ),
+    Mutation(
         "no-descriptor-in-reserve",
         "A program that uses up all descriptors does not cost its peer the disk, and the mesh a voter.",
         "ictp2p/disk.py",
