@@ -28,8 +28,10 @@ import msgspec
 from ictp2p.errors import LocalProtocolError, ProtocolError, RemoteProtocolError, VersionMismatch
 from ictp2p.machine import Message
 
-WIRE_VERSION = 1
-"""The version of the wire that this code writes; see `preamble` for how two peers settle on one."""
+WIRE_VERSION = 5
+"""The version of the wire that this code writes, on control and data connections alike; see `preamble` for how two
+peers settle on one. There is no other: who understands of two kinds of connections only one would be let in, and no
+round that it takes part in would come to its end."""
 
 MAX_CONTROL_BODY = 1 << 20
 """Largest body of a control frame, bytes. A mesh of 64 clusters gossips 64 KiB and plans in 256 KiB; whoever

@@ -137,7 +137,7 @@ def test_a_reset_is_a_lost_connection(run):
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (b"\x1c\x7b\x01\x01\xff\xff\xff\xff", "over the limit"),
+        (frame(FrameKind.MESSAGE, b"")[:4] + b"\xff\xff\xff\xff", "over the limit"),
         (b"GET / HTTP/1.1\r\n", "expected a frame"),
         (frame(FrameKind.HELLO, bytes(48)), "unexpected HELLO"),
     ],

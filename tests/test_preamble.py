@@ -59,9 +59,9 @@ def test_the_verdict_and_the_errors_of_both_sides_agree(theirs: Preamble):
     [
         (Preamble(b"mesh-one"), Verdict.WELCOME, None, ""),
         (Preamble(b"mesh-one", Kind.BULK), Verdict.WELCOME, None, ""),
-        (Preamble(b"mesh-one", oldest=2, newest=9), Verdict.OTHER_VERSION, VersionMismatch, "versions 2 to 9"),
+        (Preamble(b"mesh-one", oldest=7, newest=9), Verdict.OTHER_VERSION, VersionMismatch, "versions 7 to 9"),
         (Preamble(b"mesh-one", oldest=3, newest=1), Verdict.OTHER_VERSION, VersionMismatch, "versions 3 to 1"),
-        (Preamble(OTHER, oldest=2, newest=9), Verdict.OTHER_VERSION, VersionMismatch, "versions 2 to 9"),
+        (Preamble(OTHER, oldest=7, newest=9), Verdict.OTHER_VERSION, VersionMismatch, "versions 7 to 9"),
         (Preamble(OTHER), Verdict.OTHER_MESH, TurnedAway, OTHER.hex()),
         (Preamble(b"mesh-one", 77), Verdict.UNKNOWN_KIND, HandshakeFailed, "kind 77"),
     ],

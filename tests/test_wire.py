@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import LocalProtocolError, ProtocolError, RemoteProtocolError, VersionMismatch
 from ictp2p.machine import Message
-from ictp2p.wire import HEADER_SIZE, MAX_CONTROL_BODY, Codec, Frame, FrameKind, FrameReader, frame
+from ictp2p.wire import HEADER_SIZE, MAX_CONTROL_BODY, WIRE_VERSION, Codec, Frame, FrameKind, FrameReader, frame
 
 
 class Ping(Message, tag=1, frozen=True, array_like=True):
@@ -33,7 +33,7 @@ messages = st.builds(Ping, u63, st.binary(max_size=50)) | st.builds(
 )
 
 
-def header(magic: int = 0x1C7B, version: int = 1, kind: int = 1, length: int = 0) -> bytes:
+def header(magic: int = 0x1C7B, version: int = WIRE_VERSION, kind: int = 1, length: int = 0) -> bytes:
     return struct.pack("!HBBI", magic, version, kind, length)
 
 

@@ -19,8 +19,8 @@ import msgspec
 from ictp2p.bulk.ciphers import UNKNOWN, Costs
 from ictp2p.errors import RemoteProtocolError, VersionMismatch
 from ictp2p.types import PeerId
+from ictp2p.wire import WIRE_VERSION
 
-VERSION = 4
 MAX_BODY = 4 * 1024 * 1024
 """Bytes; the longest chunk that the planner makes. Bounds what a peer can make us allocate."""
 SEAL_BYTES = 16
@@ -99,7 +99,7 @@ def pack_header(
     kind: Kind, tag: bytes, first: int, second: int, length: int, starved: bool, shared: bool = False
 ) -> bytes:
     """Write a header's fields."""
-    return _HEADER.pack(_MAGIC, VERSION, kind, starved | shared << 1, first, second, length, tag)
+    return _HEADER.pack(_MAGIC, WIRE_VERSION, kind, starved | shared << 1, first, second, length, tag)
 
 
 def read_header(data: bytes | bytearray | memoryview) -> Header:
@@ -110,12 +110,12 @@ def read_header(data: bytes | bytearray | memoryview) -> Header:
         RemoteProtocolError: not a header, an unknown kind, or a body that is too long.
     """
     magic, version, kind, flags, first, second, length, tag = _HEADER.unpack(data)
-    if magic == _MAGIC and version == VERSION and kind in _KINDS and length <= MAX_BODY:
+    if magic == _MAGIC and version == WIRE_VERSION and kind in _KINDS and length <= MAX_BODY:
         return Header(_KINDS[kind], tag, first, second, length, bool(flags & 1), bool(flags & 2))
     if magic != _MAGIC:
         raise RemoteProtocolError(f"bulk frame begins with {magic!r}")
-    if version != VERSION:
-        raise VersionMismatch(f"bulk frame of version {version}, this is version {VERSION}")
+    if version != WIRE_VERSION:
+        raise VersionMismatch(f"bulk frame of version {version}, this is version {WIRE_VERSION}")
     if kind not in _KINDS:
         raise RemoteProtocolError(f"bulk frame of unknown kind {kind}")
     raise RemoteProtocolError(f"bulk frame of {length} bytes exceeds {MAX_BODY}")
@@ -162,7 +162,7 @@ class Hello:
     def pack(self) -> bytes:
         """Write the hello."""
         source, target = bytes.fromhex(self.source), bytes.fromhex(self.target)
-        fixed = (_HELLO_MAGIC, VERSION, self.purpose, self.sealed, self.hops)
+        fixed = (_HELLO_MAGIC, WIRE_VERSION, self.purpose, self.sealed, self.hops)
         return _HELLO.pack(*fixed, source, target, self.nonce, self.ticket, *self.costs)
 
     def relayed(self) -> Hello:
@@ -186,8 +186,8 @@ def check_hello(start: bytes | bytearray | memoryview) -> None:
     magic, version = _START.unpack(start)
     if magic != _HELLO_MAGIC:
         raise RemoteProtocolError(f"bulk connection begins with {magic!r}")
-    if version != VERSION:
-        raise VersionMismatch(f"bulk hello of version {version}, this is version {VERSION}")
+    if version != WIRE_VERSION:
+        raise VersionMismatch(f"bulk hello of version {version}, this is version {WIRE_VERSION}")
 
 
 def read_hello(data: bytes | bytearray | memoryview) -> Hello:

@@ -13,7 +13,9 @@ from ictp2p.bulk.ciphers import MOST, Cipher
 from ictp2p.bulk.frames import MAX_BODY, Header, Hello, Kind, Purpose, read_header, read_hello, transcript
 from ictp2p.bulk.seal import Seal
 from ictp2p.errors import HandshakeFailed, RemoteProtocolError, VersionMismatch
+from ictp2p.preamble import Preamble
 from ictp2p.types import PeerId
+from ictp2p.wire import WIRE_VERSION, FrameKind, frame
 
 headers = st.builds(
     Header,
@@ -53,16 +55,26 @@ def test_a_hello_survives_the_wire(hello: Hello) -> None:
 
 @given(st.binary(min_size=frames.HEADER_BYTES, max_size=frames.HEADER_BYTES), st.booleans())
 def test_a_garbled_header_is_a_typed_error_or_within_bounds(data: bytes, plausible: bool) -> None:
-    data = (b"Bk\x01" + data)[: len(data)] if plausible else data
+    data = (b"Bk%c" % WIRE_VERSION + data)[: len(data)] if plausible else data
     with contextlib.suppress(RemoteProtocolError):
         assert read_header(data).length <= MAX_BODY
 
 
 @given(st.binary(min_size=frames.HELLO_BYTES, max_size=frames.HELLO_BYTES), st.booleans())
 def test_a_garbled_hello_is_a_typed_error_or_within_bounds(data: bytes, plausible: bool) -> None:
-    data = (b"ICTB\x01" + data)[: len(data)] if plausible else data
+    data = (b"ICTB%c" % WIRE_VERSION + data)[: len(data)] if plausible else data
     with contextlib.suppress(RemoteProtocolError):
         assert read_hello(data).hops <= frames.MAX_HOPS
+
+
+def test_what_is_said_on_data_connections_is_of_the_version_that_is_compared_at_the_door() -> None:
+    """Regression: it had a version of its own, which nobody compared.
+
+    A peer of another release was let in, and each round that it took part in was tried four times, in vain.
+    """
+    said = Hello(Purpose.DIRECT, PeerId("0" * 32), PeerId("1" * 32), bytes(32))
+    versions = {Header(Kind.BEGIN).pack()[2], said.pack()[4], frame(FrameKind.MESSAGE, b"")[2]}
+    assert versions == {Preamble(b"mesh-one").newest} == {WIRE_VERSION}
 
 
 def test_what_is_wrong_with_a_header_is_named() -> None:

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.bulk import tuning
-from ictp2p.bulk.frames import MAX_BODY, NO_TAG, VERSION, Header, Hello, Kind
+from ictp2p.bulk.frames import MAX_BODY, NO_TAG, Header, Hello, Kind
 from ictp2p.bulk.inbound import Inbound
 from ictp2p.bulk.users import Frame, User
 from ictp2p.errors import IctError, RemoteProtocolError, VersionMismatch
+from ictp2p.wire import WIRE_VERSION
 from tests.bulk.conftest import MemoryTransport
 
 TAGS = (b"a" * 16, b"b" * 16)
@@ -135,7 +136,7 @@ def test_who_has_left_is_given_nothing_more_of_its_tag(cut: int, pieces: tuple[i
 @pytest.mark.parametrize(
     ("start", "error", "message"),
     [
-        (b"ICTB\x03", VersionMismatch, f"bulk hello of version 3, this is version {VERSION}"),
+        (b"ICTB\x03", VersionMismatch, f"bulk hello of version 3, this is version {WIRE_VERSION}"),
         (b"ICTB\xff", VersionMismatch, "version 255"),
         (b"GET /", RemoteProtocolError, "begins with b'GET '"),
     ],

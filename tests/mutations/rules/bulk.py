@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "let-in-and-not-understood",
+        "Who speaks another version on data connections is not let in on control connections.",
+        "ictp2p/bulk/frames.py",
+        "        fixed = (_HELLO_MAGIC, WIRE_VERSION, ",
+        "        fixed = (_HELLO_MAGIC, WIRE_VERSION + 1, ",
+        ("bulk/test_frames.py::test_what_is_said_on_data_connections_is_of_the_version_that_is_compared_at_the_door",),
+    ),
+    Mutation(
         "renewed-too-late",
         "What bbr knows of a line is renewed before it is old, while we send.",
         "ictp2p/bulk/renewal.py",
