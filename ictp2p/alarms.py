@@ -5,6 +5,7 @@ Each is an event with its figures, for programs, if it has any, and a warning in
 
 from __future__ import annotations
 
+from ictp2p.core.directory import Directory
 from ictp2p.machine import Notice
 from ictp2p.sync.agreement import ForeignChain
 from ictp2p.sync.notices import StateMissing, StateRestored
@@ -12,12 +13,13 @@ from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.telemetry import Telemetry
 
 
-def announce(telemetry: Telemetry, notice: Notice) -> None:
-    """Tell of a notice that is an alarm, or the end of one."""
+def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None:
+    """Tell of a notice that is an alarm, or the end of one; `directory` says who is who."""
     match notice:
         case QuorumLost(voters=voters, missing=missing):
             telemetry.event("quorum_lost", voters=list(voters), missing=list(missing))
-            telemetry.event("warning", text=f"no quorum: of {len(voters)} voters are missing {', '.join(missing)}")
+            names = ", ".join(map(directory.in_words, missing))
+            telemetry.event("warning", text=f"no quorum: of {len(voters)} voters are missing {names}")
         case QuorumRegained():
             telemetry.event("quorum_regained")
         case ForeignChain(peer=peer):

@@ -366,7 +366,7 @@ class AsyncPeer:
 
     def _notice(self, notice: Notice) -> None:
         self.participation.notice(notice)
-        tell(self.telemetry, self.cluster, notice)
+        tell(self.telemetry, self.core.directory, notice)
         self._reactions.notice(notice)
         self._errands.notice(notice)
         self._tell(notice)

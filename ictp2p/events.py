@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ictp2p.alarms import announce
 from ictp2p.core import commands
+from ictp2p.core.directory import Directory
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.routing.babel import RouteChanged
@@ -19,8 +20,9 @@ from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId
 
 
-def tell(telemetry: Telemetry, cluster: ClusterId, notice: Notice) -> None:
-    """Tell of a notice of a peer of `cluster`, if it is one that people or programs want to hear of."""
+def tell(telemetry: Telemetry, directory: Directory, notice: Notice) -> None:
+    """Tell of a notice, if it is one that people or programs want to hear of; `directory` is that of its peer."""
+    cluster = directory.me.cluster
     match notice:
         case LeaderChanged(leader=leader, term=term):
             telemetry.event("leader", cluster=cluster, leader=leader, term=term)
@@ -38,7 +40,7 @@ def tell(telemetry: Telemetry, cluster: ClusterId, notice: Notice) -> None:
         case Decided(value=Open(misfits=misfits) as opened) if misfits:
             _go_on_without(telemetry, cluster, opened)
         case _:
-            announce(telemetry, notice)
+            announce(telemetry, directory, notice)
 
 
 def _go_on_without(telemetry: Telemetry, cluster: ClusterId, opened: Open) -> None:

@@ -49,6 +49,7 @@ def _chain(core: Core) -> dict[str, Any]:
         "state_version": value.state.version,
         "state_digest": value.state.digest.hex(),
         "voters": list(value.voters),
+        "missing_voters": [core.directory.in_words(voter) for voter in core.m.rounds.agreement.missing],
         "waiting": core.m.rounds.explain(),
     }
 

@@ -8,12 +8,14 @@ import pytest
 from msgspec import structs
 
 from ictp2p.core import commands
+from ictp2p.core.cards import PeerCard
+from ictp2p.core.directory import Directory
 from ictp2p.events import tell
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.routing.babel import RouteChanged
 from ictp2p.sync.agreement import Decided, ForeignChain
-from ictp2p.sync.quorum_watch import QuorumRegained
+from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.sync.roster import Roster, RosterChanged
 from ictp2p.sync.values import Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry
@@ -79,9 +81,11 @@ TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
 ]
 
 
-def happened(notice: Notice) -> list[tuple[str, dict[str, Any]]]:
-    telemetry = Telemetry(lambda: 0.0)
-    tell(telemetry, ClusterId("here"), notice)
+def happened(notice: Notice, *others: PeerCard) -> list[tuple[str, dict[str, Any]]]:
+    telemetry, directory = Telemetry(lambda: 0.0), Directory(PeerCard(ME, ClusterId("here"), "", bytes(32)))
+    for card in others:
+        directory.learn_peer(card)
+    tell(telemetry, directory, notice)
     return [(event.kind, dict(event.fields)) for event in telemetry.events()]
 
 
@@ -90,6 +94,20 @@ def test_a_notice_is_one_event_with_the_fields_that_programs_read(
     notice: Notice, kind: str, fields: dict[str, Any]
 ) -> None:
     assert happened(notice) == [(kind, fields)]
+
+
+def test_whose_vote_is_missing_is_said_so_that_people_find_it() -> None:
+    """Regression: it was told by its id alone, and of a worker of another cluster nothing showed whose that is."""
+    hidden, unknown = PeerId("c" * 32), PeerId("d" * 32)
+    cards = (
+        PeerCard(OTHER, ClusterId("far"), "192.0.2.7:7450", bytes(32)),
+        PeerCard(hidden, ClusterId("near"), "", bytes(32), inside="10.0.0.5:7450"),
+    )
+    missing = (OTHER, hidden, unknown)
+    (lost, warning) = happened(QuorumLost((ME, *missing), missing), *cards)
+    assert lost == ("quorum_lost", {"voters": [ME, *missing], "missing": [*missing]})
+    names = f"{OTHER} of far at 192.0.2.7:7450, {hidden} of near at 10.0.0.5:7450, {unknown}"
+    assert warning == ("warning", {"text": f"no quorum: of 4 voters are missing {names}"})
 
 
 def test_a_round_that_is_for_all_or_of_others_is_no_warning() -> None:

@@ -131,6 +131,14 @@ class Directory:
         card = self.peers.get(peer)
         return card.cluster if card else None
 
+    def in_words(self, peer: PeerId) -> str:
+        """Name a worker so that people find it: with its cluster, and where it was dialed, as far as both are known."""
+        card = self.peers.get(peer)
+        if card is None:
+            return peer
+        address = card.address or card.inside
+        return f"{peer} of {card.cluster}{f' at {address}' if address else ''}"
+
     def living(self) -> list[ClusterCard]:
         """The cards of the clusters that are not known to be dead."""
         return [card for cluster, card in self.clusters.items() if cluster not in self._lapsed]

@@ -47,7 +47,9 @@ class Forgetting:
 
     def _sweep(self) -> None:
         context, m, directory = self._context, self._context.m, self._context.directory
-        revision, here = directory.revision, self._post.open.union(context.mates())
+        tip = m.rounds.tip
+        voters = () if tip is None else tip[1].voters  # whom people are told to bring back, if they are missing
+        revision, here = directory.revision, self._post.open.union(context.mates(), voters)
         after = _CARDS * m.members.profile.forget_after
         present = map(ClusterId, m.mesh.members) if m.rounds.in_touch() else directory.clusters
         directory.forget_clusters(tuple(present), context.now, after, _LAST)

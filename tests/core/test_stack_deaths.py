@@ -252,6 +252,20 @@ def test_a_dead_mate_is_dialed_far_longer_than_membership_remembers_the_dead_but
         assert {world.id(h) for h in (*hosts["a"], *hosts["b"][:-1])} == set(host.core.directory.peers)
 
 
+def test_whose_vote_is_missing_is_known_and_dialed_for_as_long_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two voters of one cluster the first is gone: nothing is decided, and so nobody takes its place."""
+    monkeypatch.setattr(forgetting, "_FORMER", 0)
+    world = World(forget_after=FORGET)
+    (first, second), *_ = mesh(world, "a").values()
+    world.run(5.0)
+    assert first.core.m.rounds.tip is not None
+    assert first.core.m.rounds.tip[1].voters == (world.id(first), world.id(second))
+    world.kill(first)
+    world.run(30 * FORGET)
+    assert second.core.directory.in_words(world.id(first)) == f"{world.id(first)} of a at {first.address}"
+    assert dials_of(world, second, 60.0) == {world.id(first)}
+
+
 def test_of_many_dead_mates_only_the_last_are_dialed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: workers without a disk that are started anew for a day are thousands, and all of them were dialed."""
     monkeypatch.setattr(forgetting, "_FORMER", 1)

@@ -290,6 +290,14 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "missing-voter-forgotten",
+        "Who votes, and is missing, is known by cluster and address, and dialed, for as long as that is so.",
+        "ictp2p/core/forgetting.py",
+        "union(context.mates(), voters)",
+        "union(context.mates())",
+        ("core/test_stack_deaths.py::test_whose_vote_is_missing_is_known_and_dialed_for_as_long_as_it_is",),
+    ),
+    Mutation(
         "all-former-workers-dialed",
         "Of workers that died by the thousand only the last are dialed.",
         "ictp2p/core/directory.py",
