@@ -48,7 +48,7 @@ def _go_on_without(telemetry: Telemetry, cluster: ClusterId, opened: Open) -> No
     names = [part.cluster for part in opened.participants]
     if cluster in names:
         text = f"round {opened.round} goes on with {', '.join(names)} only: {opened.misfits}"
-        telemetry.event("warning", text=text)
+        telemetry.event("warning", text=text, round=opened.round)
 
 
 def _violation(notice: commands.Violated) -> str:

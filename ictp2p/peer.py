@@ -24,6 +24,7 @@ from ictp2p.handle import Handle
 from ictp2p.handle.process import ProcessHandle
 from ictp2p.handle.thread import beside
 from ictp2p.life import Life
+from ictp2p.repetition import Repetition
 from ictp2p.training import TrainingMesh
 from ictp2p.types import Address, ClusterId, PeerId
 
@@ -50,6 +51,7 @@ class Peer(CollectiveCalls):
             raise ConfigError(f"config must be an ictp2p.Config, as Config.lan() gives, not {config!r}")
         self.config = config
         self._callbacks: list[EventCallback] = []
+        self._repetition = Repetition()
         self._handle: Handle | None = None
         self._mesh: TrainingMesh | None = None
         self._life: Life | None = None
@@ -275,7 +277,7 @@ class Peer(CollectiveCalls):
 
     def _tell(self, kind: str, fields: Mapping[str, Any]) -> None:
         if kind == "warning":  # who watches no events must learn it too: a warning that is logged reaches the screen
-            _log.warning("%s: %s", self.config.cluster, fields["text"])
+            self._log_warning(fields["text"], of_a_round="round" in fields)
         told = {"kind": kind, "time": time.time(), **fields}
         self._told.here = True
         try:
@@ -283,6 +285,11 @@ class Peer(CollectiveCalls):
                 self._call(callback, told)
         finally:
             self._told.here = False
+
+    def _log_warning(self, text: str, *, of_a_round: bool) -> None:
+        due = self._repetition.to_log(text, time.monotonic()) if of_a_round else text
+        if due is not None:
+            _log.warning("%s: %s", self.config.cluster, due)
 
     def _call(self, callback: EventCallback, told: dict[str, Any]) -> None:
         try:

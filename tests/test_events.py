@@ -76,7 +76,7 @@ TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
     (
         Decided(9, WITHOUT),
         "warning",
-        {"text": "round 7 goes on with far, here only: cluster there brings elements 4"},
+        {"text": "round 7 goes on with far, here only: cluster there brings elements 4", "round": 7},
     ),
 ]
 

@@ -114,6 +114,22 @@ MUTATIONS: Final = (
         ("test_driver.py::test_a_connection_that_the_stack_asked_for_shows_where_this_host_is_as_every_other",),
     ),
     Mutation(
+        "a-line-for-each-round",
+        "What is to be warned of in each round is in the log once in a while.",
+        "ictp2p/repetition.py",
+        "        if before is not None and now < before.at + PERIOD:\n",
+        "        if False:\n",
+        ("test_repetition.py::test_what_is_said_each_round_is_logged_once_in_a_while_and_with_how_often",),
+    ),
+    Mutation(
+        "alarm-hushed",
+        "An alarm is in the log each time.",
+        "ictp2p/peer.py",
+        "if of_a_round else text",
+        "if text else text",
+        ("test_repetition.py::test_a_peer_logs_alarms_always_and_what_is_so_in_each_round_once",),
+    ),
+    Mutation(
         "no-descriptor-in-reserve",
         "A program that uses up all descriptors does not cost its peer the disk, and the mesh a voter.",
         "ictp2p/disk.py",
