@@ -214,8 +214,7 @@ class ControlPlane:
     @property
     def host(self) -> str:
         """The numeric address of this worker's interface, as its connections show it."""
-        address = self.core.card.endpoint(mate=True)
-        return address.host if address is not None else self._reception.address.host
+        return self._whereabouts.interface
 
     def _shown(self, host: str) -> None:
         where = self._whereabouts

@@ -5,10 +5,15 @@ and the first of them that is reachable from beyond this machine is the one that
 more: a lease may end, or a laptop wake up in another network, and the mesh runs on. Who cannot be dialed from outside
 says so (`advertise`), and tells where it listens to the workers of its own cluster alone: they are behind the same
 NAT, as a rule, and have to find each other again when they have lost each other.
+
+Where people say that others dial a peer is often no address of its machine, but that of a NAT which forwards a port. So
+it is none to listen at: the group inside a cluster meets at the machine's own (`interface`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 from collections.abc import Callable
 
 from ictp2p.config import Config
@@ -35,12 +40,18 @@ class Whereabouts:
         told = "" if self.hidden else config.advertise
         self.known = told or ("" if listening.host in _WILDCARDS else str(listening))
         """Where others can dial us as it is known before there is any connection; empty if it is not."""
+        self._everywhere = listening.host in _WILDCARDS
+        given = Address.parse(told).host if told else ""
+        self.interface = given if _is_numeric(given) and ours(given) else listening.host
+        """The address of this machine where the workers of our cluster meet; a wildcard until there is a connection."""
 
     def shown(self, believed: Address | None, host: str) -> Address | None:
         """Learn of a connection; give what to tell the others from now on, if that is not what they `believed`.
 
         One that only this machine can dial will do until there is another.
         """
+        if self._everywhere and (self.interface in _WILDCARDS or self._is_better(host, self.interface)):
+            self.interface = host
         if self.known or (believed is not None and not self._is_better(host, believed.host)):
             return None
         return Address(host, self.listening.port)
@@ -49,3 +60,9 @@ class Whereabouts:
         if host == known or is_local(host):
             return False
         return is_local(known) or not self._ours(known)
+
+
+def _is_numeric(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(host))
+    return False

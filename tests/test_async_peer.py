@@ -223,6 +223,14 @@ async def test_an_address_that_was_given_is_the_one_that_is_told(given: dict[str
         assert peer.core.card.address == before != ""
 
 
+async def test_behind_a_nat_a_cluster_meets_at_the_machines_own_address() -> None:
+    """Regression: at the NAT's nobody can listen, so its workers never formed a group, and never trained."""
+    async with AsyncPeer(config("a", listen="0.0.0.0:0", advertise="203.0.113.9:7")) as peer:
+        show(peer, "127.0.0.1")
+        assert peer.core.card.address == "203.0.113.9:7"
+        assert peer.host == "127.0.0.1"
+
+
 async def test_who_has_left_need_not_leave_again() -> None:
     """Regression: it waited for its release once more, in vain, and told people that it had none."""
     async with AsyncPeer(config("a")) as peer:

@@ -86,3 +86,32 @@ def test_what_people_said_is_told_though_it_is_no_address_of_this_machine() -> N
     """As behind a NAT, whose address they give."""
     where = whereabouts("0.0.0.0", "192.0.2.1:7", gone=("192.0.2.1",))
     assert told_after(where, ["198.51.100.7"]) == "192.0.2.1:7"
+
+
+@pytest.mark.parametrize(
+    ("listening", "advertise", "shown", "interface"),
+    [
+        ("0.0.0.0", "", [], "0.0.0.0"),
+        ("0.0.0.0", "", ["127.0.0.1", "10.0.0.5"], "10.0.0.5"),
+        ("0.0.0.0", "none", ["10.0.0.5"], "10.0.0.5"),
+        ("0.0.0.0", "203.0.113.9:7450", [], "0.0.0.0"),
+        ("0.0.0.0", "203.0.113.9:7450", ["10.0.0.5"], "10.0.0.5"),
+        ("0.0.0.0", "node.example:7450", ["10.0.0.5"], "10.0.0.5"),
+        ("0.0.0.0", "192.0.2.1:7450", ["10.0.0.5"], "192.0.2.1"),
+        ("10.0.0.5", "203.0.113.9:7450", ["127.0.0.1"], "10.0.0.5"),
+        ("10.0.0.5", "", ["192.0.2.7"], "10.0.0.5"),
+    ],
+)
+def test_a_cluster_meets_at_an_address_of_its_machines_wherever_people_say_that_others_dial_them(
+    listening: str, advertise: str, shown: list[str], interface: str
+) -> None:
+    """Regression: behind a NAT that forwards a port no group was ever formed, for its address cannot be listened at."""
+    where = whereabouts(listening, advertise, gone=("203.0.113.9",))
+    told_after(where, shown)
+    assert where.interface == interface
+
+
+def test_the_machines_own_address_is_another_once_it_is_lost() -> None:
+    where = whereabouts("0.0.0.0", "203.0.113.9:7450", gone=("203.0.113.9", "10.0.0.5"))
+    told_after(where, ["10.0.0.5", "10.0.0.6"])
+    assert where.interface == "10.0.0.6"

@@ -130,6 +130,17 @@ MUTATIONS: Final = (
         ("test_repetition.py::test_a_peer_logs_alarms_always_and_what_is_so_in_each_round_once",),
     ),
     Mutation(
+        "meets-where-nobody-listens",
+        "The workers of a cluster meet at an address of its machine, wherever people say that others dial it.",
+        "ictp2p/whereabouts.py",
+        "given if _is_numeric(given) and ours(given) else listening.host",
+        "given or listening.host",
+        (
+            "test_whereabouts.py::"
+            "test_a_cluster_meets_at_an_address_of_its_machines_wherever_people_say_that_others_dial_them",
+        ),
+    ),
+    Mutation(
         "no-descriptor-in-reserve",
         "A program that uses up all descriptors does not cost its peer the disk, and the mesh a voter.",
         "ictp2p/disk.py",
