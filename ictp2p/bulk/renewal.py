@@ -36,6 +36,9 @@ _AGAIN = 0.1
 _ABOVE = 1.05
 """Times the rate that it knew, what a connection may send until it knows it again: what goes beyond that of the line
 fills its queue."""
+_LEAST = 4 * 1460
+"""Bytes in a round trip that a connection may send whatever it knew, as many as bbr has on their way at the least: what
+a line carried just after it was cut may be a packet in seconds, and at that no search would ever be over."""
 _ROUND_TRIPS = 5
 """Until we look whether it does: the first shows the rate, three more that it does not grow."""
 _BBR, _OTHER = b"bbr", b"reno"  # the kernel always has reno, and lets everybody use it
@@ -104,7 +107,8 @@ class Renewal:
             self._hold(None)
         if now >= self._renewed + EXPIRY - EARLY:
             if repair < _REPAIRS:
-                self._renew(endpoint, now, None if searches else _ABOVE * rate)
+                least = _LEAST / max(round_trip, 1) * 1e6
+                self._renew(endpoint, now, None if searches else max(_ABOVE * rate, least))
         else:
             self._renew_at(self._renewed)
         if self._held is not None:

@@ -119,6 +119,14 @@ def test_a_connection_is_held_near_the_rate_that_it_knew_until_it_knows_it_again
     assert line.given == 2 * [b"reno", b"bbr"]
 
 
+@given(st.integers(1, RATE))
+def test_who_knew_next_to_nothing_is_held_at_what_still_shows_the_rate(known: int) -> None:
+    line = Line()
+    line.rate = known
+    old(line)
+    assert line.limit == int(max(renewal._ABOVE * known, 4 * 1460 / ROUND_TRIP))
+
+
 def test_a_connection_that_is_given_to_another_control_is_held_no_more() -> None:
     line = Line()
     spared = old(line)

@@ -32,6 +32,14 @@ MUTATIONS: Final = (
         ("bulk/test_renewal.py::test_a_connection_is_held_near_the_rate_that_it_knew_until_it_knows_it_again",),
     ),
     Mutation(
+        "held-at-nothing",
+        "What a connection knew may be next to nothing: it is held at what still shows its rate.",
+        "ictp2p/bulk/renewal.py",
+        "max(_ABOVE * rate, least)",
+        "_ABOVE * rate",
+        ("bulk/test_renewal.py::test_who_knew_next_to_nothing_is_held_at_what_still_shows_the_rate",),
+    ),
+    Mutation(
         "slow-taken-for-rested",
         "A connection that waits for its line is not at rest, however long ago its last frame was.",
         "ictp2p/bulk/connection.py",
