@@ -25,7 +25,7 @@ from ictp2p.network import Network
 from ictp2p.opening import open_bulk
 from ictp2p.security import Security
 from ictp2p.telemetry import Telemetry
-from ictp2p.types import PeerId
+from ictp2p.types import PeerId, Transfer
 
 _TRANSFER: Final = 1 << 28
 """Bytes of the transfers that a relay is chosen for: a connection is opened before its first, and kept for many."""
@@ -127,14 +127,11 @@ class DataPlane:
         first = [hop] if hop is not None and hop != peer else []
         return [*first, *(p for p in self.core.neighbours() if p not in (*first, peer))]
 
-    def _transferred(self, peer: PeerId, direction: str, size: int, seconds: float, app_limited: bool) -> None:
+    def _transferred(self, peer: PeerId, transfer: Transfer) -> None:
         cluster = self.core.directory.cluster_of(peer)
-        self._telemetry.count(f"bulk_bytes_{direction}", size)
-        if cluster is not None and cluster != self._cluster and direction in ("in", "out") and seconds > 0:
+        self._telemetry.count(f"bulk_bytes_{transfer.direction}", transfer.size)
+        if cluster is not None and cluster != self._cluster and transfer.seconds > 0:
             links = self.core.m.links
-            if direction == "out" and self.bulk.probing.undecided(peer, size, seconds):
+            if transfer.direction == "out" and self.bulk.probing.undecided(peer, transfer.size, transfer.seconds):
                 links.probe_again(cluster)
-            self._driver.call(
-                Channel.LINKS,
-                lambda now: links.transferred(cluster, direction, size, seconds, app_limited, now),  # type: ignore[arg-type]
-            )
+            self._driver.call(Channel.LINKS, lambda now: links.transferred(cluster, transfer, now))

@@ -17,6 +17,7 @@ from ictp2p.data_folder import identity_taken
 from ictp2p.entrance import Entrance
 from ictp2p.errors import IctError
 from ictp2p.gossip.election import LeaderChanged
+from ictp2p.gossip.links import LinkLost
 from ictp2p.health import Health
 from ictp2p.machine import Notice
 from ictp2p.participation import Participation
@@ -88,11 +89,19 @@ class Reactions:
             case notices.RoundOpened():
                 self._control.core.m.links.round_started()
                 self._bulk.stop_probes()
+                self._avoid_the_silent()
+            case LinkLost():
+                self._avoid_the_silent()
             case notices.RoundCommitted() | notices.RoundAborted():
                 self._control.caught_up()
                 self._control.call(Channel.LINKS, self._control.core.m.links.round_ended)
             case _:
                 pass
+
+    def _avoid_the_silent(self) -> None:
+        """Have what wants a data connection look for a way around neighbours of whom nothing is heard."""
+        for leader in self._control.core.silent():
+            self._bulk.distrust(leader)
 
     def _leader_changed(self, leader: PeerId) -> None:
         self._led.set()

@@ -7,7 +7,8 @@ checker from mixing them up. Everything here is immutable.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, NewType
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, NewType, TypeAlias
 
 from ictp2p.errors import ConfigError
 
@@ -16,6 +17,9 @@ PeerId = NewType("PeerId", str)
 
 ClusterId = NewType("ClusterId", str)
 """A cluster's name, as its workers' configuration gives it: `[a-z0-9]` then up to 62 of `[a-z0-9._-]`."""
+
+Direction: TypeAlias = Literal["out", "in"]
+"""Of bytes, as the end that speaks of them sees them."""
 
 _CLUSTER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -60,3 +64,20 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What the receiver of some bytes has measured of them."""
+
+    direction: Direction
+    size: int
+    """Bytes."""
+    seconds: float
+    """In which they came."""
+    limited: bool
+    """Whether the link can do more than this shows: the sender waited for its application, a pace, or the receiver."""
+    ended: float
+    """When something was last heard of it, seconds of the monotonic clock: it may have broken off long ago."""
+    probe: bool = False
+    """Whether it was one, of either side, and so had the lines at both ends for itself."""

@@ -19,7 +19,7 @@ from ictp2p.gossip.links import ProbeWanted
 from ictp2p.identity import Identity
 from ictp2p.security import PlainSecurity
 from ictp2p.telemetry import Telemetry
-from ictp2p.types import Address, ClusterId, PeerId
+from ictp2p.types import Address, ClusterId, Direction, PeerId, Transfer
 
 HERE, THERE = ClusterId("here"), ClusterId("there")
 PEERS = [PeerId(letter * 32) for letter in "bcdef"]
@@ -129,19 +129,19 @@ def test_nobody_is_a_relay_to_itself_and_the_way_of_the_route_comes_first(
 
 @given(
     home=st.sampled_from([None, HERE, THERE]),
-    direction=st.sampled_from(["in", "out", "relayed"]),
+    direction=st.sampled_from(["in", "out"]),
     seconds=st.sampled_from([0.0, 0.5]),
 )
 def test_only_what_came_from_or_went_to_another_cluster_is_measured(
-    home: ClusterId | None, direction: str, seconds: float
+    home: ClusterId | None, direction: Direction, seconds: float
 ) -> None:
     stack = Stack()
     if home is not None:
         stack.directory.homes[PEERS[0]] = home
     data = plane(stack)
-    data._transferred(PEERS[0], direction, 1000, seconds, False)
-    measures = home == THERE and direction != "relayed" and seconds > 0
-    assert stack.measured == ([(THERE, direction, 1000, seconds, False, 7.0)] if measures else [])
+    transfer = Transfer(direction, 1000, seconds, False, 6.0)
+    data._transferred(PEERS[0], transfer)
+    assert stack.measured == ([(THERE, transfer, 7.0)] if home == THERE and seconds > 0 else [])
     assert data._telemetry.snapshot().counters[f"bulk_bytes_{direction}"] == 1000
 
 

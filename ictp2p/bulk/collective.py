@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -51,7 +51,15 @@ def read_aborted(body: memoryview) -> Aborted:
         raise RemoteProtocolError(f"abort does not decode: {error}") from error
 
 
-Measured: TypeAlias = Callable[[BulkConnection, bytes, int, float, bool], None]
+class Measured(Protocol):
+    """Told of what was measured: on which connection, under which tag."""
+
+    def __call__(
+        self, connection: BulkConnection, tag: bytes, size: int, seconds: float, starved: bool, *, ended: float
+    ) -> None:
+        """As `Bulk.measured`."""
+
+
 """Told (connection, tag, bytes, seconds, app-limited) of what was received."""
 
 
@@ -183,9 +191,9 @@ class Hold:
         """Tell what was measured since the last time, and measure anew."""
         if self.meter.frames < FEWEST:
             return
-        sample, self.meter = self.meter.sample(), self.meter.again()
+        ended, sample, self.meter = self.meter.last, self.meter.sample(), self.meter.again()
         if sample is not None:
-            self._measured(self.connection, self.tag, *sample)
+            self._measured(self.connection, self.tag, *sample, ended=ended)
 
     def expecting(self) -> bool:
         """The peer owes us chunks."""

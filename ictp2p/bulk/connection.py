@@ -196,6 +196,11 @@ class BulkConnection(Inbound):
         return self._outbound.written if self.closed else self._outbound.flushed
 
     @property
+    def idle(self) -> bool:
+        """Whether nobody uses it."""
+        return not self._users
+
+    @property
     def pending(self) -> int:
         """Bytes that the kernel has not taken yet."""
         return 0 if self.closed else self._outbound.pending

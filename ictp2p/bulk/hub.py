@@ -37,10 +37,10 @@ from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Receiver, Slots
 from ictp2p.collectives.exchange import STAGING_BYTES
 from ictp2p.errors import ConfigError, ConnectionLost, IctError
 from ictp2p.tasks import Tasks
-from ictp2p.types import PeerId
+from ictp2p.types import Direction, PeerId, Transfer
 
-OnTransfer: TypeAlias = Callable[[PeerId, str, int, float, bool], None]
-"""Told (peer, "in" or "out", bytes, seconds, app-limited) once a transfer has ended, as its receiver measured it."""
+OnTransfer: TypeAlias = Callable[[PeerId, Transfer], None]
+"""Told of each transfer that has ended, and whom it was to or from."""
 
 
 class Bulk:
@@ -201,8 +201,19 @@ class Bulk:
         """
         result = await self.probing.probe(peer, size, timeout)
         if result.size:  # else it was no longer wanted before it was its turn
-            self._report(peer, "out", result.size, result.seconds, result.limited)
+            self._report(peer, "out", result.size, result.seconds, result.limited, probe=True)
         return result
+
+    def distrust(self, peer: PeerId) -> None:
+        """Give up the direct connections to `peer` that nobody uses: nothing has been heard of it for long.
+
+        Its line may be cut. Who needs it next would find a warm connection, wait until that has stalled, and only then
+        look for a way; so it is given a new one, over others where it must be. What is under way may be heard of still,
+        and has its own watch for stalls.
+        """
+        for connection in self._pool.among(peer):
+            if connection.idle and not connection.relayed:
+                connection.fail(ConnectionLost(f"{peer} has fallen silent"))
 
     def stop_probes(self) -> None:
         """End all probes that are under way from here: the links are needed."""
@@ -264,11 +275,24 @@ class Bulk:
         if first is not None and self.probing.stripes.lacking(first):
             self._tasks.spawn(self.attaching.widen(first))
 
-    def measured(self, connection: BulkConnection, tag: bytes, size: int, seconds: float, starved: bool) -> None:
-        """We have measured something that we received: report it, and tell the sender."""
+    def measured(
+        self,
+        connection: BulkConnection,
+        tag: bytes,
+        size: int,
+        seconds: float,
+        starved: bool,
+        *,
+        ended: float | None = None,
+        probe: bool = False,
+    ) -> None:
+        """We have measured something that we received, or a probe: report it, and tell the sender.
+
+        `ended`: when its last byte came, if that was not just now.
+        """
         assert connection.peer is not None
         connection.send(Kind.MEASURED, tag, body=pack_measured(size, seconds, starved))
-        self._report(connection.peer, "in", size, seconds, starved)
+        self._report(connection.peer, "in", size, seconds, starved, ended=ended, probe=probe)
 
     def join(
         self, peer: PeerId, tag: bytes, user: User, connection: BulkConnection, *more: BulkConnection, kick: bool = True
@@ -293,9 +317,20 @@ class Bulk:
             if ended:
                 self._desks[connection].forget(tag)
 
-    def _report(self, peer: PeerId, direction: str, size: int, seconds: float, starved: bool) -> None:
+    def _report(
+        self,
+        peer: PeerId,
+        direction: Direction,
+        size: int,
+        seconds: float,
+        limited: bool,
+        *,
+        ended: float | None = None,
+        probe: bool = False,
+    ) -> None:
         if self._on_transfer is not None:
-            self._on_transfer(peer, direction, size, seconds, starved)
+            heard = self._clock() if ended is None else ended
+            self._on_transfer(peer, Transfer(direction, size, seconds, limited, heard, probe))
 
     def _new_tag(self) -> bytes:
         self._counter += 1

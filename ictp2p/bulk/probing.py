@@ -88,7 +88,7 @@ class Probing:
         for each in self._pool.among(peer):
             self.turns.end(each, header.tag)
         size, seconds, limited = sample
-        self._bulk.measured(connection, header.tag, size, seconds, limited or bool(header.first))
+        self._bulk.measured(connection, header.tag, size, seconds, limited or bool(header.first), probe=True)
 
     def lost(self, connection: BulkConnection) -> None:
         """A connection has ended."""

@@ -36,6 +36,9 @@ class Neighbourhood:
         self._serves = serves
         self._leaders: dict[ClusterId, PeerId] = {}
         self._silent: set[ClusterId] = set()
+        """Those that no route leads over: nothing was measured yet, or nothing is heard any more."""
+        self._lost: set[ClusterId] = set()
+        """Those of them that were heard before."""
         self._held: set[ClusterId] = set()
         """Those that are measured, and over which no route may lead yet."""
         self._cards: dict[ClusterId, LinkCard] = {}
@@ -46,6 +49,10 @@ class Neighbourhood:
     def leader(self, cluster: ClusterId) -> PeerId | None:
         """The leader of a neighbouring cluster."""
         return self._leaders.get(cluster)
+
+    def lost(self) -> set[PeerId]:
+        """The leaders next door whose links have fallen silent, though their connections stand."""
+        return {self._leaders[cluster] for cluster in self._lost}
 
     def clusters(self) -> list[ClusterId]:
         """The neighbouring clusters, sorted."""
@@ -87,6 +94,7 @@ class Neighbourhood:
         measured = machines.links.measurement(cluster, now)
         if measured.srtt is None or cluster not in self._leaders:
             return
+        self._lost.discard(cluster)
         self._cards[cluster] = views.link_card(cluster, measured)
         self._shown = None
         machines.mesh.measured(cluster, measured.srtt, measured.rttvar or 0.0)
@@ -107,6 +115,8 @@ class Neighbourhood:
         """A neighbour fell silent though its connection stands: route around it until it speaks again."""
         self._silent.add(cluster)
         self._held.discard(cluster)
+        if cluster in self._leaders:
+            self._lost.add(cluster)
         self._run(Channel.ROUTES, self._context.m.routes.link_down(cluster, self._context.now))
 
     def _present(self, greeted: Iterable[PeerId]) -> dict[ClusterId, PeerId]:
@@ -130,6 +140,7 @@ class Neighbourhood:
         machines, now = self._context.m, self._context.now
         del self._leaders[cluster]
         self._held.discard(cluster)
+        self._lost.discard(cluster)
         self._cards.pop(cluster, None)
         self._shown = None
         self._run(Channel.LINKS, machines.links.disconnected(cluster, now))

@@ -65,8 +65,14 @@ class Post:
             self.inbox.append((bearer, packet))
 
     def next_hop(self, target: PeerId) -> PeerId | None:
-        """The connected peer to which a packet for `target` goes, or None if there is no way."""
-        return target if target in self.open else self._way(target, self._context.m.routes.next_hop)
+        """The connected peer to which a packet for `target` goes, or None if there is no way.
+
+        A leader next door gets it directly, unless its link has fallen silent: a connection whose line is cut stands
+        until TCP gives it up, and swallows all that it is given.
+        """
+        if target in self.open and target not in self._neighbourhood.lost():
+            return target
+        return self._way(target, self._context.m.routes.next_hop)
 
     def relay(self, target: PeerId, size: int) -> PeerId | None:
         """The connected peer through which `size` bytes for `target` arrive first, or None if there is no way.
@@ -104,6 +110,6 @@ class Post:
         return self._neighbourhood.leader(cluster) if channel in ONE_HOP else self._context.directory.leader_of(cluster)
 
     def _pass_on(self, packet: Packet) -> None:
-        hop = self.next_hop(packet.target)
-        if hop is not None:
+        hop = packet.target if packet.channel in ONE_HOP else self.next_hop(packet.target)
+        if hop in self.open:
             self._context.out.append(Transmit(hop, encode_packet(packet)))

@@ -291,6 +291,10 @@ class Core:
         """The leader of one neighbouring cluster."""
         return self._neighbourhood.leader(cluster) if self.leading else None
 
+    def silent(self) -> set[PeerId]:
+        """The leaders of neighbouring clusters of whom nothing is heard, though a connection to them stands."""
+        return self._neighbourhood.lost()
+
     def next_hop(self, target: PeerId) -> PeerId | None:
         """The connected peer to which a packet for `target` goes, or None if there is no way."""
         return self._post.next_hop(target)

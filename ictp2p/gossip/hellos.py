@@ -6,7 +6,8 @@ neighbour waited before it spoke (RFC 9616, section 3). Only a t1 that this life
 value moves by 0.164 of each error, as RFC 9616 has it; the deviation follows RFC 6298.
 
 *Loss* is the share of a neighbour's last 16 Hellos that is missing, in the sequence or by silence (RFC 8966, appendix
-A.1); a neighbour that is silent for `hold` intervals is lost, connection or not.
+A.1); a neighbour that is silent for `hold` intervals is lost, connection or not. So is one that does not hear us, as
+its echoes say, though we hear it: a line may be cut one way, and swallow all that we send (RFC 8966, section 3.4.2).
 
 A neighbour that counts its Hellos from one again has begun anew, though the connection stands: its leader was elected
 anew, say, and dropped its links without our noticing. So a sequence that falls by more than is counted is a new one, as
@@ -54,6 +55,8 @@ class Talk:
         self._profile = profile
         self.hello_at = now
         self.heard_at = now
+        self.reached_at = now
+        """When the newest left here of what the neighbour is known to have heard."""
         self._hello_heard_at = now
         self._interval = profile.hello_interval
         self._sequence = 0
@@ -70,8 +73,9 @@ class Talk:
 
     @property
     def silent_from(self) -> float:
-        """When the neighbour counts as silent, if nothing comes until then."""
-        return self.heard_at + self._profile.hold * self._interval
+        """When the neighbour counts as lost, if nothing comes until then; an echo may be one more interval old."""
+        deaf_from = self.reached_at + (self._profile.hold + 1.0) * max(self._interval, self._profile.hello_interval)
+        return min(self.heard_at + self._profile.hold * self._interval, deaf_from)
 
     def speak(self, now: float) -> Hello:
         """The next Hello. The first ones follow each other closely, until a round trip is known."""
@@ -93,6 +97,7 @@ class Talk:
         self._interval, self._echo = hello.interval, (hello.sent, now)
         if hello.origin is None or hello.received is None or hello.origin not in self._sent:
             return None
+        self.reached_at = max(self.reached_at, hello.origin)
         waited = hello.sent - hello.received
         sample = (now - hello.origin) - waited
         if waited < 0.0 or sample < -_ROUNDING:

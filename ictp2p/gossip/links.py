@@ -7,7 +7,10 @@ Theory of operation:
    that took only a few round trips shows what the sender's window was, and not the link: it is a lower bound.
 3. **Probing** is for links of which nothing fresh is known, and politely: one at a time, never in a round, paid from a
    token bucket that `probe_share` of the rounds' bytes fills. Each cluster begins its list after its own name, so
-   that not everybody probes the same one first. What is left over goes to links whose figures are doubted (`doubt`).
+   that not everybody probes the same one first. What is left over goes to links whose figures are doubted (`doubt`):
+   at once, and again after a pause that doubles with each probe and is short again once one has shown something new.
+   So a link that recovers is known within minutes of a change near it, though no plan uses it any more, and one that is
+   slow in truth costs a probe an hour.
 """
 
 from __future__ import annotations
@@ -16,17 +19,13 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.gossip.hellos import Hello, Talk
 from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.gossip.window import Window
 from ictp2p.machine import Effects, Message, Notice, Send, earliest
-from ictp2p.types import ClusterId
-
-Direction = Literal["out", "in"]
-"""Of bytes, as this cluster sees them."""
+from ictp2p.types import ClusterId, Direction, Transfer
 
 _TOGETHER = 0.25
 """Share of an interval by which a Hello may be early to go with another: a leader with many neighbours then wakes up
@@ -115,35 +114,28 @@ class Links:
         self._wake = min((a.due() for a in self._links.values()), default=inf)
         return effects
 
-    def transferred(
-        self, neighbour: ClusterId, direction: Direction, bytes: int, seconds: float, app_limited: bool, now: float
-    ) -> Effects:
-        """Take what a bulk transfer showed: `bytes` within the `seconds` that end now.
-
-        Args:
-            neighbour: the cluster on the other side, connected or not.
-            direction: of the bytes.
-            bytes: how many.
-            seconds: in how long; more than 0.
-            app_limited: whether the sender ever waited for its application, a pace, or the receiver.
-            now: seconds.
+    def transferred(self, neighbour: ClusterId, transfer: Transfer, now: float) -> Effects:
+        """Take what a bulk transfer showed of the link to or from `neighbour`, connected or not.
 
         Raises:
-            LocalProtocolError: the bytes are negative, or the seconds not positive and finite.
+            LocalProtocolError: its bytes are negative, or its seconds not positive and finite.
         """
-        if bytes < 0 or not 0.0 < seconds < float("inf"):
-            raise LocalProtocolError(f"link to {neighbour}: {bytes} bytes in {seconds} s were not transferred")
+        size, seconds, direction = transfer.size, transfer.seconds, transfer.direction
+        if size < 0 or not 0.0 < seconds < float("inf"):
+            raise LocalProtocolError(f"link to {neighbour}: {size} bytes in {seconds} s were not transferred")
         if self._in_round:
-            credit = self._budget + self._profile.probe_share * bytes
+            credit = self._budget + self._profile.probe_share * size
             self._budget = min(credit, float(self._profile.probe_credit))
         link = self._links.setdefault(neighbour, _Link(self._profile))
-        if bytes >= self._profile.least_sample:
-            at_least = app_limited or link.opens_within(seconds, now)
-            link.windows[direction].add(bytes / seconds, seconds, at_least, now)
-        if self._probing and self._probing[0] == neighbour and direction == "out" and not app_limited:
+        if size >= self._profile.least_sample:
+            link.carried(transfer, now)
+        if self._probing and self._probing[0] == neighbour and direction == "out" and not transfer.limited:
             self._probing = None
+            self._doubted = tuple(each for each in self._doubted if each != neighbour)  # until that is said anew
         if link.talk:
-            link.talk.heard_at = max(link.talk.heard_at, now)
+            link.talk.heard_at = max(link.talk.heard_at, transfer.ended)
+            if direction == "out":
+                link.talk.reached_at = max(link.talk.reached_at, transfer.ended)
         return [*self._announce(neighbour, link, now), *self._probe(now)]
 
     def round_started(self) -> None:
@@ -258,11 +250,11 @@ class Links:
         return min(wanting, key=lambda n: (self._links[n].probed_at, n <= self.me, n), default=None)
 
     def _worth_another(self, now: float) -> ClusterId | None:
-        """Name one whose link is doubted, and was not probed for that yet as long as its figures stand."""
+        """Name one whose link is doubted, and was not probed for that of late."""
         for neighbour in self._doubted:
             link = self._links.get(neighbour)
-            if link and link.talk and link.told and now >= link.doubted_at + self._profile.horizon:
-                link.doubted_at = now
+            if link and link.talk and link.told and (not link.doubted or now >= link.probed_at + link.pause):
+                link.doubt()
                 return neighbour
         return None
 
@@ -277,10 +269,15 @@ class _Link:
         self.told: LinkMeasurement | None = None
         """What the floor above was last told, while the link is up for it."""
         self.told_at = 0.0
-        self.probed_at = self.doubted_at = float("-inf")
-        """When it was probed last, and when last because it was doubted."""
+        self.probed_at = float("-inf")
+        self.doubted = False
+        """Whether it was ever probed for that."""
         self.again = False
         """Whether another probe would tell more."""
+        self._alone = 0.0
+        """Bytes/s of the last probe from here."""
+        self.pause = profile.probe_again
+        """Seconds from a probe to the next one in doubt."""
 
     def due(self) -> float:
         """When it wants something, if nothing comes until then; never, without a connection."""
@@ -300,6 +297,20 @@ class _Link:
         if self.again and now >= self.probed_at + self._profile.probe_again:
             return True
         return now >= self.probed_at + self._profile.probe_retry and not self.windows["out"].fresh(now)
+
+    def doubt(self) -> None:
+        """It is probed because it is doubted: the next time after a longer pause."""
+        self.doubted, self.pause = True, min(2 * self.pause, self._profile.horizon)
+
+    def carried(self, transfer: Transfer, now: float) -> None:
+        """Take a sample. What a probe from here shows, if it is new, may soon be something else again."""
+        rate, out = transfer.size / transfer.seconds, transfer.direction == "out"
+        at_least = transfer.limited or self.opens_within(transfer.seconds, now)
+        self.windows[transfer.direction].add(rate, transfer.seconds, at_least, now, alone=transfer.probe)
+        if transfer.probe and out and not at_least:
+            if abs(rate - self._alone) > self._profile.shift * self._alone:
+                self.pause = self._profile.probe_again
+            self._alone = rate
 
     def forgotten(self, now: float) -> bool:
         return not any(window.ascending(now) for window in self.windows.values())

@@ -7,6 +7,8 @@ would notice a changed link half a window too late, hence the shift rule: two sa
 other and not with the median begin a new window (a slower one only if neither waited for its application), and so does
 a single full-speed one that lasted for long. It is an average over so many round trips that no burst of other traffic
 explains it; and who needs two would wait for two rounds, of which a link that has become slow makes the first one last.
+A faster one that had the lines at both ends for itself, as a probe has, begins one alone as well, however short: what a
+link has carried it can carry, and in rounds it shows its share of a line.
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ class Window:
         """Bytes/s that transfers got which were limited by something else; 0 without any."""
         return self._least.rate if self._least is not None and self._counts(self._least, now) else 0.0
 
-    def add(self, rate: float, seconds: float, app_limited: bool, now: float) -> None:
-        """Take a sample, bytes/s over so many seconds, if it says anything new."""
+    def add(self, rate: float, seconds: float, app_limited: bool, now: float, *, alone: bool = False) -> None:
+        """Take a sample, bytes/s over so many seconds, if it says anything new; `alone`: nothing shared its lines."""
         self._samples = [sample for sample in self._samples if self._counts(sample, now)]
         self._sort(now)
         known = self.median(now)
@@ -77,7 +79,12 @@ class Window:
         self._samples.append(Sample(rate, now, app_limited))
         self._sorted = (float("-inf"), [], None)
         self._full_at = self._full_at if app_limited else now
-        if known is not None and not app_limited and seconds >= self._profile.long and self._far(rate, known):
+        if (
+            known is not None
+            and not app_limited
+            and self._far(rate, known)
+            and (seconds >= self._profile.long or (alone and rate > known))
+        ):
             del self._samples[:-1]
         elif self._shifted():
             del self._samples[:-2]

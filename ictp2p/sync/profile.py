@@ -38,6 +38,10 @@ class RoundProfile:
     suspect_grace: float
     """How long the others of an attempt may still vote once a participant is suspected; then it is aborted.
     Higher spares attempts that would have succeeded with a peer wrongly suspected, and delays the others."""
+    detour: float
+    """Seconds for which rounds of calls wait for stragglers at least: until what they say goes around a line that was
+    cut, which is when both ends count the link as lost (`gossip.hellos`), and a repetition. Less has a program miss a
+    call for a cable; more holds up all others for one that is alive and does not call."""
     heir_grace: float
     """How long the round of a collective call waits, beyond all else, for a cluster that lost its leader and has other
     workers: one of them will speak for it once the cluster has given its leader up. Above the longest suspicion inside
@@ -114,6 +118,7 @@ class RoundProfile:
             soft_deadline=10.0,
             hard_deadline=30.0,
             suspect_grace=0.3,
+            detour=4.0,
             heir_grace=5.0,
             voter_grace=3.0,
         )
@@ -131,6 +136,7 @@ class RoundProfile:
             soft_deadline=30.0,
             hard_deadline=120.0,
             suspect_grace=1.0,
+            detour=6.0,
             heir_grace=15.0,
             voter_grace=15.0,
             pause_max=5.0,
@@ -149,6 +155,7 @@ class RoundProfile:
             soft_deadline=120.0,
             hard_deadline=600.0,
             suspect_grace=10.0,
+            detour=24.0,
             heir_grace=30.0,
             voter_grace=60.0,
             pause_max=10.0,

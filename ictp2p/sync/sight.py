@@ -86,6 +86,16 @@ class Sight:
         view = self.clusters.get(cluster)
         return view is not None and view.alive and not view.suspect and view.leader not in self._suspects
 
+    def wavering(self, cluster: ClusterId) -> float | None:
+        """Since when a cluster that is alive is doubted: it or its leader is suspected; None if it is not.
+
+        The one is said before the other, and taken back before the other.
+        """
+        view = self.clusters.get(cluster)
+        if view is None or not view.alive or self.steady(cluster):
+            return None
+        return self._bereft[cluster][0] if cluster in self._bereft else 0.0
+
     def bereft(self, cluster: ClusterId) -> float | None:
         """Since when a cluster lacks a leader whose other workers, for all that is known, live; None if it has one."""
         if cluster not in self._bereft:

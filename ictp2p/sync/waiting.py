@@ -7,7 +7,9 @@ suspicion to be dead, or to have another leader.
 
 A cluster whose leader died may miss that round of the state, and loses nothing: what it has goes into the next. A
 program that calls collectives by itself is told of a round that it missed by an error, though its workers did nothing
-wrong. So the rounds of calls wait for the heir of a leader, as long as a cluster may take to find that it needs one.
+wrong. So the rounds of calls wait for the heir of a leader, as long as a cluster may take to find that it needs one;
+for whoever is suspected, until that is over; and for stragglers as long at least as what they say may take around a
+line that was cut.
 
 A cluster that needs longer to fetch the state than a round and that timeout last would be overtaken each time, and come
 too late for good. Its card says how long it needs, once that has happened, until it has taken part in a round; and no
@@ -144,7 +146,10 @@ class Waiting:
         Where all train meanwhile, nobody loses anything by waiting longer, as long as the round still ends in time.
         """
         start = self._start(roll)
-        until = max(start, self._closed_at) + self._profile.straggler(self._inner(start))
+        late = self._profile.straggler(self._inner(start))
+        if _by_call(roll.standing):
+            late = max(late, self._profile.detour)
+        until = max(start, self._closed_at) + late
         if (patient := start + min(self._behind(roll), self._profile.fetch_grace)) > until:
             until = patient
         bringing = _bringing(roll.standing)
@@ -193,15 +198,22 @@ class Waiting:
         """Clusters that may be spoken for by an heir in a moment, and until when to wait for that."""
         waits = dict.fromkeys(self._headless(roll), self._closed_at + self._profile.suspect_grace)
         if _by_call(roll.standing):
-            bereft = {name: self._sight.bereft(name) for name in roll.due}
-            lost = {name: since for name, since in bereft.items() if since is not None}
-            waits |= {name: min(since, until) + self._profile.heir_grace for name, since in lost.items()}
+            for name in roll.due:
+                waits |= self._missed(name, until)
         return waits
+
+    def _missed(self, name: ClusterId, until: float) -> dict[ClusterId, float]:
+        """How long a round of calls waits for a cluster whose leader does not answer; nothing where it does."""
+        if (since := self._sight.bereft(name)) is not None:
+            return {name: min(since, until) + self._profile.heir_grace}
+        if (since := self._sight.wavering(name)) is not None:
+            return {name: min(since, until) + self._profile.suspect_grace}
+        return {}
 
     def _headless(self, roll: RollCall) -> Sequence[ClusterId]:
         """Clusters of the failed attempt that are only suspected: dead in a moment, or spoken for by an heir."""
-        views = ((name, self._sight.clusters.get(name)) for name in sorted(roll.again or ()))
-        return [name for name, view in views if view and view.alive and view.suspect and name not in roll.standing]
+        failed = sorted(roll.again or ())
+        return [name for name in failed if self._sight.wavering(name) is not None and name not in roll.standing]
 
     def _inherited(self, roll: RollCall) -> bool:
         """Whether a cluster that is not READY for a call has found another leader in this round."""

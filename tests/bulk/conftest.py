@@ -16,7 +16,7 @@ import pytest
 
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.errors import HandshakeFailed, Unreachable
-from ictp2p.types import PeerId
+from ictp2p.types import PeerId, Transfer
 from sim.loop import SimLoop
 
 TURN = 20e-6  # seconds: about what a turn of a real loop takes
@@ -198,7 +198,7 @@ class Mesh:
         self.deaf: set[PeerId] = set()
         """Do not answer requests to dial."""
         self.links: list[tuple[PeerId, PeerId, MemoryTransport]] = []
-        self.samples: list[tuple[PeerId, PeerId, str, int, float, bool]] = []
+        self.samples: list[tuple[PeerId, PeerId, Transfer]] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.rng = random.Random(seed)
         self.bulks = {me: self.join(me, profile) for me in self.names}
@@ -211,7 +211,7 @@ class Mesh:
             profile=profile,
             ask_dial=lambda peer, ticket: self.ask(me, peer, ticket),
             relays=lambda peer: self.via.get(me, []),
-            on_transfer=lambda *sample: self.samples.append((me, *sample)),
+            on_transfer=lambda peer, transfer: self.samples.append((me, peer, transfer)),
             clock=lambda: asyncio.get_running_loop().time(),
             random_bytes=self.rng.randbytes,
             membership=b"of this mesh",

@@ -144,9 +144,10 @@ async def test_a_collective_is_measured_at_both_ends(mesh: Meshes) -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     a, b = world.names
-    kinds = {(me, peer, direction) for me, peer, direction, *_ in world.samples}
+    kinds = {(me, peer, told.direction) for me, peer, told in world.samples}
     assert kinds == {(a, b, "in"), (a, b, "out"), (b, a, "in"), (b, a, "out")}
-    assert all(500_000 < size < 900_000 for *_, size, _, _ in world.samples)
+    assert all(500_000 < size < 900_000 for size in [told.size for _, _, told in world.samples])
+    assert not any(told.probe for _, _, told in world.samples)
 
 
 @pytest.mark.parametrize("sealed", [True, False])

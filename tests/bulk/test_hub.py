@@ -136,8 +136,11 @@ async def test_a_probe_is_measured_by_its_receiver_and_both_ends_hear_it(mesh: M
     assert result.size == 2_000_000 - PROBE_CHUNK
     assert not result.limited
     assert 0 < result.seconds < 5
-    assert (b, a, "in", result.size, result.seconds, False) in world.samples
-    assert (a, b, "out", result.size, result.seconds, False) in world.samples
+    measured = {(me, peer, told.direction, told.size, told.seconds, told.limited) for me, peer, told in world.samples}
+    assert measured == {
+        (me, peer, way, result.size, result.seconds, False) for me, peer, way in ((b, a, "in"), (a, b, "out"))
+    }
+    assert all(told.probe for _, _, told in world.samples)
     with pytest.raises(ConfigError, match="probe of 0 bytes"):
         await world.bulks[a].probe(b, 0, timeout=5)
 
@@ -158,8 +161,10 @@ async def test_a_probe_that_is_cut_short_is_a_lower_bound_for_both_ends(mesh: Me
     result = await probing
     assert result.limited
     assert 3 * PROBE_CHUNK < result.size < 2_000_000
-    assert (b, a, "in", result.size, result.seconds, True) in world.samples
-    assert (a, b, "out", result.size, result.seconds, True) in world.samples
+    measured = {(me, peer, told.direction, told.size, told.seconds, told.limited) for me, peer, told in world.samples}
+    assert measured == {
+        (me, peer, way, result.size, result.seconds, True) for me, peer, way in ((b, a, "in"), (a, b, "out"))
+    }
 
 
 async def test_who_is_probed_by_two_at_once_lets_one_after_the_other(mesh: Meshes) -> None:
@@ -191,7 +196,7 @@ async def test_a_probe_that_is_not_wanted_any_more_has_sent_nothing_and_takes_no
     world.bulks[b].stop_probes()
     assert (await second).size == 0
     assert connections[1].written < PROBE_CHUNK
-    assert all(size > 0 for *_, size, _, _ in world.samples[before:])
+    assert all(size > 0 for size in [told.size for _, _, told in world.samples[before:]])
     world.bulks[a].stop_probes()
     await first
     assert (await world.bulks[b].probe(target, 1_000_000, timeout=1)).size == 1_000_000 - PROBE_CHUNK
@@ -208,6 +213,35 @@ async def test_a_probe_holds_little_back_and_leaves_the_connection_as_it_was(mes
         await asyncio.sleep(0)
     assert PROBE_CHUNK < most < 2 * PROBE_MOST
     assert connection.transport.get_write_buffer_limits()[1] == 4_000_000
+
+
+async def test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up(mesh: Meshes) -> None:
+    world = mesh(3)
+    a, b, c = world.names
+    idle, busy = [await world.bulks[a].connection(each, 1) for each in (b, c)]
+    probing = asyncio.ensure_future(world.bulks[a].probe(c, 64_000_000, timeout=5))
+    while busy.written < 2 * PROBE_CHUNK:
+        await asyncio.sleep(0)
+    for each in (b, c):
+        world.bulks[a].distrust(each)
+    assert idle.closed
+    assert not busy.closed
+    world.bulks[a].stop_probes()
+    await probing
+    world.bulks[a].distrust(c)
+    assert busy.closed
+    assert await world.bulks[a].connection(c, 1) is not busy
+
+
+async def test_who_is_reached_over_another_is_not_given_up_for_its_silence(mesh: Meshes) -> None:
+    world = mesh(3)
+    a, b, c = world.names
+    world.blocked |= {(a, b), (b, a)}
+    world.via[a] = [c]
+    relayed = await world.bulks[a].connection(b, 5)
+    assert relayed.relayed
+    world.bulks[a].distrust(b)
+    assert not relayed.closed
 
 
 async def test_a_paced_connection_keeps_its_rate(mesh: Meshes) -> None:

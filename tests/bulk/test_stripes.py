@@ -57,8 +57,9 @@ async def test_a_way_on_which_several_carry_more_is_striped(mesh: Meshes) -> Non
     again = await world.bulks[a].probe(b, SIZE, timeout=5)
     assert again.size / again.seconds > 3 * alone.size / alone.seconds
     assert len(world.links) == COUNT
-    heard = [sample[3:] for sample in world.samples if sample[2] == "in"]
-    assert [sample[3:] for sample in world.samples if sample[2] == "out"] == [heard[0], heard[-2], heard[-1]]
+    heard = [(told.size, told.seconds, told.limited) for _, _, told in world.samples if told.direction == "in"]
+    said = [(told.size, told.seconds, told.limited) for _, _, told in world.samples if told.direction == "out"]
+    assert said == [heard[0], heard[-2], heard[-1]]
 
 
 def replace_profile(world: Mesh, me: PeerId) -> Bulk:
@@ -77,7 +78,7 @@ async def test_a_way_whose_line_is_full_keeps_its_one_connection_and_is_not_trie
     assert [len(bulk._pool) for bulk in world.bulks.values()] == [1, 1]
     await world.bulks[a].probe(b, SIZE, timeout=5)
     assert len(world.links) == COUNT
-    assert len([sample for sample in world.samples if sample[2] == "out"]) == 2
+    assert len([told for _, _, told in world.samples if told.direction == "out"]) == 2
     await world.close()
 
 

@@ -63,6 +63,8 @@ class World:
         self.now = 0.0
         self.hosts: dict[PeerId, Host] = {}
         self.cut: set[frozenset[PeerId]] = set()
+        self.swallowed: set[tuple[PeerId, PeerId]] = set()
+        """(from, to): connections that stand, and from which nothing arrives."""
         self._queue: list[tuple[float, int, PeerId, str, tuple[object, ...]]] = []
         self._count = itertools.count()
         self._timers: dict[PeerId, float] = {}
@@ -165,7 +167,7 @@ class World:
             return
         if kind == "frame":
             peer, frame = arguments
-            if peer in host.open:
+            if peer in host.open and (peer, target) not in self.swallowed:
                 self.do(host, host.core.receive(PeerId(str(peer)), frame, self.now))  # type: ignore[arg-type]
         elif kind == "dial":
             self._connect(target, PeerId(str(arguments[0])))

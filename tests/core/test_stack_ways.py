@@ -13,7 +13,7 @@ from ictp2p.core.packets import MAX_HOPS, Channel, Need, Packet, decode_packet, 
 from ictp2p.gossip.messages import Status
 from ictp2p.reporting import clusters_of
 from ictp2p.sync.agreement import Agreement
-from ictp2p.types import ClusterId, PeerId
+from ictp2p.types import ClusterId, PeerId, Transfer
 from tests.core.control_planes import Host, World, mesh
 
 
@@ -106,7 +106,7 @@ def test_models_for_who_cannot_be_dialed_go_over_the_widest_relay(dialable: bool
 
 def measure(world: World, host: Host, neighbour: ClusterId) -> None:
     """A transfer shows that much of the link to a neighbour."""
-    effects = host.core.m.links.transferred(neighbour, "out", 2**26, 1.0, False, world.now)
+    effects = host.core.m.links.transferred(neighbour, Transfer("out", 2**26, 1.0, False, world.now), world.now)
     world.do(host, host.core.call(Channel.LINKS, effects, world.now))
 
 
@@ -123,6 +123,38 @@ def test_clusters_that_cannot_dial_each_other_talk_over_a_third() -> None:
     world.run(0.1)
     assert commands.BulkInvited(b.card.peer, ticket) in hosts["c"][0].seen
     assert b.m.mesh.members["c"].status is Status.ALIVE
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_leader_whose_line_is_cut_is_gone_around_though_its_connection_stands(both: bool) -> None:
+    """Regression: what was said went into the connection until TCP gave it up, and a program missed its call."""
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    b, c = hosts["b"][0], hosts["c"][0]
+    world.swallowed = {(world.id(b), world.id(c)), *([(world.id(c), world.id(b))] if both else [])}
+    world.run(3.0)  # five intervals of half a second, the greatest age of an echo, and one to tell of it
+    assert world.id(c) in b.open
+    for here, there in ((b, c), (c, b)):
+        assert here.core.next_hop(world.id(there)) == world.id(hosts["a"][0])
+        assert here.core.silent() == {world.id(there)}
+        world.do(here, here.core.invite(world.id(there), bytes(16), world.now))
+        world.run(0.1)
+        assert commands.BulkInvited(world.id(here), bytes(16)) in there.seen
+    world.swallowed.clear()
+    world.run(3.0)
+    for here, there in ((b, c), (c, b)):
+        assert here.core.silent() == set()
+        assert here.core.next_hop(world.id(there)) == world.id(there)
+
+
+def test_a_connection_that_has_ended_is_no_silent_one() -> None:
+    world = World()
+    hosts = mesh(world, "a", "b", "c", workers=1)
+    b, c = hosts["b"][0], hosts["c"][0]
+    world.swallowed = {(world.id(b), world.id(c)), (world.id(c), world.id(b))}
+    world.run(3.0)
+    world.sever(b, c)
+    assert b.core.silent() == c.core.silent() == set()
 
 
 def test_two_who_take_each_other_for_the_leader_do_not_pass_a_packet_to_and_fro_for_long() -> None:

@@ -6,7 +6,7 @@ from ictp2p.gossip.hellos import Hello
 from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.gossip.links import LinkChanged, Links
 from ictp2p.machine import Send
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, Transfer
 
 NO_PROBES = LinkProfile(probe_credit=0)
 MIB = 2**20
@@ -28,5 +28,5 @@ def linked(profile=NO_PROBES, neighbours=(B,), rtt=0.1):
     return links
 
 
-def move(links, rate, now, *, limited=False, to=B, direction="out", seconds=1.0):
-    return links.transferred(to, direction, int(rate * seconds), seconds, limited, now)
+def move(links, rate, now, *, limited=False, probe=False, to=B, direction="out", seconds=1.0):
+    return links.transferred(to, Transfer(direction, int(rate * seconds), seconds, limited, now, probe), now)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import LocalProtocolError
 from ictp2p.gossip.links import LinkChanged, LinkMeasurement
+from ictp2p.types import Transfer
 from tests.gossip.linked import MIB, NO_PROBES, B, C, linked, move, notices
 
 RATES = st.floats(1e5, 1e9)
@@ -115,6 +116,23 @@ class TestBandwidth:
         assert links.measurement(B, 3.0).bandwidth_out == pytest.approx(truth * change, rel=1e-4)
         assert notices(told, LinkChanged), "the planner must hear of it"
 
+    @given(st.integers(1, NO_PROBES.samples), st.floats(1e6, 1e9), st.floats(1.31, 100.0), st.floats(1.0, 4.9))
+    def test_or_after_a_faster_probe_which_had_the_lines_for_itself(self, before, shared, times, seconds):
+        links = linked()
+        for _ in range(before):
+            move(links, shared, 2.0)
+        told = move(links, shared * times, 3.0, seconds=seconds, probe=True)
+        assert links.measurement(B, 3.0).bandwidth_out == pytest.approx(shared * times, rel=1e-4)
+        assert notices(told, LinkChanged)
+
+    @given(st.integers(2, NO_PROBES.samples), st.floats(1e6, 1e9), st.floats(0.01, 0.69))
+    def test_and_not_after_a_slower_one_that_was_short(self, before, truth, part):
+        links = linked()
+        for _ in range(before):
+            move(links, truth, 2.0)
+        move(links, truth * part, 3.0, probe=True)
+        assert links.measurement(B, 3.0).bandwidth_out == pytest.approx(truth, rel=1e-4)
+
     def test_a_long_sample_that_is_like_the_others_ends_no_window(self):
         links = linked()
         for number in range(11):
@@ -141,13 +159,13 @@ class TestBandwidth:
 
     def test_a_small_transfer_says_nothing(self):
         links = linked()
-        links.transferred(B, "out", 65535, 1.0, False, 2.0)
+        links.transferred(B, Transfer("out", 65535, 1.0, False, 2.0), 2.0)
         assert links.measurement(B, 2.0).bandwidth_out is None
 
     @pytest.mark.parametrize(("size", "seconds"), [(-1, 1.0), (1, 0.0), (1, float("inf")), (1, float("nan"))])
     def test_what_cannot_have_been_transferred_is_refused(self, size, seconds):
         with pytest.raises(LocalProtocolError, match="link to bern"):
-            linked().transferred(B, "out", size, seconds, False, 2.0)
+            linked().transferred(B, Transfer("out", size, seconds, False, 2.0), 2.0)
 
     def test_a_strangers_link_measures_nothing(self):
         assert linked().measurement(C, 2.0) == LinkMeasurement()

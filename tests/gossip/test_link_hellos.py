@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ictp2p.gossip.hellos import Hello
 from ictp2p.gossip.links import LinkChanged, LinkLost, Links
 from ictp2p.machine import Send
+from ictp2p.types import Transfer
 from tests.gossip.linked import MIB, NO_PROBES, A, B, linked, move, notices
 
 
@@ -119,8 +120,47 @@ class TestLoss:
         assert notices(links.handle_timeout(14.9)) == [LinkChanged(B, links.measurement(B, 14.9))], "loss has grown"
         assert notices(links.handle_timeout(15.0)) == [LinkLost(B)]
         assert notices(links.handle_timeout(16.0)) == []
-        effects = links.receive(B, Hello(5, 4.0, 99.0, None, None), 20.0)
+        effects = links.receive(B, Hello(5, 4.0, 99.0, 14.9, 94.0), 20.0)
         assert notices(effects) == [LinkChanged(B, links.measurement(B, 20.0))]
+
+    def test_a_neighbour_that_is_heard_and_does_not_hear_us_is_lost_until_it_does(self):
+        links = linked()
+        for number in range(2, 6):  # it echoes our first Hello, of 0.9, again and again
+            assert notices(links.receive(B, Hello(number, 4.0, 100.0, 0.9, 50.0), 4.0 * number - 3.0), LinkLost) == []
+        assert notices(links.handle_timeout(18.8), LinkLost) == []
+        assert notices(links.handle_timeout(18.9), LinkLost) == [LinkLost(B)]
+        assert notices(links.receive(B, Hello(6, 4.0, 100.0, 0.9, 50.0), 21.0)) == []
+        heard = next(e.message.sent for e in links.handle_timeout(24.0) if isinstance(e, Send))
+        effects = links.receive(B, Hello(7, 4.0, 100.0, heard, 99.1), 25.0)
+        assert notices(effects) == [LinkChanged(B, links.measurement(B, 25.0))]
+
+    @given(st.lists(st.floats(0.0, 4.0), min_size=10, max_size=40), st.floats(0.0, 0.9))
+    def test_two_that_hear_each_other_lose_nothing(self, phases, way):
+        ends = {A: Links(A, NO_PROBES), B: Links(B, NO_PROBES)}
+        far, due = {A: B, B: A}, []
+        for me, other in far.items():
+            due += [(way + phases[0], other, effect.message) for effect in ends[me].connected(other, phases[0])]
+        for step in range(4 * len(phases)):
+            now = phases[0] + step + phases[step % len(phases)] / 4
+            effects = {me: ends[me].handle_timeout(now) for me in far}
+            for at, to, hello in [each for each in due if each[0] <= now]:
+                effects[to] += ends[to].receive(far[to], hello, now)
+                due.remove((at, to, hello))
+            for me, each in effects.items():
+                assert notices(each, LinkLost) == []
+                due += [(now + way, far[me], effect.message) for effect in each if isinstance(effect, Send)]
+
+    def test_what_the_neighbour_measured_of_us_shows_that_it_hears_us(self):
+        links = linked()
+        for now in (5.0, 9.0, 13.0, 17.0):
+            links.receive(B, Hello(int(now), 4.0, 100.0, None, None), now)
+        move(links, 10 * MIB, 17.0)
+        assert notices(links.handle_timeout(19.0), LinkLost) == []
+
+    def test_bytes_of_a_transfer_that_broke_off_long_ago_are_none(self):
+        links = linked()
+        links.transferred(B, Transfer("in", 10 * MIB, 1.0, False, 2.0), 14.0)
+        assert notices(links.handle_timeout(16.0), LinkLost) == [LinkLost(B)]
 
     def test_bulk_bytes_are_a_sign_of_life(self):
         links = linked()

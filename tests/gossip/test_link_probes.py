@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from ictp2p.gossip.hellos import Hello
 from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.gossip.links import Links, ProbeWanted
+from ictp2p.types import Transfer
 from tests.gossip.linked import MIB, A, B, C, move, notices
 
 PROBING = LinkProfile(probe_bytes=8 * MIB, probe_credit=16 * MIB, probe_timeout=30.0, probe_retry=300.0)
@@ -54,10 +56,10 @@ class TestProbes:
         links.round_started()
         assert notices(links.handle_timeout(61.0), ProbeWanted) == []
         assert notices(links.round_ended(61.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
-        links.transferred(B, "in", 10000 * MIB, 1.0, False, 62.0)
+        links.transferred(B, Transfer("in", 10000 * MIB, 1.0, False, 62.0), 62.0)
         assert notices(move(links, 8 * MIB, 63.0), ProbeWanted) == []
         links.round_started()
-        links.transferred(B, "in", 10000 * MIB, 1.0, False, 64.0)
+        links.transferred(B, Transfer("in", 10000 * MIB, 1.0, False, 64.0), 64.0)
         assert notices(links.round_ended(500.0), ProbeWanted) == [], "it was made"
 
     def test_never_in_a_round(self):
@@ -71,20 +73,20 @@ class TestProbes:
     def test_rounds_fill_the_bucket_by_a_hundredth_and_only_rounds_do(self):
         links, _ = linked_for_probes((B,))
         assert notices(links.handle_timeout(400.0), ProbeWanted), "the second and last of the credit"
-        links.transferred(C, "in", 10000 * MIB, 1.0, False, 401.0)
+        links.transferred(C, Transfer("in", 10000 * MIB, 1.0, False, 401.0), 401.0)
         links.receive(B, Hello(2, 3600.0, 99.0, None, None), 800.0)
         assert notices(links.handle_timeout(800.0), ProbeWanted) == []
         links.round_started()
-        links.transferred(C, "in", 799 * MIB, 1.0, False, 801.0)
+        links.transferred(C, Transfer("in", 799 * MIB, 1.0, False, 801.0), 801.0)
         assert notices(links.round_ended(802.0), ProbeWanted) == []
         links.round_started()
-        links.transferred(C, "in", 2 * MIB, 1.0, False, 803.0)
+        links.transferred(C, Transfer("in", 2 * MIB, 1.0, False, 803.0), 803.0)
         assert notices(links.round_ended(804.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
 
     def test_the_bucket_does_not_overflow(self):
         links, _ = linked_for_probes((B,))
         links.round_started()
-        links.transferred(C, "in", 2**40, 1.0, False, 1.0)
+        links.transferred(C, Transfer("in", 2**40, 1.0, False, 1.0), 1.0)
         links.round_ended(2.0)
         wanted = [notices(links.handle_timeout(400.0 * number), ProbeWanted) for number in range(1, 6)]
         assert list(map(len, wanted)) == [1, 1, 0, 0, 0]
@@ -104,12 +106,39 @@ class TestProbes:
             links.receive(neighbour, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
         assert links.doubt((C, B), 1.0) == [], "one is under way"
         assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)], "its first"
-        assert notices(move(links, 2 * MIB, 3.0, to=C), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)], "in doubt"
-        assert notices(move(links, 8 * MIB, 4.0, to=C), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
-        assert links.measurement(C, 4.0).bandwidth_out == 5 * MIB, "the mean of both"
+        assert notices(move(links, 2 * MIB, 3.0, to=C), ProbeWanted) == [], "to be said anew"
+        assert links.doubt((C, B), 3.5) == [ProbeWanted(C, 8 * MIB, 30.0)], "in doubt"
+        assert notices(move(links, 8 * MIB, 4.0, to=C, probe=True), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
+        assert links.measurement(C, 4.0).bandwidth_out == 8 * MIB, "what it can carry, be the first one what it may"
         assert notices(move(links, 8 * MIB, 5.0), ProbeWanted) == []
-        assert links.doubt((C, B), 6.0) == [], "each once as long as its figures stand"
+        assert links.doubt((C, B), 6.0) == [], "each once for some time"
         assert links.doubt((A,), 7.0) == [], "a stranger"
+
+    def test_doubted_links_are_probed_ever_more_seldom_until_a_probe_shows_something_new(self):
+        links = Links(A, replace(PROBING, probe_credit=2**40))
+        links.connected(B, 0.0)
+        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+
+        def probed_within(seconds: float, rate: float) -> list[float]:
+            nonlocal now
+            times, end = [], now + seconds
+            while now < end:
+                now += 1.0
+                effects = links.doubt((B,), now)
+                while notices(effects, ProbeWanted):
+                    times.append(now)
+                    effects = move(links, rate, now, seconds=2.0, probe=True)
+            return times
+
+        now = 1.0
+        move(links, 2 * MIB, now, seconds=2.0, probe=True)
+        slow = probed_within(2 * 3600.0 - 60.0, 2 * MIB)
+        gaps = [later - earlier for earlier, later in itertools.pairwise(slow)]
+        assert slow[0] == 2.0
+        assert gaps == [120.0, 240.0, 480.0, 960.0, 1920.0]
+        fast = probed_within(3600.0, 9 * MIB)
+        gaps = [later - earlier for earlier, later in itertools.pairwise(fast)]
+        assert gaps[:2] == [60.0, 120.0], "it is another link since, and may soon be another again"
 
     def test_an_hour_later_it_is_no_longer_known(self):
         links, _ = linked_for_probes((B,))
@@ -160,7 +189,7 @@ class TestProbes:
                         effects += links.receive(name, Hello(number + 1, 3600.0, 9.0, now, 9.0), now)
                 case "move":
                     moved += size if in_round else 0
-                    effects = links.transferred(neighbour, "in", size, 1.0, False, now)
+                    effects = links.transferred(neighbour, Transfer("in", size, 1.0, False, now), now)
                 case "doubt":
                     effects = links.doubt((neighbour, B), now)
                 case "fail":

@@ -65,10 +65,11 @@ class TestConnection:
 
     def test_an_unchanged_link_is_told_again_each_minute(self):
         links = linked()
-        told = []
+        told, sent = [], 0.9
         for second in range(2, 130):
-            effects = links.receive(B, Hello(second, 1.0, 60.0, None, None), float(second))
+            effects = links.receive(B, Hello(second, 1.0, 160.0, sent, 160.1 - (second - sent)), float(second))
             effects += links.handle_timeout(float(second))
+            sent = next((e.message.sent for e in effects if isinstance(e, Send)), sent)
             told += [second for _ in notices(effects, LinkChanged)]
         assert told == [61, 121]
 

@@ -16,7 +16,7 @@ from ictp2p.sync.notices import (
     StateStale,
 )
 from ictp2p.sync.quorum_watch import QuorumLost
-from ictp2p.sync.values import Close, Voters, genesis
+from ictp2p.sync.values import Close, Spec, Voters, genesis
 from ictp2p.types import PeerId
 from tests.sync.rounds_mesh import (
     A0,
@@ -29,6 +29,7 @@ from tests.sync.rounds_mesh import (
     DELAY,
     FIRST,
     LINEAGE,
+    SYNC,
     Mesh,
     in_second_round,
     mesh,
@@ -115,6 +116,49 @@ def test_a_call_waits_for_the_heir_of_a_leader_that_died(before_ready: bool) -> 
     assert isinstance(commit, RoundCommitted)
     assert (commit.open.round, commit.open.attempt) == (2, 1 if before_ready else 2)
     assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize(("spec", "refuted"), [(CALL, True), (CALL, False), (SYNC, False)])
+def test_a_call_waits_for_who_is_suspected_until_that_is_over(spec: Spec, refuted: bool) -> None:
+    """Regression: a leader that was suspected for 50 ms, when its connection to one other ended, missed its call."""
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.suspected = {"C"}
+    m.view()
+    m.ready("A", spec)
+    m.ready("B", spec)
+    m.run(m.profile.suspect_grace / 2)
+    assert len(m.told(A0, RoundOpened)) == (1 if spec is CALL else 2)
+    if refuted:
+        m.suspected = set()
+        m.view()
+        m.ready("C", spec)
+    m.run(m.profile.suspect_grace)
+    opened = m.told(A0, RoundOpened)[-1]
+    assert isinstance(opened, RoundOpened)
+    assert [p.cluster for p in opened.open.participants] == (["A", "B", "C"] if refuted else ["A", "B"])
+
+
+def test_a_suspicion_that_is_half_taken_back_is_one() -> None:
+    """Regression: of a cluster and its leader the one was cleared first, and in between an attempt began without it."""
+    m = in_second_round(A=1, B=1, C=1)
+    m.silent.clear()
+    m.suspected = {"C"}
+    m.view()
+    for who in (A0, B0):
+        m.do(who, m.rounds[who].suspects({C0}, m.now))
+        m.do(who, m.rounds[who].failed(2, 1, "connection lost", (C0,), m.now))
+    m.run(m.profile.suspect_grace / 2)
+    m.suspected = set()
+    m.view()
+    assert len(m.told(A0, RoundOpened)) == 2
+    for who in (A0, B0):
+        m.do(who, m.rounds[who].suspects(set(), m.now))
+    m.ready("C")
+    m.run(0.5)
+    opened = m.told(A0, RoundOpened)[-1]
+    assert isinstance(opened, RoundOpened)
+    assert (opened.open.attempt, [p.cluster for p in opened.open.participants]) == (2, ["A", "B", "C"])
 
 
 @pytest.mark.parametrize(("workers", "patient"), [(2, True), (1, False)])

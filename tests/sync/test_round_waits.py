@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.sync.notices import (
     RoundAborted,
     RoundCommitted,
@@ -15,7 +16,7 @@ from ictp2p.sync.notices import (
 )
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.values import LOOKS_ON, Spec
-from tests.sync.rounds_mesh import A0, B0, C0, DELAY, SYNC, Mesh, in_second_round, mesh, peer
+from tests.sync.rounds_mesh import A0, B0, C0, CALL, DELAY, SYNC, Mesh, in_second_round, mesh, peer
 
 
 def test_a_straggler_is_waited_for_and_then_no_longer() -> None:
@@ -29,6 +30,26 @@ def test_a_straggler_is_waited_for_and_then_no_longer() -> None:
     assert len(m.told(A0, RoundCommitted)) == 2
     m.bases["A"] = b"digest 2"
     assert m.value(B0).state.digest == b"digest 2"
+
+
+@pytest.mark.parametrize("spec", [CALL, SYNC])
+def test_calls_wait_for_stragglers_as_long_at_least_as_a_way_around_a_cut_line_takes(spec: Spec) -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    patient = m.profile.straggler_floor * (2 if spec is CALL else 1)
+    for machine in m.rounds.values():
+        machine._coordinator._waiting._profile = replace(m.profile, detour=2 * m.profile.straggler_floor)
+    m.ready("A", spec)
+    m.run(patient - 0.1)
+    assert len(m.told(A0, RoundCommitted)) == 1
+    m.run(1.0)
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+
+@pytest.mark.parametrize("name", ["local", "lan", "wan"])
+def test_a_detour_takes_as_long_as_a_link_is_thought_to_be_heard_by_both_ends(name: str) -> None:
+    links, rounds = getattr(LinkProfile, name)(), getattr(RoundProfile, name)()
+    assert rounds.detour >= (links.hold + 1.0) * links.hello_interval + rounds.retry
 
 
 def test_who_needs_longer_than_that_for_the_state_is_waited_for_as_long_but_not_without_end() -> None:

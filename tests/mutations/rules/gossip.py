@@ -17,11 +17,65 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "doubts-for-ever",
-        "A link that is doubted is probed once more, not again and again: the credit is for others, too.",
+        "A link that is doubted is probed once more, and then ever more seldom: the credit is for others, too.",
         "ictp2p/gossip/links.py",
-        "                link.doubted_at = now\n",
-        "                pass\n",
+        "self.doubted, self.pause = True, min",
+        "self.pause = min",
         ("gossip/test_link_probes.py::TestProbes::test_what_is_left_over_goes_once_to_links_that_are_doubted",),
+    ),
+    Mutation(
+        "pause-for-good",
+        "A link that has just changed may soon change again: the next probe in doubt comes soon.",
+        "ictp2p/gossip/links.py",
+        "                self.pause = self._profile.probe_again\n",
+        "                pass\n",
+        (
+            "gossip/test_link_probes.py::TestProbes::"
+            "test_doubted_links_are_probed_ever_more_seldom_until_a_probe_shows_something_new",
+        ),
+    ),
+    Mutation(
+        "probe-is-one-of-many",
+        "What a link has carried when it had its lines for itself it can carry, whatever its share in rounds was.",
+        "ictp2p/gossip/window.py",
+        "(seconds >= self._profile.long or (alone and rate > known))",
+        "seconds >= self._profile.long",
+        ("gossip/test_link_bandwidth.py::TestBandwidth::test_or_after_a_faster_probe_which_had_the_lines_for_itself",),
+    ),
+    Mutation(
+        "slow-probe-believed-alone",
+        "A short probe that was disturbed lowers nothing by itself.",
+        "ictp2p/gossip/window.py",
+        "(alone and rate > known)",
+        "alone",
+        ("gossip/test_link_bandwidth.py::TestBandwidth::test_and_not_after_a_slower_one_that_was_short",),
+    ),
+    Mutation(
+        "deaf-neighbour-unnoticed",
+        "A neighbour that does not hear us is lost, though we hear it.",
+        "ictp2p/gossip/hellos.py",
+        "return min(self.heard_at + self._profile.hold * self._interval, deaf_from)",
+        "return self.heard_at + self._profile.hold * self._interval",
+        (
+            "gossip/test_link_hellos.py::TestLoss::"
+            "test_a_neighbour_that_is_heard_and_does_not_hear_us_is_lost_until_it_does",
+        ),
+    ),
+    Mutation(
+        "echo-as-young-as-a-hello",
+        "Who answers each Hello with its next one echoes what may be two intervals old.",
+        "ictp2p/gossip/hellos.py",
+        "(self._profile.hold + 1.0)",
+        "1.0",
+        ("gossip/test_link_hellos.py::TestLoss::test_two_that_hear_each_other_lose_nothing",),
+    ),
+    Mutation(
+        "late-report-taken-for-life",
+        "A transfer that broke off long ago is no sign of life when it is reported.",
+        "ictp2p/gossip/links.py",
+        "link.talk.heard_at = max(link.talk.heard_at, transfer.ended)",
+        "link.talk.heard_at = max(link.talk.heard_at, now)",
+        ("gossip/test_link_hellos.py::TestLoss::test_bytes_of_a_transfer_that_broke_off_long_ago_are_none",),
     ),
     Mutation(
         "probed-again-and-again",
@@ -46,8 +100,8 @@ MUTATIONS: Final = (
         "long-sample-is-one-of-many",
         "A full-speed transfer that lasted tells of a changed link alone: the next round is planned on it.",
         "ictp2p/gossip/window.py",
-        "and seconds >= self._profile.long and",
-        "and seconds < 0.0 and",
+        "(seconds >= self._profile.long or (alone and rate > known))",
+        "(alone and rate > known)",
         ("gossip/test_link_bandwidth.py::TestBandwidth::test_or_after_one_that_lasted",),
     ),
     Mutation(
@@ -70,8 +124,8 @@ MUTATIONS: Final = (
         "opening-window-taken-for-the-link",
         "What a sender's window let through in a few round trips is a lower bound, and not what the link carries.",
         "ictp2p/gossip/links.py",
-        "at_least = app_limited or link.opens_within(seconds, now)",
-        "at_least = app_limited",
+        "at_least = transfer.limited or self.opens_within(transfer.seconds, now)",
+        "at_least = transfer.limited",
         (
             "gossip/test_link_bandwidth.py::TestBandwidth"
             "::test_of_a_link_that_only_waited_or_only_opened_its_window_nothing_is_known",

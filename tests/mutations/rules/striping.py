@@ -173,8 +173,8 @@ MUTATIONS: Final = (
         "cut-short-for-good",
         "Whether several connections carry more is found out later if a round came first, and anew for another one.",
         "ictp2p/data_plane.py",
-        '            if direction == "out" and self.bulk.probing.undecided(peer, size, seconds):\n',
-        "            if False:\n",
+        "self.bulk.probing.undecided(peer, transfer.size, transfer.seconds):\n",
+        "False:\n",
         (
             "sim/test_stripes.py::"
             "test_a_comparison_that_a_round_cut_short_is_made_later_and_again_for_another_connection",

@@ -1,0 +1,90 @@
+"""Lines between clusters that are cut under collective calls: who did nothing wrong sees no error."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from ictp2p.errors import IctError
+from sim import World
+from sim.training import Program, Training
+from tests.sim.calls import Caller
+
+CLUSTERS = "abcd"
+ELEMENTS = 500_000
+PAUSE = 3.0
+"""Virtual seconds between two calls."""
+LONGEST = 24.0
+"""Virtual seconds that a call may take: what a stall or the way around a cut takes, but not both, and a retry."""
+
+
+class Story:
+    """A world whose clusters all-reduce again and again while lines are cut."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.met: set[str] = set()
+        self.errors: list[tuple[str, float, IctError]] = []
+        self.took: list[float] = []
+        self.over = False
+        world.links(delay=0.02, bandwidth=1e9)
+        for cluster in CLUSTERS:
+            world.cluster(cluster, workers=1, program=self.program(), up=5e6, down=5e6)
+        world.run_until(lambda: len(self.met) == len(CLUSTERS), within=200.0, what="all have met")
+
+    def program(self) -> Program:
+        def run(training: Training) -> None:
+            caller = Caller(training)
+            caller.gather(len(CLUSTERS), 60.0)
+            while self.summed(caller, 1) != len(CLUSTERS):
+                pass
+            self.met.add(training.host.name)
+            while not self.over:
+                began = self.world.now
+                try:
+                    assert self.summed(caller, ELEMENTS) == len(CLUSTERS)
+                except IctError as error:
+                    self.errors.append((training.host.name, self.world.now, error))
+                self.took.append(self.world.now - began)
+                training.compute(PAUSE)
+            training.compute(1e6)
+
+        return run
+
+    def summed(self, caller: Caller, elements: int) -> float:
+        tensor = torch.ones(elements)
+        caller.all_reduce(tensor, op="sum")
+        assert bool((tensor == tensor[0]).all())
+        return tensor[0].item()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_pair_that_cannot_hear_each_other_any_more_misses_no_call(seed: int) -> None:
+    """Regression: of ten such cuts, both ways, five cost a cluster a call."""
+    rng = random.Random(seed)
+    with World(seed=seed, profile="wan") as world:
+        story = Story(world)
+        world.run_for(rng.uniform(5.0, 20.0))
+        world.cut(*rng.sample(CLUSTERS, 2), one_way=rng.random() < 0.5)
+        world.run_for(90.0)
+        story.over = True
+        assert not story.errors
+        assert LONGEST / 3 < max(story.took) < LONGEST
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lines_that_are_cut_and_healed_one_after_the_other_cost_nobody_a_call(seed: int) -> None:
+    rng = random.Random(seed)
+    with World(seed=seed, profile="wan") as world:
+        story = Story(world)
+        for _ in range(4):
+            a, b = rng.sample(CLUSTERS, 2)
+            world.cut(a, b, one_way=rng.random() < 0.4)
+            world.run_for(rng.uniform(0.5, 40.0))
+            world.heal(a, b)
+            world.run_for(rng.uniform(0.0, 15.0))
+        world.run_for(30.0)
+        story.over = True
+        assert not story.errors
