@@ -15,8 +15,9 @@ was true of the last one of their kind that was put to the test. That factor goe
 so that another plan is tried now and then, and sooner the more it promises.
 
 If links become slower, the kept plan's prediction grows before the next round, and what it takes with that round. If
-that is `SLOWER` times what it took before, what was known of its links and of promises counts for nothing. Where a
-round by it fails it is kept no longer.
+that is `SLOWER` times what it took before, what was known of its links and of promises counts for nothing; nor do past
+promises where it has become `FASTER`. What is chosen instead of it, since it should take longer now, is kept if it
+takes less than that, be it more than the other one took once. Where a round by it fails it is kept no longer.
 
 Only the coordinator's choice depends on this, and only in speed. Rounds shorter than `LEAST` are mostly agreement.
 """
@@ -49,6 +50,8 @@ WARY = 8.0
 """The most that a promise is doubted."""
 SLOWER = 1.5
 """Times what a plan took, or a plan for known lines promised, from which on the links are not what they were."""
+FASTER = 1.25
+"""Times what a plan takes that it took before, from which on the links are not what they were either."""
 _SHORT = 0.1
 """Seconds promised for links as they are up to which no second plan is made: the round is mostly agreement."""
 _NEWEST = 0.5
@@ -104,6 +107,8 @@ class _Offer:
     plan: bytes = b""
     predicted: float = 0.0
     """By the same figures as a kept plan would be."""
+    instead: float = 0.0
+    """Seconds that the kept plan should have taken; 0: there was none that fits the links."""
 
 
 class ProvenPlans:
@@ -151,7 +156,7 @@ class ProvenPlans:
         new = [(by, answer) for by, answer in offers if answer.plan != proven.plan]
         by, best = min(new, key=lambda offer: offer[1].seconds * proven.doubt(offer[0]), default=("links", made))
         if not kept or (new and best.seconds * proven.doubt(by) < GAIN * kept):
-            self._offered = _Offer(by, best.plan, planner.predict(links, plans.decode(best.plan)))
+            self._offered = _Offer(by, best.plan, planner.predict(links, plans.decode(best.plan)), kept)
             return best
         proven.predicted = predicted
         reason = f"took {proven.seconds:.3g} s in round {proven.round}; not proven: {best.reason}"
@@ -199,6 +204,8 @@ class ProvenPlans:
         if took >= SLOWER * proven.seconds:
             proven.seconds, proven.doubts = took, {}
             self.lines.slowed(frozenset(_used(opened)), opened.round)
+        elif took * FASTER <= proven.seconds:
+            proven.seconds, proven.doubts = took, {}
         else:
             proven.seconds += _NEWEST * (took - proven.seconds)
             proven.forgive()
@@ -214,7 +221,7 @@ class ProvenPlans:
         doubts[by] = 1.0 + (ratio - 1.0) / 2 if cold else ratio
         if by != "links" and ratio >= SLOWER:
             self.lines.slowed(frozenset(_used(opened)), opened.round)
-        if proven is None or took < proven.seconds:
+        if proven is None or took < (offered.instead or (proven.seconds if not offered.plan else inf)):
             self._proven[key] = _Proven(opened.plan, opened.round, took, offered.predicted, doubts)
         self._proven.move_to_end(key)
         if len(self._proven) > _COLLECTIVES:

@@ -7,10 +7,9 @@ Theory of operation:
    that took only a few round trips shows what the sender's window was, and not the link: it is a lower bound.
 3. **Probing** is for links of which nothing fresh is known, and politely: one at a time, never in a round, paid from a
    token bucket that `probe_share` of the rounds' bytes fills. Each cluster begins its list after its own name, so
-   that not everybody probes the same one first. What is left over goes to links whose figures are doubted (`doubt`):
-   at once, and again after a pause that doubles with each probe and is short again once one has shown something new.
-   So a link that recovers is known within minutes of a change near it, though no plan uses it any more, and one that is
-   slow in truth costs a probe an hour.
+   that not everybody probes the same one first. What is left over goes to links whose figures are doubted (`doubt`),
+   or far below what they were once: at once, and again after a pause that doubles with each probe, up to an hour, and
+   is short again once some link here has changed. So a link that recovers is found, though no plan uses it any more.
 """
 
 from __future__ import annotations
@@ -30,6 +29,10 @@ from ictp2p.types import ClusterId, Direction, Transfer
 _TOGETHER = 0.25
 """Share of an interval by which a Hello may be early to go with another: a leader with many neighbours then wakes up
 once per interval instead of once per neighbour."""
+
+
+_FALLEN = 0.6
+"""Part of what a link carried once below which it is looked at again, as `core.doubts` does of lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,9 @@ class Links:
         if told is not None and now < link.told_at + self._profile.refresh and not link.differs(told, now):
             return []
         fresh = link.measurement(now)
+        if _moved(told.bandwidth_out if told else None, fresh.bandwidth_out, self._profile.shift, 0.0):
+            for each in self._links.values():  # what has changed may be our line
+                each.pause = self._profile.probe_again
         link.told, link.told_at = fresh, now
         self._wake = min(self._wake, link.due())
         return [LinkChanged(neighbour, fresh)]
@@ -250,8 +256,9 @@ class Links:
         return min(wanting, key=lambda n: (self._links[n].probed_at, n <= self.me, n), default=None)
 
     def _worth_another(self, now: float) -> ClusterId | None:
-        """Name one whose link is doubted, and was not probed for that of late."""
-        for neighbour in self._doubted:
+        """Name one whose link is doubted, or has fallen behind itself, and was not probed for that of late."""
+        fallen = (name for name, link in self._links.items() if link.fallen(now))
+        for neighbour in (*self._doubted, *fallen):
             link = self._links.get(neighbour)
             if link and link.talk and link.told and (not link.doubted or now >= link.probed_at + link.pause):
                 link.doubt()
@@ -274,6 +281,8 @@ class _Link:
         """Whether it was ever probed for that."""
         self.again = False
         """Whether another probe would tell more."""
+        self._best = 0.0
+        """Bytes/s that were the median once."""
         self._alone = 0.0
         """Bytes/s of the last probe from here."""
         self.pause = profile.probe_again
@@ -311,6 +320,12 @@ class _Link:
             if abs(rate - self._alone) > self._profile.shift * self._alone:
                 self.pause = self._profile.probe_again
             self._alone = rate
+        if out:
+            self._best = max(self._best, self.windows["out"].median(now) or 0.0)
+
+    def fallen(self, now: float) -> bool:
+        """Whether it carries far less than once: it may have recovered, and no plan would use it to find out."""
+        return (self.windows["out"].median(now) or 0.0) < _FALLEN * self._best
 
     def forgotten(self, now: float) -> bool:
         return not any(window.ascending(now) for window in self.windows.values())

@@ -16,7 +16,7 @@ from ictp2p.collectives.schedules.trees import Tree
 from ictp2p.core.directory import Directory
 from ictp2p.core.lines import Lines
 from ictp2p.core.planning import asked_of, links_between, make_plan
-from ictp2p.core.proven import GAIN, LEAST, SLOWER, WARY, ProvenPlans
+from ictp2p.core.proven import FASTER, GAIN, LEAST, SLOWER, WARY, ProvenPlans
 from ictp2p.core.standing import StandingPlan
 from ictp2p.sync.opening import PlanAnswer, PlanRequest
 from ictp2p.sync.values import Close, Open, StateRef
@@ -172,6 +172,33 @@ def test_the_figure_of_a_kept_plan_follows_its_rounds(proven: ProvenPlans) -> No
     for _ in range(3):
         rounds.held(promised(20.0), 40.0)
     assert offered(proven, 35.0) == SECOND.plan
+
+
+def test_what_is_chosen_since_the_kept_plan_has_become_worse_is_kept_though_that_was_faster_once(
+    proven: ProvenPlans,
+) -> None:
+    """Regression: links became slower, and one plan was tried again and again, and never improved upon."""
+    rounds = Rounds(proven)
+    rounds.held(FIRST.plan, FIRST.seconds)
+    now = mesh(ab=0.05 * MB)
+    assert offered(proven, 2 * FIRST.seconds) == FIRST.plan
+    assert offered(proven, 2 * FIRST.seconds, found=now) == SECOND.plan
+    rounds.held(SECOND.plan, 3 * FIRST.seconds)
+    third = replace(make_plan(mesh(cd=0.2 * MB), REQUEST), seconds=2.95 * FIRST.seconds)
+    assert proven.better(asked_of(now, REQUEST), REQUEST, third).plan == SECOND.plan
+
+
+def test_promises_are_believed_anew_where_a_kept_plan_has_become_faster(proven: ProvenPlans) -> None:
+    """Regression: links recovered, and what had been promised and not held while they were slow was not tried again."""
+    rounds = Rounds(proven)
+    rounds.held(promised(100.0), 100.0)
+    assert offered(proven, 50.0) == SECOND.plan
+    rounds.held(structs.replace(plans.decode(SECOND.plan), seconds=50.0).encode(), 150.0)
+    assert offered(proven, 50.0) == promised(100.0)
+    rounds.held(promised(100.0), 100.0 / FASTER * 1.01)
+    assert offered(proven, 30.0) == promised(100.0)
+    rounds.held(promised(100.0), 60.0)
+    assert offered(proven, 50.0) == SECOND.plan
 
 
 @given(truth=st.floats(1.0, 3.0), promise=st.floats(0.3, 0.99))

@@ -140,6 +140,38 @@ class TestProbes:
         gaps = [later - earlier for earlier, later in itertools.pairwise(fast)]
         assert gaps[:2] == [60.0, 120.0], "it is another link since, and may soon be another again"
 
+    def test_a_link_that_carries_far_less_than_once_is_looked_at_again_though_nobody_doubts_it(self):
+        """Regression: plans that went around a line which had been slow did so for an hour after it had recovered."""
+        links = Links(A, replace(PROBING, probe_credit=2**40))
+        links.connected(B, 0.0)
+        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        assert notices(move(links, 20 * MIB, 1.0, seconds=2.0, probe=True), ProbeWanted) == []
+        assert notices(move(links, 13 * MIB, 2.0, seconds=9.0), ProbeWanted) == [], "a share, perhaps"
+        assert notices(move(links, 3 * MIB, 11.0, seconds=9.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
+        assert notices(move(links, 3 * MIB, 21.0, seconds=3.0, probe=True), ProbeWanted) == []
+        assert notices(links.handle_timeout(60.0), ProbeWanted) == []
+        assert notices(links.handle_timeout(11.0 + 60.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
+        move(links, 20 * MIB, 75.0, seconds=2.0, probe=True)
+        assert links.measurement(B, 75.0).bandwidth_out == 20 * MIB
+        assert notices(links.handle_timeout(3000.0), ProbeWanted) == [], "as it was"
+
+    def test_where_one_link_has_changed_the_others_that_fell_are_soon_looked_at_again(self):
+        links = Links(A, replace(PROBING, probe_credit=2**40))
+        for neighbour in (B, C):
+            links.connected(neighbour, 0.0)
+            links.receive(neighbour, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+            move(links, 20 * MIB, 1.0, seconds=2.0, to=neighbour, probe=True)
+            move(links, 3 * MIB, 10.0, seconds=9.0, to=neighbour)
+        now, gap = 10.0, 0.0
+        while gap < 1000.0:
+            wanted = notices(links.handle_timeout(now + 1.0), ProbeWanted)
+            gap, now = gap + 1.0, now + 1.0
+            for each in wanted:
+                gap = 0.0
+                move(links, 3 * MIB, now, seconds=3.0, to=each.neighbour, probe=True)
+        wanted = notices(move(links, 20 * MIB, now, seconds=9.0, to=C), ProbeWanted)
+        assert [each.neighbour for each in wanted] == [B], "it may be our line"
+
     def test_an_hour_later_it_is_no_longer_known(self):
         links, _ = linked_for_probes((B,))
         move(links, 8 * MIB, 2.0)

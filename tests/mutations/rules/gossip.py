@@ -35,6 +35,28 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "fallen-for-an-hour",
+        "A link that carries far less than once is looked at again: no plan would use it to find out.",
+        "ictp2p/gossip/links.py",
+        "for neighbour in (*self._doubted, *fallen):",
+        "for neighbour in self._doubted:",
+        (
+            "gossip/test_link_probes.py::TestProbes::"
+            "test_a_link_that_carries_far_less_than_once_is_looked_at_again_though_nobody_doubts_it",
+        ),
+    ),
+    Mutation(
+        "others-wait-their-pause",
+        "Where one link has changed it may be the line, so that the others are soon looked at again.",
+        "ictp2p/gossip/links.py",
+        "                each.pause = self._profile.probe_again\n",
+        "                pass\n",
+        (
+            "gossip/test_link_probes.py::TestProbes::"
+            "test_where_one_link_has_changed_the_others_that_fell_are_soon_looked_at_again",
+        ),
+    ),
+    Mutation(
         "probe-is-one-of-many",
         "What a link has carried when it had its lines for itself it can carry, whatever its share in rounds was.",
         "ictp2p/gossip/window.py",

@@ -192,4 +192,23 @@ MUTATIONS: Final = (
         "self._together[end] = max(0.0,",
         ("core/test_lines.py::test_a_line_is_as_wide_at_least_as_what_its_links_carried_together",),
     ),
+    Mutation(
+        "faster-once-for-ever",
+        "What is chosen instead of a kept plan that has become worse is kept if it is better than that has become.",
+        "ictp2p/core/proven.py",
+        "if proven is None or took < (offered.instead or (proven.seconds if not offered.plan else inf)):",
+        "if proven is None or took < proven.seconds:",
+        (
+            "core/test_proven.py::"
+            "test_what_is_chosen_since_the_kept_plan_has_become_worse_is_kept_though_that_was_faster_once",
+        ),
+    ),
+    Mutation(
+        "promises-of-another-weather",
+        "Where a kept plan has become faster, promises are believed anew.",
+        "ictp2p/core/proven.py",
+        "        elif took * FASTER <= proven.seconds:\n            proven.seconds, proven.doubts = took, {}\n",
+        "",
+        ("core/test_proven.py::test_promises_are_believed_anew_where_a_kept_plan_has_become_faster",),
+    ),
 )
