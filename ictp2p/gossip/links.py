@@ -130,8 +130,9 @@ class Links:
             credit = self._budget + self._profile.probe_share * size
             self._budget = min(credit, float(self._profile.probe_credit))
         link = self._links.setdefault(neighbour, _Link(self._profile))
-        if size >= self._profile.least_sample:
-            link.carried(transfer, now)
+        if size >= self._profile.least_sample and link.carried(transfer, now):
+            for each in self._links.values():  # what has changed may be our line
+                each.pause = self._profile.probe_again
         if self._probing and self._probing[0] == neighbour and direction == "out" and not transfer.limited:
             self._probing = None
             self._doubted = tuple(each for each in self._doubted if each != neighbour)  # until that is said anew
@@ -226,9 +227,6 @@ class Links:
         if told is not None and now < link.told_at + self._profile.refresh and not link.differs(told, now):
             return []
         fresh = link.measurement(now)
-        if _moved(told.bandwidth_out if told else None, fresh.bandwidth_out, self._profile.shift, 0.0):
-            for each in self._links.values():  # what has changed may be our line
-                each.pause = self._profile.probe_again
         link.told, link.told_at = fresh, now
         self._wake = min(self._wake, link.due())
         return [LinkChanged(neighbour, fresh)]
@@ -284,7 +282,7 @@ class _Link:
         self._best = 0.0
         """Bytes/s that were the median once."""
         self._alone = 0.0
-        """Bytes/s of the last probe from here."""
+        """Bytes/s of the last probe from here, or that were more since."""
         self.pause = profile.probe_again
         """Seconds from a probe to the next one in doubt."""
 
@@ -311,17 +309,21 @@ class _Link:
         """It is probed because it is doubted: the next time after a longer pause."""
         self.doubted, self.pause = True, min(2 * self.pause, self._profile.horizon)
 
-    def carried(self, transfer: Transfer, now: float) -> None:
-        """Take a sample. What a probe from here shows, if it is new, may soon be something else again."""
-        rate, out = transfer.size / transfer.seconds, transfer.direction == "out"
+    def carried(self, transfer: Transfer, now: float) -> bool:
+        """Take a sample; whether it shows that the link is not what its last probe showed.
+
+        In a round a link may show but its share of a line, so that less than that is no such sign.
+        """
+        rate, probe = transfer.size / transfer.seconds, transfer.probe
         at_least = transfer.limited or self.opens_within(transfer.seconds, now)
-        self.windows[transfer.direction].add(rate, transfer.seconds, at_least, now, alone=transfer.probe)
-        if transfer.probe and out and not at_least:
-            if abs(rate - self._alone) > self._profile.shift * self._alone:
-                self.pause = self._profile.probe_again
+        self.windows[transfer.direction].add(rate, transfer.seconds, at_least, now, alone=probe)
+        if at_least or transfer.direction == "in":
+            return False
+        self._best = max(self._best, self.windows["out"].median(now) or 0.0)
+        changed = abs(rate - self._alone) > self._profile.shift * self._alone and (probe or rate > self._alone)
+        if probe or changed:
             self._alone = rate
-        if out:
-            self._best = max(self._best, self.windows["out"].median(now) or 0.0)
+        return changed
 
     def fallen(self, now: float) -> bool:
         """Whether it carries far less than once: it may have recovered, and no plan would use it to find out."""

@@ -172,6 +172,19 @@ class TestProbes:
         wanted = notices(move(links, 20 * MIB, now, seconds=9.0, to=C), ProbeWanted)
         assert [each.neighbour for each in wanted] == [B], "it may be our line"
 
+    def test_a_share_of_a_line_in_each_round_does_not_have_the_link_probed_again_and_again(self):
+        links = Links(A, replace(PROBING, probe_credit=2**40))
+        links.connected(B, 0.0)
+        links.receive(B, Hello(1, 3600.0, 50.0, 0.0, 50.0), 0.1)
+        move(links, 20 * MIB, 1.0, seconds=2.0, probe=True)
+        probed = 0
+        for minute in range(1, 180):
+            effects = move(links, 5 * MIB, 60.0 * minute, seconds=9.0)
+            while notices(effects, ProbeWanted):
+                probed += 1
+                effects = move(links, 20 * MIB, 60.0 * minute, seconds=2.0, probe=True)
+        assert 6 <= probed <= 8, "ever more seldom"
+
     def test_an_hour_later_it_is_no_longer_known(self):
         links, _ = linked_for_probes((B,))
         move(links, 8 * MIB, 2.0)

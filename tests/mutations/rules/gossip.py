@@ -27,8 +27,8 @@ MUTATIONS: Final = (
         "pause-for-good",
         "A link that has just changed may soon change again: the next probe in doubt comes soon.",
         "ictp2p/gossip/links.py",
-        "                self.pause = self._profile.probe_again\n",
-        "                pass\n",
+        "changed = abs(rate - self._alone) > self._profile.shift * self._alone and",
+        "changed = not self._alone and",
         (
             "gossip/test_link_probes.py::TestProbes::"
             "test_doubted_links_are_probed_ever_more_seldom_until_a_probe_shows_something_new",
@@ -141,6 +141,17 @@ MUTATIONS: Final = (
         " and not (one.app_limited or two.app_limited)",
         "",
         ("gossip/test_link_bandwidth.py::TestBandwidth::test_an_app_limited_transfer_never_lowers_an_estimate",),
+    ),
+    Mutation(
+        "share-taken-for-a-change",
+        "That a link shows its share of a line in a round does not have it probed again and again.",
+        "ictp2p/gossip/links.py",
+        "and (probe or rate > self._alone)",
+        "and rate > 0.0",
+        (
+            "gossip/test_link_probes.py::TestProbes::"
+            "test_a_share_of_a_line_in_each_round_does_not_have_the_link_probed_again_and_again",
+        ),
     ),
     Mutation(
         "opening-window-taken-for-the-link",
