@@ -204,11 +204,11 @@ class ProvenPlans:
         if took >= SLOWER * proven.seconds:
             proven.seconds, proven.doubts = took, {}
             self.lines.slowed(frozenset(_used(opened)), opened.round)
-        elif took * FASTER <= proven.seconds:
-            proven.seconds, proven.doubts = took, {}
-        else:
-            proven.seconds += _NEWEST * (took - proven.seconds)
-            proven.forgive()
+            return
+        if took * FASTER <= proven.seconds:
+            proven.doubts = {}
+        proven.seconds += _NEWEST * (took - proven.seconds)
+        proven.forgive()
 
     def _tried(self, key: _Key, opened: Open, took: float) -> None:
         promised = plans.decode(opened.plan).seconds

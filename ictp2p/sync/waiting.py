@@ -199,16 +199,17 @@ class Waiting:
         waits = dict.fromkeys(self._headless(roll), self._closed_at + self._profile.suspect_grace)
         if _by_call(roll.standing):
             for name in roll.due:
-                waits |= self._missed(name, until)
+                if (end := self._missed(name, until)) is not None:
+                    waits[name] = max(end, waits.get(name, end))
         return waits
 
-    def _missed(self, name: ClusterId, until: float) -> dict[ClusterId, float]:
-        """How long a round of calls waits for a cluster whose leader does not answer; nothing where it does."""
+    def _missed(self, name: ClusterId, until: float) -> float | None:
+        """Until when a round of calls waits for a cluster whose leader does not answer; None where it does."""
         if (since := self._sight.bereft(name)) is not None:
-            return {name: min(since, until) + self._profile.heir_grace}
+            return min(since, until) + self._profile.heir_grace
         if (since := self._sight.wavering(name)) is not None:
-            return {name: min(since, until) + self._profile.suspect_grace}
-        return {}
+            return min(since, until) + self._profile.suspect_grace
+        return None
 
     def _headless(self, roll: RollCall) -> Sequence[ClusterId]:
         """Clusters of the failed attempt that are only suspected: dead in a moment, or spoken for by an heir."""

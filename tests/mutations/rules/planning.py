@@ -207,8 +207,8 @@ MUTATIONS: Final = (
         "promises-of-another-weather",
         "Where a kept plan has become faster, promises are believed anew.",
         "ictp2p/core/proven.py",
-        "        elif took * FASTER <= proven.seconds:\n            proven.seconds, proven.doubts = took, {}\n",
-        "",
+        "            proven.doubts = {}\n",
+        "            pass\n",
         ("core/test_proven.py::test_promises_are_believed_anew_where_a_kept_plan_has_become_faster",),
     ),
 )
