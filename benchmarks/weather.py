@@ -99,8 +99,8 @@ class Weather:
 
     def _slower(self) -> str:
         node, part = self._node(), self.rng.choice((0.1, 0.2, 0.5))
-        up, down = (tuple(r * part if n == node else r for n, r in enumerate(rates)) for rates in self._rates())
-        return self._become(replace(self.lines, up=up, down=down), f"c{node} has {part:g} of its line")
+        line = tuple(r * part if n == node else r for n, r in enumerate(self._fair.up))
+        return self._become(replace(self.lines, up=line, down=line), f"c{node} has {part:g} of its line")
 
     def _asymmetric(self) -> str:
         node, part = self._node(), self.rng.choice((0.1, 0.3))
@@ -137,9 +137,6 @@ class Weather:
 
     def _node(self) -> int:
         return self.rng.randrange(len(self._fair.up))
-
-    def _rates(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return self._fair.up, self._fair.down
 
     def _become(self, lines: Lines, what: str) -> str:
         nodes, tell = range(len(lines.up)), self.wires.tell

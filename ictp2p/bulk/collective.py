@@ -60,9 +60,6 @@ class Measured(Protocol):
         """As `Bulk.measured`."""
 
 
-"""Told (connection, tag, bytes, seconds, app-limited) of what was received."""
-
-
 class Hold:
     """A collective's use of one connection (`users.User`).
 

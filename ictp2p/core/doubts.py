@@ -3,8 +3,8 @@
 A probe lasts for a second or two, and what happens in it, a loss in the wrong moment or somebody else's traffic, may
 leave a third of what the link is. A line is as wide at least as the widest link at it, as any cluster's card tells it.
 A link that stays far below both of its lines is slow in truth, or was measured badly; which of the two only another
-probe tells. Plans rest on that: of eight clusters behind lines of their own a few links measured badly had three of ten
-meshes do without the plan that was best.
+probe tells, and a later one whether it has recovered (`gossip.links` says when). Plans rest on that: of eight clusters
+behind lines of their own a few links measured badly had three of ten meshes do without the plan that was best.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from ictp2p.core.cards import ClusterCard, LinkCard
 from ictp2p.types import ClusterId
 
 DOUBTED = 0.6
-"""Part of the narrower of its two lines below which a link is doubted. From `lines.NEAR` on plans take it for the line;
-of two figures of a link the mean is what counts, so a bad one of these is made good."""
+"""Part of the narrower of its two lines below which a link is doubted. From `lines.NEAR` on plans take it for that."""
 FEW = 16
 """Clusters up to which it is looked at: among more each has more links than it may probe anyway."""
 

@@ -65,7 +65,8 @@ class LinkProfile:
 
     probe_again: float = 60.0
     """Seconds before a link is whose probe left open whether it carries more, as by several connections: that takes
-    some seconds more, which the next round may not have left it, or the connection is another one since."""
+    some seconds more, which the next round may not have left it, or the connection is another one since. It is also
+    the pause that doubles with each probe of a link that is doubted."""
 
     @classmethod
     def local(cls) -> LinkProfile:
