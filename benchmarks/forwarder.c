@@ -12,6 +12,7 @@
  * Commands on stdin, one a line; the end of stdin ends it:
  *   rate NODE UP DOWN (Mbit/s) | delay FROM TO MS | loss PROBABILITY | cut A B | heal A B | stats
  *   pair FROM TO (Mbit/s) | nat NODE (nobody opens a connection to it: it gets no first packet of one)
+ *   swallow A B BYTES (what is larger is lost, and nobody told; 0: nothing is)
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -55,6 +56,7 @@ static uint64_t up_free[MOST_NODES], down_free[MOST_NODES], delays[MOST_NODES][M
 static char is_cut[MOST_NODES][MOST_NODES], behind_nat[MOST_NODES];
 static double pairs[MOST_NODES][MOST_NODES]; /* bytes per ns; 0: no line of its own */
 static uint64_t pair_free[MOST_NODES][MOST_NODES];
+static int largest[MOST_NODES][MOST_NODES]; /* bytes of a packet; 0: any */
 static double loss, queue_ns;
 static uint64_t lost, dropped, carried;
 static packet *heap;
@@ -133,6 +135,12 @@ static int on_line(const unsigned char *data, int length) {
     return bytes + (segments - 1) * HEADERS + segments * ETHERNET;
 }
 
+/* Bytes of an IP packet; of a large one, of the first of its segments. */
+static int size_of(const unsigned char *data, int length) {
+    int bytes = length - VIRTIO_HEADER, segment = data[4] | (data[5] << 8);
+    return segment && segment + HEADERS < bytes ? segment + HEADERS : bytes;
+}
+
 /* Put a packet into a line's queue; 0 if that is full, else when its last byte has left. */
 static uint64_t queue(uint64_t *line_free, double rate, uint64_t time, int bytes) {
     uint64_t start = *line_free > time ? *line_free : time;
@@ -177,7 +185,8 @@ static void accept_packets(int source) {
         if (header[0] >> 4 != 4 || target < 0 || target >= nodes || target == source) continue;
         if (is_cut[source][target]) continue;
         if (behind_nat[target] && opens(header, length - VIRTIO_HEADER)) continue;
-        if (loss > 0 && chance() < loss) {
+        int most = largest[source][target];
+        if ((most && size_of(data, length) > most) || (loss > 0 && chance() < loss)) {
             lost++;
             continue;
         }
@@ -214,6 +223,8 @@ static void obey(const char *line) {
         pairs[a][b] = x / 8e3;
     } else if (sscanf(line, "nat %d", &a) == 1 && known(a, a)) {
         behind_nat[a] = 1;
+    } else if (sscanf(line, "swallow %d %d %lf", &a, &b, &x) == 3 && known(a, b)) {
+        largest[a][b] = largest[b][a] = (int)x;
     } else if (sscanf(line, "loss %lf", &x) == 1) {
         loss = x;
     } else if (!strcmp(line, "stats")) {

@@ -4,11 +4,11 @@
 
 Clusters in network namespaces of their own call an all-reduce again and again, and know of the lines what they measure.
 The weather changes while a call is under way: the line of a cluster becomes slower or as fast as it was, a pair gets a
-narrow line of its own or is cut, ways become longer, packets are lost, a cluster is silent for some seconds. Then it
-stays for `--calls` calls, with `--rest` seconds between two. Of each it is told, over the certified bound of the lines
-as they are by then, what the plan was thought to take, what the busiest line needs for its bytes in truth (infinite for
-a plan over a line that is cut), and what the call took, agreement included; of the call in which they changed, in
-brackets, what it took over the larger one of the two bounds.
+narrow line of its own or is cut, ways become longer, packets are lost, all of them or large ones, a cluster is silent
+for some seconds. Then it stays for `--calls` calls, with `--rest` seconds between two. Of each it is told, over the
+certified bound of the lines as they are by then, what the plan was thought to take, what the busiest line needs for its
+bytes in truth (infinite for a plan over a line that is cut), and what the call took, agreement included; of the call in
+which they changed, in brackets, what it took over the larger one of the two bounds.
 
 Every result is checked: the same bytes everywhere, and the sum of whoever took part. Who misses a call is counted:
 nobody should, but for one that was silent itself. Needs root, on Linux.
@@ -46,7 +46,9 @@ from ictp2p.types import PeerId
 
 TOKEN = "benchmark-of-changing-lines"
 PORT = 7460
-KINDS = ("slower", "asymmetric", "pair", "cut", "longer", "loss", "silence")
+KINDS = ("slower", "asymmetric", "pair", "cut", "longer", "loss", "silence", "swallow")
+TUNNEL = 1400
+"""Bytes that a packet may have where large ones are swallowed."""
 PATIENCE = 300.0
 """Seconds that a call may take before the run is given up."""
 
@@ -61,6 +63,8 @@ class Lines:
     loss: float = 0.0
     pairs: dict[tuple[int, int], float] = field(default_factory=dict)
     cut: frozenset[tuple[int, int]] = frozenset()
+    tunnel: tuple[int, ...] = ()
+    """Nodes behind a tunnel that swallows what is larger than it carries."""
 
     def request(self, names: dict[int, PeerId], elements: int) -> PlanRequest:
         """Ask for a plan of a float32 all-reduce of these nodes on the lines as they are."""
@@ -124,6 +128,10 @@ class Weather:
         loss = self.rng.choice((0.001, 0.01))
         return self._become(replace(self.lines, loss=loss), f"{loss:g} of all packets are lost")
 
+    def _swallow(self) -> str:
+        node = self._node()
+        return self._become(replace(self.lines, tunnel=(node,)), f"large packets of c{node} are swallowed")
+
     def _silence(self) -> str:
         node, lasts = self._node(), self.rng.uniform(0.5, 4.0)
         others = [n for n in range(len(self._fair.up)) if n != node]
@@ -147,6 +155,8 @@ class Weather:
                     tell(f"delay {a} {b} {lines.delay[a][b]}")
                     tell(f"pair {a} {b} {lines.pairs.get((a, b), 0)}")
                 if a < b:
+                    narrow = a in lines.tunnel or b in lines.tunnel
+                    tell(f"swallow {a} {b} {TUNNEL if narrow else 0}")
                     tell(f"{'cut' if (a, b) in lines.cut else 'heal'} {a} {b}")
         tell(f"loss {lines.loss}")
         self.lines = lines
@@ -161,7 +171,9 @@ def main() -> None:
     parser.add_argument("--mb", type=megabytes, default=8.0, help="tensor size in MB (1e6 bytes)")
     parser.add_argument("--spells", type=count, default=12, help="changes of the lines")
     parser.add_argument("--calls", type=count, default=6, help="calls after each change")
-    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="of changes")
+    parser.add_argument(
+        "--kinds", nargs="+", default=list(KINDS[:-1]), choices=KINDS, help="of changes; all but swallow"
+    )
     parser.add_argument("--rest", type=seconds, default=0.0, help="seconds between two calls")
     parser.add_argument("--settle", type=seconds, default=20.0, help="seconds for the first probes, before any call")
     parser.add_argument("--json", type=output, help="file to write the results to")

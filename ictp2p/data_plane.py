@@ -80,6 +80,7 @@ class DataPlane:
             clock=driver.clock,
             random_bytes=random_bytes,
             membership=security.membership,
+            shrink=network.shrink,
         )
 
     # ------------------------------------------------------------ what the stack wants of the connections

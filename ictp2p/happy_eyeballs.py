@@ -30,15 +30,19 @@ _PAUSE = 0.25
 """Seconds from one attempt to the next, as section 5 recommends, unless so many addresses need a shorter one."""
 
 
-async def reach(address: Address, timeout: float) -> socket.socket:
+async def reach(
+    address: Address, timeout: float, prepare: Callable[[socket.socket, str], None] = lambda sock, host: None
+) -> socket.socket:
     """Connect to the first address of a host that takes it; the caller ends it all after `timeout` seconds.
+
+    `prepare` is given each socket before it says anything, with the numeric host that it is for.
 
     Raises:
         OSError: no address took it. One that was silent tells more than one that refused, and that more than any
             other: it may be the host that is meant.
     """
     found = await places(address)
-    attempts = [functools.partial(_connect, place, address.port) for place in in_turns(found)]
+    attempts = [functools.partial(_connect, place, address.port, prepare) for place in in_turns(found)]
     try:
         return await first_of(attempts, min(_PAUSE, timeout / (2 * len(attempts))), discard=socket.socket.close)
     except ExceptionGroup as failed:
@@ -99,11 +103,12 @@ def _dispose(discard: Callable[[T], Any], task: asyncio.Task[T]) -> None:
         discard(task.result())
 
 
-async def _connect(place: Place, port: int) -> socket.socket:
+async def _connect(place: Place, port: int, prepare: Callable[[socket.socket, str], None]) -> socket.socket:
     family, host = place
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
+        prepare(sock, host)
         await asyncio.get_running_loop().sock_connect(sock, (host, port))
     except BaseException:
         sock.close()

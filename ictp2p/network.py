@@ -11,11 +11,19 @@ operator, `Refused` when the other host itself says that nobody listens (evidenc
 Sockets are set up for a control plane that must notice failure: TCP_NODELAY (a small write must not wait 40 ms
 for the other side's delayed acknowledgement), keepalive, and TCP_USER_TIMEOUT (RFC 5482), without which Linux
 retransmits into a dead path for a quarter of an hour. Kernel buffers and the congestion control are left alone.
+
+*Small packets.* A tunnel, or a hop between a cluster of jumbo frames and the rest of the world, may lose what is larger
+than it carries and keep the word that says so to itself (RFC 2923, section 2.1): a connection opens, small messages
+pass, and the first full packet is repeated until somebody gives up. Linux can find that out, but for a whole host only
+and not unless its administrator says so (`tcp_mtu_probing`, RFC 4821). So control connections, whose bytes are few,
+are dialed with packets that fit everywhere, and whoever moves tensors says which host's got lost (`shrink`), which is
+then dialed in the same way for a while. They cost 1.2 % of the line, for their headers.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import ipaddress
 import os
@@ -35,6 +43,10 @@ _KEEPALIVE_INTERVAL = 5
 _KEEPALIVE_PROBES = 3
 _USER_TIMEOUT = 15_000  # milliseconds; SWIM's probes are faster, this is the floor under them
 _BACKLOG = 512
+_SMALL = 1280 - 60
+"""Bytes that TCP may put into a small packet, options included: what IPv6 asks of each way (RFC 8200, section 5)."""
+_SMALL_FOR = 3600.0
+"""Seconds for which a host is dialed so. What is wrong with a way may be mended, but connections live for months."""
 _RESOLVE = 5.0  # seconds to look up the name of an address to listen on
 _AT_ONCE = 64  # connections accepted in one turn of the loop, at most
 _BREATHER = 1.0  # seconds without accepting after the system had no room for another connection
@@ -71,8 +83,12 @@ class Network(Protocol):
         """
         ...
 
-    async def connect(self, factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
+    async def connect(
+        self, factory: Callable[[], P], address: Address, timeout: float, *, small: bool = False
+    ) -> tuple[asyncio.Transport, P]:
         """Connect to `address` within `timeout` seconds, the look-up of a host name included.
+
+        `small`: both ends send packets that fit everywhere, as they do for a while to a host of `shrink`.
 
         Raises:
             Refused: the host says that nobody listens there.
@@ -81,9 +97,17 @@ class Network(Protocol):
         """
         ...
 
+    def shrink(self, host: str) -> None:
+        """Dial a host, by its numeric address, with small packets for a while: large ones may have been lost."""
+        ...
+
 
 class TcpNetwork:
     """TCP over the running loop, asyncio's or uvloop's."""
+
+    def __init__(self) -> None:
+        self._small: dict[str, float] = {}
+        """Hosts that are dialed with small packets, and until when."""
 
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], address: Address) -> Listener:
         """Listen at `address`; see `Network.serve`."""
@@ -95,11 +119,18 @@ class TcpNetwork:
             raise translate(error, f"cannot listen on {address}", listening=True) from error
         return _TcpListener(loop, sock, factory)
 
-    async def connect(self, factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
+    async def connect(
+        self, factory: Callable[[], P], address: Address, timeout: float, *, small: bool = False
+    ) -> tuple[asyncio.Transport, P]:
         """Connect to `address`; see `Network.connect`."""
+
+        def prepare(sock: socket.socket, host: str) -> None:
+            if small or host in self._shrunk():
+                _send_small(sock)
+
         try:
             async with asyncio.timeout(timeout):
-                transport, protocol = await _over(await reach(address, timeout), factory)
+                transport, protocol = await _over(await reach(address, timeout, prepare), factory)
         except TimeoutError as error:
             raise Unreachable(f"{address} did not answer within {timeout:g} s") from error
         except (OSError, ValueError) as error:
@@ -113,6 +144,19 @@ class TcpNetwork:
             raise translate(error, f"cannot connect to {address}") from error
         connected_alone(transport)
         return transport, protocol
+
+    def shrink(self, host: str) -> None:
+        """Dial a host with small packets for an hour, unless it is this one."""
+        if not is_local(host):
+            self._shrunk()[host] = self._now() + _SMALL_FOR
+
+    def _shrunk(self) -> dict[str, float]:
+        now = self._now()
+        self._small = {host: until for host, until in self._small.items() if until > now}
+        return self._small
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
 class _TcpListener:
@@ -281,6 +325,13 @@ def _listening_socket(family: int, where: tuple[object, ...]) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _send_small(sock: socket.socket) -> None:
+    """Have both ends send small packets: what we ask the other end for in our first one bounds what we send too."""
+    if hasattr(socket, "TCP_MAXSEG"):
+        with contextlib.suppress(OSError):  # a system that does not let us choose
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SMALL)
 
 
 def _tune(sock: socket.socket) -> None:

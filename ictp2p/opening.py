@@ -73,7 +73,8 @@ async def open_transport(
     with attempt(address, timeout):
         try:
             async with asyncio.timeout(timeout):
-                _, opening = await network.connect(lambda: Opening(lambda made: _speak(made, mine)), address, timeout)
+                begun, small = lambda: Opening(lambda made: _speak(made, mine)), mine.kind is Kind.CONTROL
+                _, opening = await network.connect(begun, address, timeout, small=small)
                 theirs = await opening.heard
                 check(mine, theirs, theirs.verdict)
                 if opening.transport.is_closing():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sim.host import Cluster, Host
 from sim.limits import RATE, check
@@ -102,16 +103,18 @@ class Building(View):
         loss: float | None = None,
         corrupt: float | None = None,
         window: float | None = None,
+        swallows: bool | None = None,
         one_way: bool = False,
     ) -> None:
         """Set what is given of the link between two clusters (`a` = `b`: the network inside one; "*": all others)."""
         given = {"bandwidth": bandwidth, "delay": delay, "jitter": jitter, "loss": loss, "corrupt": corrupt}
-        changes = {name: value for name, value in {**given, "window": window}.items() if value is not None}
+        given |= {"window": window, "swallows": swallows}
+        changes = {name: value for name, value in given.items() if value is not None}
         for one, other in self._pairs(a, b, one_way=one_way):
             _change(self.topology.link(one, other), changes)
         self.loop.perform(self.internet.changed)
 
-    def links(self, **values: float) -> None:
+    def links(self, **values: Any) -> None:
         """Set the link between every two clusters that have none of their own yet; call it before the others."""
         _change(self.topology.default, values)
 
@@ -138,8 +141,8 @@ class Building(View):
         return list(dict.fromkeys(pairs))
 
 
-def _change(what: Link | Site, changes: Mapping[str, float]) -> None:
+def _change(what: Link | Site, changes: Mapping[str, Any]) -> None:
     """Change all of it, or nothing if a value cannot be."""
-    new = dataclasses.replace(what, **changes)  # type: ignore[arg-type]
+    new = dataclasses.replace(what, **changes)
     for name in changes:
-        setattr(what, name, float(getattr(new, name)))
+        setattr(what, name, type(getattr(what, name))(getattr(new, name)))

@@ -33,6 +33,7 @@ from sim.faults import (
     SetBandwidth,
     SetDelay,
     SlowNode,
+    Swallow,
     SwizzleClog,
 )
 from sim.plan import FaultPlan
@@ -96,6 +97,7 @@ KINDS: dict[str, tuple[float, Draw]] = {
     "delay": (1, lambda d: SetDelay(*d.pair(), delay=d.between(0.001, 0.2), jitter=d.between(0, 0.05))),
     "loss": (1, lambda d: Loss(*d.pair(), probability=d.between(0, 0.1))),
     "corrupt": (0.7, lambda d: Corrupt(*d.pair(), probability=d.between(0, 0.02))),
+    "swallow": (0.7, lambda d: Swallow(*d.pair(), one_way=d.happens(0.4))),
     "skew": (1, lambda d: ClockSkew(d.host(), offset=d.between(0, 100), rate=d.between(0.9, 1.1))),
     "slow": (1, lambda d: SlowNode(d.host(), cost=d.between(0, 0.01), factor=d.between(1, 4))),
     "join": (0.3, lambda d: Join(d.cluster())),

@@ -24,6 +24,8 @@ from sim.way import BULK, DATA, FIN, RST, SYN, Way
 if TYPE_CHECKING:
     from sim.network import SimListener
 
+PACKET = 1400
+"""Bytes of a message from which on it does not fit into what a way that swallows large packets carries."""
 KERNEL = 256 * 1024
 """Bytes that the kernels of both ends hold for a connection before the transport's own buffer fills."""
 
@@ -50,6 +52,10 @@ class Endpoint(asyncio.Transport):
         self.connected = False
         self.kind = 0
         """What its preamble says that it is for; 0 before."""
+        self.small = False
+        """Whether its packets fit everywhere."""
+        self.swallowed = False
+        """Whether a packet of it is larger than its way carries, and lost each time that it is sent."""
         self._net = internet
         self._loop = internet.loop
         self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
@@ -201,12 +207,26 @@ class Endpoint(asyncio.Transport):
         patience = self._patience
         if not self.peer.process.alive and not patience.dark:
             self.reset_in(self._net.round_trip(self.local, self.remote))
-        elif self._cut or patience.withholds:
+        elif self._cut or (what != RST and (self._swallows(size) or patience.withholds)):
             patience.withhold(what, data, size)
         else:
             self._way.carry(what, data, size)
         if patience.dark:
             patience.sent()
+
+    def _swallows(self, size: int) -> bool:
+        """Whether nothing of a message, or of what follows it, will pass: its first packet is too large."""
+        if size > PACKET and not self.swallowed and self._is_swallowed():
+            self._stop_passing()
+        return self.swallowed
+
+    def _is_swallowed(self) -> bool:
+        return not self.small and self._net.topology.between(self.local, self.remote).swallows
+
+    def _stop_passing(self) -> None:
+        self.swallowed = True
+        self._way.open(False)
+        self._patience.path_changed(busy=self._way.busy)
 
     def passed(self) -> None:
         """Some of what was sent has left: there may be room again."""
@@ -368,7 +388,8 @@ class Endpoint(asyncio.Transport):
     def path_changed(self) -> None:
         """Something was cut or mended somewhere."""
         self._cut = self._net.blocked(self.local, self.remote)
-        self._way.open(not self._cut)
+        self.swallowed = self._is_swallowed() and (self.swallowed or self._way.busy)
+        self._way.open(not (self._cut or self.swallowed))
         self._patience.path_changed(busy=self._way.busy)
 
     def _leaving(self) -> bool:

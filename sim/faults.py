@@ -209,6 +209,18 @@ class Corrupt(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class Swallow(Fault):
+    """Packets that are larger than some hop of a link carries get lost without a word (RFC 2923); small ones pass."""
+
+    a: str
+    b: str
+    one_way: bool = False
+
+    def apply(self, world: World) -> None:
+        world.link(self.a, self.b, swallows=True, one_way=self.one_way)
+
+
+@dataclass(frozen=True, slots=True)
 class ResetConnections(Fault):
     """Every connection between `a` and `b` is reset once; new ones can be made (a firewall restarts)."""
 
@@ -315,7 +327,7 @@ class SwizzleClog(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Calm(Fault):
-    """Every fault ends: cuts, losses and corruption are mended, processes go on, who crashed is started again."""
+    """Every fault ends: links and paths are mended, processes go on, who crashed is started again."""
 
     def apply(self, world: World) -> None:
         world.calm()
@@ -348,7 +360,7 @@ FAULTS: Mapping[str, type[Fault]] = {
     kind.__name__: kind
     for kind in (
         Crash, CrashOnSave, DiskFull, Restart, Pause, Resume, Cut, Partition, Heal, SetBandwidth, SetDelay, Loss,
-        Corrupt, ResetConnections, ClockSkew, SlowNode, Join, Leave, KillLeader, LinkFlap, SwizzleClog, Calm,
+        Corrupt, Swallow, ResetConnections, ClockSkew, SlowNode, Join, Leave, KillLeader, LinkFlap, SwizzleClog, Calm,
     )
 }  # fmt: skip
 """Every fault by name."""

@@ -149,7 +149,7 @@ class Harm(Building):
         self.loop.perform(act)
 
     def calm(self) -> None:
-        """End every fault: mend all cuts, losses and corruption, let all processes go on, start all that crashed.
+        """End every fault: mend all links and paths, let all processes go on, start all that crashed.
 
         What changed for good stays: bandwidths, delays, clocks, who left, whose disk is lost.
         """
@@ -158,6 +158,7 @@ class Harm(Building):
             self.topology.mend_all()
             for link in self.topology.every_link():
                 link.loss = link.corrupt = 0.0
+                link.swallows = False
             for host in self.hosts.values():
                 host.disk.before = host.disk.after = host.disk.full_at = None
                 host.slowness = 1.0

@@ -54,6 +54,7 @@ class SimNetwork:
     def __init__(self, internet: Internet, process: Process) -> None:
         self._internet = internet
         self._process = process
+        self._small: set[str] = set()
 
     async def serve(self, factory: Callable[[], asyncio.BaseProtocol], address: Address) -> Listener:
         """Listen; see `Network.serve`."""
@@ -67,7 +68,9 @@ class SimNetwork:
         listener = net.listeners[actual] = SimListener(net, self._process, actual, factory)
         return listener
 
-    async def connect(self, factory: Callable[[], P], address: Address, timeout: float) -> tuple[asyncio.Transport, P]:
+    async def connect(
+        self, factory: Callable[[], P], address: Address, timeout: float, *, small: bool = False
+    ) -> tuple[asyncio.Transport, P]:
         """Connect; see `Network.connect`."""
         dial = _Dial(self._internet, self._process, address)
         try:
@@ -80,10 +83,15 @@ class SimNetwork:
         finally:
             dial.over = True
         protocol = factory()
-        transport = _establish(self._internet, self._process, address, listener)
+        small = small or address.host in self._small
+        transport = _establish(self._internet, self._process, address, listener, small=small)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         return transport, protocol
+
+    def shrink(self, host: str) -> None:
+        """Dial a host with small packets from now on; see `Network.shrink`."""
+        self._small.add(host)
 
 
 class _Dial:
@@ -139,12 +147,15 @@ class _Dial:
             self.answered.set_exception(error)
 
 
-def _establish(internet: Internet, process: Process, address: Address, listener: SimListener) -> Endpoint:
+def _establish(
+    internet: Internet, process: Process, address: Address, listener: SimListener, *, small: bool
+) -> Endpoint:
     """Make both ends; the other learns of it by the first thing that arrives there."""
     here = Address(internet.addresses[process.name], internet.port())
     dialer = Endpoint(internet, process, here, address, listener.process.name)
     acceptor = Endpoint(internet, listener.process, address, here, process.name)
     dialer.peer, acceptor.peer = acceptor, dialer
+    dialer.small = acceptor.small = small
     acceptor.listener = listener
     internet.endpoints[dialer] = internet.endpoints[acceptor] = None
     dialer.connected = True

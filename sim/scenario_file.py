@@ -50,7 +50,7 @@ class _Link:
     a: str
     b: str
     one_way: bool
-    values: Mapping[str, float]
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _File:
     elide: bool
     spare: bool
     full_mesh: int
-    everywhere: Mapping[str, float]
+    everywhere: Mapping[str, Any]
     clusters: tuple[_Cluster, ...]
     links: tuple[_Link, ...]
     trunks: tuple[_Trunk, ...]
@@ -183,13 +183,14 @@ def _read_link(table: Fields, names: list[str]) -> _Link:
     return _Link(ends[0], ends[1], one_way, _read_link_values(table, finish=True))
 
 
-def _read_link_values(table: Fields, *, finish: bool) -> dict[str, float]:
-    read: dict[str, Callable[[], float]] = {
+def _read_link_values(table: Fields, *, finish: bool) -> dict[str, Any]:
+    read: dict[str, Callable[[], Any]] = {
         "delay": lambda: table.number("delay", limits=DURATION),
         "jitter": lambda: table.number("jitter", limits=DURATION),
         "bandwidth": lambda: table.number("bandwidth", limits=RATE),
         "loss": lambda: table.share("loss", 0.0),
         "corrupt": lambda: table.share("corrupt", 0.0),
+        "swallows": lambda: table.flag("swallows", False),
         "window": lambda: table.number("window", limits=RATE),
     }
     values = {key: get() for key, get in read.items() if table.has(key)}

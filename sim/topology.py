@@ -31,6 +31,8 @@ class Link:
     """Bytes per second that all bulk flows over it share."""
     corrupt: float = 0.0
     """Probability that a message arrives with a flipped bit."""
+    swallows: bool = False
+    """Whether packets that are larger than some hop carries get lost without a word (RFC 2923)."""
     window: float = math.inf
     """Bytes of one connection that may be under way: what the hosts' buffers allow. Several connections carry more."""
 

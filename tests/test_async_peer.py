@@ -499,8 +499,8 @@ async def test_the_status_says_who_is_there_and_costs_nobody_anything() -> None:
 
 async def test_who_asked_for_the_status_has_hung_up_when_it_has_it() -> None:
     class Watched(TcpNetwork):
-        async def connect(self, factory, address, timeout):  # type: ignore[no-untyped-def]
-            transport, protocol = await super().connect(factory, address, timeout)
+        async def connect(self, factory, address, timeout, **options):  # type: ignore[no-untyped-def]
+            transport, protocol = await super().connect(factory, address, timeout, **options)
             sockets.append(transport.get_extra_info("socket"))
             return transport, protocol
 
@@ -540,13 +540,14 @@ async def test_peers_that_cannot_dial_each_other_reduce_over_a_third() -> None:
         """Refuses to dial between two of the peers."""
 
         def __init__(self, number: int) -> None:
+            super().__init__()
             self.number = number
 
-        async def connect(self, factory, address, timeout):  # type: ignore[no-untyped-def]
+        async def connect(self, factory, address, timeout, **options):  # type: ignore[no-untyped-def]
             target = next((n for n, p in enumerate(peers) if p.address == address), -1)
             if (self.number, target) in blocked:
                 raise Unreachable(f"{address} is behind a firewall")
-            return await super().connect(factory, address, timeout)
+            return await super().connect(factory, address, timeout, **options)
 
     peers: list[AsyncPeer] = []
     blocked |= {(1, 2), (2, 1)}

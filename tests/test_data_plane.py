@@ -17,6 +17,7 @@ from ictp2p.disk import MemoryDisk
 from ictp2p.errors import HandshakeFailed, Unreachable
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.identity import Identity
+from ictp2p.network import TcpNetwork
 from ictp2p.security import PlainSecurity
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, Direction, PeerId, Transfer
@@ -86,7 +87,7 @@ def plane(stack: Stack, **values: Any) -> DataPlane:
     config = Config.local(cluster=HERE, token="a token that only the tests know", **values)
     identity = Identity.load(MemoryDisk())
     driver: Any = stack
-    network: Any = None
+    network: Any = TcpNetwork()
     return DataPlane(
         config, identity, driver, network, PlainSecurity(identity, b"f" * 8), Telemetry(stack.clock), bytes
     )

@@ -4,10 +4,12 @@ import errno
 import os
 import socket
 import ssl
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+import ictp2p.network
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.happy_eyeballs import places
 from ictp2p.network import TcpNetwork, ended, is_ours, shown_address, translate
@@ -49,6 +51,60 @@ def test_bytes_go_both_ways_and_both_ends_show_the_same_addresses(run):
         await acceptor.lost
         assert acceptor.data == b"hello"
         listener.close()
+
+    run(story())
+
+
+def segment(transport: asyncio.Transport) -> int:
+    """Bytes that the kernel puts into one packet of a connection."""
+    info = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return int.from_bytes(info[16:20], sys.byteorder)  # tcpi_snd_mss, linux/tcp.h
+
+
+async def segments(network: TcpNetwork, *, small: bool) -> list[int]:
+    """Of both ends of a connection that was dialed so."""
+    accepted = Caught()
+    listener = await network.serve(lambda: accepted, LOOPBACK)
+    transport, dialer = await network.connect(Caught, listener.address, 5, small=small)
+    found = [segment(end) for end in (transport, await accepted.made)]
+    transport.abort()
+    await asyncio.gather(dialer.lost, accepted.lost)
+    listener.close()
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")
+@pytest.mark.parametrize("small", [False, True])
+def test_both_ends_of_a_connection_send_packets_that_fit_everywhere_if_it_was_dialed_so(run, small):
+    for size in run(segments(TcpNetwork(), small=small)):
+        assert (size <= 1280 - 40 - 20) == small, "of IPv6's least packet, without the headers"
+        assert size > 1000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")
+def test_a_host_whose_large_packets_may_be_lost_is_dialed_with_small_ones_for_an_hour(run, monkeypatch):
+    monkeypatch.setattr(ictp2p.network, "is_local", lambda host: False)
+
+    async def story() -> None:
+        network, loop = TcpNetwork(), asyncio.get_running_loop()
+        now = loop.time()
+        network.shrink("192.0.2.1")
+        assert min(await segments(network, small=False)) > 1220, "another host"
+        network.shrink(LOOPBACK.host)
+        assert max(await segments(network, small=False)) <= 1220
+        monkeypatch.setattr(type(network), "_now", lambda self: now + 3700.0)
+        assert min(await segments(network, small=False)) > 1220
+        assert not network._small, "nothing is kept of who was there once"
+
+    run(story())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="options of Linux")
+def test_packets_that_never_leave_this_host_fit_as_they_are(run):
+    async def story() -> None:
+        network = TcpNetwork()
+        network.shrink(LOOPBACK.host)
+        assert min(await segments(network, small=False)) > 1220
 
     run(story())
 

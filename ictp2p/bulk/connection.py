@@ -30,6 +30,7 @@ from ictp2p.bulk.throttle import Throttle
 from ictp2p.bulk.users import Frame, Owner, User
 from ictp2p.collectives.exchange import AHEAD_BYTES
 from ictp2p.errors import ConnectionLost, IctError
+from ictp2p.network import shown_address
 
 if TYPE_CHECKING:
     from ictp2p.types import PeerId
@@ -78,6 +79,8 @@ class BulkConnection(Inbound):
         self.ticket = b""
         """With which the other end dialed us, if we had asked it to."""
         self.transport: asyncio.Transport
+        self.host: str
+        """The numeric address of the other end, or of what stands before it."""
         self.sharing: Sharing
         """Takes what the other end says of memory in common."""
         self._outbound: Outbound
@@ -181,6 +184,11 @@ class BulkConnection(Inbound):
         return None if seconds is None else AHEAD_BYTES + int(AHEAD_RATE * seconds)
 
     @property
+    def standing(self) -> bool:
+        """Whether nothing moved, although something was due, when it was last looked at (before it ended)."""
+        return self._liveness.standing
+
+    @property
     def account(self) -> tuning.Account | None:
         """What the kernel has counted of it so far, if it counts."""
         return None if self.closed else tuning.account(self.transport)
@@ -273,11 +281,12 @@ class BulkConnection(Inbound):
         self._outbound.put(hello.pack())
 
     def secure(self, peer: PeerId, send_key: bytes, receive_key: bytes, cipher: Cipher, *, seal_bodies: bool) -> None:
-        """Seal from here on, and prove to the other end that we can."""
+        """Seal from here on, and prove to the other end that we can, and that large packets get there (`reaching`)."""
         self.peer = peer
         self._outbound.secure(send_key, cipher, bodies=seal_bodies)
         self._inbound = Seal(receive_key, cipher)
-        self._outbound.write(Frame(Kind.CONFIRM, NO_TAG), sealed=True)
+        padding = bytes(tuning.segment(self.transport))
+        self._outbound.write(Frame(Kind.CONFIRM, NO_TAG, 0, 0, (padding,)), sealed=True)
         self._seal_bodies = seal_bodies
 
     def fail(self, error: IctError) -> None:
@@ -322,6 +331,7 @@ class BulkConnection(Inbound):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin on `transport`."""
         self.transport = cast("asyncio.Transport", transport)
+        self.host = shown_address(transport.get_extra_info("peername")).host
         self._wakeups = tuning.Wakeups(self.transport)
         self._outbound = Outbound(self.transport, self._high_water)
         self._renewal = Renewal(self.transport, self._clock())

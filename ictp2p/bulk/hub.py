@@ -31,6 +31,7 @@ from ictp2p.bulk.pool import Pool
 from ictp2p.bulk.probing import Probing
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.reaching import AskDial, Dial, Relays
+from ictp2p.bulk.splice import Shrink
 from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
 from ictp2p.bulk.users import User
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Receiver, Slots
@@ -58,6 +59,7 @@ class Bulk:
         random_bytes: gives nonces and tickets.
         membership: what all members of the mesh know and nobody else, at most 64 bytes: relays serve whoever proves to
             know it. Empty: nobody.
+        shrink: told of hosts that may have lost large packets of ours.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Bulk:
         clock: Callable[[], float] = time.monotonic,
         random_bytes: Callable[[int], bytes] = os.urandom,
         membership: bytes = b"",
+        shrink: Shrink = lambda host: None,
     ) -> None:
         self.me = me
         self.profile = profile or BulkProfile()
@@ -88,7 +91,7 @@ class Bulk:
         self._session = random_bytes(8)
         ways: Relays = relays or (lambda _: ())
         members = Membership(membership)
-        self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes, members)
+        self._pool = Pool(me, self, keys, dial, self.profile, ask_dial, ways, clock, random_bytes, members, shrink)
         self.probing = Probing(self, self._pool, self._new_tag, clock)
         self.attaching = Attaching(self, self._pool, self._users, self._desks, clock)
         self._tasks = Tasks()
@@ -211,9 +214,7 @@ class Bulk:
         look for a way; so it is given a new one, over others where it must be. What is under way may be heard of still,
         and has its own watch for stalls.
         """
-        for connection in self._pool.among(peer):
-            if connection.idle and not connection.relayed:
-                connection.fail(ConnectionLost(f"{peer} has fallen silent"))
+        self._pool.distrust(peer, f"{peer} has fallen silent")
 
     def stop_probes(self) -> None:
         """End all probes that are under way from here: the links are needed."""

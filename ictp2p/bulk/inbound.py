@@ -157,7 +157,8 @@ class Inbound(asyncio.BufferedProtocol):
 
     def _begin(self, header: Header, packed: memoryview, at: int) -> int:
         """Act on a frame whose body begins at `at` of what was read ahead; give where what it leaves there begins."""
-        if not self._confirmed and (header.kind is not Kind.CONFIRM or header.length):  # anybody may have sent it
+        proves = header.kind is Kind.CONFIRM and header.length <= tuning.JUMBO
+        if not (self._confirmed or proves):  # anybody may have sent it
             raise RemoteProtocolError(f"{header.kind.name} of {header.length} bytes before the keys were confirmed")
         size = 0 if header.shared else header.length
         sealed = self._seal_bodies or header.kind is Kind.CONFIRM

@@ -70,6 +70,11 @@ class Liveness:
         self._written = self._received = 0
         """At the last look."""
 
+    @property
+    def standing(self) -> bool:
+        """Whether nothing moved, although something was due, when it was last looked at."""
+        return self.awake and self._watch.standing
+
     def begin(self) -> None:
         """Look from now on, until nobody uses the connection any more."""
         if not self.awake and self._connection is not None:

@@ -139,6 +139,11 @@ class Watch:
         self._read = self._wrote = -1
         self._unread = self._unwritten = 0
 
+    @property
+    def standing(self) -> bool:
+        """Whether nothing moved, although something was due, between the last two checks."""
+        return bool(self._unread or self._unwritten)
+
     def check(self, received: int, flushed: int, *, expecting: bool, pending: bool) -> str | None:
         """Compare the counters with the last ones; say which direction has stalled, or None."""
         self._unread = self._unread + 1 if expecting and received == self._read else 0

@@ -24,6 +24,7 @@ from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.reaching import AskDial, Dial, Reaching, Relays
 from ictp2p.bulk.relay import Relay
 from ictp2p.bulk.shared import Rings
+from ictp2p.bulk.splice import Shrink
 from ictp2p.bulk.users import User
 from ictp2p.errors import (
     ConfigError,
@@ -72,9 +73,11 @@ class Pool:
         clock: Callable[[], float],
         random_bytes: Callable[[int], bytes],
         membership: Membership,
+        shrink: Shrink,
     ) -> None:
         self.me = me
         self._tenant = tenant
+        self._shrink = shrink
         self.user = tenant.user
         """As `users.Owner`."""
         self._profile = profile
@@ -89,8 +92,8 @@ class Pool:
         """Of these, for those that were accepted."""
         self._greeting: dict[BulkConnection, asyncio.Future[None]] = {}
         handshake = self._handshake = Handshake(me, keys, profile.sealed, random_bytes)
-        self._reaching = Reaching(self, handshake, dial, profile, ask_dial, relays, random_bytes, membership)
-        self._relay = Relay(dial, ask_dial, relays, profile, random_bytes, membership)
+        self._reaching = Reaching(self, handshake, dial, profile, ask_dial, relays, random_bytes, membership, shrink)
+        self._relay = Relay(dial, ask_dial, relays, profile, random_bytes, membership, shrink)
 
     def __len__(self) -> int:
         return sum(len(kept) for kept in self._ready.values())
@@ -143,6 +146,12 @@ class Pool:
     async def answer_ticket(self, peer: PeerId, ticket: bytes) -> None:
         """Dial `peer`, which asked for it with `ticket`; raises as `Reaching.answer`."""
         await self._reaching.answer(peer, ticket)
+
+    def distrust(self, peer: PeerId, why: str) -> None:
+        """Give up the direct connections to `peer` that nobody uses: what comes next finds no dead one, but dials."""
+        for connection in self.among(peer):
+            if connection.idle and not connection.relayed:
+                connection.fail(ConnectionLost(why))
 
     async def close(self) -> None:
         """End all connections."""
@@ -210,6 +219,9 @@ class Pool:
             if not kept:  # who has no disk is another peer after each start, and a mesh runs for months
                 del self._ready[peer]
             self._tenant.lost(connection, reason, whole=error is None)
+            if error is not None and connection.standing:
+                self._shrink(connection.host)
+                self.distrust(peer, f"another connection: {reason}")
 
     # What ways to a peer ask (`reaching`).
 
@@ -284,9 +296,14 @@ class Pool:
         relayed = hello is not None and hello.purpose is Purpose.RELAY  # the relay has a handshake of its own to make
         seconds = profile.handshake * (2 if relayed else 1)
         late = HandshakeFailed(f"no hello and keys within {seconds:g} s")
-        self._half_open[connection] = asyncio.get_running_loop().call_later(seconds, connection.fail, late)
+        self._half_open[connection] = asyncio.get_running_loop().call_later(seconds, self._fail_late, connection, late)
         transport.resume_reading()
         return connection
+
+    def _fail_late(self, connection: BulkConnection, reason: IctError) -> None:
+        if connection.peer is not None:  # hellos came through, and what is larger did not
+            self._shrink(connection.host)
+        connection.fail(reason)
 
     def _settled(self, connection: BulkConnection) -> None:
         self._places.leave(connection)

@@ -6,23 +6,32 @@ does not matter which: both ends agree on fresh keys whichever way the bytes tak
 What we asked for comes in by itself, among all that others dial for reasons of their own. For a first connection any
 will do. One more beside it must be the very one, told by its ticket: what the other end makes for itself it may end,
 whatever we send over it. One that comes when nobody waits for it any longer is ended, since only we know that.
+
+*Large packets.* A way may open for small packets and lose all that are full, without a word (`ictp2p.network`). IS-IS
+therefore pads its first Hellos (ISO 10589, section 8.2.3), and so do we the proof that ends a handshake, to a full
+packet (`BulkConnection.secure`). Whom we dialed and who is not ready soon is dialed once more, with small packets; it
+may as well have been busy, and then nothing is lost but a hundredth of the line.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Purpose
 from ictp2p.bulk.handshake import Handshake
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
+from ictp2p.bulk.splice import Shrink
 from ictp2p.bulk.ways import first_way
 from ictp2p.errors import ConnectionLost, RemoteProtocolError, Unreachable
+from ictp2p.network import shown_address
 from ictp2p.types import PeerId
 
 if TYPE_CHECKING:
@@ -40,6 +49,10 @@ Relays: TypeAlias = Callable[[PeerId], Sequence[PeerId]]
 """Names the peers that may lead to a peer, best first."""
 
 _Ways: TypeAlias = list[Callable[[], Coroutine[Any, Any, BulkConnection]]]
+_SOON = 0.75
+"""Seconds, and `_TRIPS` round trips, from a dial's first byte until both ends are ready, if no packet was lost twice: a
+kernel repeats it after a fifth of a second and a round trip, and one that was lost again after twice that."""
+_TRIPS = 4
 _MOST_LATE = 256
 """Tickets that are remembered once nobody waits for what answers them."""
 
@@ -57,8 +70,10 @@ class Reaching:
         relays: Relays,
         random_bytes: Callable[[int], bytes],
         membership: Membership,
+        shrink: Shrink,
     ) -> None:
         self._pool = pool
+        self._shrink = shrink
         self._handshake = handshake
         self._dial = dial
         self._profile = profile
@@ -120,7 +135,13 @@ class Reaching:
         self._pool.begin(await self._dial(peer, self._profile.handshake), hello)
 
     async def dialed(self, peer: PeerId) -> BulkConnection:
-        """Dial `peer`; raises a `NetworkError`."""
+        """Dial `peer`, and once more if its large packets, or ours, seem to be lost; raises a `NetworkError`."""
+        transport = await self._dial(peer, self._profile.handshake)
+        host = shown_address(transport.get_extra_info("peername")).host
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SOON + _TRIPS * tuning.least_trip(transport)):
+                return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer))
+        self._shrink(host)
         transport = await self._dial(peer, self._profile.handshake)
         return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer))
 

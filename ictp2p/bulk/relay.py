@@ -19,7 +19,7 @@ from ictp2p.bulk.frames import Hello
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.refusals import refusal
-from ictp2p.bulk.splice import Splice, splice
+from ictp2p.bulk.splice import Shrink, Splice, splice
 from ictp2p.bulk.ways import first_way
 from ictp2p.errors import NetworkError, ProtocolError, Unreachable
 from ictp2p.types import PeerId
@@ -36,6 +36,7 @@ class Relay:
         profile: BulkProfile,
         random_bytes: Callable[[int], bytes],
         membership: Membership,
+        shrink: Shrink,
     ) -> None:
         self._dial = dial
         self._ask_dial = ask_dial
@@ -43,6 +44,7 @@ class Relay:
         self._profile = profile
         self._random_bytes = random_bytes
         self._membership = membership
+        self._shrink = shrink
         self._tickets: dict[bytes, asyncio.Future[asyncio.Transport]] = {}
         self._tasks: dict[asyncio.Task[None], asyncio.Transport] = {}
         self._joined: dict[object, tuple[Splice, Splice]] = {}
@@ -104,7 +106,8 @@ class Relay:
             return
         onward.write(hello.relayed().pack())
         key = object()  # what they call at their end must not know them: in a cycle their buffers would stay
-        self._joined[key] = splice(incoming, onward, self._profile.stall, partial(self._joined.pop, key))
+        ended = partial(self._joined.pop, key)
+        self._joined[key] = splice(incoming, onward, self._profile.stall, ended, self._shrink)
 
     async def _onward(self, hello: Hello) -> asyncio.Transport:
         """Reach the target itself, by either side's dialing, before another relay: those would pass it round."""

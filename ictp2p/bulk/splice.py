@@ -10,24 +10,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TypeAlias, cast
 
 from ictp2p.bulk import resting, tuning
 from ictp2p.bulk.pacing import Watch
 from ictp2p.bulk.renewal import Renewal
+from ictp2p.network import shown_address
 
 _BUFFER_BYTES = 256 * 1024
+
+Shrink: TypeAlias = Callable[[str], object]
+"""Told of a host (a numeric address) that took nothing of what was sent until its connection ended: its packets may
+have been too large (`ictp2p.network`)."""
 
 
 class Splice(asyncio.BufferedProtocol):
     """One end; `other` is the one that its bytes go to."""
 
-    def __init__(self, stall: float, ended: Callable[[], object]) -> None:
+    def __init__(self, stall: float, ended: Callable[[], object], shrink: Shrink) -> None:
         self.other: Splice | None = None
         self.transport: asyncio.Transport
         self._renewal: Renewal
         self._stall = stall
         self._ended = ended
+        self._shrink = shrink
+        self._host: str
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._written = 0
         self._watch = Watch(stall)
@@ -38,6 +45,7 @@ class Splice(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin on `transport`."""
         self.transport = cast("asyncio.Transport", transport)
+        self._host = shown_address(transport.get_extra_info("peername")).host
         self._renewal = Renewal(self.transport, self._clock())
         self.transport.set_write_buffer_limits(high=4 * _BUFFER_BYTES)
 
@@ -75,6 +83,8 @@ class Splice(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the other side too, after what it still has to send."""
+        if exc is not None and self._watch.standing:
+            self._shrink(self._host)
         self._disarm()
         other, self.other = self.other, None
         if other is not None:
@@ -90,13 +100,13 @@ class Splice(asyncio.BufferedProtocol):
 
     def _arm(self) -> None:
         self._disarm()
-        self._watch = Watch(self._stall)
         self._look()
 
     def _look(self) -> None:
         """End if nothing was taken since the last looks."""
         left = self.transport.get_write_buffer_size() + tuning.unacknowledged(self.transport)
         if self._watch.check(0, self._written - left, expecting=False, pending=True):
+            self._shrink(self._host)
             self.transport.abort()
         else:
             self._renewal.sent(self._clock())
@@ -106,16 +116,17 @@ class Splice(asyncio.BufferedProtocol):
         if self._next_look is not None:
             self._next_look.cancel()
             self._next_look = None
+        self._watch = Watch(self._stall)
 
 
 def splice(
-    one: asyncio.Transport, two: asyncio.Transport, stall: float, ended: Callable[[], object]
+    one: asyncio.Transport, two: asyncio.Transport, stall: float, ended: Callable[[], object], shrink: Shrink
 ) -> tuple[Splice, Splice]:
     """Join two transports, neither of which is being read; both are read from now on.
 
     `ended` is called once, when both are gone.
     """
-    ends = Splice(stall, ended), Splice(stall, ended)
+    ends = Splice(stall, ended, shrink), Splice(stall, ended, shrink)
     for transport, end, other in zip((one, two), ends, ends[::-1], strict=True):
         end.other = other
         transport.set_protocol(end)

@@ -72,6 +72,11 @@ _SO_SNDBUFFORCE = 32
 """include/uapi/asm-generic/socket.h: beyond the host's limit, for who has CAP_NET_ADMIN; Python has no name for it."""
 _SO_BUF_LOCK = 72
 """include/uapi/asm-generic/socket.h, Linux 5.15 on; Python has no name for it."""
+JUMBO = 9000
+"""Bytes of the largest packets that hosts agree on in practice."""
+_SEGMENT = struct.Struct("=16xI")  # in struct tcp_info: bytes of ours in one packet
+_USUAL = 1448
+"""The same of an Ethernet packet."""
 _ROUND_TRIPS = struct.Struct("=I76xI")  # smoothed and least one, in microseconds
 _ROUND_TRIPS_AT = 68  # in struct tcp_info, include/uapi/linux/tcp.h
 _DELIVERY = struct.Struct("=Q")  # bytes/s, the newest that the application did not limit, or a greater one
@@ -141,6 +146,16 @@ def unacknowledged(transport: asyncio.Transport) -> int:
     return 0
 
 
+def segment(transport: asyncio.Transport) -> int:
+    """Give the bytes that the kernel puts into one packet; of a transport without a socket, what is usual."""
+    endpoint = tcp_socket(transport)
+    if endpoint is not None and sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
+        with contextlib.suppress(OSError):  # the connection has just gone
+            info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            return min(int(_SEGMENT.unpack_from(info)[0]), JUMBO)
+    return _USUAL
+
+
 def _least_round_trip(info: bytes) -> float:
     smoothed, least = _ROUND_TRIPS.unpack_from(info, _ROUND_TRIPS_AT)
     return float(min(smoothed, least or smoothed)) / 1e6
@@ -177,7 +192,7 @@ def may_gain(transport: asyncio.Transport, rate: float) -> bool:
     for a full line. With `FAR_WINDOW` bytes of buffer bbr needs no help, however little a short probe has shown: at a
     Gbit/s over 100 ms one connection moved 400 MB at 0.95 of the plan's bound, and four, each with its own, at 0.81.
     """
-    seconds = _round_trip(transport)
+    seconds = least_trip(transport)
     if seconds <= NEARBY:
         return False
     if not _control(transport).startswith(b"bbr"):
@@ -187,10 +202,10 @@ def may_gain(transport: asyncio.Transport, rate: float) -> bool:
 
 def is_far(transport: asyncio.Transport) -> bool:
     """Say whether a round trip is long."""
-    return _round_trip(transport) > NEARBY
+    return least_trip(transport) > NEARBY
 
 
-def _round_trip(transport: asyncio.Transport) -> float:
+def least_trip(transport: asyncio.Transport) -> float:
     """As `round_trip`, of a transport without a socket too; 0 if nobody says."""
     return float(round_trip(transport) or transport.get_extra_info("round_trip") or 0.0)
 

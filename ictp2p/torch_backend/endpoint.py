@@ -141,7 +141,7 @@ class Endpoint:
         sealed, share = options.sealed, options.share_memory
         profile = BulkProfile(stall=stall, handshake=max(2.0, stall / 2), sealed=sealed, share_memory=share)
         self.me = self._identity.peer_id
-        self.bulk = _Connections(self.me, self._keys, self._dial, profile=profile)
+        self.bulk = _Connections(self.me, self._keys, self._dial, profile=profile, shrink=self._network.shrink)
         self.bulk.waiting, self.bulk.on_lost, self.bulk.on_met = waiting, on_lost, on_met
 
     async def listen(self, size: int) -> Card:

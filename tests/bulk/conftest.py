@@ -199,6 +199,8 @@ class Mesh:
         """Do not answer requests to dial."""
         self.links: list[tuple[PeerId, PeerId, MemoryTransport]] = []
         self.samples: list[tuple[PeerId, PeerId, Transfer]] = []
+        self.shrunk: list[PeerId] = []
+        """Who wants small packets of others, as often as it says so."""
         self.tasks: list[asyncio.Task[None]] = []
         self.rng = random.Random(seed)
         self.bulks = {me: self.join(me, profile) for me in self.names}
@@ -215,6 +217,7 @@ class Mesh:
             clock=lambda: asyncio.get_running_loop().time(),
             random_bytes=self.rng.randbytes,
             membership=b"of this mesh",
+            shrink=lambda host: self.shrunk.append(me),
         )
 
     def keys(self, me: PeerId) -> Keys:

@@ -365,7 +365,9 @@ async def test_silence_is_noticed_on_the_connection_that_a_peer_sends_on(mesh: M
         end.frozen = True
     async with asyncio.timeout(20):
         await here._gone.wait()
-    assert not there.closed
+    assert here.standing
+    assert not there.standing
+    assert there.closed, "it may be as dead, and nobody uses it"
 
 
 @pytest.mark.parametrize("sealed", [True, False])

@@ -64,3 +64,42 @@ async def test_a_connection_that_nobody_uses_is_not_looked_at_until_somebody_doe
     connection.join(talker)
     await asyncio.sleep(PROFILE.stall / 2)
     assert connection.written > said, "we are here"
+
+
+async def test_a_connection_that_ends_while_nothing_moves_may_have_lost_large_packets(mesh: Meshes) -> None:
+    world = mesh(2)
+    connection = await connected(world)
+    connection.join(Waiting(1, []))
+    assert not connection.standing
+    await asyncio.sleep(0.8 * PROFILE.stall)
+    assert connection.standing
+    connection.transport.reset()  # type: ignore[attr-defined]
+    await connection._gone.wait()
+    assert world.shrunk == [world.names[0]]
+
+
+@pytest.mark.parametrize("talker", [Talker, Waiting])
+async def test_a_connection_that_ends_while_bytes_move_or_none_are_due_has_lost_none(
+    mesh: Meshes, talker: type[Talker]
+) -> None:
+    world = mesh(2)
+    connection, user = await connected(world), talker(1, [])
+    connection.join(user)
+    if talker is Waiting:
+        world.bulks[world.names[1]]._pool.warm(world.names[0]).join(Talker(2, []))  # which says that it is there
+    await asyncio.sleep(2 * PROFILE.stall)
+    connection.transport.reset()  # type: ignore[attr-defined]
+    await connection._gone.wait()
+    assert not world.shrunk
+
+
+async def test_who_stalls_on_one_connection_has_the_others_closed_that_nobody_uses(mesh: Meshes) -> None:
+    """Their packets take the same way: each would cost a stall of its own."""
+    world = mesh(2)
+    connection = await connected(world)
+    spare, used = [await world.bulks[world.names[0]]._pool.another(world.names[1]) for _ in range(2)]
+    used.join(Talker(1, []))
+    connection.join(Waiting(2, []))
+    await connection._gone.wait()
+    assert spare.closed
+    assert not used.closed

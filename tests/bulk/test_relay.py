@@ -38,6 +38,10 @@ def connection(transport: Any) -> BulkConnection:
     return made
 
 
+def unheeded(host: str) -> None:
+    """Nobody asks how large packets to a host may be."""
+
+
 async def turns() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
@@ -55,6 +59,7 @@ async def test_a_target_that_dials_in_the_moment_in_which_the_relay_gives_up_is_
         PROFILE,
         lambda n: bytes(n),
         Membership(KEY),
+        unheeded,
     )
     waiting = asyncio.ensure_future(relay._asked(TARGET))
     await turns()
@@ -70,7 +75,7 @@ async def test_a_relay_whose_way_onward_speaks_another_version_says_so_to_who_as
     async def foreign(peer: PeerId, timeout: float) -> asyncio.Transport:
         raise VersionMismatch("speaks 7")
 
-    relay = Relay(foreign, None, lambda _: (PeerId("3" * 32),), PROFILE, lambda n: bytes(n), Membership(KEY))
+    relay = Relay(foreign, None, lambda _: (PeerId("3" * 32),), PROFILE, lambda n: bytes(n), Membership(KEY), unheeded)
     incoming = link()
     relay.join(connection(incoming), asked())
     await turns()
@@ -84,7 +89,7 @@ async def test_an_end_that_still_has_bytes_to_send_when_the_relay_closes_is_ende
     async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
         return onward
 
-    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(KEY))
+    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(KEY), unheeded)
     incoming = link()
     relay.join(connection(incoming), asked())
     await turns()
@@ -105,7 +110,9 @@ async def test_of_those_who_ask_at_once_only_the_surplus_is_refused(link: Links,
         made: asyncio.Transport = link()
         return made
 
-    relay = Relay(dial, None, lambda _: (), replace(PROFILE, relayed=places), lambda n: bytes(n), Membership(KEY))
+    relay = Relay(
+        dial, None, lambda _: (), replace(PROFILE, relayed=places), lambda n: bytes(n), Membership(KEY), unheeded
+    )
     incoming = [link() for _ in range(asking)]
     for number, each in enumerate(incoming):
         relay.join(connection(each), asked(number))
@@ -128,7 +135,7 @@ async def test_strangers_occupy_no_place_and_nobody_is_dialed_for_them(link: Lin
         made: asyncio.Transport = link()
         return made
 
-    relay = Relay(dial, None, lambda _: (), replace(PROFILE, relayed=2), lambda n: bytes(n), Membership(KEY))
+    relay = Relay(dial, None, lambda _: (), replace(PROFILE, relayed=2), lambda n: bytes(n), Membership(KEY), unheeded)
     seen = asked(7)
     member = link()
     relay.join(connection(member), seen)
@@ -153,7 +160,7 @@ async def test_without_a_key_nobody_is_relayed_for(link: Links) -> None:
     async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
         raise AssertionError
 
-    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(b""))
+    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(b""), unheeded)
     incoming = link()
     relay.join(connection(incoming), asked(key=b""))
     await turns()
@@ -168,7 +175,7 @@ async def test_what_was_relayed_leaves_nothing_to_the_garbage_collector(link: Li
         made: asyncio.Transport = onward
         return made
 
-    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(KEY))
+    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(KEY), unheeded)
     with uncollected(Splice) as left:
         relay.join(connection(incoming), asked())
         await turns()

@@ -49,7 +49,8 @@ class Spliced:
         self.reader = Reader()
         outgoing.set_protocol(self.reader)
         self.gone = False
-        splice(incoming, self.onward, STALL, self._ended)
+        self.shrunk: list[str] = []
+        splice(incoming, self.onward, STALL, self._ended, self.shrunk.append)
 
     def _ended(self) -> None:
         self.gone = True
@@ -98,6 +99,7 @@ def test_who_takes_nothing_any_more_is_cut_off_after_the_deadline(taken: int, le
         await asyncio.sleep(0.7 * STALL)
         assert relay.gone
         assert relay.reader.ended
+        assert relay.shrunk, "its packets may have been too large"
 
     run_turns(story())
 

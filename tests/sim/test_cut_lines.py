@@ -23,7 +23,7 @@ LONGEST = 24.0
 class Story:
     """A world whose clusters all-reduce again and again while lines are cut."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, hidden: str = "") -> None:
         self.world = world
         self.met: set[str] = set()
         self.errors: list[tuple[str, float, IctError]] = []
@@ -31,7 +31,8 @@ class Story:
         self.over = False
         world.links(delay=0.02, bandwidth=1e9)
         for cluster in CLUSTERS:
-            world.cluster(cluster, workers=1, program=self.program(), up=5e6, down=5e6)
+            nat = cluster in hidden
+            world.cluster(cluster, workers=1, program=self.program(), up=5e6, down=5e6, nat=nat)
         world.run_until(lambda: len(self.met) == len(CLUSTERS), within=200.0, what="all have met")
 
     def program(self) -> Program:

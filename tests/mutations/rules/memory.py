@@ -75,8 +75,9 @@ MUTATIONS: Final = (
         "relayed-in-a-cycle",
         "What ends of a relay call when both are gone does not know them.",
         "ictp2p/bulk/relay.py",
-        "        self._joined[key] = splice(incoming, onward, self._profile.stall, partial(self._joined.pop, key))\n",
-        "        ends = splice(incoming, onward, self._profile.stall, lambda: (self._joined.pop(key), ends))\n"
+        "        ended = partial(self._joined.pop, key)\n"
+        "        self._joined[key] = splice(incoming, onward, self._profile.stall, ended, self._shrink)\n",
+        "        ends = splice(incoming, onward, self._profile.stall, lambda: (self._joined.pop(key), ends), print)\n"
         "        self._joined[key] = ends\n",
         ("bulk/test_relay.py::test_what_was_relayed_leaves_nothing_to_the_garbage_collector",),
     ),

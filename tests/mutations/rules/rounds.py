@@ -710,7 +710,7 @@ MUTATIONS: Final = (
     Mutation(
         "warm-though-cut",
         "Who needs a peer of whom nothing is heard looks for a way, instead of waiting until a warm connection stalls.",
-        "ictp2p/bulk/hub.py",
+        "ictp2p/bulk/pool.py",
         "if connection.idle and not connection.relayed:",
         "if connection.idle and connection.relayed:",
         ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
