@@ -235,20 +235,25 @@ class Pool:
         connection.say(hello)
         return connection
 
-    async def greet(self, transport: asyncio.Transport, hello: Hello) -> BulkConnection:
+    async def greet(self, transport: asyncio.Transport, hello: Hello, within: float | None = None) -> BulkConnection:
         """As `begin`, and give it once both ends hold its keys.
 
         Raises:
             IctError: why it ended before.
+            TimeoutError: they did not `within` so many seconds; it has been ended.
         """
-        connection = self._take_over(transport, hello)
-        self._greeting[connection] = ready = asyncio.get_running_loop().create_future()
+        connection, loop = self._take_over(transport, hello), asyncio.get_running_loop()
+        self._greeting[connection] = ready = loop.create_future()
+        timer = None if within is None else loop.call_later(within, _give_up, ready)
         connection.say(hello)
         try:
             await ready
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TimeoutError):
             connection.fail(ConnectionLost("no longer wanted"))
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
         return connection
 
     async def arrival(self, peer: PeerId, seconds: float) -> None:
@@ -310,3 +315,9 @@ class Pool:
         timer = self._half_open.pop(connection, None)
         if timer is not None:
             timer.cancel()
+
+
+def _give_up(ready: asyncio.Future[None]) -> None:
+    """End a wait, unless it was over before we came to it: the other end may use the connection already."""
+    if not ready.done():
+        ready.set_exception(TimeoutError())

@@ -16,7 +16,6 @@ may as well have been busy, and then nothing is lost but a hundredth of the line
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -138,10 +137,11 @@ class Reaching:
         """Dial `peer`, and once more if its large packets, or ours, seem to be lost; raises a `NetworkError`."""
         transport = await self._dial(peer, self._profile.handshake)
         host = shown_address(transport.get_extra_info("peername")).host
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SOON + _TRIPS * tuning.least_trip(transport)):
-                return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer))
-        self._shrink(host)
+        soon = min(_SOON + _TRIPS * tuning.least_trip(transport), self._profile.handshake / 2)
+        try:
+            return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer), soon)
+        except TimeoutError:
+            self._shrink(host)
         transport = await self._dial(peer, self._profile.handshake)
         return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer))
 

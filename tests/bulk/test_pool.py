@@ -254,3 +254,22 @@ async def test_of_a_peer_whose_connections_have_ended_nothing_is_kept(mesh: Mesh
     for _ in range(10):
         await asyncio.sleep(0)
     assert not bulk._pool._ready
+
+
+async def test_who_is_not_ready_soon_is_dialed_again_with_small_packets(mesh: Meshes) -> None:
+    world = mesh(2)
+    world.deaf.add(world.names[1])
+    dial, dials = world.dial, []
+
+    async def first_one_vanishes(me: PeerId, peer: PeerId, timeout: float) -> asyncio.Transport:
+        transport = await dial(me, peer, timeout)
+        dials.append(transport)
+        transport.other.frozen = len(dials) == 1  # what its other end says does not arrive
+        return transport
+
+    world.dial = first_one_vanishes
+    a, b = world.names
+    connection = await world.bulks[a].connection(b, 5.0)
+    assert world.shrunk == [a]
+    assert connection.transport is dials[1]
+    assert [each.is_closing() for each in dials] == [True, False]

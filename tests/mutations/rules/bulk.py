@@ -64,6 +64,14 @@ MUTATIONS: Final = (
         ("bulk/test_renewal.py::test_bbr_is_let_look_once_in_a_while_where_the_way_may_be_longer",),
     ),
     Mutation(
+        "dialed-once",
+        "Who is not ready soon, though it was reached, is dialed again with small packets.",
+        "ictp2p/bulk/reaching.py",
+        "            self._shrink(host)\n",
+        "            pass\n",
+        ("bulk/test_pool.py::test_who_is_not_ready_soon_is_dialed_again_with_small_packets",),
+    ),
+    Mutation(
         "control-in-large-packets",
         "Control connections have packets that fit everywhere.",
         "ictp2p/opening.py",
