@@ -222,12 +222,27 @@ class Meetings:
             state = CODECS[Channel.MESH].decode(copy.state)
             if not isinstance(state, SwimState):
                 raise RemoteProtocolError(f"{sender} sent a {type(state).__name__} as its mesh view")
+            self._correct(sender, state)
             context.run(Channel.MESH, context.m.mesh.absorb(state, context.now))
             self._learn_addresses(state)
         if copy.cluster:
             self._told_of_cluster(sender, decode_cluster_card(copy.cluster))
         if not copy.more:
             self.join()
+
+    def _correct(self, leader: PeerId, shown: SwimState) -> None:
+        """Tell our leader what we know better: it was restarted, and has never heard of a life that we saw end.
+
+        Whoever lost its disk may count its lives from one again; it is told of the former ones, and passes them by.
+        Else we would take it for dead as long as we live.
+        """
+        context, told = self._context, {sight.record.member: sight.record.version for sight in shown.sights}
+        if context.leading or leader != context.leader:
+            return
+        held = {sight.record.member: sight for sight in context.m.mesh.state().sights}
+        later = tuple(held[name] for name in sorted(held.keys() & told) if held[name].record.version > told[name])
+        for part in parts(SwimState(later), _PART) if later else ():
+            context.send(Channel.HELLO, leader, MeshCopy(CODECS[Channel.MESH].encode(part), b""))
 
     def _learn_addresses(self, state: SwimState) -> None:
         """Know whom to dial where gossip has no news: our own cluster is in no copy, of the dead it is silent."""

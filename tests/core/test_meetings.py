@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sim
 from ictp2p.core import commands, meetings
 from ictp2p.core.cards import PeerCard, encode_card
 from ictp2p.core.directory import Directory
@@ -73,6 +74,26 @@ def test_a_followers_card_of_its_cluster_replaces_no_newer_one_of_the_same_claim
         packet = Packet(follower, ClusterId("b"), world.id(hosts["a"][0]), 16, Channel.HELLO, body)
         a.receive(follower, encode_packet(packet), world.now)
         assert (a.directory.clusters[ClusterId("b")] == older) is taken
+
+
+def test_a_leader_who_never_saw_a_death_is_told_of_it_by_mates_who_did() -> None:
+    """Regression: who had lost its disk counts from one again, and mates of the others held it for dead for good."""
+    with sim.World(seed=0, profile="local") as world:
+        for cluster, workers in (("a", 1), ("b", 3), ("c", 1)):
+            world.cluster(cluster, workers=workers)
+        world.run_for(8.0)
+        world.restart("c/0", power=True)
+        world.run_for(5.0)
+        world.crash("c/0", disk="lost")
+        world.crash("a/0")
+        world.run_for(8.0)
+        world.restart(world.leaders()["b"], power=True)
+        world.run_for(5.0)
+        assert world.leaders()["b"] == "b/0", "the same one leads, and knows of nobody's past"
+        world.restart("c/0")
+        world.restart("a/0")
+        world.run_for(15.0)
+        assert world.believes_all()
 
 
 def test_of_whom_the_directory_has_forgotten_nothing_is_kept() -> None:

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "leader-that-never-saw-a-death",
+        "A leader is told by its mates of lives whose end it did not see.",
+        "ictp2p/core/meetings.py",
+        "            self._correct(sender, state)\n",
+        "",
+        ("core/test_meetings.py::test_a_leader_who_never_saw_a_death_is_told_of_it_by_mates_who_did",),
+    ),
+    Mutation(
         "dials-all-that-ever-died",
         "Clusters that died long ago are forgotten, but for the last few.",
         "ictp2p/core/directory.py",
