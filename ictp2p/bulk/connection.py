@@ -12,6 +12,7 @@ and not longer: in a cycle its buffers, of up to a chunk each, would stay until 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -76,6 +77,8 @@ class BulkConnection(Inbound):
         self.dialed = hello is not None
         self.relayed = hello is not None and hello.purpose is Purpose.RELAY
         """Our kernel sees only the way to the relay."""
+        self.ready_at = math.inf
+        """When both ends had proven who they are."""
         self.ticket = b""
         """With which the other end dialed us, if we had asked it to."""
         self.transport: asyncio.Transport

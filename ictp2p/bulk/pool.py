@@ -148,9 +148,13 @@ class Pool:
         await self._reaching.answer(peer, ticket)
 
     def distrust(self, peer: PeerId, why: str) -> None:
-        """Give up the direct connections to `peer` that nobody uses: what comes next finds no dead one, but dials."""
+        """Give up the direct connections to `peer` that nobody uses: what comes next finds no dead one, but dials.
+
+        One that was made since the silence or the stall began shows that the way is open again, and stays.
+        """
+        before = self._clock() - self._profile.stall
         for connection in self.among(peer):
-            if connection.idle and not connection.relayed:
+            if connection.idle and not connection.relayed and connection.ready_at <= before:
                 connection.fail(ConnectionLost(why))
 
     async def close(self) -> None:
@@ -191,6 +195,7 @@ class Pool:
         peer = connection.peer
         assert peer is not None
         self._settled(connection)
+        connection.ready_at = self._clock()
         connection.pace(self._profile.rate)
         kept = self._ready.setdefault(peer, [])
         kept.append(connection)

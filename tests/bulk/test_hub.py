@@ -219,6 +219,8 @@ async def test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_giv
     world = mesh(3)
     a, b, c = world.names
     idle, busy = [await world.bulks[a].connection(each, 1) for each in (b, c)]
+    await asyncio.sleep(1.1 * world.bulks[a].profile.stall)
+    young = await world.bulks[a]._pool.another(b)
     probing = asyncio.ensure_future(world.bulks[a].probe(c, 64_000_000, timeout=5))
     while busy.written < 2 * PROBE_CHUNK:
         await asyncio.sleep(0)
@@ -226,6 +228,7 @@ async def test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_giv
         world.bulks[a].distrust(each)
     assert idle.closed
     assert not busy.closed
+    assert not young.closed, "it was made since, so the way is open"
     world.bulks[a].stop_probes()
     await probing
     world.bulks[a].distrust(c)
@@ -240,6 +243,7 @@ async def test_who_is_reached_over_another_is_not_given_up_for_its_silence(mesh:
     world.via[a] = [c]
     relayed = await world.bulks[a].connection(b, 5)
     assert relayed.relayed
+    await asyncio.sleep(1.1 * world.bulks[a].profile.stall)
     world.bulks[a].distrust(b)
     assert not relayed.closed
 

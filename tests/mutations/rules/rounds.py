@@ -711,8 +711,16 @@ MUTATIONS: Final = (
         "warm-though-cut",
         "Who needs a peer of whom nothing is heard looks for a way, instead of waiting until a warm connection stalls.",
         "ictp2p/bulk/pool.py",
-        "if connection.idle and not connection.relayed:",
-        "if connection.idle and connection.relayed:",
+        "if connection.idle and not connection.relayed and",
+        "if connection.idle and connection.relayed and",
+        ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
+    ),
+    Mutation(
+        "reopened-and-closed-again",
+        "A connection that was made since a peer fell silent is kept.",
+        "ictp2p/bulk/pool.py",
+        " and connection.ready_at <= before:",
+        ":",
         ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
     ),
     Mutation(
