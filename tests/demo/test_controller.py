@@ -148,16 +148,22 @@ def test_the_strike_is_dated_before_it_is_done(play: Play, monkeypatch: pytest.M
 
 def test_who_is_told_to_drain_has_landed_the_last_round(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: told as it landed, one of two workers counted it as its last round, and the other the next one."""
-    tell, landed = Worker.tell, list[bool]()
+    tell, newest, landed = Worker.tell, list[int](), list[bool]()
+
+    def versions(kind: str, worker: str | None = None) -> list[int]:
+        heard = [json.loads(line) for line in play.log.read_text().splitlines()]
+        return [each["version"] for each in heard if each["kind"] == kind and worker in (None, each["worker"])]
+
+    def announced(headline: str) -> None:
+        if headline == "tokyo drains":
+            newest.append(max(versions("round_committed")))  # others may be committed while this one lands
 
     def watched(worker: Worker, **command: object) -> None:
         if command["do"] == "drain":
-            heard = [json.loads(line) for line in play.log.read_text().splitlines()]
-            committed = max(each["version"] for each in heard if each["kind"] == "round_committed")
-            own = [each["version"] for each in heard if each["kind"] == "version" and each["worker"] == worker.name]
-            landed.append(own[-1] >= committed)
+            landed.append(versions("version", worker.name)[-1] >= newest[0])
         tell(worker, **command)
 
+    play.cue = announced
     monkeypatch.setattr(Worker, "tell", watched)
     assert play() == 0, play.screen.getvalue()
     assert landed == [True, True]
