@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ENVIRONMENT = {**os.environ, "ICTP2P_TOKEN": "0123456789abcdef0123456789abcdef", "OMP_NUM_THREADS": "1"}
@@ -163,15 +165,13 @@ def test_pccl_loop_under_torchrun_is_one_cluster_from_its_first_step_to_its_last
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
-def test_whatever_is_asked_wrongly_is_answered_in_words(
-    terminals: Terminals, command: list[str], status: int, words: str
-) -> None:
+def test_whatever_is_asked_wrongly_is_answered_in_words(command: list[str], status: int, words: str) -> None:
     """Regression: all but one of the examples ended with a traceback."""
-    process = terminals.start(*command)
-    _, errors = process.communicate(timeout=80)
-    assert process.returncode == status
-    assert words in errors
-    assert "Traceback" not in errors
+    script, *arguments = command
+    ran = forked.run(str(EXAMPLES / script), *arguments, env=ENVIRONMENT)
+    assert ran.returncode == status
+    assert words in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 COMMANDS = {
@@ -185,8 +185,7 @@ COMMANDS = {
 @pytest.mark.parametrize("script", COMMANDS)
 def test_who_gives_no_token_is_told_how_to_make_one(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ICTP2P_TOKEN", raising=False)
-    command = [sys.executable, str(EXAMPLES / script), *COMMANDS[script]]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=80)
+    ran = forked.run(str(EXAMPLES / script), *COMMANDS[script])
     assert (ran.returncode, "Traceback" in ran.stderr) == (2, False)
     assert "ICTP2P_TOKEN; `ictp2p token` makes one" in ran.stderr
 
@@ -273,11 +272,11 @@ def test_who_names_a_folder_for_its_data_gets_no_other(
     assert not list(temporary.glob("ictp2p-*"))
 
 
-def test_a_mistake_is_answered_in_one_line(terminals: Terminals) -> None:
-    process = terminals.start("train.py", "--cluster", "tokyo", "--join", "127.0.0.1:99999")
-    _, errors = process.communicate(timeout=80)
-    assert process.returncode == 1
-    assert errors.strip() == (
+def test_a_mistake_is_answered_in_one_line() -> None:
+    mistake = ("--cluster", "tokyo", "--join", "127.0.0.1:99999")
+    ran = forked.run(str(EXAMPLES / "train.py"), *mistake, env=ENVIRONMENT)
+    assert ran.returncode == 1
+    assert ran.stderr.strip() == (
         "ConfigError: join: address '127.0.0.1:99999' is not valid: port '99999' is not a number from 0 to 65535"
     )
 

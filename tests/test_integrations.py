@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import importlib.util
 import json
@@ -23,6 +22,7 @@ import torch
 import ictp2p
 from ictp2p.errors import ConfigError
 from ictp2p.integrations.embedded import Embedded, check_alone, check_unscaled, samples
+from tests import forked
 from tests.tally import Count, Summing, Tally, Watched
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -103,38 +103,41 @@ def test_a_trainer_ends_when_its_peer_has_drained(two: Any) -> None:
         assert "digest" in ended(process)
 
 
-@pytest.fixture(params=LIBRARIES)
-def untrained(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """Starts the example where only the names of its library are: they do for all that it says before it trains."""
+@pytest.fixture
+def names(tmp_path: Path) -> str:
+    """A path with nothing but the names of the libraries: they do for all that an example says before it trains."""
     for path, text in NAMES.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text)
-    found = os.pathsep.join([str(tmp_path), str(EXAMPLES.parent)])
-    with starting(request.param, PYTHONPATH=found) as start:
-        yield functools.partial(start, "--cluster", "oslo")
+    return os.pathsep.join([str(tmp_path), str(EXAMPLES.parent)])
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("script", LIBRARIES)
 @pytest.mark.parametrize("steps", ["-1", "0"])
-def test_a_number_of_steps_that_cannot_be_is_refused_at_once(untrained: Any, steps: str) -> None:
+def test_a_number_of_steps_that_cannot_be_is_refused_at_once(names: str, script: str, steps: str) -> None:
     """Regression: it waited for another cluster, and then ended with a traceback."""
-    process = untrained("--steps", steps)
-    output, errors = process.communicate(timeout=80)
-    assert (process.returncode, output) == (2, "")
-    assert f"error: --steps {steps} is less than 1\n" in errors
-    assert "Traceback" not in errors
+    environment = {**ENVIRONMENT, "PYTHONPATH": names}
+    ran = forked.run(str(EXAMPLES / script), "--cluster", "oslo", "--steps", steps, env=environment)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert f"error: --steps {steps} is less than 1\n" in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 @pytest.mark.real
-def test_who_waits_for_another_cluster_says_so_and_can_be_stopped(untrained: Any) -> None:
+@pytest.mark.parametrize("script", LIBRARIES)
+def test_who_waits_for_another_cluster_says_so_and_can_be_stopped(names: str, script: str) -> None:
     """Regression: it waited without a word, and a first Ctrl-C then was no drain."""
-    process = untrained()
-    line = process.stdout.readline()
-    assert re.fullmatch(r"oslo listens on 127\.0\.0\.1:\d+, and waits for another cluster\n", line)
-    process.send_signal(signal.SIGINT)
-    assert process.stdout.readline() == "draining; Ctrl-C again to end at once\n"
-    process.send_signal(signal.SIGINT)
-    assert (process.wait(60), process.stderr.read()) == (130, "")
+    with starting(script, PYTHONPATH=names) as start:
+        process = start("--cluster", "oslo")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        assert re.fullmatch(r"oslo listens on 127\.0\.0\.1:\d+, and waits for another cluster\n", line)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "draining; Ctrl-C again to end at once\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(60), process.stderr.read()) == (130, "")
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -153,12 +156,10 @@ def test_an_example_without_its_library_says_in_one_line_what_to_install(script:
     library = LIBRARIES[script]
     if importlib.util.find_spec(library) is not None:
         pytest.skip(f"{library} is installed")
-    with starting(script) as start:
-        process = start("--cluster", "oslo")
-        output, errors = process.communicate(timeout=80)
+    ran = forked.run(str(EXAMPLES / script), "--cluster", "oslo", env=ENVIRONMENT)
     extra = {"transformers": "hf", "lightning": "lightning"}[library]
-    assert (process.returncode, output) == (1, "")
-    assert errors == f"No module named '{library}': pip install 'ictp2p[{extra}]'\n"
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == f"No module named '{library}': pip install 'ictp2p[{extra}]'\n"
 
 
 class Wrapper(torch.optim.Optimizer):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,13 +9,9 @@ from pathlib import Path
 import arguments
 import pytest
 
+from tests import forked
+
 ROOT = Path(__file__).parents[2]
-
-
-def benchmark(command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    asked = [sys.executable, *command.split()]
-    return subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60, env=environment)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +66,7 @@ def test_values_that_are_good_are_taken(tmp_path: Path) -> None:
 )
 def test_a_name_of_nothing_is_refused_with_those_there_are(command: str) -> None:
     """Regression: some ended with a traceback, and some measured nothing and were content."""
-    ran = benchmark(f"benchmarks/{command}")
+    ran = forked.run(*f"benchmarks/{command}".split())
     assert ran.returncode == 2
     assert "invalid choice: 'nan' (choose from " in ran.stderr.splitlines()[-1]
 
@@ -80,7 +75,8 @@ def test_a_name_of_nothing_is_refused_with_those_there_are(command: str) -> None
 @pytest.mark.parametrize("script", ["allreduce", "learned_lines", "layer_by_layer"])
 def test_a_benchmark_may_be_run_by_its_name(script: str) -> None:
     """Regression: it did not find what it imports from beside it; and one ran, whatever it was given."""
-    ran = benchmark(f"-m benchmarks.{script} --help")
+    asked = [sys.executable, "-m", f"benchmarks.{script}", "--help"]
+    ran = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "[-h]" in ran.stdout
 
@@ -120,6 +116,6 @@ def test_a_benchmark_may_be_run_by_its_name(script: str) -> None:
 )
 def test_a_benchmark_refuses_it_before_it_runs(command: str, words: str) -> None:
     """Regression: some waited for ever, and some ran all the way to a traceback."""
-    ran = benchmark(command)
+    ran = forked.run(*command.split())
     assert ran.returncode == 2
     assert ran.stderr.splitlines()[-1].endswith(words)

@@ -7,13 +7,14 @@ import io
 import os
 import re
 import runpy
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = ("--epochs", "2", "--samples", "8", "--length", "32", "--batch", "4")
@@ -68,8 +69,7 @@ def test_ranks_that_two_clusters_cannot_share_are_refused_in_a_sentence(
     script: str, environment: dict[str, str]
 ) -> None:
     """Regression: it ended in an IndexError."""
-    command = [sys.executable, str(EXAMPLES / script)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=80, env={**os.environ, **environment})
+    ran = forked.run(str(EXAMPLES / script), env={**os.environ, **environment})
     assert ran.returncode == 1
     number = environment.get("WORLD_SIZE", "1")
     assert ran.stderr == (f"{number} ranks cannot be shared among 2 clusters: give torchrun an even --nproc-per-node\n")
