@@ -31,6 +31,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group("real" if item.get_closest_marker("real") else module))
 
 
+def pytest_collection_finish() -> None:
+    """Leave out of all later collections of garbage what was loaded for the tests: some look for it after each test."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Iterator[Callable[..., object]]:
     """Runs a coroutine, on either event loop; afterwards nothing may have been left open.
