@@ -59,8 +59,11 @@ async def _end(tasks: list[asyncio.Task[T]], spare: Callable[[T], None]) -> None
             spare(task.result())
 
     for task in tasks:
-        task.add_done_callback(ended)
-        task.cancel()
+        if task.done():  # since Python 3.12 `gather` waits for nothing then, and a callback would come after us
+            ended(task)
+        else:
+            task.add_done_callback(ended)
+            task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
