@@ -40,6 +40,11 @@ Foreign errors (`OSError`, `ssl.SSLError`, `msgspec.MsgspecError`) are translate
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+E = TypeVar("E", bound=BaseException)
+
 
 class IctError(Exception):
     """Base of every error that ictp2p raises on purpose."""
@@ -151,3 +156,27 @@ class PeerClosed(IctError):
 
 class PeerFailed(PeerClosed):
     """The peer stopped by itself: its disk keeps nothing more, or another process has its identity."""
+
+
+class Translated(Generic[E]):
+    """A context in which an error becomes another one.
+
+    No `contextmanager`: since Python 3.12 the frame of a generator, which is in the traceback of what it caught, knows
+    the frame that had resumed it, and that knows the error. Such a cycle keeps all that the block held, a gigabyte
+    perhaps, until the garbage collector comes.
+
+    Args:
+        kinds: of errors that it is about.
+        into: raises the other error from the one that it is given; if it returns, that one is raised as it is.
+    """
+
+    def __init__(self, kinds: type[E], into: Callable[[E], None]) -> None:
+        self._kinds = kinds
+        self._into = into
+
+    def __enter__(self) -> None:
+        """Nothing is done before the block."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, self._kinds):
+            self._into(error)

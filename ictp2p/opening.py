@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import cast
 
-from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, Unreachable
+from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, Translated, Unreachable
 from ictp2p.network import Network, ended, shown_address
 from ictp2p.preamble import NO_TICKET, PREAMBLE_SIZE, Kind, Preamble, check, is_preamble
 from ictp2p.types import Address
@@ -100,17 +99,16 @@ async def open_bulk(
     return transport
 
 
-@contextlib.contextmanager
-def attempt(address: Address, timeout: float) -> Iterator[None]:
+def attempt(address: Address, timeout: float) -> Translated[Exception]:
     """Name the address in whatever ends an attempt to reach it."""
-    try:
-        yield
-    except TimeoutError as error:
-        raise Unreachable(f"{address} did not finish the handshake within {timeout:g} s") from error
-    except IctError as error:
-        if str(address) in str(error):
-            raise
-        raise type(error)(f"{address}: {error}") from error
+
+    def named(error: Exception) -> None:
+        if isinstance(error, TimeoutError):
+            raise Unreachable(f"{address} did not finish the handshake within {timeout:g} s") from error
+        if isinstance(error, IctError) and str(address) not in str(error):
+            raise type(error)(f"{address}: {error}") from error
+
+    return Translated(Exception, named)
 
 
 def _speak(opening: Opening, mine: Preamble) -> None:

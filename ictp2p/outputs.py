@@ -5,22 +5,22 @@ The system names a file that cannot be opened, but not the one for which there w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from ictp2p.errors import Translated
 
-@contextmanager
-def written(path: Path) -> Iterator[None]:
+
+def written(path: Path) -> Translated[OSError]:
     """Write `path` inside of this, and nothing else.
 
     Raises:
         OSError: it could not be written; the message names it.
     """
-    try:
-        yield
-    except OSError as error:
+
+    def named(error: OSError) -> None:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+    return Translated(OSError, named)
 
 
 class Output:

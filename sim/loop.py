@@ -185,6 +185,7 @@ class SimLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if not handle._cancelled:
                 dispatch(handle)
+            del handle  # as in `_dispatch`
 
     def _advance(self) -> None:
         """Jump to the next timer, and make everything ready that is due at that instant."""
@@ -228,6 +229,7 @@ class SimLoop(asyncio.BaseEventLoop):
         except BaseException as error:
             text = f"Exception in callback {handle._callback!r}"  # type: ignore[attr-defined]
             self.call_exception_handler({"message": text, "exception": error, "handle": handle})
+        del handle  # an error's traceback knows this frame since Python 3.12, and the handle what the error came from
 
     def _may_run(self, process: Process, handle: asyncio.Handle) -> bool:
         """Whether a process that is dead, stopped or slow runs this now; what it is to run later is held back."""

@@ -72,7 +72,7 @@ def test_the_peer_is_told_what_it_does_not_know_and_nothing_twice() -> None:
     mesh.calls_ready(True)
     mesh.take_part()
     assert peer.told[4:] == [("wants", True), ("training", True)]
-    mesh.roster_ready(True, torch.device("cuda"))
+    mesh.roster_ready(True, torch.device("meta"))  # any other than the host's
     assert peer.told[6:] == [("wants", True)]
 
 

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch.distributed
 
-from ictp2p.errors import AddressInUse, AddressNotOurs, LocalGroupError
+from ictp2p.errors import AddressInUse, AddressNotOurs, LocalGroupError, Translated
 from ictp2p.types import Address
 
 _REQUEST = struct.Struct("<BHI")
@@ -152,13 +152,12 @@ class Rendezvous(torch.distributed.Store):  # type: ignore[misc, name-defined]
         header = _REQUEST.pack(operation, _bounded(len(name), MAX_KEY, "key"), _bounded(len(value), MAX_VALUE, "value"))
         self._socket.sendall(header + name + value)
 
-    @contextlib.contextmanager
-    def _translated(self, key: str) -> Any:
-        try:
-            yield
-        except OSError as error:
+    def _translated(self, key: str) -> Translated[OSError]:
+        def named(error: OSError) -> None:
             why = self._reason or f"{type(error).__name__}: {error}"
             raise LocalGroupError(f"rendezvous at {self._address} broke while waiting on {key!r}: {why}") from error
+
+        return Translated(OSError, named)
 
 
 class _Server(socketserver.ThreadingTCPServer):
