@@ -26,6 +26,7 @@ from collections.abc import Callable, Coroutine
 from math import inf
 from typing import TYPE_CHECKING
 
+from ictp2p import tasks
 from ictp2p.control import ControlConnection, open_control
 from ictp2p.core.commands import Command, Dial, Hangup, Transmit
 from ictp2p.core.packets import Channel
@@ -141,7 +142,7 @@ class Driver:
         self.stop()
         for task in list(self._dials):
             task.cancel()
-        await asyncio.gather(*self._dials, return_exceptions=True)
+        await tasks.ended(self._dials)
         connections = [*self._connections.values(), *self._retired]
         self._connections.clear()
         for connection in connections:

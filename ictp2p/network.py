@@ -31,6 +31,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from ictp2p import tasks
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.forks import connected_alone, held_alone
 from ictp2p.happy_eyeballs import reach
@@ -182,7 +183,7 @@ class _TcpListener:
             self._socket.close()
 
     async def settled(self) -> None:
-        await asyncio.gather(*self._arriving, return_exceptions=True)
+        await tasks.ended(self._arriving)
 
     def _listen(self) -> None:
         if self._socket.fileno() >= 0:

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from ictp2p import tasks
 from ictp2p.control import ControlConnection, Limits
 from ictp2p.errors import HandshakeFailed, IctError
 from ictp2p.network import Listener, Network
@@ -102,7 +103,7 @@ class Reception:
         half_open = dict(self._half_open)
         for task in half_open.values():
             task.cancel()
-        await asyncio.gather(*half_open.values(), return_exceptions=True)
+        await tasks.ended(half_open.values())
         for opening, task in half_open.items():
             if task.cancelled():
                 opening.transport.abort()  # a task that never began has closed nothing

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
+
+
+async def ended(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Wait until these have ended, however, and what is to be called at their ends has been.
+
+    Since Python 3.12 `gather` does not wait where all have ended already, not even for that.
+    """
+    running = tuple(tasks)
+    if running and all(task.done() for task in running):
+        await asyncio.sleep(0)
+    else:
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 class Tasks:
@@ -26,4 +38,4 @@ class Tasks:
         """Cancel what still runs, and wait until it has ended."""
         for task in list(self._running):
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await ended(self._running)

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from ictp2p import tasks
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello
@@ -77,7 +78,7 @@ class Relay:
         joining = dict(self._tasks)
         for task in joining:
             task.cancel()
-        await asyncio.gather(*joining, return_exceptions=True)
+        await tasks.ended(joining)
         for task, incoming in joining.items():
             if task.cancelled():
                 incoming.abort()  # a task that never began has closed nothing

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from ictp2p import tasks
 from ictp2p.errors import NetworkError, ProtocolError, Unreachable
 
 T = TypeVar("T")
@@ -51,20 +52,17 @@ async def first_way(
     return won.result()
 
 
-async def _end(tasks: list[asyncio.Task[T]], spare: Callable[[T], None]) -> None:
+async def _end(trying: list[asyncio.Task[T]], spare: Callable[[T], None]) -> None:
     """Cancel, and wait for it; what some give all the same is spare, even if the wait is cancelled too."""
 
-    def ended(task: asyncio.Task[T]) -> None:
+    def over(task: asyncio.Task[T]) -> None:
         if not task.cancelled() and task.exception() is None:
             spare(task.result())
 
-    for task in tasks:
-        if task.done():  # since Python 3.12 `gather` waits for nothing then, and a callback would come after us
-            ended(task)
-        else:
-            task.add_done_callback(ended)
-            task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    for task in trying:
+        task.add_done_callback(over)
+        task.cancel()
+    await tasks.ended(trying)
 
 
 async def _succeeded(
