@@ -128,10 +128,16 @@ def in_turns(found: Iterable[Place]) -> list[Place]:
 async def places(address: Address) -> list[Place]:
     """The addresses of a host, with their families, the best first (RFC 6724); its own if that is what it is called."""
     try:
-        return [(socket.AF_INET6 if ipaddress.ip_address(address.host).version == 6 else socket.AF_INET, address.host)]
+        return [_written(ipaddress.ip_address(address.host))]
     except ValueError:
         found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         return list(dict.fromkeys((family, _numeric(where)) for family, _, _, _, where in found))
+
+
+def _written(host: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Place:
+    """An address as connections show it (RFC 5952), in whichever of its ways it was written."""
+    host = getattr(host, "ipv4_mapped", None) or host
+    return (socket.AF_INET6 if host.version == 6 else socket.AF_INET), str(host)
 
 
 def _numeric(where: tuple[Any, ...]) -> str:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.happy_eyeballs import first_of, in_turns
+from ictp2p.happy_eyeballs import first_of, in_turns, places
+from ictp2p.types import Address
 from sim.loop import SimLoop
 
 PAUSE, DEADLINE = 0.25, 100.0
@@ -131,3 +132,19 @@ def test_families_take_turns() -> None:
     found = [(six, "2001:db8::1"), (six, "2001:db8::2"), (six, "2001:db8::3"), (four, "192.0.2.1")]
     assert [host for _, host in in_turns(found)] == ["2001:db8::1", "192.0.2.1", "2001:db8::2", "2001:db8::3"]
     assert in_turns([(four, "192.0.2.1"), (six, "2001:db8::1")])[0] == (four, "192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("2001:DB8:0::1", "2001:db8::1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("::FFFF:c000:201", "192.0.2.1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+    ],
+)
+async def test_an_address_is_one_host_however_it_is_written(written: str, shown: str) -> None:
+    """Regression: who had been found to need small packets was dialed with large ones by another of its names."""
+    family = socket.AF_INET6 if ":" in shown else socket.AF_INET
+    assert await places(Address(written, 1)) == [(family, shown)]

@@ -402,7 +402,7 @@ class BulkConnection(Inbound):
         self._end_parts()
         self._users.clear()
         self._willing.clear()
-        self._regular = None  # it knows us: in a cycle its tensors would stay until the garbage collector comes
+        self._let_go()
         self._outbound.release()
         self._wakeups.end()
         self.ring = None

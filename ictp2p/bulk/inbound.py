@@ -135,6 +135,12 @@ class Inbound(asyncio.BufferedProtocol):
             self._pieces.clear()
             self._view = self._own(size)
 
+    def _let_go(self) -> None:
+        """Know nobody any more who knows us: in a cycle their tensors would stay until the garbage collector comes."""
+        self._regular = self._user = self._target = None
+        self._pieces.clear()
+        self._view = _NOTHING
+
     def _parse(self) -> None:
         """Act on all frames in what was read ahead; what is left is a part of a header, or goes to a body."""
         at = 0

@@ -53,6 +53,9 @@ class Throttle:
         """Send at most `rate` bytes/s from now on; None: as fast as it goes."""
         if self._sender is None or (rate is None and self.bucket is None):
             return
+        if self._timer is not None:  # of the pace before: a chunk at a hundredth of this one may have taken minutes
+            self._timer.cancel()
+            self._timer = None
         self.bucket = None if rate is None else Bucket()
         if self.bucket is not None:
             self.bucket.set(rate, self._clock())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,7 +22,7 @@ from ictp2p.bulk.users import Frame
 from ictp2p.errors import ConnectionLost, IctError, StateError
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh, run_turns
-from tests.garbage import uncollected
+from tests.garbage import LARGE, uncollected
 
 Meshes = Callable[..., Any]
 
@@ -145,6 +147,30 @@ async def test_one_that_has_ended_leaves_nothing_to_the_garbage_collector(
         end(connection)
         del connection
     assert left == []
+
+
+async def test_one_that_ends_in_the_middle_of_a_body_keeps_nobody_who_was_to_have_it(mesh: Meshes) -> None:
+    """Regression: with bodies in clear its user was known, who knew it: its tensors waited for the collector."""
+
+    class Taking(Talker):
+        def place(self, header: Header) -> memoryview:
+            return room
+
+    room = memoryview(bytearray(LARGE))
+    world = mesh(2, profile=replace(PROFILE, sealed=False))
+    sending = await connected(world)
+    me, peer = world.names[1], world.names[0]
+    taking, user = world.bulks[me]._pool.warm(peer), Taking(0, [])
+    assert taking is not None
+    world.bulks[me].join(peer, bytes(16), user, taking)
+    sending.send(Kind.RESULT, bytes(16), body=bytes(LARGE))
+    while not 0 < taking._filled < LARGE:
+        await asyncio.sleep(0)
+    taking.fail(ConnectionLost("over"))
+    world.bulks[me].part(peer, bytes(16), user)
+    known = weakref.ref(user)
+    del user
+    assert known() is None
 
 
 async def test_who_has_left_is_not_asked(mesh: Meshes) -> None:

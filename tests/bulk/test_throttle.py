@@ -64,6 +64,21 @@ async def test_who_is_paced_is_asked_again_when_a_frame_may_leave() -> None:
     assert (throttle.holds_back(), sender.pumped) == (False, 2)
 
 
+async def test_a_pace_that_is_raised_waits_for_no_timer_of_the_one_before() -> None:
+    """Regression: what a collective at little had sent held up, for ten seconds, another that had much."""
+    throttle, sender = throttled()
+    throttle.pace(100.0)
+    assert throttle.bucket is not None
+    throttle.bucket.spend(1000)
+    assert throttle.holds_back()
+    throttle.pace(10_000.0)
+    throttle.bucket.spend(1000)
+    assert throttle.holds_back()
+    asked = sender.pumped
+    await asyncio.sleep(0.11)
+    assert (throttle.holds_back(), sender.pumped) == (False, asked + 1)
+
+
 async def test_a_pace_is_the_kernels_too_and_ends_for_both() -> None:
     throttle, sender = throttled()
     throttle.pace(10_000.0)

@@ -72,6 +72,22 @@ MUTATIONS: Final = (
         ("bulk/test_pool.py::test_who_is_not_ready_soon_is_dialed_again_with_small_packets",),
     ),
     Mutation(
+        "address-as-written",
+        "A host is known as connections show it, however its address was written.",
+        "ictp2p/happy_eyeballs.py",
+        '    host = getattr(host, "ipv4_mapped", None) or host\n',
+        "",
+        ("test_happy_eyeballs.py::test_an_address_is_one_host_however_it_is_written",),
+    ),
+    Mutation(
+        "raised-pace-waits-for-the-old-timer",
+        "A pace that is raised holds from now on.",
+        "ictp2p/bulk/throttle.py",
+        "            self._timer.cancel()\n            self._timer = None\n        self.bucket",
+        "            pass\n        self.bucket",
+        ("bulk/test_throttle.py::test_a_pace_that_is_raised_waits_for_no_timer_of_the_one_before",),
+    ),
+    Mutation(
         "control-in-large-packets",
         "Control connections have packets that fit everywhere.",
         "ictp2p/opening.py",

@@ -24,6 +24,14 @@ MUTATIONS: Final = (
         ("test_network.py::test_a_dial_that_fails_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
+        "user-of-half-a-body-kept",
+        "A connection that ends in the middle of a body knows nobody any more who was to have it.",
+        "ictp2p/bulk/inbound.py",
+        "        self._regular = self._user = self._target = None\n",
+        "        self._regular = None\n",
+        ("bulk/test_connection.py::test_one_that_ends_in_the_middle_of_a_body_keeps_nobody_who_was_to_have_it",),
+    ),
+    Mutation(
         "wrong-answer-in-a-cycle",
         "An answer that is none leaves no cycle of its error and what heard it.",
         "ictp2p/opening.py",
