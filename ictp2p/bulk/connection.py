@@ -296,7 +296,7 @@ class BulkConnection(Inbound):
         """Drop the connection because of `error`."""
         if not self.closed:
             self._close(error)
-            self.transport.abort()
+            tuning.reset(self.transport)
 
     def hang_up(self, error: IctError) -> None:
         """Drop the connection because of `error`, after what has been written."""
@@ -347,10 +347,13 @@ class BulkConnection(Inbound):
         """Close when the other end has."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
+        """The transport is gone. Whoever ends it by itself does so between two frames."""
         self._gone.set()
-        if not self.closed:
-            self._close(ConnectionLost(f"connection reset: {exc}") if exc else None)
+        if self.closed:
+            return
+        torn = self._header is not None or self._have
+        why = f"reset: {exc}" if exc else "closed in the middle of a frame" if torn else None
+        self._close(ConnectionLost(f"connection {why}") if why else None)
 
     def pause_writing(self) -> None:
         """The transport holds enough."""

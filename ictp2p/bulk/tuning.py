@@ -93,6 +93,18 @@ def tcp_socket(transport: asyncio.Transport) -> socket.socket | None:
     return endpoint
 
 
+def reset(transport: asyncio.Transport) -> None:
+    """Drop a connection so that the other end knows it (SO_LINGER of no time, socket(7)): what was sent may be lost.
+
+    A socket that is merely closed, as `abort` does, ends like one whose owner has said all that it had to.
+    """
+    endpoint = tcp_socket(transport)
+    if endpoint is not None:
+        with contextlib.suppress(OSError):  # it is closed already
+            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
+
+
 def round_trip(transport: asyncio.Transport) -> float | None:
     """Give the least round trip in seconds that the kernel has seen on a TCP connection, if it says."""
     endpoint = tcp_socket(transport)

@@ -173,6 +173,21 @@ async def test_one_that_ends_in_the_middle_of_a_body_keeps_nobody_who_was_to_hav
     assert known() is None
 
 
+@pytest.mark.parametrize("cut", [0, 1, 40, 50])
+async def test_one_that_ends_within_a_frame_has_not_brought_all_that_was_sent(mesh: Meshes, cut: int) -> None:
+    """Regression: a proxy, or a relay, that ends both its halves looked like a peer that had said all."""
+    world, told = mesh(2, profile=replace(PROFILE, sealed=False)), list[bool]()
+    sending = await connected(world)
+    bulk = world.bulks[world.names[1]]
+    lost = bulk.lost
+    bulk._pool._tenant.lost = lambda one, why, *, whole: [told.append(whole), lost(one, why, whole=whole)]
+    frame = Header(Kind.RESULT, bytes(16), 0, 0, 100).pack() + bytes(100)
+    sending.transport.write(frame + frame[:cut])
+    sending.transport.close()
+    await asyncio.sleep(PROFILE.stall)
+    assert told == [not cut]
+
+
 async def test_who_has_left_is_not_asked(mesh: Meshes) -> None:
     connection, said = await connected(mesh(2)), list[int]()
     talker = Talker(1, said)

@@ -13,10 +13,12 @@ import torch
 import uvloop
 
 from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.bulk.connection import BulkConnection
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
 from ictp2p.collectives.execute import all_reduce
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.errors import ConnectionLost, IctError, PeerClosed
 from ictp2p.types import PeerId
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -88,3 +90,38 @@ def test_everything_at_once_over_sockets(run: Run, sealed: bool, share: bool) ->
             await server.wait_closed()
 
     run(main())
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("end", ["fail", "close"])
+def test_who_drops_a_connection_does_not_look_like_one_who_has_said_all(run: Run, end: str) -> None:
+    """Regression: others waited for what had been lost, for a whole stall, and then ended a healthy connection."""
+    told = list[tuple[str, bool]]()
+
+    async def main() -> None:
+        names, ports = tuple(PeerId(f"{n:032x}") for n in range(2)), dict[PeerId, int]()
+        made = [await listen(me, ports, True, False) for me in names]
+        (one, _), (two, _) = made
+        lost, gone = one.lost, asyncio.Event()
+
+        def watched(connection: BulkConnection, reason: IctError, *, whole: bool) -> None:
+            told.append((str(reason).partition(":")[0], whole))
+            lost(connection, reason, whole=whole)
+            gone.set()
+
+        one._pool._tenant.lost = watched  # type: ignore[method-assign]
+        dialed = await two.connection(names[0], 5)
+        while not one._pool.among(names[1]):
+            await asyncio.sleep(0)
+        if end == "fail":
+            dialed.fail(ConnectionLost("took nothing"))
+        else:
+            await dialed.close(PeerClosed("over"))
+        await asyncio.wait_for(gone.wait(), 20)
+        for bulk, server in made:
+            await bulk.close()
+            server.close()
+            await server.wait_closed()
+
+    run(main())
+    assert told == [("connection reset", False) if end == "fail" else ("closed by the other side", True)]

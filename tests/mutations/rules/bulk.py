@@ -88,6 +88,22 @@ MUTATIONS: Final = (
         ("bulk/test_throttle.py::test_a_pace_that_is_raised_waits_for_no_timer_of_the_one_before",),
     ),
     Mutation(
+        "dropped-like-one-that-has-said-all",
+        "Who drops a connection tells the other end so.",
+        "ictp2p/bulk/connection.py",
+        "            tuning.reset(self.transport)\n",
+        "            self.transport.abort()\n",
+        ("bulk/test_sockets.py::test_who_drops_a_connection_does_not_look_like_one_who_has_said_all",),
+    ),
+    Mutation(
+        "torn-like-one-that-has-said-all",
+        "A connection that ends within a frame has not brought all that was sent on it.",
+        "ictp2p/bulk/connection.py",
+        "        torn = self._header is not None or self._have\n",
+        "        torn = False\n",
+        ("bulk/test_connection.py::test_one_that_ends_within_a_frame_has_not_brought_all_that_was_sent",),
+    ),
+    Mutation(
         "control-in-large-packets",
         "Control connections have packets that fit everywhere.",
         "ictp2p/opening.py",
