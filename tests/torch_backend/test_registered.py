@@ -62,8 +62,12 @@ def test_torch_finds_the_group_itself_behind_it_for_every_device_and_none_of_the
         assert _c10d._get_process_group_uid(group) == -1
         with pytest.raises(RuntimeError, match="split"):
             dist.split_group(group, [[0]])
-        with pytest.warns(UserWarning, match="only supported for either nccl or gloo"):
-            _c10d._set_pg_timeout(timedelta(seconds=5), group)
+        if hasattr(dist, "set_timeout"):  # since torch 2.14, for every backend
+            dist.set_timeout(timedelta(seconds=5), group)
+            assert group._timeout == timedelta(seconds=5)
+        else:
+            with pytest.warns(UserWarning, match="only supported for either nccl or gloo"):
+                _c10d._set_pg_timeout(timedelta(seconds=5), group)
         group.allreduce([mine := torch.ones(3)]).wait()
         assert mine.tolist() == [1.0] * 3
 
