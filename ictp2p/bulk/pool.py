@@ -41,6 +41,9 @@ MOST_OF_ONE = 40
 """Connections that one peer may keep open to us: as many as it may send over (`stripes.MOST`), as many as we may have
 asked it for, because only it can dial, and some that ended without our noticing."""
 
+_LOOKS = 3
+"""Turns of the event loop for what has arrived already, before a handshake counts as late."""
+
 
 class Tenant(Protocol):
     """What uses the connections: `Bulk`."""
@@ -322,7 +325,15 @@ class Pool:
             timer.cancel()
 
 
-def _give_up(ready: asyncio.Future[None]) -> None:
-    """End a wait, unless it was over before we came to it: the other end may use the connection already."""
-    if not ready.done():
+def _give_up(ready: asyncio.Future[None], looks: int = _LOOKS) -> None:
+    """End a wait, unless it was over before we came to it: the other end may use the connection already.
+
+    After we were busy asyncio's own loop reads once from each socket before the timers that are due, and a handshake
+    takes two reads, for nothing behind a hello may be read with it.
+    """
+    if ready.done():
+        return
+    if looks:
+        asyncio.get_running_loop().call_soon(_give_up, ready, looks - 1)
+    else:
         ready.set_exception(TimeoutError())

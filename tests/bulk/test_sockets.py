@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, cast
@@ -12,7 +14,7 @@ import pytest
 import torch
 import uvloop
 
-from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.bulk import Bulk, BulkProfile, reaching
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
@@ -125,3 +127,47 @@ def test_who_drops_a_connection_does_not_look_like_one_who_has_said_all(run: Run
 
     run(main())
     assert told == [("connection reset", False) if end == "fail" else ("closed by the other side", True)]
+
+
+@pytest.mark.real
+def test_who_was_busy_while_a_handshake_was_finished_takes_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: asyncio's loop had read one of its two halves by then, and reset what the other end used already."""
+    monkeypatch.setattr(reaching, "_SOON", 0.05)
+    names, ports, dials, shrunk = tuple(PeerId(f"{n:032x}") for n in range(2)), dict[PeerId, int](), [], list[str]()
+    up, over = threading.Event(), threading.Event()
+
+    async def answer() -> None:
+        bulk, server = await listen(names[1], ports, True, False)
+        up.set()
+        await asyncio.to_thread(over.wait)
+        await bulk.close()
+        server.close()
+        await server.wait_closed()
+
+    async def main() -> None:
+        bulk, server = await listen(names[0], ports, True, False)
+        dial = bulk._pool._reaching._dial
+
+        async def busy(peer: PeerId, timeout: float) -> asyncio.Transport:
+            dials.append(peer)
+            transport = await dial(peer, timeout)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, time.sleep, 0.3)
+            return transport
+
+        bulk._pool._reaching._dial = busy
+        bulk._pool._reaching._shrink = shrunk.append
+        await bulk.connection(names[1], 5)
+        await bulk.close()
+        server.close()
+        await server.wait_closed()
+
+    other = threading.Thread(target=asyncio.run, args=(answer(),))
+    other.start()
+    up.wait()
+    try:
+        run(main())
+    finally:
+        over.set()
+        other.join()
+    assert (len(dials), shrunk) == (1, [])

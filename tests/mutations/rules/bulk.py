@@ -96,6 +96,14 @@ MUTATIONS: Final = (
         ("bulk/test_sockets.py::test_who_drops_a_connection_does_not_look_like_one_who_has_said_all",),
     ),
     Mutation(
+        "late-before-what-came-is-read",
+        "What has arrived counts, however late we come to it.",
+        "ictp2p/bulk/pool.py",
+        "looks: int = _LOOKS",
+        "looks: int = 0",
+        ("bulk/test_sockets.py::test_who_was_busy_while_a_handshake_was_finished_takes_it",),
+    ),
+    Mutation(
         "torn-like-one-that-has-said-all",
         "A connection that ends within a frame has not brought all that was sent on it.",
         "ictp2p/bulk/connection.py",
