@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from ictp2p import tasks
 from ictp2p.control import ControlConnection, open_control
-from ictp2p.core.commands import Command, Dial, Hangup, Transmit
+from ictp2p.core.commands import Command, Dial, Hangup, Restarted, Transmit
 from ictp2p.core.packets import Channel
 from ictp2p.disk import Disk
 from ictp2p.errors import IctError, Refused, StateError
@@ -247,7 +247,7 @@ class Driver:
         if present is not None and present.process != process:
             del self._connections[peer]
             present.abort()
-            self.execute(self.core.lost(peer, self.clock()))
+            self.execute([Restarted(peer), *self.core.lost(peer, self.clock())])
 
     def _retire(self, connection: ControlConnection) -> None:
         self._retired[connection] = None

@@ -72,6 +72,8 @@ class Reactions:
                 self._leader_changed(leader)
             case commands.MemberChanged():
                 self._member_changed(notice)
+            case commands.Restarted(peer=peer):
+                self._bulk.distrust(peer)
             case commands.IdentityTaken(address=address):
                 self._fail(identity_taken(self._control.core.card.peer, address))
             case notices.Released():

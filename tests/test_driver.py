@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ictp2p.core.cards import PeerCard
-from ictp2p.core.commands import Command, Dial, Hangup, Transmit
+from ictp2p.core.commands import Command, Dial, Hangup, Restarted, Transmit
 from ictp2p.driver import Driver
 from ictp2p.errors import IctError, LocalProtocolError, Refused, StateError, Unreachable
 from ictp2p.machine import Notice, Persist
@@ -215,14 +215,18 @@ async def test_a_restarted_peer_is_not_taken_for_its_former_life(
     *, first_is_dialed: bool, second_is_dialed: bool
 ) -> None:
     bed = Bed()
+    told = list[Notice]()
+    bed.on_notice = told.append
     surplus = bed.connection(HIGH, dialed=not first_is_dialed)
     old = bed.connection(HIGH, dialed=first_is_dialed)
     bed.core.inputs.clear()
+    assert not told
     new = bed.connection(HIGH, dialed=second_is_dialed, process=b"second")
     assert bed.core.inputs == [("lost", HIGH), ("opened", HIGH)], "nothing that is built on the old one stays"
     assert bed.driver.connection(HIGH) is new
     assert not old.is_open
     assert not surplus.is_open, "what its former life said must not come after what this one says"
+    assert told == [Restarted(HIGH)], "its data connections lead to nobody"
     await bed.driver.close()
 
 

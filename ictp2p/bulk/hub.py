@@ -208,13 +208,13 @@ class Bulk:
         return result
 
     def distrust(self, peer: PeerId) -> None:
-        """Give up the direct connections to `peer` that nobody uses: nothing has been heard of it for long.
+        """Give up the direct connections to `peer` that nobody uses: nothing was heard of it for long, or it restarted.
 
-        Its line may be cut. Who needs it next would find a warm connection, wait until that has stalled, and only then
-        look for a way; so it is given a new one, over others where it must be. What is under way may be heard of still,
-        and has its own watch for stalls.
+        Its line may be cut, or its host have lost its power. Who needs it next would find a warm connection, wait until
+        that has stalled, and only then look for a way; so it is given a new one, over others where it must be. What is
+        under way may be heard of still, and has its own watch for stalls.
         """
-        self._pool.distrust(peer, f"{peer} has fallen silent")
+        self._pool.distrust(peer, f"{peer} has fallen silent, or restarted")
 
     def stop_probes(self) -> None:
         """End all probes that are under way from here: the links are needed."""

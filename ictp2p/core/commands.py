@@ -90,6 +90,13 @@ class BulkInvited(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class Restarted(Notice):
+    """`peer` is another process now: who lost its power has closed nothing, and what was open leads to nobody."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
 class IdentityTaken(Notice):
     """Another process speaks in this peer's name, from `address`, and knows more."""
 

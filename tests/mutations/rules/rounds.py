@@ -724,6 +724,22 @@ MUTATIONS: Final = (
         ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
     ),
     Mutation(
+        "restart-kept-from-the-data-plane",
+        "The data plane hears of peers that have restarted.",
+        "ictp2p/reactions.py",
+        "                self._bulk.distrust(peer)\n",
+        "                pass\n",
+        ("test_reactions.py::test_no_data_connection_to_the_former_life_of_a_peer_is_used_again",),
+    ),
+    Mutation(
+        "restart-not-told",
+        "That a peer is another process now is told.",
+        "ictp2p/driver.py",
+        "[Restarted(peer), *self.core.lost(peer, self.clock())]",
+        "self.core.lost(peer, self.clock())",
+        ("test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
+    ),
+    Mutation(
         "silence-kept-from-the-data-plane",
         "The data plane hears of links that have fallen silent.",
         "ictp2p/reactions.py",
