@@ -22,7 +22,7 @@ def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None
             telemetry.event("warning", text=f"no quorum: of {len(voters)} voters are missing {names}")
         case QuorumRegained():
             telemetry.event("quorum_regained")
-        case ForeignChain(peer=peer):
+        case ForeignChain(peer=peer, first=True):
             text = f"{peer} is of another mesh, which was founded apart under the same token: the two never become one"
             telemetry.event("warning", text=f"{text}; start the peers of one anew, with empty data folders and join")
         case StateMissing():

@@ -73,6 +73,8 @@ class ControlPlane:
         self._life = begin_life(seams.disk)
         self._whereabouts = Whereabouts(config, reception.address)
         self._plans = StandingPlan(config.full_mesh)
+        self.founded = False
+        """Whether this process has founded its mesh, rather than joined or resumed it."""
         self._overtaken = 0
         """How often, since it took part in a round."""
         self.core = self._make_core(identity, held)
@@ -120,6 +122,7 @@ class ControlPlane:
 
     def found(self) -> None:
         """Begin a mesh."""
+        self.founded = True
         lineage = self._seams.rng.getrandbits(64).to_bytes(8, "big")
         first = genesis(lineage, self.core.card.peer)
         self.call(Channel.ROUNDS, lambda now: self.core.m.rounds.bootstrap(first, now))

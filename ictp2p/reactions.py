@@ -15,14 +15,14 @@ from ictp2p.core import commands
 from ictp2p.core.packets import Channel
 from ictp2p.data_folder import identity_taken
 from ictp2p.entrance import Entrance
-from ictp2p.errors import IctError
+from ictp2p.errors import ConfigError, IctError
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import LinkLost
 from ictp2p.health import Health
 from ictp2p.machine import Notice
 from ictp2p.participation import Participation
 from ictp2p.sync import notices
-from ictp2p.sync.agreement import Decided
+from ictp2p.sync.agreement import Decided, ForeignChain
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -94,11 +94,22 @@ class Reactions:
                 self._avoid_the_silent()
             case LinkLost():
                 self._avoid_the_silent()
+            case ForeignChain(longer=True) if self._control.founded:
+                self._founded_apart(notice.peer)
             case notices.RoundCommitted() | notices.RoundAborted():
                 self._control.caught_up()
                 self._control.call(Channel.LINKS, self._control.core.m.links.round_ended)
             case _:
                 pass
+
+    def _founded_apart(self, peer: PeerId) -> None:
+        """Stop if our own cluster trains in another mesh: gossip makes one cluster of us, which has one leader."""
+        directory, me = self._control.core.directory, self._control.core.card
+        other = directory.peers.get(peer)
+        if other is not None and other.cluster == me.cluster:
+            why = "this peer was given no join and an empty data folder, or none, and so founded one of its own"
+            words = f"cluster {me.cluster} is in another mesh already, with {directory.in_words(peer)}; {why}"
+            self._fail(ConfigError(f"{words}: start it again with join"))
 
     def _avoid_the_silent(self) -> None:
         """Have what wants a data connection look for a way around neighbours of whom nothing is heard."""

@@ -66,7 +66,7 @@ TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
     ),
     (QuorumRegained(), "quorum_regained", {}),
     (
-        ForeignChain(OTHER, b"theirs", b"ours"),
+        ForeignChain(OTHER, b"theirs", b"ours", False, True),
         "warning",
         {
             "text": f"{OTHER} is of another mesh, which was founded apart under the same token: the two never become "

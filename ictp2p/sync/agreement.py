@@ -44,11 +44,19 @@ class Decided(Notice):
 
 @dataclass(frozen=True, slots=True)
 class ForeignChain(Notice):
-    """`peer` belongs to a mesh that was founded separately; the two cannot become one. Told once of each."""
+    """`peer` belongs to a mesh that was founded separately; the two cannot become one. Told once of each peer."""
 
     peer: PeerId
     theirs: bytes
     ours: bytes
+    longer: bool
+    """Whether it has decided more than this one."""
+    first: bool
+    """Whether this is the first peer of that mesh."""
+
+
+_STRANGERS = 256
+"""Peers of other meshes that are remembered, so as not to be told of again."""
 
 
 class Agreement:
@@ -77,7 +85,8 @@ class Agreement:
         self._suspects: frozenset[PeerId] = frozenset()
         self._audience: tuple[PeerId, ...] = ()
         self._wards: tuple[PeerId, ...] = ()
-        self._foreign: set[bytes] = set()
+        self._foreign: dict[tuple[PeerId, bytes], None] = {}
+        """Peers of other meshes, and of which."""
         self._early: dict[int, Value] = {}
         """Decisions that overtook those before them: packets between two peers may go different ways."""
         self._compare_at: float | None = None
@@ -243,7 +252,7 @@ class Agreement:
         if self._acceptor.tip is None:
             return [Send(sender, self._greeting())] if message.slot >= 0 else []
         if message.slot >= 0 and message.lineage != self._acceptor.tip.lineage:
-            return self._meet_foreign(sender, message.lineage)
+            return self._meet_foreign(sender, message.lineage, message.slot)
         effects = self.behind(sender, message.slot, now)
         return effects + self._proposer.repeat(sender) if message.slot < self.slot else effects
 
@@ -253,7 +262,7 @@ class Agreement:
         if wrong:
             raise RemoteProtocolError(f"{sender} says that slot {slot} holds an impossible value: {wrong}")
         if tip is not None and value.lineage != tip.lineage:
-            return self._meet_foreign(sender, value.lineage)
+            return self._meet_foreign(sender, value.lineage, slot)
         if slot <= self.slot:
             self._compare(sender, slot, value)
             return []
@@ -278,18 +287,22 @@ class Agreement:
         if known is not None and known != value:
             raise RemoteProtocolError(f"slot {slot} was decided twice: {known} here, {value} at {sender}")
 
-    def _meet_foreign(self, peer: PeerId, lineage: bytes) -> Effects:
+    def _meet_foreign(self, peer: PeerId, lineage: bytes, slot: int) -> Effects:
+        """Tell of a peer whose mesh is another one, and has decided `slot`."""
         assert self._acceptor.tip is not None
-        if lineage in self._foreign:
+        if (peer, lineage) in self._foreign:
             return []
-        self._foreign.add(lineage)
-        return [ForeignChain(peer, lineage, self._acceptor.tip.lineage)]
+        first = all(lineage != met for _, met in self._foreign)
+        self._foreign[peer, lineage] = None
+        if len(self._foreign) > _STRANGERS:
+            del self._foreign[next(iter(self._foreign))]
+        return [ForeignChain(peer, lineage, self._acceptor.tip.lineage, slot > self.slot, first)]
 
     def _misplaced(self, sender: PeerId, slot: int, lineage: bytes, now: float) -> Effects | None:
         """What to answer a proposer that this peer cannot serve as an acceptor, or None if it can."""
         tip = self._acceptor.tip
         if tip is not None and lineage != tip.lineage:
-            return self._meet_foreign(sender, lineage)
+            return self._meet_foreign(sender, lineage, slot - 1)
         if slot != self.slot + 1 or tip is None:
             return self.behind(sender, slot - 1, now)
         return None if sender in tip.voters else []

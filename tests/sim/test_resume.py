@@ -273,3 +273,27 @@ def test_a_founder_that_founds_again_on_another_disk_does_not_halt_the_mesh_that
             assert now.state.version >= before.state.version + 5
             others = {world.host_of(voter).name for voter in now.voters}  # type: ignore[union-attr]
             assert others == ({"b/0", "c/0"} if now.lineage == lineage else {"a/0"})
+
+
+def test_who_founds_apart_from_its_own_cluster_stops_and_says_so() -> None:
+    """Regression: its mates followed it, stood still for want of its states, and were given to it as voters."""
+    with World(4, audit=False) as world:  # there are two histories for a moment
+        world.cluster("a", workers=2)
+        for name in "bc":
+            world.cluster(name, workers=1)
+        world.run_until(lambda: world.version() >= 4 and world.settled(), within=QUIET)
+        (lineage,) = lineages(world)
+        world.crash("a/0", disk="lost")
+        world.run_until(lambda: world.version() >= 6, within=QUIET)
+        world.supervisor._seeds = lambda host: ()  # type: ignore[method-assign]
+        world.restart("a/0")
+        world.run_until(lambda: bool(events(world, "failed")), within=QUIET)
+        (failed,) = events(world, "failed")
+        assert failed.host == "a/0"
+        assert "cluster a is in another mesh already, with" in failed.fields["text"]
+        assert "start it again with join" in failed.fields["text"]
+        before = world.version()
+        world.run_until(lambda: world.version() >= before + 3, within=QUIET)
+        assert lineages(world) == {lineage}
+        (_, now) = world.hosts["a/1"].core.m.rounds.tip  # type: ignore[union-attr,misc]
+        assert now.state.version >= before + 2, "its mate trains on"

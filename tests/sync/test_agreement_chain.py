@@ -110,12 +110,16 @@ def test_separately_founded_meshes_do_not_mix() -> None:
         n.do(C, n.machines[C].greet(A, 0.0))
         n.settle()
     foreign = [x for x in n.notices[A] if isinstance(x, ForeignChain)]
-    assert foreign == [ForeignChain(C, b"another!", LINEAGE)]
-    assert n.machines[A].receive(D, Greet(0, b"another!"), 0.0) == [], "of each of its peers, whoever they are by then"
+    assert foreign == [ForeignChain(C, b"another!", LINEAGE, False, True)]
+    a, longer = n.machines[A], n.machines[A].slot + 1
+    assert a.receive(D, Greet(longer, b"another!"), 0.0) == [ForeignChain(D, b"another!", LINEAGE, True, False)]
     before = n.machines[A].slot
     assert n.machines[A].receive(C, Prepare(before + 1, b"another!", Ballot(9, C)), 0.0) == []
     assert n.machines[A].receive(C, Decision(before + 1, genesis(b"another!", C), 0), 0.0) == []
     assert n.machines[A].slot == before
+    for stranger in range(1000):
+        a.receive(PeerId(f"{stranger:032x}"), Greet(0, b"another!"), 0.0)
+    assert len(a._foreign) < 1000, "not of each of its peers, whoever they are by then"
 
 
 def test_the_coordinator_is_the_first_voter_that_is_not_suspected() -> None:

@@ -328,6 +328,22 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "founded-beside-its-own-cluster",
+        "Who founded a mesh while its cluster is in another one stops.",
+        "ictp2p/reactions.py",
+        "        if other is not None and other.cluster == me.cluster:\n",
+        "        if False:\n",
+        ("sim/test_resume.py::test_who_founds_apart_from_its_own_cluster_stops_and_says_so",),
+    ),
+    Mutation(
+        "strangers-told-of-for-ever",
+        "Of the peers of other meshes only so many are remembered.",
+        "ictp2p/sync/agreement.py",
+        "        if len(self._foreign) > _STRANGERS:\n",
+        "        if False:\n",
+        ("sync/test_agreement_chain.py::test_separately_founded_meshes_do_not_mix",),
+    ),
+    Mutation(
         "content-to-be-few",
         "Who leads a cluster that sees some others dials addresses where nobody is known to be, though none is missed.",
         "ictp2p/entrance.py",
