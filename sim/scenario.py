@@ -50,7 +50,7 @@ def shipped(name: str) -> Scenario:
     if name not in SCENARIOS:
         near = difflib.get_close_matches(name, SCENARIOS, 1)
         hint = f"did you mean {near[0]}? There are" if near else "use one of"
-        raise ConfigError(f"scenario {name!r} is not known: {hint} {', '.join(SCENARIOS)}, or a .toml file")
+        raise ConfigError(f"scenario {name!r} is not known: {hint} {', '.join(SCENARIOS)}, or a .toml or .json file")
     module = importlib.import_module(f"sim.scenarios.{name}")
     return Scenario(name, inspect.getdoc(module) or "", module.Settings, module.play)
 

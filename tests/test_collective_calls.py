@@ -213,7 +213,7 @@ def test_a_sum_of_encoded_elements_is_the_same_everywhere(mesh: Mesh) -> None:
 
 def test_a_codec_that_is_none_is_refused(mesh: Mesh) -> None:
     mesh.add("a/0")
-    with pytest.raises(ConfigError, match="codec 'zip' is none of none, bfloat16"):
+    with pytest.raises(ConfigError, match="codec 'zip' is not known: use none, bfloat16"):
         mesh["a/0"].all_reduce(torch.ones(3), codec="zip")
 
 

@@ -188,7 +188,7 @@ def check(plan: Plan, participants: Sequence[str], elements: int) -> str | None:
     if not (math.isfinite(plan.seconds) and math.isfinite(plan.bound) and 0 <= plan.bound <= plan.seconds):
         return f"claims {plan.seconds} s against a bound of {plan.bound} s"
     if plan.codec not in PRICES:
-        return f"codec {plan.codec!r} is none of {', '.join(PRICES)}"
+        return f"codec {plan.codec!r} is not known: use {', '.join(PRICES)}"
     if plan.codec != "none" and plan.kind in (BROADCAST, REDUCE):
         return f"a {plan.kind} is not encoded, and this one says {plan.codec!r}"
     if plan.kind == ONE_SHOT:

@@ -62,7 +62,8 @@ def _draw_rounds(axes: Axes, report: dict[str, Any], colours: dict[str, str]) ->
 
 def _draw_events(axes: Axes, report: dict[str, Any], *, labelled: bool) -> None:
     for number, event in enumerate(report["events"]):
-        when = event["time"] - report["started_at"]
+        begun = event["time"] + event.get("start_seconds", 0.0)  # of who joins once it is ready, as what it took is
+        when = begun - report["started_at"]
         colour = _MARKS.get(event["kind"], "grey")
         axes.axvline(when, color=colour, linestyle="--", linewidth=1)
         if labelled:

@@ -160,7 +160,7 @@ def test_a_codec_is_known_and_its_blocks_are_kept_whole() -> None:
 
     assert coded("int8", 512, 256 * 3) is None
     assert coded("topk", 4096, 8192) is None
-    assert "codec 'zip' is none of none, bfloat16" in (coded("zip", 512, 256) or "")
+    assert "codec 'zip' is not known: use none, bfloat16" in (coded("zip", 512, 256) or "")
     assert "chunk of 500 elements is not of whole blocks of 256" in (coded("int8", 500, 256) or "")
     assert "share 1 begins at 300, not at a block of 256" in (coded("e3m0", 512, 300) or "")
     assert coded("bfloat16", 500, 300) is None

@@ -2,6 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -31,6 +32,14 @@ def test_the_picture_is_a_png(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot.draw(report(), tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_who_joins_is_marked_when_it_was_ready_as_what_it_took_is_counted_from() -> None:
+    """Regression: it was marked when its process was started, and its first round was long after what was said."""
+    axes = Mock()
+    joined = {"kind": "join", "cluster": "quito", "time": 1005.0, "start_seconds": 7.0, "recovery_seconds": 2.0}
+    plot._draw_events(axes, {**report(), "events": [joined]}, labelled=True)
+    assert axes.axvline.call_args.args == (12.0,)
 
 
 def test_a_failed_run_can_be_drawn_too(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def price(name: str, participants: int) -> Price:
         ConfigError: there is no such codec.
     """
     if name not in PRICES:
-        raise ConfigError(f"codec {name!r} is none of {', '.join(PRICES)}, {AUTO}")
+        raise ConfigError(f"codec {name!r} is not known: use {', '.join(PRICES)}, {AUTO}")
     return PRICES[name].among(participants)
 
 

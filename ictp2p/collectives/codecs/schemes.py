@@ -74,5 +74,5 @@ def scheme(name: str, participants: int) -> Scheme | None:
     if name == "none":
         return None
     if name not in SCHEMES:
-        raise ConfigError(f"codec {name!r} is none of none, {', '.join(SCHEMES)}")
+        raise ConfigError(f"codec {name!r} is not known: use none, {', '.join(SCHEMES)}")
     return SCHEMES[name](participants)
