@@ -86,6 +86,8 @@ class Endpoint(asyncio.Transport):
             return self._net.round_trip(self.local, self.remote)
         if name == "congestion":
             return b"reno" if self._net.topology.between(self.local, self.remote).loss else b"bbr"
+        if name == "full":
+            return not self.peer._reading
         if name == "account":
             return self._way.account
         return super().get_extra_info(name, default)

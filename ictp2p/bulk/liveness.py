@@ -9,6 +9,10 @@ What the other end takes is what its kernel acknowledges: ours takes more only o
 may need longer than the deadline for that (as in `splice`). Where bodies go through memory that both ends share, the
 kernel acknowledges their headers whatever becomes of them; then what was used of that memory counts.
 
+A relay before a slow line may take nothing for longer still: it reads on only once much of what it holds has left, and
+its kernel opens a window that was closed only for a sixteenth of its buffer. While it has no room, who is behind it is
+slow if it talks, and dead if not: whoever talks also reads. Where packets are lost before a relay, that has room.
+
 Four looks in a deadline are all it costs: nothing here is called for a frame. Each look also tells the kernel what has
 changed since the last one (`tuning`). A connection that nobody uses is not looked at.
 """
@@ -91,7 +95,8 @@ class Liveness:
             return
         pending, taken = self._taken(connection)
         expecting = any(user.expecting() for user in users)
-        stalled = self._watch.check(connection.received, taken, expecting=expecting, pending=pending)
+        due = pending and not self._waits_for_relay(connection)
+        stalled = self._watch.check(connection.received, taken, expecting=expecting, pending=due)
         if stalled:
             connection.fail(ConnectionLost(stalled))
             return
@@ -115,6 +120,10 @@ class Liveness:
     def _wait(self, connection: BulkConnection) -> None:
         tuning.refill(connection.transport)
         self._timer = asyncio.get_running_loop().call_later(self._watch.interval, self.look)
+
+    def _waits_for_relay(self, connection: BulkConnection) -> bool:
+        """Say whether a relay has no room for what we send, and passes on what the other end says."""
+        return connection.relayed and connection.received != self._received and tuning.is_full(connection.transport)
 
     def _taken(self, connection: BulkConnection) -> tuple[bool, int]:
         """Say whether the other end has something to take, and give a count of bytes that grows as it does."""

@@ -3,7 +3,8 @@
 Each direction holds one buffer and what the outgoing transport has not yet taken; when that exceeds its high-water
 mark the incoming transport is not read. TCP then slows the sender down, as it would on a direct connection. A reader
 that takes nothing for the stall deadline ends both. What it takes is what its kernel acknowledges, for a kernel of ours
-says only now and then that it has room, and a slow line may need longer than the deadline for that.
+says only now and then that it has room, and a slow line may need longer than the deadline for that. Another relay may
+have no room for longer still; it passes on what its reader says meanwhile (as in `liveness`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Splice(asyncio.BufferedProtocol):
         self._watch = Watch(stall)
         self._next_look: asyncio.TimerHandle | None = None
         self._clock = asyncio.get_running_loop().time
-        self._passed_on = self._clock()
+        self._passed_on = self._looked = self._clock()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin on `transport`."""
@@ -105,7 +106,9 @@ class Splice(asyncio.BufferedProtocol):
     def _look(self) -> None:
         """End if nothing was taken since the last looks."""
         left = self.transport.get_write_buffer_size() + tuning.unacknowledged(self.transport)
-        if self._watch.check(0, self._written - left, expecting=False, pending=True):
+        talks, self._looked = self._passed_on > self._looked, self._clock()
+        due = not (talks and tuning.is_full(self.transport))  # else it is a relay, of whose reader we hear
+        if self._watch.check(0, self._written - left, expecting=False, pending=due):
             self._shrink(self._host)
             self.transport.abort()
         else:

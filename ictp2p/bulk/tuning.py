@@ -28,7 +28,8 @@ not one for each of its segments; the kernel wakes us earlier by itself when its
 mistaken for silence: the connection asks for every byte again as soon as it has seen no progress (`Wakeups.relax`).
 
 Without a socket (a simulated network, a transport in memory) all of this does nothing. But a transport may say by
-itself what its way is like (`get_extra_info`: "round_trip" in seconds, "congestion" the control's name, as bytes).
+itself what its way is like (`get_extra_info`: "round_trip" in seconds, "congestion" the control's name, as bytes,
+"full" whether the other end has no room).
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ _USUAL = 1448
 """The same of an Ethernet packet."""
 _ROUND_TRIPS = struct.Struct("=I76xI")  # smoothed and least one, in microseconds
 _ROUND_TRIPS_AT = 68  # in struct tcp_info, include/uapi/linux/tcp.h
+_BACKLOG = struct.Struct("=24xI116xI80xI")  # packets on their way; bytes not sent; the window, since Linux 5.4
 _DELIVERY = struct.Struct("=Q")  # bytes/s, the newest that the application did not limit, or a greater one
 _DELIVERY_AT = 160
 _ACCOUNT = struct.Struct("=Q8xQ")  # microseconds at work, and of these in which our send buffer was the bound
@@ -156,6 +158,19 @@ def unacknowledged(transport: asyncio.Transport) -> int:
         with contextlib.suppress(OSError, ValueError):  # closed
             return int.from_bytes(fcntl.ioctl(endpoint.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
     return 0
+
+
+def is_full(transport: asyncio.Transport) -> bool:
+    """Say whether the other end's kernel has no room for what ours still has, rather than that something was lost."""
+    endpoint = tcp_socket(transport)
+    if endpoint is None:
+        return bool(transport.get_extra_info("full"))
+    if sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
+        with contextlib.suppress(OSError, struct.error):  # the connection has just gone; an older kernel
+            info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            on_its_way, waiting, window = _BACKLOG.unpack_from(info)
+            return bool(waiting) and not (on_its_way and window)
+    return False
 
 
 def segment(transport: asyncio.Transport) -> int:

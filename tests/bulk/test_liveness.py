@@ -10,6 +10,7 @@ import pytest
 
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
+from ictp2p.bulk.pacing import Watch
 from tests.bulk.conftest import PROFILE
 from tests.bulk.test_connection import Talker, connected
 
@@ -36,6 +37,25 @@ async def test_a_line_that_is_slow_to_make_room_in_our_kernel_is_not_taken_for_a
         await asyncio.sleep(PROFILE.stall)
         assert not connection.closed, "its reader acknowledges a byte at every look"
     await asyncio.sleep(2 * PROFILE.stall)
+    assert connection.closed
+
+
+@pytest.mark.parametrize(("relayed", "full"), [(True, True), (True, False), (False, True)])
+async def test_while_a_relay_has_no_room_its_other_end_is_given_up_only_if_it_does_not_talk(
+    mesh: Meshes, monkeypatch: pytest.MonkeyPatch, relayed: bool, full: bool
+) -> None:
+    """Regression: before a slow line a relay reads, and its kernel has room, only once in several deadlines."""
+    connection, talker = await connected(mesh(2)), Talker(1, [])
+    monkeypatch.setattr(tuning, "is_full", lambda transport: full)
+    connection.relayed = relayed
+    connection.transport.frozen = True  # type: ignore[attr-defined]
+    talker.left = 1
+    connection.join(talker)
+    for _ in range(3 * Watch.CHECKS):
+        connection.received += 1
+        await asyncio.sleep(PROFILE.stall / Watch.CHECKS)
+    assert connection.closed == (not (relayed and full)), "who is lost on the way to it, or is no relay, must take"
+    await asyncio.sleep(1.3 * PROFILE.stall)
     assert connection.closed
 
 

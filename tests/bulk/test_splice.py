@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.bulk import tuning
+from ictp2p.bulk.pacing import Watch
 from ictp2p.bulk.splice import splice
 from tests.bulk.conftest import TURN, MemoryTransport, run_turns
 
@@ -104,6 +105,32 @@ def test_who_takes_nothing_any_more_is_cut_off_after_the_deadline(taken: int, le
     run_turns(story())
 
 
+@pytest.mark.parametrize("full", [True, False])
+def test_another_relay_that_has_no_room_is_given_up_only_once_nobody_talks_behind_it(
+    full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: before a slow line a relay takes nothing for longer than a deadline. What is lost is not full."""
+
+    async def story() -> None:
+        relay = Spliced(20_000)
+        monkeypatch.setattr(tuning, "is_full", lambda transport: full and transport is relay.onward)
+        relay.sender.set_protocol(Reader())
+        relay.sender.write(bytes(SIZE))
+        relay.onward.frozen = True
+        reader = relay.onward.other
+        for look in range(4 * Watch.CHECKS):
+            assert full or look < 2 * Watch.CHECKS, "what it says does not hide that nothing passes"
+            reader.write(b"I am here")
+            await asyncio.sleep(STALL / Watch.CHECKS)
+            if relay.gone:
+                break
+        assert relay.gone == (not full)
+        await asyncio.sleep(1.3 * STALL)
+        assert relay.gone
+
+    run_turns(story())
+
+
 class OnSocket(asyncio.Transport):
     """A transport of which only the socket is asked for."""
 
@@ -130,3 +157,23 @@ def test_what_the_kernel_keeps_counts_as_not_taken_until_the_other_end_acknowled
                 """The last acknowledgement may be on its way."""
     assert tuning.unacknowledged(OnSocket(one)) == 0, "closed"
     assert tuning.unacknowledged(MemoryTransport()) == 0, "no socket"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not say")
+def test_a_reader_is_full_while_its_kernel_has_no_room_for_what_ours_has() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
+        one.setblocking(False)
+        two, _ = server.accept()
+        with two:
+            assert not tuning.is_full(OnSocket(one)), "nothing waits"
+            sent = 0
+            while not tuning.is_full(OnSocket(one)):
+                try:
+                    sent += one.send(bytes(64 * 1024))
+                except BlockingIOError:
+                    """The last acknowledgement may be on its way."""
+            while sent:
+                sent -= len(two.recv(min(sent, 1 << 20)))
+            assert not tuning.is_full(OnSocket(one))
+    assert not tuning.is_full(OnSocket(one)), "closed"
+    assert not tuning.is_full(MemoryTransport()), "no socket"
