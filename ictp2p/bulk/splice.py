@@ -42,6 +42,7 @@ class Splice(asyncio.BufferedProtocol):
         self._next_look: asyncio.TimerHandle | None = None
         self._clock = asyncio.get_running_loop().time
         self._passed_on = self._looked = self._clock()
+        self._gave_up = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin on `transport`."""
@@ -83,21 +84,29 @@ class Splice(asyncio.BufferedProtocol):
             self.other.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the other side too, after what it still has to send."""
+        """End the other side too: as this one ended, or what is lost would look like all that there was."""
         if exc is not None and self._watch.standing:
             self._shrink(self._host)
         self._disarm()
         other, self.other = self.other, None
-        if other is not None:
-            other.finish()
-        else:
+        if other is None:
             self._ended()
+        elif exc is not None or self._gave_up:
+            other.drop()
+        else:
+            other.finish()
 
     def finish(self) -> None:
         """The other end is gone: send what is left, or drop it if nobody takes any of it for the stall deadline."""
         self.other = None
         self.transport.close()
         self._arm()
+
+    def drop(self) -> None:
+        """The other end was reset, and some of what it was to bring is lost."""
+        self.other = None
+        self._disarm()
+        tuning.reset(self.transport)
 
     def _arm(self) -> None:
         self._disarm()
@@ -110,7 +119,8 @@ class Splice(asyncio.BufferedProtocol):
         due = not (talks and tuning.is_full(self.transport))  # else it is a relay, of whose reader we hear
         if self._watch.check(0, self._written - left, expecting=False, pending=due):
             self._shrink(self._host)
-            self.transport.abort()
+            self._gave_up = True
+            tuning.reset(self.transport)
         else:
             self._renewal.sent(self._clock())
             self._next_look = asyncio.get_running_loop().call_later(self._watch.interval, self._look)

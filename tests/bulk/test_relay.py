@@ -96,7 +96,7 @@ async def test_an_end_that_still_has_bytes_to_send_when_the_relay_closes_is_ende
     onward.frozen = True
     incoming.other.write(b"never read")
     await turns()
-    incoming.reset()
+    incoming.other.close()
     await turns()
     assert onward.get_write_buffer_size()
     await relay.close()

@@ -25,7 +25,7 @@ class Reader(asyncio.BufferedProtocol):
 
     def __init__(self) -> None:
         self.got = 0
-        self.ended = False
+        self.ended = self.broken = False
         self._room = memoryview(bytearray(64 * 1024))
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -35,7 +35,7 @@ class Reader(asyncio.BufferedProtocol):
         self.got += nbytes
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.ended = True
+        self.ended, self.broken = True, exc is not None
 
 
 class Spliced:
@@ -101,6 +101,28 @@ def test_who_takes_nothing_any_more_is_cut_off_after_the_deadline(taken: int, le
         assert relay.gone
         assert relay.reader.ended
         assert relay.shrunk, "its packets may have been too large"
+
+    run_turns(story())
+
+
+@pytest.mark.parametrize("end", ["closes", "resets", "reads nothing"])
+def test_whoever_is_behind_a_relay_hears_how_it_ended(end: str) -> None:
+    """Regression: a reset became an orderly end, as of one who had said all, and others waited for what was lost."""
+
+    async def story() -> None:
+        relay, sender = Spliced(20_000), Reader()
+        relay.sender.set_protocol(sender)
+        relay.sender.write(bytes(SIZE if end == "reads nothing" else 1000))
+        relay.onward.frozen = end == "reads nothing"
+        await asyncio.sleep(20 * TURN)
+        if end == "closes":
+            relay.sender.close()
+        elif end == "resets":
+            relay.sender.abort()
+        await asyncio.sleep(2 * STALL)
+        assert relay.gone
+        other = sender if end == "reads nothing" else relay.reader
+        assert (other.ended, other.broken) == (True, end != "closes")
 
     run_turns(story())
 

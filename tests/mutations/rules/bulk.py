@@ -104,6 +104,14 @@ MUTATIONS: Final = (
         ("bulk/test_sockets.py::test_who_was_busy_while_a_handshake_was_finished_takes_it",),
     ),
     Mutation(
+        "reset-smoothed-by-a-relay",
+        "A relay passes on how a connection ended.",
+        "ictp2p/bulk/splice.py",
+        "        elif exc is not None or self._gave_up:\n",
+        "        elif False:\n",
+        ("bulk/test_splice.py::test_whoever_is_behind_a_relay_hears_how_it_ended",),
+    ),
+    Mutation(
         "torn-like-one-that-has-said-all",
         "A connection that ends within a frame has not brought all that was sent on it.",
         "ictp2p/bulk/connection.py",
@@ -174,8 +182,8 @@ MUTATIONS: Final = (
         "relay-that-stalls-again",
         "A relay dials with small packets whoever took nothing.",
         "ictp2p/bulk/splice.py",
-        "            self._shrink(self._host)\n            self.transport.abort()",
-        "            self.transport.abort()",
+        "            self._shrink(self._host)\n            self._gave_up",
+        "            self._gave_up",
         ("bulk/test_splice.py::test_who_takes_nothing_any_more_is_cut_off_after_the_deadline",),
     ),
     Mutation(

@@ -510,7 +510,7 @@ MUTATIONS: Final = (
         "former-life-kept",
         "A peer that was started again has promised nothing yet: what led through its former life ends first.",
         "ictp2p/driver.py",
-        "            self.execute(self.core.lost(peer, self.clock()))\n\n    def _retire",
+        "            self.execute([Restarted(peer), *self.core.lost(peer, self.clock())])\n\n    def _retire",
         "\n    def _retire",
         (
             "sim/test_world.py::test_a_machine_that_reboots_is_met_as_one_that_knows_nothing",
