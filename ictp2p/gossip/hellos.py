@@ -106,6 +106,15 @@ class Talk:
         self._measure(trip, now)
         return trip
 
+    def postpone(self, seconds: float, now: float) -> None:
+        """Do not count `seconds` of silence in which this process itself could not have heard anything.
+
+        Nor count them for what was read before anybody saw that we were late: nothing was heard later than `now`.
+        """
+        self.heard_at, self.reached_at, self._hello_heard_at = (
+            min(at + seconds, now) for at in (self.heard_at, self.reached_at, self._hello_heard_at)
+        )
+
     def loss(self, now: float) -> float:
         """Share of the last Hellos that did not come, those included that are half an interval late."""
         overdue = floor((now - self._hello_heard_at) / self._interval - 0.5) if self._expected else 0

@@ -2,7 +2,8 @@
 
 Theory of operation:
 
-1. **Delay** and **loss** come from the Hellos of neighbours (`hellos`), and so does that a neighbour is lost.
+1. **Delay** and **loss** come from the Hellos of neighbours (`hellos`), and so does that a neighbour is lost. A process
+   that was late by itself does not hold it against them, as in `swim`: what they said is here, unread.
 2. **Bandwidth** comes from the transfers that the collectives do: a window of samples per direction (`window`). One
    that took only a few round trips shows what the sender's window was, and not the link: it is a lower bound.
 3. **Probing** is for links of which nothing fresh is known, and politely: one at a time, never in a round, paid from a
@@ -114,7 +115,7 @@ class Links:
         if self._probing and self._probing[0] == neighbour:
             self._probing = None
         self._links = {n: a for n, a in self._links.items() if a.talk or not a.forgotten(now)}
-        self._wake = min((a.due() for a in self._links.values()), default=inf)
+        self._wake = self._soonest()
         return effects
 
     def transferred(self, neighbour: ClusterId, transfer: Transfer, now: float) -> Effects:
@@ -186,8 +187,10 @@ class Links:
 
     def handle_timeout(self, now: float) -> Effects:
         """Send the Hellos that are due, notice who fell silent, refresh, and probe."""
+        due_at = self.next_timeout()
+        if due_at is not None:
+            self._lagged(now - due_at, now)
         effects: Effects = []
-        self._wake = inf
         speaking = any(talk.hello_at <= now for _, _, talk in self._connected())
         soon = now + self._profile.hello_interval * _TOGETHER if speaking else now
         for neighbour, link, talk in self._connected():
@@ -198,7 +201,7 @@ class Links:
                 if due:
                     effects += self._hello(neighbour, link, now)
                 effects += self._announce(neighbour, link, now)
-            self._wake = min(self._wake, link.due())
+        self._wake = self._soonest()  # last: what was due before is no lateness of the next call
         return [*effects, *self._probe(now)]
 
     def next_timeout(self) -> float | None:
@@ -208,6 +211,18 @@ class Links:
     def __repr__(self) -> str:
         known = ", ".join(f"{name} {'up' if link.told else 'down'}" for name, link in sorted(self._links.items()))
         return f"<Links {self.me}: {known or 'none'}>"
+
+    def _lagged(self, late: float, now: float) -> None:
+        """Note that this process itself was late by so many seconds: not others' fault (as `Swim.lagged`)."""
+        interval = self._profile.hello_interval
+        if late <= interval / 2:
+            return
+        for _, link, talk in self._connected():
+            if link.told is not None:  # what was lost before is not there again because we were late
+                talk.postpone(late + interval, now)  # Hellos may be here, unread, and we slept before anything was due
+
+    def _soonest(self) -> float:
+        return min((link.due() for link in self._links.values()), default=inf)
 
     def _connected(self) -> Iterator[tuple[ClusterId, _Link, Talk]]:
         for neighbour, link in self._links.items():

@@ -30,3 +30,11 @@ def linked(profile=NO_PROBES, neighbours=(B,), rtt=0.1):
 
 def move(links, rate, now, *, limited=False, probe=False, to=B, direction="out", seconds=1.0):
     return links.transferred(to, Transfer(direction, int(rate * seconds), seconds, limited, now, probe), now)
+
+
+def wait(links, until):
+    """Have time pass until then, and every timer handled when it is due; all that came of it."""
+    effects = []
+    while (due := links.next_timeout()) is not None and due <= until:
+        effects += links.handle_timeout(due)
+    return effects

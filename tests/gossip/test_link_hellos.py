@@ -10,7 +10,7 @@ from ictp2p.gossip.hellos import Hello
 from ictp2p.gossip.links import LinkChanged, LinkLost, Links
 from ictp2p.machine import Send
 from ictp2p.types import Transfer
-from tests.gossip.linked import MIB, NO_PROBES, A, B, linked, move, notices
+from tests.gossip.linked import MIB, NO_PROBES, A, B, linked, move, notices, wait
 
 
 class TestDelay:
@@ -117,20 +117,24 @@ class TestLoss:
 
     def test_a_silent_link_is_lost_once_and_comes_back(self):
         links = linked()
-        assert notices(links.handle_timeout(14.9)) == [LinkChanged(B, links.measurement(B, 14.9))], "loss has grown"
-        assert notices(links.handle_timeout(15.0)) == [LinkLost(B)]
-        assert notices(links.handle_timeout(16.0)) == []
-        effects = links.receive(B, Hello(5, 4.0, 99.0, 14.9, 94.0), 20.0)
+        effects = wait(links, 14.9)
+        losses = [changed.measurement.loss for changed in notices(effects)]
+        assert losses == [pytest.approx(1 / 2), pytest.approx(2 / 3)], "loss has grown"
+        assert notices(wait(links, 15.0)) == [LinkLost(B)]
+        assert notices(wait(links, 16.0)) == []
+        heard = [effect.message.sent for effect in effects if isinstance(effect, Send)]
+        effects = links.receive(B, Hello(5, 4.0, 99.0, heard[-1], 94.0), 20.0)
         assert notices(effects) == [LinkChanged(B, links.measurement(B, 20.0))]
 
     def test_a_neighbour_that_is_heard_and_does_not_hear_us_is_lost_until_it_does(self):
         links = linked()
         for number in range(2, 6):  # it echoes our first Hello, of 0.9, again and again
+            wait(links, 4.0 * number - 3.0)
             assert notices(links.receive(B, Hello(number, 4.0, 100.0, 0.9, 50.0), 4.0 * number - 3.0), LinkLost) == []
-        assert notices(links.handle_timeout(18.8), LinkLost) == []
-        assert notices(links.handle_timeout(18.9), LinkLost) == [LinkLost(B)]
+        assert notices(wait(links, 18.8), LinkLost) == []
+        assert notices(wait(links, 18.9), LinkLost) == [LinkLost(B)]
         assert notices(links.receive(B, Hello(6, 4.0, 100.0, 0.9, 50.0), 21.0)) == []
-        heard = next(e.message.sent for e in links.handle_timeout(24.0) if isinstance(e, Send))
+        heard = next(e.message.sent for e in wait(links, 24.0) if isinstance(e, Send))
         effects = links.receive(B, Hello(7, 4.0, 100.0, heard, 99.1), 25.0)
         assert notices(effects) == [LinkChanged(B, links.measurement(B, 25.0))]
 
@@ -159,8 +163,9 @@ class TestLoss:
 
     def test_bytes_of_a_transfer_that_broke_off_long_ago_are_none(self):
         links = linked()
+        wait(links, 14.0)
         links.transferred(B, Transfer("in", 10 * MIB, 1.0, False, 2.0), 14.0)
-        assert notices(links.handle_timeout(16.0), LinkLost) == [LinkLost(B)]
+        assert notices(wait(links, 16.0), LinkLost) == [LinkLost(B)]
 
     def test_bulk_bytes_are_a_sign_of_life(self):
         links = linked()

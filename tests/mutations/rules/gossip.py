@@ -92,6 +92,41 @@ MUTATIONS: Final = (
         ("gossip/test_link_hellos.py::TestLoss::test_two_that_hear_each_other_lose_nothing",),
     ),
     Mutation(
+        "own-sleep-taken-for-silence",
+        "A process that was late itself does not take its neighbours for silent, whose Hellos it has not read yet.",
+        "ictp2p/gossip/links.py",
+        "            self._lagged(now - due_at, now)\n",
+        "            pass\n",
+        ("gossip/test_link_lag.py::test_whoever_speaks_is_not_lost_however_long_and_often_we_sleep",),
+    ),
+    Mutation(
+        "no-time-to-read",
+        "After a sleep there is time to read what came meanwhile, though the silence was nearly long enough before.",
+        "ictp2p/gossip/links.py",
+        "talk.postpone(late + interval, now)",
+        "talk.postpone(late, now)",
+        (
+            "gossip/test_link_lag.py::"
+            "test_after_a_sleep_there_is_time_to_read_though_the_silence_was_nearly_long_enough",
+        ),
+    ),
+    Mutation(
+        "up-again-by-sleep",
+        "A link that was lost is not up again because its own end slept.",
+        "ictp2p/gossip/links.py",
+        "            if link.told is not None:  # what was lost",
+        "            if True:  # what was lost",
+        ("gossip/test_link_lag.py::test_a_lost_link_is_not_up_again_because_we_slept",),
+    ),
+    Mutation(
+        "heard-in-the-future",
+        "A sleep puts off when a dead neighbour is lost by no more than its length: nothing was heard later than now.",
+        "ictp2p/gossip/hellos.py",
+        "min(at + seconds, now) for at",
+        "at + seconds for at",
+        ("gossip/test_link_lag.py::test_who_is_dead_is_lost_within_the_hold_after_a_sleep_and_does_not_come_back",),
+    ),
+    Mutation(
         "late-report-taken-for-life",
         "A transfer that broke off long ago is no sign of life when it is reported.",
         "ictp2p/gossip/links.py",
