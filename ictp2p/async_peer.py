@@ -179,7 +179,8 @@ class AsyncPeer:
         network, random_bytes = self._seams.network, self._seams.random_bytes
         data = DataPlane(config, self._identity, self.driver, network, self.security, self.telemetry, random_bytes)
         self.bulk = data.bulk
-        self._entrance = Entrance(config, self._seams.disk, self.core, control.dial, control.found, control.join)
+        ways = control.dial, control.found, control.join
+        self._entrance = Entrance(config, self._seams.disk, self.core, *ways, self._warn)
         profile = ExecuteProfile(connect=waits.connect, start=waits.stall, total=waits.complete)
         self.participation = Participation(self.id, self.cluster, self.driver, self.bulk, self.telemetry, profile)
         self._errands = Errands(control, data, self._store, self._tasks, self.telemetry, lambda: self.status())
@@ -234,6 +235,9 @@ class AsyncPeer:
         if hasattr(self, "reception"):
             steps.append(self.reception.close)
         await close_all(*steps, self._tasks.end, lambda: let_go(self._seams.disk))
+
+    def _warn(self, text: str) -> None:
+        self.telemetry.event("warning", text=text)
 
     def _fail(self, cause: IctError) -> None:
         """Stop for good: whatever this peer said from now on might break a promise that was made in its name."""
@@ -339,7 +343,7 @@ class AsyncPeer:
             return
         if not 0.0 < self.control.overtaken(seconds) <= self.core.m.rounds.profile.fetch_grace:
             text = f"in the {seconds:.0f} s of fetching the state a newer one was agreed on, and rounds wait no longer"
-            self.telemetry.event("warning", text=f"{text}: this cluster may never be as far as the others")
+            self._warn(f"{text}: this cluster may never be as far as the others")
 
     def held(self) -> Held:
         """Version and digest of the global state that others can have of this peer."""

@@ -53,6 +53,7 @@ class Entrance:
         dial: opens a connection to an address and adopts it; says to whom.
         found: begins a mesh.
         join: takes this peer's place in the mesh to which it belongs.
+        warn: tells people.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Entrance:
         dial: Callable[[Address], Awaitable[PeerId]],
         found: Callable[[], None],
         join: Callable[[], None],
+        warn: Callable[[str], object],
     ) -> None:
         self._seeds = config.seeds
         self._timeouts = config.global_timeouts
@@ -71,6 +73,7 @@ class Entrance:
         self._dial = dial
         self._found = found
         self._join = join
+        self._warn = warn
         self._inside = asyncio.Event()
         self._book = tuple((disk.load(_BOOK) or b"").decode().split())
         former = (Address.parse(text) for text in self._book)
@@ -145,6 +148,7 @@ class Entrance:
             self._join()
 
     async def _be_let_in(self) -> None:
+        waiting = asyncio.get_running_loop().call_later(2 * self._timeouts.connect, self._say_that_it_waits)
         try:
             async with asyncio.timeout(self._timeouts.form):
                 while not self._inside.is_set():
@@ -154,8 +158,16 @@ class Entrance:
                         async with asyncio.timeout(_PAUSE):
                             await self._inside.wait()
         except TimeoutError:
-            reasons = "; ".join(self._told(seed) for seed in self._seeds)
-            raise Unreachable(f"no seed let this peer in within {self._timeouts.form:g} s: {reasons}") from None
+            raise Unreachable(f"no seed let this peer in within {self._timeouts.form:g} s: {self._reasons()}") from None
+        finally:
+            waiting.cancel()
+
+    def _say_that_it_waits(self) -> None:
+        """A name that is misspelt may be seen at once, but a seed that starts later is waited for."""
+        self._warn(f"no seed has let this peer in yet, and it goes on trying: {self._reasons()}")
+
+    def _reasons(self) -> str:
+        return "; ".join(self._told(seed) for seed in self._seeds)
 
     def _told(self, seed: Address) -> str:
         match self._answers.get(seed):

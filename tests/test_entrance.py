@@ -14,6 +14,7 @@ from ictp2p.disk import MemoryDisk
 from ictp2p.entrance import Entrance
 from ictp2p.errors import Unreachable
 from ictp2p.types import Address, PeerId
+from sim.loop import SimLoop
 
 ODD, SOUND = Address("192.0.2.1", 7450), Address("192.0.2.2", 7450)
 
@@ -23,6 +24,7 @@ class Bed:
 
     def __init__(self) -> None:
         self.dialed: list[Address] = []
+        self.refusals = 2
         self.told: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: self.told.append(context["exception"]))
         rounds = SimpleNamespace(tip=None, in_touch=lambda: False)
@@ -33,13 +35,15 @@ class Bed:
             connected=list,
         )
         config = Config.local(cluster="a", token="x" * 32, join=(str(ODD), str(SOUND)))
-        self.entrance = Entrance(config, MemoryDisk(), core, self.dial, lambda: None, lambda: None)
+        self.warned: list[str] = []
+        ways = self.dial, lambda: None, lambda: None
+        self.entrance = Entrance(config, MemoryDisk(), core, *ways, self.warned.append)
 
     async def dial(self, address: Address) -> PeerId:
         self.dialed.append(address)
         if address == ODD:
             raise ZeroDivisionError
-        if self.dialed.count(SOUND) < 3:
+        if self.dialed.count(SOUND) <= self.refusals:
             raise Unreachable(f"{address} is busy")
         self.entrance.open()
         return PeerId("1")
@@ -51,6 +55,27 @@ async def test_a_seed_that_raises_what_nobody_expects_keeps_nobody_out() -> None
         await bed.entrance.enter()
     assert bed.told
     assert all(isinstance(error, ZeroDivisionError) for error in bed.told)
+
+
+def test_who_waits_for_its_seeds_says_so_long_before_it_gives_up() -> None:
+    """Regression: where a name was misspelt nothing was said for a minute."""
+
+    async def story() -> list[str]:
+        bed, loop = Bed(), asyncio.get_running_loop()
+        bed.entrance._seeds = (SOUND,)
+        bed.refusals = 10**9
+        waits, began = bed.entrance._timeouts, loop.time()
+        entering = asyncio.create_task(bed.entrance.enter())
+        while not bed.warned:
+            await asyncio.sleep(0.1)
+        assert loop.time() - began < waits.form / 3
+        with pytest.raises(Unreachable):
+            await entering
+        return bed.warned
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        (said,) = runner.run(story())
+    assert said == f"no seed has let this peer in yet, and it goes on trying: {SOUND} is busy"
 
 
 @pytest.mark.parametrize("turns", range(4))

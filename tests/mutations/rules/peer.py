@@ -328,6 +328,14 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "waits-at-the-door-without-a-word",
+        "Who waits for its seeds says so.",
+        "ictp2p/entrance.py",
+        "        waiting = asyncio.get_running_loop().call_later(2 *",
+        "        waiting = asyncio.get_running_loop().call_later(2000 *",
+        ("test_entrance.py::test_who_waits_for_its_seeds_says_so_long_before_it_gives_up",),
+    ),
+    Mutation(
         "founded-beside-its-own-cluster",
         "Who founded a mesh while its cluster is in another one stops.",
         "ictp2p/reactions.py",
