@@ -129,7 +129,7 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
         ({"late": 3}, "late 3 is none of"),
         ({"mix": "x"}, "mix 'x' is not in"),
         ({"mix": True}, "mix True is not in"),
-        ({"codec": "zip"}, "codec 'zip' is none of"),
+        ({"codec": "zip"}, "codec 'zip' is not known"),
         ({"codec": 8}, "codec 8 is not one"),
         ({"model": 3}, r"model must be a torch\.nn.*, not 3"),
         ({"inner": None}, r"inner must be a torch\.optim.*, not None"),
