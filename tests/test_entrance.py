@@ -66,7 +66,7 @@ def test_who_waits_for_its_seeds_says_so_long_before_it_gives_up() -> None:
         bed.refusals = 10**9
         waits, began = bed.entrance._timeouts, loop.time()
         entering = asyncio.create_task(bed.entrance.enter())
-        while not bed.warned:
+        while not (bed.warned or entering.done()):
             await asyncio.sleep(0.1)
         assert loop.time() - began < waits.form / 3
         with pytest.raises(Unreachable):
