@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -160,42 +162,46 @@ class OnSocket(asyncio.Transport):
         super().__init__(extra={"socket": endpoint})
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="others do not say")
-def test_what_the_kernel_keeps_counts_as_not_taken_until_the_other_end_acknowledges_it() -> None:
+@contextlib.contextmanager
+def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection; the first one does not wait."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
         one.setblocking(False)
         two, _ = server.accept()
         with two:
-            sent = 0
-            while True:
-                try:
-                    sent += one.send(bytes(64 * 1024))
-                except BlockingIOError:
-                    break
-            assert 0 < tuning.unacknowledged(OnSocket(one)) <= sent
-            while sent:
-                sent -= len(two.recv(min(sent, 1 << 20)))
-            while tuning.unacknowledged(OnSocket(one)):
-                """The last acknowledgement may be on its way."""
+            yield one, two
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not say")
+def test_what_the_kernel_keeps_counts_as_not_taken_until_the_other_end_acknowledges_it() -> None:
+    with sockets() as (one, two):
+        sent = 0
+        while True:
+            try:
+                sent += one.send(bytes(64 * 1024))
+            except BlockingIOError:
+                break
+        assert 0 < tuning.unacknowledged(OnSocket(one)) <= sent
+        while sent:
+            sent -= len(two.recv(min(sent, 1 << 20)))
+        while tuning.unacknowledged(OnSocket(one)):
+            """The last acknowledgement may be on its way."""
     assert tuning.unacknowledged(OnSocket(one)) == 0, "closed"
     assert tuning.unacknowledged(MemoryTransport()) == 0, "no socket"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not say")
 def test_a_reader_is_full_while_its_kernel_has_no_room_for_what_ours_has() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
-        one.setblocking(False)
-        two, _ = server.accept()
-        with two:
-            assert not tuning.is_full(OnSocket(one)), "nothing waits"
-            sent = 0
-            while not tuning.is_full(OnSocket(one)):
-                try:
-                    sent += one.send(bytes(64 * 1024))
-                except BlockingIOError:
-                    """The last acknowledgement may be on its way."""
-            while sent:
-                sent -= len(two.recv(min(sent, 1 << 20)))
-            assert not tuning.is_full(OnSocket(one))
+    with sockets() as (one, two):
+        assert not tuning.is_full(OnSocket(one)), "nothing waits"
+        sent = 0
+        while not tuning.is_full(OnSocket(one)):
+            try:
+                sent += one.send(bytes(64 * 1024))
+            except BlockingIOError:
+                """The last acknowledgement may be on its way."""
+        while sent:
+            sent -= len(two.recv(min(sent, 1 << 20)))
+        assert not tuning.is_full(OnSocket(one))
     assert not tuning.is_full(OnSocket(one)), "closed"
     assert not tuning.is_full(MemoryTransport()), "no socket"
