@@ -155,7 +155,7 @@ class PeerClosed(IctError):
 
 
 class PeerFailed(PeerClosed):
-    """The peer stopped by itself: its disk keeps nothing more, or another process has its identity."""
+    """The peer stopped by itself: its disk keeps nothing more, its identity is taken, or it founded apart."""
 
 
 class Translated(Generic[E]):
