@@ -115,7 +115,7 @@ class Emulator:
         with tempfile.TemporaryDirectory() as directory:
             program = Path(directory) / "forwarder"
             source = Path(__file__).with_name("forwarder.c")
-            subprocess.run(["cc", "-O2", "-o", str(program), str(source)], check=True)
+            subprocess.run(["cc", "-O2", "-o", str(program), str(source), "-lm"], check=True)
             self._forwarder = subprocess.Popen(
                 [str(program), DEVICE, str(int(self._offload)), str(self._queue), *self.paths()],
                 stdin=subprocess.PIPE,

@@ -13,10 +13,14 @@
  *   rate NODE UP DOWN (Mbit/s) | delay FROM TO MS | loss PROBABILITY | cut A B | heal A B | stats
  *   pair FROM TO (Mbit/s) | nat NODE (nobody opens a connection to it: it gets no first packet of one)
  *   swallow A B BYTES (what is larger is lost, and nobody told; 0: nothing is)
+ *   queue MS | police NODE UP (Mbit/s) BYTES (an uplink that drops what is beyond its bucket; 0 0: it queues)
+ *   jitter MS (mean, exponential, in order) | reorder PROBABILITY MS (so much later than its successors)
+ *   twice PROBABILITY | forget (who was let through is a stranger: only what opens a connection passes)
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/if_tun.h>
+#include <math.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdint.h>
@@ -40,6 +44,7 @@
 #define LARGE 70000
 #define TIMER 1000
 #define COMMANDS 1001
+#define FLOWS 65536          /* that are known at once; a port number each, at most */
 
 enum stage { TO_DOWNLINK, TO_NODE };
 
@@ -57,7 +62,10 @@ static char is_cut[MOST_NODES][MOST_NODES], behind_nat[MOST_NODES];
 static double pairs[MOST_NODES][MOST_NODES]; /* bytes per ns; 0: no line of its own */
 static uint64_t pair_free[MOST_NODES][MOST_NODES];
 static int largest[MOST_NODES][MOST_NODES]; /* bytes of a packet; 0: any */
-static double loss, queue_ns;
+static double loss, queue_ns, jitter_ns, reorder, reorder_ns, twice;
+static double policed[MOST_NODES], bucket[MOST_NODES], tokens[MOST_NODES]; /* bytes per ns, bytes, bytes */
+static uint64_t filled[MOST_NODES], latest[MOST_NODES][MOST_NODES];
+static char flows[FLOWS], knows_flows; /* who was let through; whether that is asked */
 static uint64_t lost, dropped, carried;
 static packet *heap;
 static size_t heap_size, heap_room;
@@ -154,6 +162,45 @@ static int opens(const unsigned char *header, int length) {
     return header[9] == 6 && at < length && (header[at] & 0x12) == 0x02;
 }
 
+/* Whether a firewall that has forgotten its connections lets it pass: it asks for one, or belongs to one since. */
+static int passes(const unsigned char *header, int length) {
+    int at = (header[0] & 15) * 4;
+    if (!knows_flows || header[9] != 6 || at + 4 > length) return 1;
+    uint32_t mix = 0; /* of both ways alike */
+    for (int i = 0; i < 4; i++) mix += (header[12 + i] + header[16 + i]) << (4 * i);
+    mix += ((header[at] << 8) + header[at + 1]) ^ ((header[at + 2] << 8) + header[at + 3]);
+    mix = (mix * 2654435761u) >> 16;
+    if (opens(header, length)) flows[mix] = 1;
+    return flows[mix];
+}
+
+/* Whether a policer lets it pass: a bucket of tokens, and no queue (RFC 2697 has one of more colours). */
+static int conforms(int node, uint64_t time, int bytes) {
+    if (policed[node] <= 0) return 1;
+    tokens[node] += (time - filled[node]) * policed[node];
+    filled[node] = time;
+    if (tokens[node] > bucket[node]) tokens[node] = bucket[node];
+    if (tokens[node] < bytes) return 0;
+    tokens[node] -= bytes;
+    return 1;
+}
+
+/* When a packet that left at a time arrives, with what the way adds by chance. */
+static uint64_t arrival(int source, int target, uint64_t left) {
+    uint64_t time = left + delays[source][target];
+    if (reorder > 0 && chance() < reorder) return time + (uint64_t)reorder_ns;
+    if (jitter_ns > 0) time += (uint64_t)(-jitter_ns * log(1 - chance()));
+    if (time < latest[source][target]) time = latest[source][target];
+    return latest[source][target] = time;
+}
+
+static void send_on(int source, int target, uint64_t left, const unsigned char *data, int length) {
+    packet p = {.time = arrival(source, target, left), .target = target, .length = length, .stage = TO_DOWNLINK};
+    p.data = take(length);
+    memcpy(p.data, data, length);
+    push(p);
+}
+
 static void deliver(uint64_t time) {
     while (heap_size && heap[0].time <= time) {
         packet p = pop();
@@ -185,12 +232,17 @@ static void accept_packets(int source) {
         if (header[0] >> 4 != 4 || target < 0 || target >= nodes || target == source) continue;
         if (is_cut[source][target]) continue;
         if (behind_nat[target] && opens(header, length - VIRTIO_HEADER)) continue;
+        if (!passes(header, length - VIRTIO_HEADER)) continue;
         int most = largest[source][target];
         if ((most && size_of(data, length) > most) || (loss > 0 && chance() < loss)) {
             lost++;
             continue;
         }
         int bytes = on_line(data, length);
+        if (!conforms(source, now(), bytes)) {
+            dropped++;
+            continue;
+        }
         uint64_t left = queue(&up_free[source], up[source], now(), bytes);
         if (left && pairs[source][target] > 0)
             left = queue(&pair_free[source][target], pairs[source][target], left, bytes);
@@ -198,10 +250,8 @@ static void accept_packets(int source) {
             dropped++;
             continue;
         }
-        packet p = {.time = left + delays[source][target], .target = target, .length = length, .stage = TO_DOWNLINK};
-        p.data = take(length);
-        memcpy(p.data, data, length);
-        push(p);
+        send_on(source, target, left, data, length);
+        if (twice > 0 && chance() < twice) send_on(source, target, left, data, length);
     }
 }
 
@@ -227,6 +277,21 @@ static void obey(const char *line) {
         largest[a][b] = largest[b][a] = (int)x;
     } else if (sscanf(line, "loss %lf", &x) == 1) {
         loss = x;
+    } else if (sscanf(line, "queue %lf", &x) == 1) {
+        queue_ns = x * 1e6;
+    } else if (sscanf(line, "police %d %lf %lf", &a, &x, &y) == 3 && known(a, a)) {
+        policed[a] = x / 8e3;
+        bucket[a] = tokens[a] = y;
+    } else if (sscanf(line, "jitter %lf", &x) == 1) {
+        jitter_ns = x * 1e6;
+    } else if (sscanf(line, "reorder %lf %lf", &x, &y) == 2) {
+        reorder = x;
+        reorder_ns = y * 1e6;
+    } else if (sscanf(line, "twice %lf", &x) == 1) {
+        twice = x;
+    } else if (!strcmp(line, "forget")) {
+        memset(flows, 0, sizeof flows);
+        knows_flows = 1;
     } else if (!strcmp(line, "stats")) {
         struct rusage r;
         getrusage(RUSAGE_SELF, &r);

@@ -46,9 +46,15 @@ from ictp2p.types import PeerId
 
 TOKEN = "benchmark-of-changing-lines"
 PORT = 7460
-KINDS = ("slower", "asymmetric", "pair", "cut", "longer", "loss", "silence", "swallow")
+KINDS = ("slower", "asymmetric", "pair", "cut", "longer", "loss", "silence")
+ODD = ("swallow", "jitter", "disorder", "police", "deep", "twice", "forget")
+"""Kinds that are drawn only if they are asked for."""
 TUNNEL = 1400
 """Bytes that a packet may have where large ones are swallowed."""
+QUEUE = 100.0
+"""Milliseconds of its own rate that a line can queue."""
+BUCKET = 250_000
+"""Bytes that a policer lets pass at once."""
 PATIENCE = 300.0
 """Seconds that a call may take before the run is given up."""
 
@@ -65,6 +71,13 @@ class Lines:
     cut: frozenset[tuple[int, int]] = frozenset()
     tunnel: tuple[int, ...] = ()
     """Nodes behind a tunnel that swallows what is larger than it carries."""
+    policed: tuple[int, ...] = ()
+    """Nodes whose uplink drops what is beyond its rate and a bucket, and queues nothing."""
+    jitter: float = 0.0
+    disorder: float = 0.0
+    """Chance that a packet is overtaken by those of the next ten milliseconds."""
+    twice: float = 0.0
+    queue: float = QUEUE
 
     def request(self, names: dict[int, PeerId], elements: int) -> PlanRequest:
         """Ask for a plan of a float32 all-reduce of these nodes on the lines as they are."""
@@ -93,7 +106,7 @@ class Weather:
         delay = tuple(tuple(0.0 if a == b else max(5.0, math.dist(a, b)) for b in places) for a in places)
         self._fair = Lines(up, up, delay)
         self.lines = self._fair
-        self.wires = Emulator(up, up, delay)
+        self.wires = Emulator(up, up, delay, queue=QUEUE)
 
     def change(self) -> str:
         """Change the lines; say how."""
@@ -132,6 +145,27 @@ class Weather:
         node = self._node()
         return self._become(replace(self.lines, tunnel=(node,)), f"large packets of c{node} are swallowed")
 
+    def _jitter(self) -> str:
+        return self._become(replace(self.lines, jitter=10.0), "10 ms of jitter")
+
+    def _disorder(self) -> str:
+        part = self.rng.choice((0.01, 0.1))
+        return self._become(replace(self.lines, disorder=part), f"{part:g} of all packets come 10 ms late")
+
+    def _police(self) -> str:
+        node = self._node()
+        return self._become(replace(self.lines, policed=(node,)), f"the uplink of c{node} polices")
+
+    def _deep(self) -> str:
+        return self._become(replace(self.lines, queue=2000.0), "queues of two seconds")
+
+    def _twice(self) -> str:
+        return self._become(replace(self.lines, twice=0.05), "0.05 of all packets come twice")
+
+    def _forget(self) -> str:
+        self.wires.tell("forget")
+        return "firewalls forgot all connections"
+
     def _silence(self) -> str:
         node, lasts = self._node(), self.rng.uniform(0.5, 4.0)
         others = [n for n in range(len(self._fair.up)) if n != node]
@@ -150,6 +184,7 @@ class Weather:
         nodes, tell = range(len(lines.up)), self.wires.tell
         for a in nodes:
             tell(f"rate {a} {lines.up[a]} {lines.down[a]}")
+            tell(f"police {a} {lines.up[a] if a in lines.policed else 0} {BUCKET}")
             for b in nodes:
                 if a != b:
                     tell(f"delay {a} {b} {lines.delay[a][b]}")
@@ -158,7 +193,11 @@ class Weather:
                     narrow = a in lines.tunnel or b in lines.tunnel
                     tell(f"swallow {a} {b} {TUNNEL if narrow else 0}")
                     tell(f"{'cut' if (a, b) in lines.cut else 'heal'} {a} {b}")
-        tell(f"loss {lines.loss}")
+        for word in (
+            f"loss {lines.loss}", f"jitter {lines.jitter}", f"reorder {lines.disorder} 10", f"twice {lines.twice}",
+            f"queue {lines.queue}",
+        ):  # fmt: skip
+            tell(word)
         self.lines = lines
         return what
 
@@ -172,7 +211,7 @@ def main() -> None:
     parser.add_argument("--spells", type=count, default=12, help="changes of the lines")
     parser.add_argument("--calls", type=count, default=6, help="calls after each change")
     parser.add_argument(
-        "--kinds", nargs="+", default=list(KINDS[:-1]), choices=KINDS, help="of changes; all but swallow"
+        "--kinds", nargs="+", default=list(KINDS), choices=KINDS + ODD, help=f"of changes; all but {', '.join(ODD)}"
     )
     parser.add_argument("--rest", type=seconds, default=0.0, help="seconds between two calls")
     parser.add_argument("--settle", type=seconds, default=20.0, help="seconds for the first probes, before any call")
