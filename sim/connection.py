@@ -90,6 +90,8 @@ class Endpoint(asyncio.Transport):
             return not self.peer._reading
         if name == "account":
             return self._way.account
+        if name == "delivered":
+            return self._way.delivered
         return super().get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:

@@ -123,6 +123,10 @@ class Flow:
         """Seconds in which something has passed."""
         self.held = 0.0
         """Of these, seconds at the most that its hosts keep for it; in the first round trip their buffers fill."""
+        self.sent = 0.0
+        """Bytes that have passed."""
+        self.seen = 0.0
+        """The newest rate at which some did."""
         self.most, self.far = math.inf, 0.0
         """Bytes per second that this allows, and the round trip, as of the last look at the path."""
         self.began = 0.0
@@ -343,6 +347,8 @@ class Fluid:
         before, flow.since = flow.since, now
         if (size := flow.rate * (now - before)) > 0:
             flow.busy += now - before
+            flow.sent += size
+            flow.seen = flow.rate
             if flow.rate >= flow.most:
                 flow.held += max(0.0, now - max(before, flow.began + flow.far))
             self._passed[flow] = None

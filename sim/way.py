@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ictp2p.preamble import Kind
-from sim.fluid import INITIAL_WINDOW, Flow
+from sim.fluid import INITIAL_WINDOW, SEGMENT, Flow
 from sim.internet import Internet
 
 if TYPE_CHECKING:
@@ -69,9 +69,15 @@ class Way:
         return bool(self._queue)
 
     @property
-    def account(self) -> tuple[float, float, float]:
-        """What a kernel counts (`ictp2p.bulk.tuning.Account`); nothing queues here."""
-        return self._flow.busy, self._flow.held, 1.0
+    def account(self) -> tuple[float, ...]:
+        """What a kernel counts (`ictp2p.bulk.account.Account`); nothing queues here."""
+        packets, far = self._flow.sent / SEGMENT, self._net.round_trip(*self._pair)
+        return self._flow.busy, self._flow.held, 1.0, far, packets, self._link.loss * packets
+
+    @property
+    def delivered(self) -> float:
+        """Bytes per second that have passed of late."""
+        return self._flow.seen
 
     def open(self, passes: bool) -> None:
         """Say whether packets pass at all."""

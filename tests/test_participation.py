@@ -44,6 +44,9 @@ class Wire:
     def ahead(self, peer: PeerId) -> None:
         """Nothing is known."""
 
+    def connections(self, peer: PeerId) -> int:
+        return 1
+
     async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
         """There is nobody to tell."""
 

@@ -75,6 +75,9 @@ class End:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
+    def connections(self, peer: PeerId) -> int:
+        return 1
+
     async def flushed(self, timeout: float) -> None:
         for peer in self._peers:
             self._pump(peer)

@@ -244,6 +244,10 @@ class Attached:
         """Say how much on the way to `peer` keeps the link busy."""
         return self._holds[peer].connection.ahead()
 
+    def connections(self, peer: PeerId) -> int:
+        """Count those that carry chunks to `peer`."""
+        return len(self._holds[peer].connections)
+
     async def flushed(self, timeout: float) -> None:
         """Wait until the kernel has taken all that the neighbours need from us (see `channel.Attachment`)."""
         connections = [each for hold in self._holds.values() for each in hold.connections if each.pending]

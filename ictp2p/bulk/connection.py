@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from ictp2p.bulk import resting, shared, tuning
+from ictp2p.bulk.account import Account, account
 from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import NO_TAG, Header, Hello, Kind, Purpose
 from ictp2p.bulk.inbound import Inbound
@@ -96,6 +97,10 @@ class BulkConnection(Inbound):
         self._high_water = self._part = high_water
         self._asked: int | None = None
         """What the transport is to hold, if not what the profile says."""
+        self._several = False
+        """Whether other connections carry chunks beside it."""
+        self._soon: int | None = None
+        """What it sends soon, if it is a slow one of several."""
         self._rings = rings
         self._users: dict[User, None] = {}
         self._willing: OrderedDict[User, None] = OrderedDict()
@@ -174,12 +179,19 @@ class BulkConnection(Inbound):
         """
         self._asked = size
         if not self.closed:
-            self._outbound.hold(self._part if size is None else size)
+            self._outbound.hold(min(self._part, self._soon or self._part) if size is None else size)
 
-    def hold_part(self, part: float) -> None:
-        """Let the transport hold only such a part of what the profile says, where nobody asked for another size."""
-        self._part = int(self._high_water * part)
-        self.hold(self._asked)
+    def hold_as_one_of(self, count: int, few: int) -> None:
+        """Let the transport hold its part of what `few` may, as the profile says, if it carries chunks with others."""
+        self._several = count > 1
+        self._part = self._high_water * few // max(few, count)
+        self.refill()
+
+    def refill(self) -> None:
+        """Hold and keep what suits the rate that the connection has shown (`tuning.refill`)."""
+        if not self.closed:
+            self._soon = tuning.refill(self.transport, one_of_several=self._several)
+            self.hold(self._asked)
 
     def ahead(self) -> int | None:
         """Give the bytes on their way that keep this connection busy; None: not known, as much as may be."""
@@ -192,9 +204,9 @@ class BulkConnection(Inbound):
         return self._liveness.standing
 
     @property
-    def account(self) -> tuning.Account | None:
+    def account(self) -> Account | None:
         """What the kernel has counted of it so far, if it counts."""
-        return None if self.closed else tuning.account(self.transport)
+        return None if self.closed else account(self.transport)
 
     @property
     def written(self) -> int:

@@ -139,7 +139,7 @@ class Stripes:
                 each.hang_up(ConnectionLost("gained nothing beside another one"))
 
     def lacking(self, first: BulkConnection) -> bool:
-        """Whether there should be more: buffers have held back those that there are since it was last asked."""
+        """Whether there should be more: buffers or losses have held back what there is since it was last asked."""
         assert first.peer is not None
         beside = self.beside(first)
         if first.closed or first.relayed or self._clock() < self._vain.get(first.peer, -math.inf):
@@ -192,4 +192,4 @@ class Stripes:
         if first is not None:
             together = (first, *self.beside(first))
             for each in together:
-                each.hold_part(COUNT / max(COUNT, len(together)))
+                each.hold_as_one_of(len(together), COUNT)

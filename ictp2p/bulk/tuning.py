@@ -2,7 +2,8 @@
 
 *Congestion control.* Where a round trip is short, cubic: bbr paces every packet by a timer, which costs a third of
 the CPU on loopback and buys nothing in a rack. Where it is long, bbr: on 100 ms with 0.1 % loss one cubic stream kept
-11 % of the line, bbr 74 %. The border is the delay of another city. A host that lacks either keeps its own choice.
+11 % of the line, bbr 74 %. The border is the delay of another city. A host that lacks either keeps its own choice. That
+bbr is not to be had is said once in the log: most hosts have it, and keep it from who does not administrate them.
 
 *Windows.* Where the way is long, a new connection has to find its rate before it knows it, and bbr calls it found when
 three round trips in a row were no faster. The kernel's first windows then become the rate: a receiver that is woken by
@@ -29,26 +30,30 @@ mistaken for silence: the connection asks for every byte again as soon as it has
 
 Without a socket (a simulated network, a transport in memory) all of this does nothing. But a transport may say by
 itself what its way is like (`get_extra_info`: "round_trip" in seconds, "congestion" the control's name, as bytes,
-"full" whether the other end has no room).
+"delivered" the bytes/s seen of late, "full" whether the other end has no room).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
+import logging
 import socket
 import struct
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 if sys.platform == "linux":
     import fcntl
     import termios
 
+_log = logging.getLogger(__name__)
+
 NEARBY = 0.005
 """Seconds of round trip up to which two hosts count as near: the light's way to another city and back."""
+_NEAR_CONTROL, _FAR_CONTROL = b"cubic", b"bbr"
 GATHER = 1024 * 1024
 """Bytes of a body that should be there before we are woken: a whole chunk. Woken by 512 and by 256 KiB a ring of two,
 three or four on one machine took 4 to 7 and 7 to 30 % more CPU."""
@@ -66,6 +71,10 @@ PAUSE = 0.03
 """Seconds without us that the kernel bridges with what it keeps: some chunks are sealed, added and hashed in one go."""
 MOST_UNSENT = 4 * UNSENT
 """As much at a Gbit/s and more."""
+SOON = 0.1
+"""Seconds for which one of several connections takes chunks, of which each reacts to losses by itself."""
+LITTLE = 64 * 1024
+"""Bytes that it takes in any case."""
 _SO_MAX_PACING_RATE = 47
 """include/uapi/asm-generic/socket.h, Linux 3.13 on, 64 bits wide since 5.0; Python has no name for it."""
 _UNPACED = (1 << 64) - 1
@@ -83,8 +92,6 @@ _ROUND_TRIPS_AT = 68  # in struct tcp_info, include/uapi/linux/tcp.h
 _BACKLOG = struct.Struct("=24xI116xI80xI")  # packets on their way; bytes not sent; the window, since Linux 5.4
 _DELIVERY = struct.Struct("=Q")  # bytes/s, the newest that the application did not limit, or a greater one
 _DELIVERY_AT = 160
-_ACCOUNT = struct.Struct("=Q8xQ")  # microseconds at work, and of these in which our send buffer was the bound
-_ACCOUNT_AT = 168
 
 
 def tcp_socket(transport: asyncio.Transport) -> socket.socket | None:
@@ -116,38 +123,6 @@ def round_trip(transport: asyncio.Transport) -> float | None:
         info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
         if len(info) >= _ROUND_TRIPS_AT + _ROUND_TRIPS.size:
             return _least_round_trip(info)
-    return None
-
-
-class Account(NamedTuple):
-    """What the kernel has counted of one connection since it began."""
-
-    busy: float
-    """Seconds with something on its way."""
-    held: float
-    """Of these, seconds in which more would have been, had our send buffer held more."""
-    round_trips: float
-    """Times the least round trip that it has seen, what round trips take of late."""
-
-    def since(self, before: Account | None) -> Account:
-        """Give what was counted since then; all of it if there was nothing before."""
-        return self if before is None else Account(self.busy - before.busy, self.held - before.held, self.round_trips)
-
-
-def account(transport: asyncio.Transport) -> Account | None:
-    """Give what the kernel has counted of a connection over a long way, if it counts."""
-    endpoint = tcp_socket(transport)
-    if endpoint is None:
-        said: tuple[float, float, float] | None = transport.get_extra_info("account")
-        return None if said is None else Account(*said)
-    if sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
-        with contextlib.suppress(OSError):  # the connection has just gone
-            info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-            if len(info) >= _ACCOUNT_AT + _ACCOUNT.size:
-                busy, held = _ACCOUNT.unpack_from(info, _ACCOUNT_AT)
-                smoothed, least = _ROUND_TRIPS.unpack_from(info, _ROUND_TRIPS_AT)
-                if least > NEARBY * 1e6:
-                    return Account(busy / 1e6, held / 1e6, smoothed / least)
     return None
 
 
@@ -205,9 +180,12 @@ def suit(transport: asyncio.Transport) -> None:
     if endpoint is None or seconds is None:
         return
     if hasattr(socket, "TCP_CONGESTION"):
-        with contextlib.suppress(OSError):  # not built in, or not for us
-            wanted = b"cubic" if seconds <= NEARBY else b"bbr"
+        try:
+            wanted = _NEAR_CONTROL if seconds <= NEARBY else _FAR_CONTROL
             endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted)
+        except OSError as error:  # not built in, or not for us
+            if seconds > NEARBY and error.errno in (errno.ENOENT, errno.EPERM):
+                _warn_of_losses()
     if seconds > NEARBY:
         _widen(endpoint)
 
@@ -222,7 +200,7 @@ def may_gain(transport: asyncio.Transport, rate: float) -> bool:
     seconds = least_trip(transport)
     if seconds <= NEARBY:
         return False
-    if not _control(transport).startswith(b"bbr"):
+    if not control(transport).startswith(b"bbr"):
         return True
     return rate * seconds >= FAT and not _is_wide(transport)
 
@@ -237,7 +215,7 @@ def least_trip(transport: asyncio.Transport) -> float:
     return float(round_trip(transport) or transport.get_extra_info("round_trip") or 0.0)
 
 
-def _control(transport: asyncio.Transport) -> bytes:
+def control(transport: asyncio.Transport) -> bytes:
     """Name the congestion control of a connection; nothing if nobody says."""
     endpoint = tcp_socket(transport)
     if endpoint is None:
@@ -267,17 +245,38 @@ def exceeds_buffers(transport: asyncio.Transport, rate: float) -> bool:
     return rate * (round_trip(transport) or 0.0) > 2 * _tuned_up_to()
 
 
-def refill(transport: asyncio.Transport) -> None:
-    """Have the kernel keep as much beyond what is on its way as bridges our pauses, at the rate that it has seen."""
+def refill(transport: asyncio.Transport, *, one_of_several: bool = False) -> int | None:
+    """Have the kernel keep as much beyond what is on its way as bridges our pauses, at the rate that it has seen.
+
+    One of several whose control takes losses for a full line may be slow at any time, whatever the line: it takes no
+    more than it sends soon, for what it holds another one could send.
+
+    Returns:
+        The bytes that a transport should hold at most, if it is such a one.
+    """
+    rate = _delivered(transport)
+    if rate is None:
+        return None
+    yields = one_of_several and not control(transport).startswith(b"bbr")
+    kept = min(unsent(rate), max(LITTLE, int(SOON * rate))) if yields else unsent(rate)
     endpoint = tcp_socket(transport)
-    if endpoint is None or not sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
-        return
     with contextlib.suppress(OSError):  # the connection has just gone
-        info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        if len(info) < _DELIVERY_AT + _DELIVERY.size or _least_round_trip(info) <= NEARBY:
-            return
-        (rate,) = _DELIVERY.unpack_from(info, _DELIVERY_AT)
-        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent(rate))
+        if endpoint is not None:
+            endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, kept)
+    return kept if yields else None
+
+
+def _delivered(transport: asyncio.Transport) -> float | None:
+    """Give the bytes/s that were seen of late over a long way; None over a short one, or if nobody says."""
+    endpoint = tcp_socket(transport)
+    if endpoint is None:
+        return transport.get_extra_info("delivered") if is_far(transport) else None
+    if sys.platform.startswith("linux"):  # others lay `tcp_info` out otherwise
+        with contextlib.suppress(OSError):  # the connection has just gone
+            info = endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            if len(info) >= _DELIVERY_AT + _DELIVERY.size and _least_round_trip(info) > NEARBY:
+                return float(_DELIVERY.unpack_from(info, _DELIVERY_AT)[0])
+    return None
 
 
 def unsent(rate: float) -> int:
@@ -356,6 +355,15 @@ def _widen(endpoint: socket.socket) -> None:
         if endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < _tuned_up_to():
             endpoint.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
+
+
+@functools.cache
+def _warn_of_losses() -> None:
+    """Say once what is missing, and who can change it."""
+    _log.warning(
+        "this host lets us use bbr for no connection, so that losses on long ways cost most of their line; let its "
+        "administrator run: modprobe tcp_bbr; sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'"
+    )
 
 
 @functools.cache

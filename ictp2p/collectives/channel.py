@@ -141,6 +141,10 @@ class Attachment(Protocol):
         """Give the bytes that suffice on the way to `peer` to keep the link busy; None: not known."""
         ...
 
+    def connections(self, peer: PeerId) -> int:
+        """Count the connections over which chunks go to `peer`."""
+        ...
+
     async def flushed(self, timeout: float) -> None:
         """Wait until the kernel has taken everything, so that no connection refers to the collective's memory.
 

@@ -67,6 +67,8 @@ LEAD = 1 / 32
 LEAD_SECONDS = 0.5
 """But as much of it as this carries: nobody should wait for the first round trip of a long way and its full queues. Two
 clusters 100 ms apart filled 0.80 of their line with half of this, 0.89 with this or twice as much, in one run each."""
+EACH = 4
+"""Chunks by which a share may be ahead in any case, for each of several connections."""
 _STEP = 0.25
 """Part of a lead that must be free before those who were held back are told: else they would be for every chunk."""
 
@@ -179,6 +181,16 @@ class Exchange:
         for lane in self._lanes:
             if lane.reduce_parent == peer and not lane.share.room:
                 lane.window = min(lane.window, max(MIN_WINDOW, chunks))
+
+    def spread(self, peer: int, connections: int) -> None:
+        """Let shares that go to `peer` run so far ahead of others that each of these connections has something to send.
+
+        Where losses slow each of them down (`bulk.headroom`), a chunk is on its way for longer than a lead lasts.
+        """
+        for lane in self._lanes:
+            if peer == lane.reduce_parent or peer in lane.followers:
+                lane.lead = max(lane.lead, EACH * connections / max(1, lane.chunks) if connections > 1 else 0.0)
+        self._shortest_lead = min((lane.lead for lane in self._lanes), default=1.0)
 
     def expect(self, peer: int, piece: Piece) -> None:
         """Check that `piece` is one that `peer` may send now, before its bytes are taken.

@@ -123,6 +123,7 @@ class Session:
             ahead = attachment.ahead(self._name(node))
             if ahead is not None:
                 self.exchange.limit(node, ahead // self._chunk_bytes)
+            self.exchange.spread(node, attachment.connections(self._name(node)))
         for peer in self.peers:
             attachment.kick(peer)
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ictp2p.bulk import tuning
+from ictp2p.bulk.account import Account
 from ictp2p.bulk.collective import LITTLE, Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.streams import PROBE_CHUNK
@@ -34,7 +35,7 @@ async def told(world: Mesh, first: BulkConnection, seconds: float, *, limited: b
     """Let all connections have worked for so long, held back by buffers all the time or never, and the sender hear."""
     for _, _, end in world.links:
         for each in (end, end.other):
-            each._extra = {"account": (seconds, seconds if limited else 0.0, 1.0)}
+            each._extra = {"account": Account(seconds, seconds if limited else 0.0, 1.0, 0.1, 0.0, 0.0)}
     bulk = world.bulks[world.names[0]]
     bulk.told(first, 1000, 0.1, False)
     while bulk._tasks:
@@ -132,8 +133,8 @@ async def test_another_one_that_ends_says_nothing_of_those_that_stay(mesh: Meshe
         if lane is not None:
             lane.hang_up(ConnectionLost("what was fetched is here"))
         for each in (first, *others):
-            busy, held, _ = each.transport._extra.get("account", (0.0, 0.0, 1.0))  # type: ignore[attr-defined]
-            each.transport._extra = {"account": (busy + 9.0, held, 1.0)}  # type: ignore[attr-defined]
+            counted = each.transport._extra.get("account", Account(0.0, 0.0, 1.0, 0.1, 0.0, 0.0))  # type: ignore[attr-defined]
+            each.transport._extra = {"account": counted._replace(busy=counted.busy + 9.0)}  # type: ignore[attr-defined]
         assert not world.bulks[a].probing.stripes.lacking(first), "the line is the bound by now"
 
 

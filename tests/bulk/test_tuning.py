@@ -222,6 +222,39 @@ def test_over_a_long_way_the_kernel_keeps_what_bridges_our_pauses_at_the_rate_th
     assert kept_unsent(pair[0]) == tuning.unsent(rate)
 
 
+@pytest.mark.parametrize("rate", [0, 300_000, 5_000_000, 1_000_000_000])
+@pytest.mark.parametrize(("control", "several"), [("cubic", True), ("cubic", False), ("bbr", True)])
+def test_one_of_several_that_reacts_to_losses_takes_no_more_than_it_sends_soon(
+    rate: int, control: str, several: bool, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: each took seconds' worth of what others could have sent, and the results waited for it."""
+    monkeypatch.setattr(tuning, "_least_round_trip", lambda info: 0.1)
+    monkeypatch.setattr(tuning, "control", lambda transport: control.encode())
+    monkeypatch.setattr(tuning, "_DELIVERY", SimpleNamespace(size=8, unpack_from=lambda info, at: (rate,)))
+    held = tuning.refill(Ended(pair[0]), one_of_several=several)
+    if control == "bbr" or not several:
+        assert held is None
+        assert kept_unsent(pair[0]) == tuning.unsent(rate)
+    else:
+        assert held == kept_unsent(pair[0])
+        assert held == min(max(tuning.LITTLE, tuning.SOON * rate), tuning.unsent(rate))
+
+
+def test_that_bbr_is_not_to_be_had_over_a_long_way_is_said_once(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tuning._warn_of_losses.cache_clear()
+    monkeypatch.setattr(tuning, "_FAR_CONTROL", b"unheard-of")
+    monkeypatch.setattr(tuning, "_NEAR_CONTROL", b"unheard-of")
+    tuning.suit(Ended(pair[0]))
+    assert not caplog.records, "over a short way it makes no difference"
+    monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
+    for _ in range(2):
+        tuning.suit(Ended(pair[0]))
+    (record,) = caplog.records
+    assert "tcp_allowed_congestion_control" in record.getMessage()
+
+
 def test_the_rate_is_the_one_that_the_kernel_has_seen(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     for _ in range(64):
@@ -288,7 +321,7 @@ def test_more_connections_gain_nothing_where_the_host_allows_one_all_that_it_ask
 ) -> None:
     """Regression: a short probe over four shows more than one over one, and four pushed each other aside."""
     monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
-    monkeypatch.setattr(tuning, "_control", lambda transport: control.encode())
+    monkeypatch.setattr(tuning, "control", lambda transport: control.encode())
     endpoint = SimpleNamespace(getsockopt=lambda level, option: granted)
     monkeypatch.setattr(tuning, "tcp_socket", lambda transport: endpoint)
     assert tuning.may_gain(MemoryTransport(), 2 * tuning.FAT / 0.1) is (gains or control == "cubic")
@@ -304,33 +337,3 @@ def test_more_on_its_way_than_a_buffer_holds_is_not_bounded_by_buffers(monkeypat
     monkeypatch.setattr(tuning, "_tuned_up_to", lambda: 4 << 20)
     assert not tuning.exceeds_buffers(MemoryTransport(), 20 * (4 << 20))
     assert tuning.exceeds_buffers(MemoryTransport(), 20 * (4 << 20) + 1)
-
-
-def test_the_kernel_counts_what_held_a_connection_back_and_is_asked_over_long_ways(
-    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    near, far = pair
-    transport = Ended(near)
-    far.settimeout(10.0)
-    near.sendall(bytes(100_000))
-    assert far.recv(1), "something was on its way"
-    assert tuning.account(transport) is None, "it is near"
-    monkeypatch.setattr(tuning, "NEARBY", 0.0)
-    before = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    found = tuning.account(transport)
-    after = near.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    assert found is not None
-    for seconds, at in ((found.busy, 168), (found.held, 184)):  # tcpi_busy_time and tcpi_sndbuf_limited
-        least, most = (int.from_bytes(info[at : at + 8], sys.byteorder) / 1e6 for info in (before, after))
-        assert least <= seconds <= most
-    assert found.round_trips > 0
-    near.close()
-    assert tuning.account(transport) is None
-
-
-def test_a_transport_without_a_socket_may_give_an_account_by_itself() -> None:
-    transport = MemoryTransport()
-    assert tuning.account(transport) is None
-    transport._extra = {"account": (2.0, 1.5, 1.0)}
-    assert tuning.account(transport) == tuning.Account(2.0, 1.5, 1.0)
-    assert tuning.Account(5.0, 2.0, 1.25).since(tuning.Account(2.0, 1.5, 1.0)) == (3.0, 0.5, 1.25)

@@ -76,6 +76,9 @@ class Cords:
     def ahead(self, peer: PeerId) -> int | None:
         return self.far
 
+    def connections(self, peer: PeerId) -> int:
+        return 1
+
     async def flushed(self, timeout: float) -> None:
         """Nothing is queued."""
 

@@ -92,6 +92,9 @@ class Port:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
+    def connections(self, peer: PeerId) -> int:
+        return 1
+
     async def flushed(self, timeout: float) -> None:
         """Nothing is queued."""
 

@@ -283,6 +283,25 @@ def test_who_is_ahead_waits_until_all_have_caught_up_and_is_told() -> None:
     assert sent == {1: 2 * chunks, 2: 2 * chunks}
 
 
+def test_a_share_may_be_ahead_by_some_chunks_for_each_of_several_connections() -> None:
+    """Regression: where each is slow, all but a few had nothing to send, and the plan's next rate was no better."""
+    chunks = 3200
+    trees = star.trees(3)
+    shares = tuple(Share(n * chunks, (n + 1) * chunks, *tree, chunks * PARTIAL_BYTES) for n, tree in enumerate(trees))
+    sent = {}
+    for connections in (1, 16, 64):
+        machine = Exchange(Plan("star", tuple("abc"), shares, 1, 60.0, 0.0), 0, PARTIAL_BYTES)
+        machine.spread(1, connections)
+        for peer in (1, 2):
+            machine.begun(peer)
+        sent[connections] = 0
+        while machine.next_send(1) is not None:
+            sent[connections] += 1
+        machine.spread(2, connections)
+        assert connections == 1 or machine._shortest_lead >= exchange.EACH * connections / chunks
+    assert sent == {1: LEAD * chunks + 1, 16: LEAD * chunks + 1, 64: exchange.EACH * 64 + 1}
+
+
 def test_however_low_a_limit_one_chunk_goes_while_the_result_of_another_comes() -> None:
     machine = Exchange(star_of(2, 9), 0, PARTIAL_BYTES)
     machine.begun(1)

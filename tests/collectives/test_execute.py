@@ -53,6 +53,9 @@ class FakeLinks:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
+    def connections(self, peer: PeerId) -> int:
+        return 1
+
     async def flushed(self, timeout: float) -> None:
         self.log.append("flushed")
         if self.full:

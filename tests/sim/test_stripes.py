@@ -6,6 +6,7 @@ from itertools import combinations
 
 import pytest
 
+from ictp2p.bulk import tuning
 from ictp2p.bulk.stripes import COUNT, MOST, Stripes
 from ictp2p.preamble import Kind
 from sim import World
@@ -57,6 +58,20 @@ def test_there_are_more_as_long_as_buffers_are_the_bound_and_until_the_line_is()
         world.run_until(lambda: world.version() >= 7, 200.0)
         assert connections(world, "a", "b") == 2 * MOST
         assert last_round(world) < 2.2 * size / LINE
+
+
+def test_there_are_more_as_long_as_losses_are_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over 100 ms a loss in a thousand packets leaves one connection half a megabyte a second."""
+    monkeypatch.setattr(tuning, "may_gain", lambda transport, rate: False)  # no probe tries several
+    with World(1, profile="wan", elide=True) as world:
+        world.links(delay=DELAY, bandwidth=LINE, loss=1e-3)
+        for name in "ab":
+            world.cluster(name, workers=1, compute=8.0, elements=2_000_000)
+        world.run_until(lambda: world.version() >= 2, 200.0)
+        alone = last_round(world)
+        world.run_until(lambda: world.version() >= 9, 400.0)
+        assert connections(world, "a", "b") == 2 * MOST
+        assert last_round(world) < alone / 5
 
 
 def test_a_comparison_that_a_round_cut_short_is_made_later_and_again_for_another_connection(
