@@ -257,7 +257,7 @@ class ModuleWeights(Weights):
                 tentative[name].view(-1).copy_(part)
         trained = self._trained()
         stepped = {n: d for n, d in deltas.items() if n in trained and n in self.trained}
-        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions)
+        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions, self.rounds)
         for name in deltas:
             if name in trained and name in self.buffers:
                 self._mean_of_buffer(tentative[name], deltas[name], name)

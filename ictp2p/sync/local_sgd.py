@@ -46,13 +46,14 @@ class LocalSGD(Policy):
             model: as for `Policy`.
             inner: as for `Policy`.
             sync_every: inner steps between averages; 1 is data-parallel training.
-            options: as for `Policy`, but for `outer`.
+            options: as for `Policy`, but for `outer` and `outer_schedule`.
 
         Raises:
             ConfigError: a value is out of range.
         """
-        if "outer" in options:
-            raise ConfigError("LocalSGD takes no outer: the average itself is its step; DiLoCo takes one")
+        given = next((name for name in ("outer", "outer_schedule") if name in options), None)
+        if given is not None:
+            raise ConfigError(f"LocalSGD takes no {given}: the average itself is its step; DiLoCo takes one")
         super().__init__(peer, model, inner, _average, sync_every, name="local-sgd", **options)
 
 

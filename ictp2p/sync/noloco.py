@@ -75,8 +75,9 @@ class NoLoCo(Policy):
             momentum: its decay per round, in [0, 1).
             pull: how much of the way to the pair's mean parameters goes into the momentum, from 0 to below
                 2 (1 + momentum).
-            options: as for `Policy`, but for `outer`, `codec`, `agenda` and `sampler`: parameters are not for a lossy
-                codec, and what is agreed on besides would lie in a state that is not the same everywhere.
+            options: as for `Policy`, but for `outer`, `outer_schedule`, `codec`, `agenda` and `sampler`: parameters are
+                not for a lossy codec, and what is agreed on besides would lie in a state that is not the same
+                everywhere.
 
         Raises:
             ConfigError: a value is out of range.
@@ -84,7 +85,8 @@ class NoLoCo(Policy):
         _check(lr, momentum, pull, sync_every)
         if "outer" in options:
             raise ConfigError("NoLoCo takes no outer: its step, with lr, momentum and pull, is its own")
-        wrong = next((name for name in ("codec", "agenda", "sampler") if options.get(name) not in (None, "none")), None)
+        refused = ("codec", "agenda", "sampler", "outer_schedule")
+        wrong = next((name for name in refused if options.get(name) not in (None, "none")), None)
         if wrong is not None:
             raise ConfigError(f"NoLoCo takes no {wrong}")
         arithmetic = partial(PairWeights, cluster=peer.cluster if peer is not None else "", lr=lr, pull=pull)

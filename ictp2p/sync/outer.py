@@ -9,7 +9,7 @@ IEEE 754 fixes it. Its form is torch's (and DiLoCo's, Douillard et al. 2023, wit
 
 which is neither heavy-ball nor the form normalised by (1 - mu). A plain `torch.optim.SGD` is replaced by it. Any other
 torch optimizer may be given and is used as it is: on machines of one kind its bits agree, and where they do not the
-round is aborted rather than applied differently.
+round is aborted rather than applied differently. Its settings are those that it was given with (`outer_schedule`).
 
 The optimizer's state is part of the global state: a newcomer without the momentum would diverge at its first outer
 step. Its tensors are therefore allocated before the first step, as zeros; `Outer` refuses an optimizer for which that
@@ -19,7 +19,6 @@ differs from what it would have allocated itself.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +30,7 @@ from ictp2p.errors import ConfigError
 from ictp2p.sync import options
 from ictp2p.sync.delayed import DelayedNesterov
 from ictp2p.sync.manifest import Entry
+from ictp2p.sync.outer_schedule import OuterSchedule, Schedule, Settings
 from ictp2p.sync.state import entry
 
 _PIECE = 256 * 1024
@@ -141,6 +141,7 @@ class Outer:
         made: Optimizer | OuterFactory | None,
         parameters: Mapping[str, torch.nn.Parameter],
         dtype: torch.dtype = torch.float32,
+        schedule: OuterSchedule | None = None,
     ) -> None:
         """Adopt an optimizer.
 
@@ -148,6 +149,7 @@ class Outer:
             made: an optimizer over the model's parameters, something that makes one, or None for DiLoCo's default.
             parameters: the model's parameters by name.
             dtype: in which the global parameters are kept.
+            schedule: what the learning rates are multiplied by, round by round; None for always 1.
 
         Raises:
             ConfigError: it does not cover exactly these parameters, its step needs a closure, its state cannot be
@@ -155,9 +157,9 @@ class Outer:
         """
         optimizer = made if isinstance(made, Optimizer) else _made(made, parameters)
         _check_step(optimizer)
-        self._given, self._optimizer = optimizer, _exact(optimizer)
+        self._settings, self._optimizer = Settings(optimizer), _exact(optimizer)
+        self._schedule = Schedule(schedule)
         self._groups = _names(self._optimizer, parameters)
-        self._follow_schedule()
         self._state = {n: _state_entries(n, p.to("meta", dtype), *self._made(n)) for n, p in parameters.items()}
         self.entries = tuple(e for kept in self._state.values() for e in kept.values())
         """Its state, as tensors of the global state."""
@@ -172,7 +174,15 @@ class Outer:
         for number, group in enumerate(self._optimizer.param_groups):
             kept = {key: options.scalar(group[key]) for key in sorted(group) if key != "params"}
             lines += [(f"outer {key}, group {number}", repr(value)) for key, value in kept.items()]
-        return tuple(lines)
+        return (*lines, *self._schedule.describe())
+
+    def check(self) -> None:
+        """See whether the settings of the optimizer that was given are still those that it is stepped with.
+
+        Raises:
+            ConfigError: one has another value by now.
+        """
+        self._settings.check()
 
     @torch.no_grad()
     def step(
@@ -181,6 +191,7 @@ class Outer:
         deltas: Mapping[str, Tensor],
         phase: float = 1.0,
         contributions: int = 1,
+        rounds: int = 0,
     ) -> None:
         """Step parameters and state in `tensors`, in place, down the averaged pseudo-gradients.
 
@@ -190,6 +201,10 @@ class Outer:
             phase: how long the phase was that made them, in phases of the length that the optimizer was tuned for.
                 `Nesterov` takes the step that as many such phases would have taken; any other takes one.
             contributions: of how many clusters they are the mean; `DelayedNesterov` counts them.
+            rounds: that the state has behind it which `tensors` begin from; the schedule goes by them.
+
+        Raises:
+            ConfigError: the schedule has no factor for them.
         """
         optimizer = self._optimizer
         if isinstance(optimizer, Nesterov):
@@ -197,26 +212,27 @@ class Outer:
         if isinstance(optimizer, DelayedNesterov):
             optimizer.contributions = contributions
         optimizer.state.clear()
-        self._follow_schedule()
         for group, names in zip(optimizer.param_groups, self._groups, strict=True):
             group["params"] = [self._bind(name, tensors, deltas[name]) for name in names if name in deltas]
         bound = {p: dict(state) for p, state in optimizer.state.items()}
-        optimizer.step()
+        self._stepped(self._schedule.at(rounds))
         for param, state in bound.items():
             for key, tensor in state.items():
                 _keep(tensor, optimizer.state[param][key])
 
-    def _follow_schedule(self) -> None:
-        """A schedule sets the learning rates of the optimizer that was given, in whose place another may be.
-
-        Raises:
-            ConfigError: one of them is no finite number: all workers would step to the same NaN, and agree on it.
-        """
-        for group, given in zip(self._optimizer.param_groups, self._given.param_groups, strict=True):
-            if given.get("lr") is not None:
-                rate = options.scalar(given["lr"])
-                options.number("outer learning rate", rate, lambda lr: 0.0 <= lr < math.inf, "finite, and 0 or more")
-                group["lr"] = given["lr"] if self._optimizer is self._given else rate
+    def _stepped(self, factor: float) -> None:
+        """Step at so many times the learning rates. An optimizer that is the program's own finds them as they were."""
+        groups = self._optimizer.param_groups
+        held = [group.get("lr") for group in groups]
+        try:
+            for group, rate in zip(groups, self._settings.rates, strict=True):
+                if rate is not None:
+                    group["lr"] = rate * factor
+            self._optimizer.step()
+        finally:
+            for group, rate in zip(groups, held, strict=True):
+                if rate is not None:
+                    group["lr"] = rate
 
     def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
         param = torch.nn.Parameter(tensors[name], requires_grad=False)

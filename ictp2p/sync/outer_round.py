@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from ictp2p.errors import (
+    ConfigError,
     IctError,
     LocalGroupError,
     NoQuorum,
@@ -100,13 +101,19 @@ class OuterRound:
         """Seconds from the beginning of the last round in the background to its result; 0 if there was none."""
 
     def launch(self, group: Group) -> None:
-        """Capture the pseudo-gradient, and send it on its way if training goes on meanwhile."""
+        """Capture the pseudo-gradient, and send it on its way if training goes on meanwhile.
+
+        Raises:
+            NotFinite: there is a value that is none; nothing is brought.
+            ConfigError: a setting of the outer optimizer was changed.
+        """
         self._phase("global_due")
         fragment = self._weights.fragment
         weight = self._counts(self._progress.weights[fragment], fragment)
         try:
+            self._weights.check()
             self._weights.capture(weight)
-        except NotFinite:
+        except (NotFinite, ConfigError):
             self._phase("given_up")
             raise
         self._progress.launched(fragment)

@@ -42,6 +42,7 @@ from ictp2p.sync.manifest import config_digest, describe
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.outer import OuterFactory
 from ictp2p.sync.outer_round import OuterRound, WithoutQuorum
+from ictp2p.sync.outer_schedule import OuterSchedule
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.progress import Progress
 from ictp2p.sync.sampler import ElasticSampler
@@ -78,6 +79,7 @@ class Policy:
         carry: Sequence[Stateful] = (),
         agenda: Sequence[Agreed] = (),
         sampler: ElasticSampler | None = None,
+        outer_schedule: OuterSchedule | None = None,
         grouping: Grouping = "all",
         arithmetic: Callable[..., Weights] = Weights,
     ) -> None:
@@ -91,8 +93,8 @@ class Policy:
                 not the model's. Its state is never sent to other clusters (Douillard et al. 2023: no gain for three
                 times the bytes).
             outer: the outer optimizer over the model's parameters, any of torch's, or what makes one from them; None
-                for DiLoCo's default, `Nesterov(lr=0.7, momentum=0.9)`. It is adopted: do not step it yourself. Learning
-                rates are dimensionless, and meant for phases of `sync_every` steps.
+                for DiLoCo's default, `Nesterov(lr=0.7, momentum=0.9)`. It is adopted: do not step it yourself, nor
+                set it otherwise. Learning rates are dimensionless, and meant for phases of `sync_every` steps.
             sync_every: inner steps after which all of the model has been in an outer round, at least 1 and as many as
                 there are fragments; or an `AdaptivePace`, which finds out.
             name: of the policy; must be the same everywhere.
@@ -116,6 +118,8 @@ class Policy:
             carry: further objects that a newcomer to the cluster must take over (a learning-rate schedule, say).
             agenda: what else is agreed on with each round, and kept in the global state.
             sampler: leases the samples that are trained on; what is trained without it counts for nothing.
+            outer_schedule: the factor of the outer learning rates in the step from a state that has so many rounds
+                behind it (`rounds`), the same function everywhere; None for always 1.
             grouping: over whom a round averages: `all`, `pairs` drawn anew for each round, or by `modules`.
             arithmetic: how the model and the global state act on each other.
 
@@ -146,7 +150,9 @@ class Policy:
             agenda, carry = [*agenda, sampler], [*carry, sampler]
             self.progress.due = True  # a newcomer has no samples before its first round
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
-        self._weights = weights = arithmetic(model, outer, settings, fragments, mix, Agenda(agenda), pace)
+        self._weights = weights = arithmetic(
+            model, outer, settings, fragments, mix, Agenda(agenda), pace, outer_schedule
+        )
         self._trainees = Trainees(model, inner)
         if codec.startswith("topk") and not weights.keeps_residual:
             raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
@@ -215,6 +221,15 @@ class Policy:
     def version(self) -> int:
         """Version of the global state: 1 for the initial weights, one more with each committed round."""
         return self.state.version
+
+    @property
+    def rounds(self) -> int:
+        """Outer rounds that the global state has behind it, the same on every worker at the same version.
+
+        Unlike the version it goes on from a checkpoint, also in a new mesh. It is what `outer_schedule` is given. With
+        fragments it counts the rounds of each of them.
+        """
+        return self._weights.rounds
 
     def digest(self) -> str:
         """Digest of the global state, in hexadecimal: the same on every worker at the same version."""

@@ -32,6 +32,7 @@ from ictp2p.sync.fragments import Fragments, fragments
 from ictp2p.sync.manifest import Entry, describe
 from ictp2p.sync.mesh import Receiver
 from ictp2p.sync.outer import Outer, OuterFactory, wide
+from ictp2p.sync.outer_schedule import OuterSchedule
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.values import LOOKS_ON, Participant
@@ -57,6 +58,7 @@ class Weights:
         mix: float = 0.0,
         agenda: Agenda | None = None,
         pace: Pace | None = None,
+        schedule: OuterSchedule | None = None,
     ) -> None:
         """Take the model as version 0.
 
@@ -68,6 +70,7 @@ class Weights:
             mix: how much of the local value stays when a new global one arrives, in [0, 1).
             agenda: what else is agreed on with each round.
             pace: how long the phases are that the outer optimizer steps after; None for always the same.
+            schedule: what the outer learning rates are multiplied by, round by round; None for always 1.
 
         Raises:
             ConfigError: the outer optimizer does not fit the model, nor the fragments, or `mix` is out of range.
@@ -88,7 +91,7 @@ class Weights:
         self.dtype = wide([t.dtype for t in self._tensors.values()])
         self.fragments = _divide(model, self._tensors, divided)
         """Names of the tensors in each fragment."""
-        self._outer = Outer(outer, self.trained, self.dtype)
+        self._outer = Outer(outer, self.trained, self.dtype, schedule)
         parts = [("fragments", str(len(self.fragments))), ("mix", repr(mix))]
         parts += [(f"fragment of {n}", str(k)) for k, part in enumerate(self.fragments) for n in part if k]
         self.state = self._initial([*settings, *self._outer.describe(), *parts, *self.agenda.describe()])
@@ -120,10 +123,23 @@ class Weights:
                 raise ConfigError(f"{name} is {what} by now, and was {was} when the policy was made")
             self.buffers[name] = self._tensors[name] = now
 
+    def check(self) -> None:
+        """See whether the outer optimizer is set as it was. Not while a step of it may be under way.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        self._outer.check()
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the agreed state has behind it."""
+        return self.state.counters["round"]
+
     @property
     def fragment(self) -> int:
         """Which fragment the next round from the agreed state carries."""
-        return self.state.counters["round"] % len(self.fragments)
+        return self.rounds % len(self.fragments)
 
     def elements(self, fragment: int) -> int:
         """Number of elements of a fragment."""
@@ -271,7 +287,7 @@ class Weights:
 
     def _counted(self, parts: Sequence[Participant]) -> dict[str, int]:
         """The counters of the next state."""
-        return {**self.state.counters, "round": self.state.counters["round"] + 1}
+        return {**self.state.counters, "round": self.rounds + 1}
 
     def _step(self, average: Tensor) -> Mapping[str, Tensor]:
         """Begin the next state, and take the outer step in it."""
@@ -279,7 +295,7 @@ class Weights:
         stepped = {name: delta for name, delta in deltas.items() if name in self.trained}
         averaged = [name for name in deltas if name in self.buffers]
         tentative = self.state.begin([*self._outer.touched(stepped), *averaged, *self.agenda.names])
-        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions)
+        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions, self.rounds)
         for name in averaged:
             self._mean_of_buffer(tentative[name], deltas[name], name)
         return tentative

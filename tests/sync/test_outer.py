@@ -61,21 +61,6 @@ def test_steps_with_named_state_equal_those_of_the_optimizer_itself(made: Any) -
     torch.testing.assert_close(walk(made, DELTAS), param.detach())
 
 
-@pytest.mark.parametrize("made", [torch.optim.SGD, Nesterov])
-def test_a_learning_rate_that_is_set_later_is_that_of_the_next_step(made: Any) -> None:
-    """By hand, with momentum 1/2 and gradient 1: 1 + 1/2 at rate 1, then b = 3/2 and 1 + 3/4 at rate 1/8."""
-    param = torch.nn.Parameter(torch.zeros(1))
-    given = made([param], lr=1.0, momentum=0.5, nesterov=True)
-    outer = Outer(given, {"w": param})
-    tensors = {"w": torch.zeros(1), **{e.name: torch.zeros(1) for e in outer.entries}}
-    found = []
-    for rate in (1.0, 0.125):
-        given.param_groups[0]["lr"] = rate
-        outer.step(tensors, {"w": torch.ones(1)})
-        found.append(float(tensors["w"]))
-    assert found == [-1.5, -1.71875]
-
-
 @pytest.mark.parametrize("made", [torch.optim.SGD, Nesterov, DelayedNesterov, MirrorDescent])
 def test_a_learning_rate_may_be_a_tensor_as_in_torch(made: Any) -> None:
     walks = [walk(lambda p, rate=rate: made(p, lr=rate), DELTAS) for rate in (0.5, torch.tensor(0.5))]
@@ -87,17 +72,6 @@ def test_a_learning_rate_may_be_a_tensor_as_in_torch(made: Any) -> None:
     ]
     assert said[0] == said[1]
     assert ("outer lr, group 0", "0.70001") in said[1]
-
-
-@pytest.mark.parametrize("rate", [float("nan"), float("inf"), torch.tensor(float("nan"))])
-def test_a_schedule_that_gives_no_number_is_refused_before_the_step(rate: Any) -> None:
-    """Every worker would come to the same NaN, and agree on it."""
-    param = torch.nn.Parameter(torch.zeros(1))
-    given = torch.optim.SGD([param], lr=1.0)
-    outer = Outer(given, {"w": param})
-    given.param_groups[0]["lr"] = rate
-    with pytest.raises(ConfigError, match=r"outer learning rate (nan|inf)"):
-        outer.step({"w": torch.zeros(1)}, {"w": torch.ones(1)})
 
 
 @given(
