@@ -1,4 +1,4 @@
-"""Telling people what they should know at once: no quorum is there, the agreed state is lost, or there are two meshes.
+"""Telling people what they should know at once: no quorum, a state that is lost, results that differ, two meshes.
 
 Each is an event with its figures, for programs, if it has any, and a warning in words, which also reaches the log.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from ictp2p.core.directory import Directory
 from ictp2p.machine import Notice
-from ictp2p.sync.agreement import ForeignChain
+from ictp2p.sync.agreement import Decided, ForeignChain
 from ictp2p.sync.notices import StateMissing, StateRestored
 from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
+from ictp2p.sync.values import Close
+from ictp2p.sync.wording import apart
 from ictp2p.telemetry import Telemetry
 
 
@@ -25,6 +27,9 @@ def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None
         case ForeignChain(peer=peer, first=True):
             text = f"{peer} is of another mesh, which was founded apart under the same token: the two never become one"
             telemetry.event("warning", text=f"{text}; start the peers of one anew, with empty data folders and join")
+        case Decided(value=Close(camps=camps) as close) if camps:
+            telemetry.event("digests_differ", round=close.round, attempt=close.attempt, camps=[list(c) for c in camps])
+            telemetry.event("warning", text=f"round {close.round} came to nothing: {apart(camps)}", round=close.round)
         case StateMissing():
             _missing(telemetry, notice)
         case StateRestored(restore=restore):

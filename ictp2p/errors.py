@@ -4,7 +4,7 @@ One rule tells them apart: whoever can mend it decides the branch.
 
     IctError
     ├── ConfigError            your input: a value that cannot be right, named in the message
-    │   └── MeshMismatch       your model or policy differs from the mesh's
+    │   └── MeshMismatch       your model, policy or results differ from the mesh's
     ├── ProtocolError          a message that must not be
     │   ├── LocalProtocolError     ours: a bug in this process
     │   └── RemoteProtocolError    theirs: garbage, a bad length, a forged record
@@ -55,7 +55,7 @@ class ConfigError(IctError, ValueError):
 
 
 class MeshMismatch(ConfigError):
-    """This peer's model or policy differs from what the mesh trains."""
+    """This peer's model or policy differs from what the mesh trains, or its results do, round after round."""
 
 
 class ProtocolError(IctError):

@@ -40,6 +40,7 @@ from ictp2p.sync import notices
 from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.sync.rounds import Contribution
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
+from ictp2p.sync.wording import apart
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
 
@@ -159,7 +160,7 @@ class Participation:
             ConfigError: there is no such codec.
             RoundMissed: a round was decided without this contribution; for a "sync" round the state moved on.
             RoundAborted: this peer does not lead its cluster (any more).
-            MeshMismatch: the other clusters reduce something else.
+            MeshMismatch: the other clusters reduce something else, or come to other results round after round.
             NoQuorum: nothing can be decided, and `work` is not patient.
             LocalProtocolError: another contribution is standing.
             PeerClosed: the peer was closed.
@@ -213,6 +214,9 @@ class Participation:
                 self._aborted(opened, close.reason if close else "it was decided elsewhere")
             case notices.RoundPassed(round=number):
                 self._fail(RoundMissed(f"round {number} was decided without cluster {self._cluster}"))
+            case notices.OddOneOut(rounds=rounds, camps=camps):
+                words = f"{rounds} rounds in a row were decided without cluster {self._cluster}"
+                self._fail(MeshMismatch(f"{words}: {apart(camps)}"))
             case notices.StateStale(ref=ref):
                 self._fail(RoundMissed(f"the mesh is at version {ref.version} of the state, not at this cluster's"))
             case notices.SpecRejected(reason=reason):

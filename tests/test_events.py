@@ -17,7 +17,7 @@ from ictp2p.routing.babel import RouteChanged
 from ictp2p.sync.agreement import Decided, ForeignChain
 from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
 from ictp2p.sync.roster import Roster, RosterChanged
-from ictp2p.sync.values import Open, Participant, Spec, StateRef
+from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
 
@@ -113,6 +113,17 @@ def test_whose_vote_is_missing_is_said_so_that_people_find_it() -> None:
 def test_a_round_that_is_for_all_or_of_others_is_no_warning() -> None:
     assert happened(Decided(9, structs.replace(WITHOUT, misfits=""))) == []
     assert happened(Decided(9, structs.replace(WITHOUT, participants=WITHOUT.participants[:1]))) == []
+
+
+def test_results_that_differ_are_told_at_once_to_everybody() -> None:
+    camps = ((ClusterId("a"), ClusterId("b")), (ClusterId("c"),))
+    close = Close(b"lineage!", (ME,), StateRef(0, b"", ()), ME, 7, 1, False, b"", "digests differ: ...", (), camps)
+    differ, warning = happened(Decided(9, close))
+    assert differ == ("digests_differ", {"round": 7, "attempt": 1, "camps": [["a", "b"], ["c"]]})
+    assert warning[0] == "warning"
+    assert warning[1]["round"] == 7, "so that a log has it once in a while"
+    assert warning[1]["text"].startswith("round 7 came to nothing: the results of c differ from that of a, b; look for")
+    assert happened(Decided(9, structs.replace(close, camps=()))) == []
 
 
 def test_what_is_between_two_parts_of_the_program_is_not_told() -> None:

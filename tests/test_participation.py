@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import Receiver, Slots
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
+from ictp2p.errors import MeshMismatch
 from ictp2p.participation import Participation, Reduction
 from ictp2p.sync import notices
 from ictp2p.sync.quorum_watch import QuorumLost
@@ -217,3 +218,13 @@ def test_an_attempt_that_ends_says_its_last_word_whole_and_the_next_waits_for_it
         assert (wire.holding, wire.most, wire.cut_short) == (0, 1, 0)
 
     asyncio.run(main())
+
+
+async def test_who_is_the_odd_one_out_is_told_whom_it_differs_from_and_what_to_look_for() -> None:
+    part = part_of(Wire())
+    standing = asyncio.get_running_loop().create_task(part.reduce(Reduction(SPEC, [torch.ones(4)], [torch.zeros(4)])))
+    await asyncio.sleep(0)
+    part.notice(notices.OddOneOut(3, ((ClusterId("b"), ClusterId("c")), (ClusterId("a"),))))
+    words = "3 rounds in a row were decided without cluster a: the results of a differ from that of b, c; look"
+    with pytest.raises(MeshMismatch, match=words):
+        await standing

@@ -6,8 +6,10 @@ unless the majority itself needed long: a link that has become slow carries one 
 others wait, and then a result that is of use to the other end alone, so its ends need up to twice as long. Therefore
 the rest gets as much again as the majority needed, and a little (`patience`): to fetch a whole state costs more than
 the end of a transfer, and who is left behind misses the next round too, in which nobody measures that link again.
-Two different digests mean that somebody's memory or code is wrong: ABORT, never a choice between them. A FAILED
-without a majority of votes is an ABORT at once: an all-reduce that broke for one will not finish for the others,
+Two different digests mean that somebody's memory or code is wrong: ABORT, never a choice between them, for what was
+averaged holds the contributions of both. But the others go on without who was outvoted, so it is waited for as long as
+for late clusters until a digest is that of most: the first two votes would only say that one of the two is wrong. A
+FAILED without a majority of votes is an ABORT at once: an all-reduce that broke for one will not finish for the others,
 and the next attempt starts from contributions that are still untouched. A doubted participant is not waited for,
 but the others get a moment to say how far they came, since it may have died after everybody had the result.
 """
@@ -21,7 +23,7 @@ from ictp2p.sync.messages import Failed, Vote
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.sight import Sight
 from ictp2p.sync.values import Open
-from ictp2p.types import PeerId
+from ictp2p.types import ClusterId, PeerId
 
 _MAX_REASON = 1024
 
@@ -35,6 +37,8 @@ class Outcome:
     digest: bytes = b""
     holders: tuple[PeerId, ...] = ()
     wake: float | None = None
+    camps: tuple[tuple[ClusterId, ...], ...] = ()
+    """See `Close`."""
 
 
 @dataclass(slots=True)
@@ -44,7 +48,7 @@ class BallotBox:
     verdicts: dict[PeerId, Vote | Failed] = field(default_factory=dict)
     doubts: dict[PeerId, float] = field(default_factory=dict)
     majority: tuple[int, int, float] | None = None
-    """Round, attempt, and when this peer first counted the votes of most."""
+    """Round, attempt, and when this peer first counted the votes of most, or votes that differ."""
 
     def put(self, sender: PeerId, verdict: Vote | Failed) -> None:
         """Take a verdict; an older attempt's never replaces a newer one's, and the first on an attempt stays."""
@@ -76,7 +80,7 @@ class BallotBox:
         votes = {peer: v.digest for peer, v in verdicts.items() if isinstance(v, Vote)}
         doubts = self._doubt(opened, sight, verdicts, now)
         if len(set(votes.values())) > 1:
-            return Outcome(False, _differing(opened, votes))
+            return _differing(opened, verdicts, votes, doubts, self._soft(opened, profile, since, now), now)
         if 2 * len(votes) > len(opened.participants):
             return _majority(opened, verdicts, votes, doubts, self._soft(opened, profile, since, now), now)
         if len(votes) < len(verdicts):
@@ -92,7 +96,7 @@ class BallotBox:
         self.verdicts = {peer: v for peer, v in self.verdicts.items() if (v.round, v.attempt) >= number}
 
     def _soft(self, opened: Open, profile: RoundProfile, since: float, now: float) -> float:
-        """Until when those are waited for who have not voted, now that most have."""
+        """Until when those are waited for who have not voted, now that most have, or that digests differ."""
         number = (opened.round, opened.attempt)
         if self.majority is None or self.majority[:2] != number:
             self.majority = (*number, now)
@@ -144,7 +148,22 @@ def _failures(opened: Open, verdicts: Mapping[PeerId, Vote | Failed]) -> str:
     return f"failed at {'; '.join(failures)}"[:_MAX_REASON]
 
 
-def _differing(opened: Open, votes: Mapping[PeerId, bytes]) -> str:
+def _differing(
+    opened: Open,
+    verdicts: Mapping[PeerId, Vote | Failed],
+    votes: Mapping[PeerId, bytes],
+    doubts: Mapping[str, float],
+    soft: float,
+    now: float,
+) -> Outcome:
     names = {p.leader: p.cluster for p in opened.participants}
+    voters = {
+        digest: tuple(sorted(names[peer] for peer in votes if votes[peer] == digest)) for digest in votes.values()
+    }
+    camps = tuple(sorted(voters.values(), key=lambda camp: (-len(camp), camp)))
     listed = ", ".join(f"{names[peer]}={digest.hex()}" for peer, digest in votes.items())
-    return f"digests differ: {listed}"[:_MAX_REASON]
+    silent = [p.cluster for p in opened.participants if p.leader not in verdicts]
+    if 2 * len(camps[0]) <= len(opened.participants) and len(silent) > len(doubts) and now < soft:
+        waits = f"digests differ, waiting until the soft deadline for {', '.join(silent)}: {listed}"
+        return Outcome(None, waits[:_MAX_REASON], wake=soft)
+    return Outcome(False, f"digests differ: {listed}"[:_MAX_REASON], camps=camps)

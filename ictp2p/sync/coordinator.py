@@ -147,7 +147,7 @@ class Coordinator:
             self._offers.clear()
             self._turn_to(value.round + 1)
         elif opened is not None and (opened.round, opened.attempt) == (value.round, value.attempt):
-            for part in self._failures.aborted(opened, self._box.on(opened)):
+            for part in self._failures.aborted(opened, self._box.on(opened), value.camps):
                 self._readies.withdraw(part.leader, part.cluster)
 
     def next_value(self, tip: Value, now: float) -> Step:
@@ -176,7 +176,7 @@ class Coordinator:
         committed = bool(outcome.committed)
         state = advanced(tip, outcome.digest, outcome.holders) if committed else tip.state
         head = (tip.lineage, self._voters(tip, now), state, self._me, tip.round, tip.attempt)
-        close = Close(*head, committed, outcome.digest, outcome.reason, outcome.holders)
+        close = Close(*head, committed, outcome.digest, outcome.reason, outcome.holders, outcome.camps)
         return Step(close, f"closing {number}: {outcome.reason}")
 
     def _may_turn(self, tip: Open) -> bool:

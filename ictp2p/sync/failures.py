@@ -4,16 +4,20 @@ After an abort only the clusters of the failed attempt are worth waiting for, so
 for does not delay the retry. Whoever was accused and said nothing must show that it lives by standing READY again,
 which takes an accused that lives half a round trip and keeps a dead one out. And after too many attempts that came to
 nothing the most accused cluster sits the round out, so that one bad link does not keep all the others from it.
+
+Whose digest was another than that of most sits it out at once, be it our own: the same inputs would come to the same
+result, and it is the odd one that is wrong. Where no digest is that of most, nobody can tell which is; then it is as
+for any failure, and the coordinator's cluster goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ictp2p.sync.messages import Failed, Vote
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.sight import Sight
-from ictp2p.sync.values import Open, Participant
+from ictp2p.sync.values import Open, Participant, outvoted
 from ictp2p.types import ClusterId, PeerId
 
 Verdicts = Mapping[PeerId, Vote | Failed]
@@ -24,7 +28,7 @@ class Failures:
 
     Args:
         profile: how many attempts may fail before somebody is barred.
-        sight: which cluster is ours, and never barred here.
+        sight: which cluster is ours, and barred only where it is outvoted.
     """
 
     def __init__(self, profile: RoundProfile, sight: Sight) -> None:
@@ -46,12 +50,14 @@ class Failures:
         """Nobody is barred any more: there is nobody left to spare trouble."""
         self.barred = frozenset()
 
-    def aborted(self, opened: Open, verdicts: Verdicts) -> list[Participant]:
-        """An attempt failed; give those whose READY does not stand any more."""
+    def aborted(self, opened: Open, verdicts: Verdicts, camps: Sequence[Sequence[ClusterId]] = ()) -> list[Participant]:
+        """An attempt failed, with `camps` if digests differed; give those whose READY does not stand any more."""
         self.again = frozenset(p.cluster for p in opened.participants)
         accusations = _accusations(opened, verdicts)
         self.edges = tuple(sorted({*self.edges, *accusations}))
-        if opened.attempt >= self._profile.tolerance:
+        odd = outvoted(camps)
+        self.barred |= odd
+        if opened.attempt >= self._profile.tolerance and not odd:
             self._bar(opened, accusations)
         accused = {peer for _, peer in accusations}
         return [part for part in opened.participants if _fell(verdicts.get(part.leader), part.leader in accused)]

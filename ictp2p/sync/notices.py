@@ -1,7 +1,8 @@
 """What rounds tell the floor above.
 
 For one attempt at a round a bound leader sees `RoundOpened`, then exactly one of `RoundCommitted`, `RoundAborted`
-and `RoundPassed`. Parameters may change after `RoundCommitted` with `holding=True`, and at no other time.
+and `RoundPassed` (or `OddOneOut`). Parameters may change after `RoundCommitted` with `holding=True`, and at no other
+time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from ictp2p.machine import Notice
 from ictp2p.sync.values import Close, Open, Restore, StateRef, Value
+from ictp2p.types import ClusterId
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,19 @@ class RoundPassed(Notice):
 
     round: int
     value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class OddOneOut(Notice):
+    """As `RoundPassed`, of the last of several rounds in a row that were decided without this cluster for its digest.
+
+    To fetch the state and go on would have it sit out the next round, too: it computes what the others do not.
+    """
+
+    rounds: int
+    """How many."""
+    camps: tuple[tuple[ClusterId, ...], ...]
+    """Who came to which result in the last of them; see `Close`."""
 
 
 @dataclass(frozen=True, slots=True)

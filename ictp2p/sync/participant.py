@@ -6,16 +6,21 @@ be the coordinator, without harm. A new coordinator therefore needs no hand-over
 An attempt that names this peer binds it even if it stands READY no longer (it was withdrawn, or the peer has
 restarted); it then answers FAILED at once, so that nobody waits. So it does if what stands now is another contribution
 than the attempt was opened with: its tensors would be added up with the other's weight, and its note be the other's.
+
+A cluster that comes to another result than the others sits the round out, fetches the state, and brings its training to
+the next round. If that goes on, it is no accident, and there is no end to it: whoever waits for the round is told.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ictp2p.machine import Notice
 from ictp2p.sync.messages import Failed, Offer, Ready, Rejected, Vote
 from ictp2p.sync.notices import (
+    OddOneOut,
     RoundAborted,
     RoundCommitted,
     RoundOpened,
@@ -27,8 +32,24 @@ from ictp2p.sync.notices import (
 )
 from ictp2p.sync.opening import Validate
 from ictp2p.sync.sight import ClusterView
-from ictp2p.sync.values import Close, Open, Participant, Restore, Spec, StateRef, Value, same, upcoming
+from ictp2p.sync.values import (
+    Camps,
+    Close,
+    Open,
+    Participant,
+    Restore,
+    Spec,
+    StateRef,
+    Value,
+    outvoted,
+    same,
+    upcoming,
+)
 from ictp2p.types import ClusterId, PeerId
+
+_MOST_ODD = 3
+"""Rounds of the state in a row that may be decided without a cluster for its digest before it is told so. A bit that
+flipped by itself costs one; each costs the cluster the phase that the others train meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +79,10 @@ class Part:
         self._version: StateRef | None = None
         self._verdict: tuple[bytes, str, tuple[PeerId, ...]] | None = None
         self._last: Value | None = None
+        self._odd: tuple[int, Camps] = (0, ())
+        """In which round, and against whom, this cluster came to another result."""
+        self._odd_rounds = 0
+        """How many in a row were decided without it for that."""
         self.standing: Contribution | None = None
         self.bound: Open | None = None
         self.offer: bytes = b""
@@ -122,6 +147,8 @@ class Part:
 
     def decided(self, value: Value) -> list[Notice]:
         """Take a decision: it ends what bound this peer, and may bind it anew."""
+        if isinstance(value, Close):
+            self._compare(value)
         notices = self._release(value)
         self._last = value
         if isinstance(value, Restore):
@@ -155,6 +182,17 @@ class Part:
         self.standing = None
         return [RoundPassed(bound.round, value)]
 
+    def _compare(self, value: Close) -> None:
+        """Note whether this cluster came to another result, and whether the round was decided without it."""
+        if value.committed and self.bound is not None:
+            self._odd_rounds = 0
+        elif value.committed and value.round == self._odd[0]:
+            self._odd_rounds += 1
+        elif self.bound is not None and self.bound.spec.kind == "sync":
+            mine = next(p.cluster for p in self.bound.participants if p.leader == self._me)
+            if mine in (outvoted(value.camps) or itertools.chain.from_iterable(value.camps)):
+                self._odd = (value.round, value.camps)
+
     def _missed(self, value: Value) -> list[Notice]:
         """Whether a round that this peer stood READY for has committed without it."""
         before, c = self._last, self.standing
@@ -163,6 +201,8 @@ class Part:
         if (value.round, value.attempt) != (before.round, before.attempt) or c.spec != before.spec:
             return []
         self.standing = None
+        if value.round == self._odd[0] and self._odd_rounds >= _MOST_ODD:
+            return [OddOneOut(self._odd_rounds, self._odd[1])]
         return [RoundPassed(value.round, value)]
 
     def _advance(self, value: Value) -> list[Notice]:

@@ -54,6 +54,8 @@ Peers = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 Lineage = Annotated[bytes, msgspec.Meta(min_length=LINEAGE_BYTES, max_length=LINEAGE_BYTES)]
 Credits = Annotated[tuple[tuple[Cluster, Count], ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 Voting = Annotated[tuple[Peer, ...], msgspec.Meta(min_length=1, max_length=MAX_VOTERS)]
+Camp = Annotated[tuple[Cluster, ...], msgspec.Meta(min_length=1, max_length=MAX_PARTICIPANTS)]
+Camps = Annotated[tuple[Camp, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 
 
 class StateRef(msgspec.Struct, frozen=True, array_like=True):
@@ -158,6 +160,9 @@ class Close(msgspec.Struct, frozen=True, array_like=True, tag=3):
     reason: Reason
     holders: Peers
     """Leaders that voted for `digest`, so hold the bytes."""
+    camps: Camps = ()
+    """Where digests differed, for which alone it was aborted: the clusters that voted for each, the largest camp first;
+    else empty. See `outvoted`."""
 
 
 class Restore(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -219,6 +224,13 @@ def upcoming(value: Value) -> tuple[int, int]:
     return value.round, value.attempt
 
 
+def outvoted(camps: Sequence[Sequence[ClusterId]]) -> frozenset[ClusterId]:
+    """Whose digest was another than that of most clusters that voted; nobody where there was none of most."""
+    largest = len(camps[0]) if camps else 0
+    majority = 2 * largest > sum(map(len, camps))
+    return frozenset(name for camp in camps[1:] for name in camp) if majority else frozenset()
+
+
 def advanced(opened: Open, digest: bytes, holders: tuple[PeerId, ...]) -> StateRef:
     """The agreed state once `opened` commits with `digest`."""
     if opened.spec.kind != "sync":
@@ -255,6 +267,8 @@ def fault(value: Value) -> str | None:
         return _open_fault(value)
     if isinstance(value, Close) and value.committed != bool(value.holders):
         return f"committed={value.committed} with holders {value.holders}"
+    if isinstance(value, Close) and value.camps and (value.committed or len(value.camps) == 1):
+        return f"committed={value.committed} with camps {value.camps}"
     return None
 
 
@@ -296,6 +310,9 @@ def _state_fault(before: Value, value: Value) -> str | None:
         leaders = {p.leader for p in before.participants}
         if not leaders.issuperset(value.holders):
             return f"holders {value.holders} are not all participants"
+        voted = [name for camp in value.camps for name in camp]
+        if len(set(voted)) < len(voted) or not {p.cluster for p in before.participants}.issuperset(voted):
+            return f"camps {value.camps} are not participants, each once"
         expected = advanced(before, value.digest, value.holders) if value.committed else before.state
         return None if value.state == expected else f"state {value.state} where {expected} follows"
     if isinstance(value, Restore):

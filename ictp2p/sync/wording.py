@@ -7,8 +7,24 @@ the same call only in what they differ.
 
 from __future__ import annotations
 
-from ictp2p.sync.values import Spec
+from collections.abc import Sequence
+
+from ictp2p.sync.values import Spec, outvoted
 from ictp2p.types import ClusterId
+
+_CAUSES = "an outer optimizer or rate of their own, another version of torch, other hardware, or memory that fails"
+"""Of different results from the same bytes."""
+
+
+def apart(camps: Sequence[Sequence[ClusterId]]) -> str:
+    """Who came to another result than whom, from the same average, and what that comes from."""
+    most, *others = (", ".join(camp) for camp in camps)
+    odd = ", ".join(others)
+    if outvoted(camps):
+        who = f"the results of {odd} differ from that of {most}"
+    else:
+        who = f"the results of {' and '.join([most, *others])} differ, and none is that of most"
+    return f"{who}; look for {_CAUSES}"
 
 
 def in_words(spec: Spec) -> str:

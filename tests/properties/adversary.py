@@ -19,6 +19,7 @@ from ictp2p.machine import Effects, Message, Notice, Persist, Send
 from ictp2p.sync.agreement import Agreement, Decided
 from ictp2p.sync.messages import SyncMessage
 from ictp2p.sync.notices import (
+    OddOneOut,
     RoundAborted,
     RoundCommitted,
     RoundOpened,
@@ -199,7 +200,7 @@ class Adversary:
                 life.drop(self.cluster[who])
             case RoundAborted():
                 life.opened = None
-            case RoundPassed() | StateStale() | SpecRejected():
+            case RoundPassed() | OddOneOut() | StateStale() | SpecRejected():
                 life.drop(self.cluster[who])
             case StateAdvanced(ref):
                 assert ref.version > 0

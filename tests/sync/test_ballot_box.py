@@ -17,7 +17,7 @@ from ictp2p.sync.rounds import ClusterView, Contribution
 from ictp2p.sync.sight import Sight
 from ictp2p.sync.values import Open, Participant, StateRef
 from ictp2p.types import ClusterId, PeerId
-from tests.sync.rounds_mesh import A0, B0, FIRST, LINEAGE, SYNC
+from tests.sync.rounds_mesh import A0, B0, C0, FIRST, LINEAGE, SYNC
 
 
 def box_and_sight(suspect: bool) -> tuple[BallotBox, Sight, Open]:
@@ -51,6 +51,32 @@ def test_a_vote_on_an_earlier_attempt_does_not_count() -> None:
         box.put(who, Vote(0, 3, 1, b"this"))
     assert box.on(opened) == {}
     assert box.count(opened, sight, RoundProfile.local(), 0.0, 0.0, 1.0).committed is None
+
+
+def test_digests_that_differ_end_an_attempt_once_one_is_that_of_most_or_nobody_else_may_vote() -> None:
+    """Of the first two votes nobody can tell which is wrong."""
+    box, sight, two = box_and_sight(suspect=False)
+    opened = replace(two, participants=(*two.participants, Participant(ClusterId("c"), C0, 1, 1.0)))
+    profile = RoundProfile.local()
+    box.put(A0, Vote(0, 3, 2, b"this"))
+    box.put(B0, Vote(0, 3, 2, b"that"))
+    waits = box.count(opened, sight, profile, 0.0, 0.0, 0.1)
+    assert (waits.committed, waits.camps) == (None, ())
+    assert "digests differ, waiting until the soft deadline for c" in waits.reason
+    assert waits.wake == profile.soft_deadline
+    over = box.count(opened, sight, profile, 0.0, 0.0, profile.soft_deadline)
+    assert (over.committed, over.camps) == (False, (("a",), ("b",)))
+    box.put(C0, Vote(0, 3, 2, b"that"))
+    settled = box.count(opened, sight, profile, 0.0, 0.0, 0.1)
+    assert (settled.committed, settled.camps) == (False, (("b", "c"), ("a",)))
+    assert box_and_sight(suspect=False)[0].count(two, sight, profile, 0.0, 0.0, 0.1).camps == ()
+
+
+def test_of_two_that_differ_nobody_else_is_waited_for() -> None:
+    box, sight, opened = box_and_sight(suspect=False)
+    box.put(A0, Vote(0, 3, 2, b"this"))
+    box.put(B0, Vote(0, 3, 2, b"that"))
+    assert box.count(opened, sight, RoundProfile.local(), 0.0, 0.0, 0.1).camps == (("a",), ("b",))
 
 
 def test_an_attempt_of_another_term_is_not_served() -> None:

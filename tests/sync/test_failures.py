@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from ictp2p.sync.failures import Failures
@@ -62,7 +63,26 @@ def test_after_too_many_attempts_the_most_accused_sits_out_until_another_round()
     assert (noted.edges, noted.again, noted.barred) == ((), None, frozenset())
 
 
-def test_nobody_bars_its_own_cluster_nor_anybody_whom_nobody_accuses() -> None:
+@pytest.mark.parametrize("opened", [OPENED, LAST])
+def test_whose_digest_is_not_that_of_most_sits_out_at_once_be_it_ones_own_cluster(opened: Open) -> None:
+    """And nobody else does, though each accuses those who came to another digest: of three, a is accused twice."""
+    noted = failures()
+    votes = {A0: Vote(0, 3, 1, b"this"), B0: Vote(0, 3, 1, b"that"), C0: Vote(0, 3, 1, b"that")}
+    noted.aborted(opened, votes, ((ClusterId("b"), ClusterId("c")), (ClusterId("a"),)))
+    assert noted.barred == {"a"}
+
+
+def test_where_no_digest_is_that_of_most_it_is_as_for_any_failure() -> None:
+    votes = {A0: Vote(0, 3, 1, b"this"), B0: Vote(0, 3, 1, b"that")}
+    camps = ((ClusterId("a"),), (ClusterId("b"),))
+    noted = failures()
+    noted.aborted(OPENED, votes, camps)
+    assert noted.barred == set()
+    noted.aborted(LAST, votes, camps)
+    assert noted.barred == {"b"}
+
+
+def test_nobody_bars_its_own_cluster_for_less_nor_anybody_whom_nobody_accuses() -> None:
     for verdicts in ({B0: failed(A0), C0: failed(A0)}, {}):
         noted = failures()
         noted.aborted(LAST, verdicts)

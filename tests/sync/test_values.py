@@ -39,6 +39,7 @@ OPEN = Open(LINEAGE, (A, B), STATE, A, 7, 2, SPEC, PARTS, b"plan", "star", 30.0)
 CREDITS = ((ClusterId("a"), 5), (ClusterId("b"), 5))
 COMMIT = Close(LINEAGE, (A, B), StateRef(5, b"next", (A, B), CREDITS), A, 7, 2, True, b"next", "2 of 2", (A, B))
 ABORT = Close(LINEAGE, (A, B), STATE, A, 7, 2, False, b"", "b failed", ())
+APART = replace(ABORT, camps=((ClusterId("a"),), (ClusterId("b"),)))
 
 
 def peers(count: int) -> tuple[PeerId, ...]:
@@ -66,7 +67,7 @@ def test_strangers_do_not_count_towards_a_quorum() -> None:
     assert not quorum((), (A,))
 
 
-@pytest.mark.parametrize("value", [VOTERS, OPEN, COMMIT, ABORT, genesis(LINEAGE, A)])
+@pytest.mark.parametrize("value", [VOTERS, OPEN, COMMIT, ABORT, APART, genesis(LINEAGE, A)])
 def test_values_survive_the_wire_and_keep_their_kind(value: Value) -> None:
     assert fault(value) is None
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=Value) == value
@@ -85,6 +86,7 @@ def test_the_chain_counts_rounds_and_attempts() -> None:
         (VOTERS, OPEN),
         (OPEN, COMMIT),
         (OPEN, ABORT),
+        (OPEN, APART),
         (ABORT, replace(OPEN, attempt=3)),
         (COMMIT, replace(OPEN, state=COMMIT.state, round=8, attempt=1)),
         (VOTERS, replace(VOTERS, voters=(B, C))),
@@ -110,6 +112,8 @@ def test_what_may_follow(before: Value, value: Value) -> None:
         (OPEN, replace(COMMIT, state=StateRef(6, b"next", (A, B))), "follows"),
         (OPEN, replace(COMMIT, state=STATE), "follows"),
         (OPEN, replace(ABORT, state=COMMIT.state), "follows"),
+        (OPEN, replace(APART, camps=(("a",), ("c",))), "camps"),
+        (OPEN, replace(APART, camps=(("a", "b"), ("a",))), "camps"),
         (OPEN, replace(COMMIT, holders=(A, C), state=StateRef(5, b"next", (A, C), CREDITS)), "holders"),
     ],
 )
@@ -137,6 +141,8 @@ def test_what_may_not_follow(before: Value, value: Value, why: str) -> None:
         (replace(VOTERS, state=replace(STATE, credits=((ClusterId("b"), 4), (ClusterId("a"), 4)))), "credits"),
         (replace(COMMIT, holders=()), "holders"),
         (replace(ABORT, holders=(A,)), "holders"),
+        (replace(COMMIT, camps=APART.camps), "camps"),
+        (replace(ABORT, camps=APART.camps[:1]), "camps"),
     ],
 )
 def test_values_that_cannot_be(value: Value, why: str) -> None:
