@@ -94,7 +94,6 @@ class EagerWeights(Weights):
         """As `Weights`, for the cluster of that name."""
         super().__init__(*args, **options)
         self._cluster = cluster
-        self._start = {name: tensor.to("cpu", self.dtype, copy=True) for name, tensor in self._tensors.items()}
         self._others = torch.zeros_like(self.delta)
         """Their part in the last average that was seen."""
         self._brought = (0.0, 0.0)
@@ -103,6 +102,12 @@ class EagerWeights(Weights):
         """The weights in the round that was finished last."""
         self._unlanded = False
         """Whether what was captured last is in no average yet."""
+
+    @torch.no_grad()
+    def take(self) -> None:
+        """Take the model as it is now for version 0, and start from there."""
+        super().take()
+        self._start = {name: tensor.to("cpu", self.dtype, copy=True) for name, tensor in self._tensors.items()}
 
     @torch.no_grad()
     def capture(self, weight: float) -> None:

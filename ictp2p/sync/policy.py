@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar, get_args
 
@@ -35,6 +35,7 @@ from ictp2p.fsm import RECONFIG_PG, TRAINING
 from ictp2p.sync import checkpoint, options, resuming, scaling
 from ictp2p.sync.agreed import Agenda, Agreed
 from ictp2p.sync.averaging import NOTHING, Averager, Heads
+from ictp2p.sync.contents import digests
 from ictp2p.sync.groups import Groups, Moved
 from ictp2p.sync.heal import Replica, Stateful, heal
 from ictp2p.sync.landing import Late
@@ -186,6 +187,8 @@ class Policy:
         self._hooks: list[Any] = []
         self._loaded: checkpoint.Checkpoint | None = None
         """What was loaded."""
+        self._loaded_as: Mapping[str, bytes] = {}
+        """What the model's parameters were then, by their digests."""
 
     def __repr__(self) -> str:
         at = self.progress
@@ -280,19 +283,25 @@ class Policy:
         if local is not None:
             self._replica.load(*local)
             self._outer_round.resumed()
+        self._loaded_as = digests(self._weights.trained)
 
     def __enter__(self) -> Self:
         """Join: meet the cluster, agree on the weights to start from, and hook the inner optimizer.
+
+        A founder brings the model as it is now, whatever it was when the policy was made; if a checkpoint was loaded,
+        then what that made of it. Entered again, a policy goes on from the model as it is.
 
         Raises:
             MeshMismatch: the mesh, or this cluster, trains something else.
             PeerClosed: the peer was closed meanwhile.
             LocalProtocolError: a policy trains with this peer already.
-            ConfigError: there is no peer, or the model is not what it was when the policy was made.
+            ConfigError: there is no peer; the model has other parameters or buffers than when the policy was made; or
+                its parameters are not those of the checkpoint that was loaded.
         """
         options.connected(self._peer)
         self._trainees.check()
         self._weights.follow()
+        self._look_at_the_model()
         self._groups.enter(home(self._weights.tensors()))
         try:
             self.state.lineage = self._peer.lineage
@@ -311,6 +320,20 @@ class Policy:
             self._inner.register_step_post_hook(self._after_step),
         ]
         return self
+
+    def _look_at_the_model(self) -> None:
+        """Begin from the model as it is, or see that it is what was loaded: a difference would pass for training."""
+        if self.version:
+            return
+        if self._loaded is None:
+            return self._weights.take()
+        now = digests(self._weights.trained)
+        changed = next((name for name, digest in self._loaded_as.items() if now[name] != digest), None)
+        if changed is not None:
+            raise ConfigError(
+                f"parameter {changed!r} was changed after the checkpoint was loaded: what was written to it would be "
+                "brought to the mesh as training. Load the checkpoint last, or none"
+            )
 
     def __exit__(self, *_: object) -> None:
         """Leave the cluster's group; the others go on."""

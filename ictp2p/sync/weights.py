@@ -94,7 +94,10 @@ class Weights:
         self._outer = Outer(outer, self.trained, self.dtype, schedule)
         parts = [("fragments", str(len(self.fragments))), ("mix", repr(mix))]
         parts += [(f"fragment of {n}", str(k)) for k, part in enumerate(self.fragments) for n in part if k]
-        self.state = self._initial([*settings, *self._outer.describe(), *parts, *self.agenda.describe()])
+        entries = [entry(name, t.detach().to("meta", self.dtype)) for name, t in self._tensors.items()]
+        words = [*settings, *self._outer.describe(), *parts, *self.agenda.describe()]
+        self.state = self._make_state([*entries, *self._outer.entries, *self.agenda.entries], words)
+        self.take()
         largest = max(self.elements(k) for k in range(len(self.fragments)))
         largest *= self.carries
         self._delta = placed(largest, self.dtype, torch.device("cpu"), {t.device for t in self.tensors()}).zero_()
@@ -135,6 +138,26 @@ class Weights:
     def rounds(self) -> int:
         """How many rounds the agreed state has behind it."""
         return self.state.counters["round"]
+
+    @torch.no_grad()
+    def take(self) -> None:
+        """Take the model as it is now for version 0.
+
+        What was loaded into it since the policy was made would else pass for training, and be brought to a round.
+
+        Raises:
+            ConfigError: a parameter has another shape by now.
+        """
+        for name, tensor in self._tensors.items():
+            held = self.state.tentative[name]
+            if tensor.shape != held.shape:
+                raise ConfigError(
+                    f"{name} has the shape {list(tensor.shape)} by now, and had {list(held.shape)} when the policy was "
+                    "made"
+                )
+            held.copy_(tensor)
+        self.state.seal({"round": 0, **self.agenda.counters})
+        self.state.commit(0)
 
     @property
     def fragment(self) -> int:
@@ -313,16 +336,6 @@ class Weights:
     def _copies(self) -> dict[str, Tensor]:
         committed = self.state.committed
         return {n.removeprefix(BUFFER): committed[n].to(t.device, t.dtype, copy=True) for n, t in self._tensors.items()}
-
-    def _initial(self, settings: Sequence[tuple[str, str]]) -> GlobalState:
-        entries = [entry(name, t.detach().to("meta", self.dtype)) for name, t in self._tensors.items()]
-        state = self._make_state([*entries, *self._outer.entries, *self.agenda.entries], settings)
-        with torch.no_grad():
-            for name, tensor in self._tensors.items():
-                state.tentative[name].copy_(tensor)
-        state.seal({"round": 0, **self.agenda.counters})
-        state.commit(0)
-        return state
 
     def _make_state(self, entries: Sequence[Entry], settings: Sequence[tuple[str, str]]) -> GlobalState:
         return GlobalState(entries, settings)

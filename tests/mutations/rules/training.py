@@ -143,6 +143,22 @@ MUTATIONS: Final = (
         ("sync/test_eager.py::test_a_clusters_own_part_of_an_estimate_is_its_share_of_the_weight",),
     ),
     Mutation(
+        "loaded-late-passes-for-training",
+        "What is loaded into a model before its policy is entered is where training starts, and no training.",
+        "ictp2p/sync/policy.py",
+        "            return self._weights.take()\n",
+        "            return\n",
+        ("sync/test_late_weights.py::test_what_was_loaded_before_training_began_is_no_training",),
+    ),
+    Mutation(
+        "checkpoint-written-over",
+        "What is written over a checkpoint that was loaded is refused, and no training.",
+        "ictp2p/sync/policy.py",
+        "if now[name] != digest), None)",
+        "if False), None)",
+        ("sync/test_late_weights.py::test_what_is_written_over_a_checkpoint_is_refused",),
+    ),
+    Mutation(
         "buffer-left-behind",
         "A buffer is averaged whichever tensor the program has put in its place.",
         "ictp2p/sync/weights.py",
