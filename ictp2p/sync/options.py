@@ -7,6 +7,7 @@ given; later it is an `AttributeError` in the first round, on all machines, afte
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -45,9 +46,18 @@ def whole(name: str, value: object, least: int | None = None) -> None:
         raise ConfigError(f"{name} {value!r} is not a whole number{bound}")
 
 
+def plain(value: Any) -> Any:
+    """What a scalar of NumPy holds, as Python's own; anything else as it is."""
+    numpy = sys.modules.get("numpy")  # who gives us one has imported it
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+
+
 def scalar(value: Any) -> Any:
-    """The number in a tensor of one element, which torch takes for a learning rate; anything else as it is."""
-    return value.item() if callable(getattr(value, "numel", None)) and value.numel() == 1 else value
+    """The number in a tensor of one element, which torch takes for a learning rate, or in one of NumPy's scalars.
+
+    Anything else is as it was.
+    """
+    return value.item() if callable(getattr(value, "numel", None)) and value.numel() == 1 else plain(value)
 
 
 def flag(name: str, value: object) -> None:

@@ -2,6 +2,7 @@
 
 A tree of dicts, lists, tuples, numbers, strings and tensors becomes a MessagePack skeleton, in which each tensor is
 its number, dtype and shape, and the list of the tensors. The skeleton is checked before anything is allocated for it.
+NumPy's scalars, as a schedule leaves them in an optimizer, are the numbers that they hold.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import ConfigError, StateError
+from ictp2p.sync import options
 from ictp2p.sync.manifest import ITEM_BYTES
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
+_BYTES = ITEM_BYTES | {
+    "complex64": 8, "complex128": 16, "uint16": 2, "uint32": 4, "uint64": 8, "float8_e4m3fn": 1, "float8_e5m2": 1,
+}  # fmt: skip
+"""Bytes per element: a worker may hold tensors, such as angles as complex numbers, that no global state does."""
 
 
 def pack(tree: Any, where: str = "state") -> tuple[bytes, list[Tensor]]:
@@ -43,9 +49,9 @@ def allocate(skeleton: bytes, most: int) -> list[Tensor]:
     """
     leaves = list(_leaves(_decode(skeleton)))
     for dtype, shape in leaves:
-        if dtype not in ITEM_BYTES or any(not isinstance(n, int) or n < 0 for n in shape):
+        if dtype not in _BYTES or any(not isinstance(n, int) or n < 0 for n in shape):
             raise StateError(f"skeleton names a tensor of {dtype!r} {shape!r}")
-    size = sum(ITEM_BYTES[dtype] * math.prod(shape) for dtype, shape in leaves)
+    size = sum(_BYTES[dtype] * math.prod(shape) for dtype, shape in leaves)
     if size > most:
         raise StateError(f"skeleton asks for {size} bytes, more than {most}")
     return [torch.empty(shape, dtype=getattr(torch, dtype), device="cpu") for dtype, shape in leaves]
@@ -60,22 +66,33 @@ def octets(tensor: Tensor) -> memoryview:
 
 def _flatten(tree: Any, where: str, tensors: list[Tensor]) -> list[Any]:
     if isinstance(tree, Tensor):
-        tensors.append(tree)
-        return ["t", str(tree.dtype).removeprefix("torch."), list(tree.shape)]
+        return ["t", _dtype(tree, where, tensors), list(tree.shape)]
     if isinstance(tree, dict):
         return ["d", [[_key(k, where), _flatten(v, f"{where}[{k!r}]", tensors)] for k, v in tree.items()]]
     if isinstance(tree, (list, tuple)):
         kind = "l" if isinstance(tree, list) else "u"
         return [kind, [_flatten(v, f"{where}[{i}]", tensors) for i, v in enumerate(tree)]]
-    if type(tree) in _PLAIN:
-        return ["v", tree]
+    value = options.plain(tree)
+    if type(value) is int and not -(2**63) <= value < 2**64:
+        raise ConfigError(f"{where} is a whole number of more than 64 bits, {value}: it cannot be sent to a newcomer")
+    if type(value) in _PLAIN:
+        return ["v", value]
     raise ConfigError(f"{where} is a {type(tree).__name__}: only plain data and tensors can be sent to a newcomer")
 
 
+def _dtype(tensor: Tensor, where: str, tensors: list[Tensor]) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in _BYTES or tensor.layout is not torch.strided:
+        raise ConfigError(f"{where} is a tensor of {tensor.dtype}, {tensor.layout}: it cannot be sent to a newcomer")
+    tensors.append(tensor)
+    return name
+
+
 def _key(key: Any, where: str) -> Any:
-    if type(key) not in _PLAIN:
+    value = options.plain(key)
+    if type(value) not in _PLAIN:
         raise ConfigError(f"{where} has a key of type {type(key).__name__}: only plain keys can be sent to a newcomer")
-    return key
+    return value
 
 
 def _decode(skeleton: bytes) -> Any:

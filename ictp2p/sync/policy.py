@@ -296,12 +296,14 @@ class Policy:
             PeerClosed: the peer was closed meanwhile.
             LocalProtocolError: a policy trains with this peer already.
             ConfigError: there is no peer; the model has other parameters or buffers than when the policy was made; or
-                its parameters are not those of the checkpoint that was loaded.
+                its parameters are not those of the checkpoint that was loaded; or something that newcomers of the
+                cluster must take over cannot be sent to them.
         """
         options.connected(self._peer)
         self._trainees.check()
         self._weights.follow()
         self._look_at_the_model()
+        self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
         self._groups.enter(home(self._weights.tensors()))
         try:
             self.state.lineage = self._peer.lineage

@@ -4,6 +4,7 @@ import contextlib
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -61,8 +62,30 @@ def test_an_optimizer_survives_and_goes_on_alike() -> None:
     assert torch.equal(one.weight, other.weight)
 
 
+@given(st.integers(-(2**63), 2**63 - 1), st.floats(width=32, allow_nan=False), st.booleans(), st.text("abc"))
+def test_scalars_of_numpy_are_what_they_hold(whole: int, real: float, flag: bool, word: str) -> None:
+    tree = {np.int64(whole): [np.float64(real), np.float32(real), np.int64(whole), np.bool_(flag), np.str_(word)]}
+    assert equal(unpack(*pack(tree)), {whole: [real, real, whole, flag, word]})
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.uint16, torch.float8_e4m3fn])
+def test_tensors_that_no_global_state_holds_can_be_a_workers(dtype: torch.dtype) -> None:
+    skeleton, (tensor,) = pack(torch.tensor([1.0, -2.0, 3.5]).abs().to(dtype))
+    (copy,) = allocate(skeleton, 48)
+    octets(copy)[:] = octets(tensor)
+    assert torch.equal(copy.view(torch.uint8), tensor.view(torch.uint8))
+
+
 @pytest.mark.parametrize(
-    ("tree", "where"), [({"a": [1, object()]}, r"state\['a'\]\[1\] is a object"), ({(1, 2): 3}, "key of type tuple")]
+    ("tree", "where"),
+    [
+        ({"a": [1, object()]}, r"state\['a'\]\[1\] is a object"),
+        ({(1, 2): 3}, "key of type tuple"),
+        ([np.longdouble(1)], r"state\[0\] is a longdouble"),
+        ([np.ones(1)], r"state\[0\] is a ndarray"),
+        ([2**64], r"state\[0\] is a whole number of more than 64 bits, 18446744073709551616"),
+        ([torch.ones(2).to_sparse()], r"state\[0\] is a tensor of torch.float32, torch.sparse_coo"),
+    ],
 )
 def test_what_is_not_plain_is_named(tree: Any, where: str) -> None:
     with pytest.raises(ConfigError, match=where):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ictp2p.errors import LocalGroupError
+from ictp2p.errors import ConfigError, LocalGroupError
 from ictp2p.sync.diloco import DiLoCo
 from tests.sync.diloco_trace import Golden, Model, rows, same, together, train, worker
 
@@ -36,6 +36,42 @@ def test_a_step_that_succeeded_for_some_counts_once(make_world: Any, victim: int
     steps = [[d[i] for d in data] for i in range(3)] + [[data[healthy][3]]]
     steps += [[data[healthy][i + 1], data[victim][i]] for i in range(3, 6)]
     same(found[f"a_{healthy}"][0], Golden().run(steps, 100))
+
+
+def test_a_learning_rate_of_numpy_survives_a_death(make_world: Any, killed: Any) -> None:
+    def body(mesh: Any) -> int:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.LambdaLR(inner, lambda step: np.exp(-step / 100))
+        with DiLoCo(mesh, model, inner, None, 4, carry=[schedule]) as policy:
+            while policy.version < 4:
+                model.w.grad = torch.ones(3)
+                inner.step()
+                schedule.step()
+            assert type(inner.param_groups[0]["lr"]) is np.float64
+            return policy.version
+
+    world = make_world(a=3)
+    world.faults["a/1", "all_reduce", 3] = killed
+    assert world.run(a_0=body, a_1=body, a_2=body) == {"a_0": 4, "a_2": 4}
+
+
+def test_what_no_newcomer_could_be_given_is_found_before_training(make_world: Any) -> None:
+    class Held:
+        def state_dict(self) -> dict[str, Any]:
+            return {"random": object()}
+
+        def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+            raise AssertionError
+
+    def body(mesh: Any) -> None:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        policy = DiLoCo(mesh, model, inner, carry=[Held()])
+        with pytest.raises(ConfigError, match=r"state\['carry'\]\[0\]\['random'\] is a object"), policy:
+            pass
+
+    make_world(a=1).run(a_0=body)
 
 
 @pytest.mark.parametrize("dead", ["a/0", "a/1", "a/2"])

@@ -151,6 +151,25 @@ MUTATIONS: Final = (
         ("sync/test_late_weights.py::test_what_was_loaded_before_training_began_is_no_training",),
     ),
     Mutation(
+        "packed-when-it-is-late",
+        "What cannot be sent to a newcomer is found when training begins, and not when the first one comes.",
+        "ictp2p/sync/policy.py",
+        "        self._replica.take()  #",
+        "        #",
+        ("sync/test_policy_deaths.py::test_what_no_newcomer_could_be_given_is_found_before_training",),
+    ),
+    Mutation(
+        "numpy-ends-training",
+        "Numbers of NumPy in an optimizer or a schedule go to newcomers as what they hold.",
+        "ictp2p/sync/pack.py",
+        "    value = options.plain(tree)\n",
+        "    value = tree\n",
+        (
+            "sync/test_policy_deaths.py::test_a_learning_rate_of_numpy_survives_a_death",
+            "sync/test_pack.py::test_scalars_of_numpy_are_what_they_hold",
+        ),
+    ),
+    Mutation(
         "checkpoint-written-over",
         "What is written over a checkpoint that was loaded is refused, and no training.",
         "ictp2p/sync/policy.py",
