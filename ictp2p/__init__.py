@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ictp2p.sync.diloco import DiLoCo
     from ictp2p.sync.dipaco import DiPaCo
     from ictp2p.sync.eager import EagerDiLoCo
+    from ictp2p.sync.joint import JointOptimizer
     from ictp2p.sync.local_sgd import LocalSGD
     from ictp2p.sync.mirror import MirrorDescent
     from ictp2p.sync.noloco import NoLoCo
@@ -43,6 +44,7 @@ __all__ = [
     "DiPaCo",
     "EagerDiLoCo",
     "ElasticSampler",
+    "JointOptimizer",
     "LocalSGD",
     "MirrorDescent",
     "NoLoCo",
@@ -63,6 +65,7 @@ _HOMES = {
     "DiPaCo": "ictp2p.sync.dipaco",
     "EagerDiLoCo": "ictp2p.sync.eager",
     "ElasticSampler": "ictp2p.sync.sampler",
+    "JointOptimizer": "ictp2p.sync.joint",
     "LocalSGD": "ictp2p.sync.local_sgd",
     "MirrorDescent": "ictp2p.sync.mirror",
     "NoLoCo": "ictp2p.sync.noloco",

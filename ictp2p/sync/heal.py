@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import ConfigError, LocalGroupError, MeshMismatch
+from ictp2p.sync.joint import kind
 from ictp2p.sync.manifest import DIGEST, config_digest, difference
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.pack import allocate, octets, pack, unpack
@@ -70,7 +71,7 @@ class Replica:
         """What all workers of a cluster must have alike, in words, or none could become a copy of another."""
         groups = [str(len(group["params"])) for group in self._inner.param_groups]
         return [
-            ("inner optimizer", f"{type(self._inner).__name__} of {' and '.join(groups)} parameters"),
+            ("inner optimizer", f"{kind(self._inner)} of {' and '.join(groups)} parameters"),
             ("carried", ", ".join(type(each).__name__ for each in self._carry)),
             *((f"tensor {name}", str(list(tensor.shape))) for name, tensor in self._tensors().items()),
         ]

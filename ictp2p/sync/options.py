@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from typing import Any
 
+import torch
+
 from ictp2p.collectives.codecs import prices
 from ictp2p.errors import ConfigError
 
@@ -94,6 +96,22 @@ def kind(name: str, value: object, wanted: type) -> None:
     """
     if not isinstance(value, wanted):
         raise ConfigError(f"{name} must be a {wanted.__module__}.{wanted.__qualname__}, not {shown(value)}")
+
+
+def optimizer(name: str, value: Any) -> None:
+    """Check that a thing is an optimizer whose steps can be hooked.
+
+    Raises:
+        ConfigError: it is none; or it is a wrapper of one that has nothing of torch's own, and so no hooks either.
+    """
+    kind(name, value, torch.optim.Optimizer)
+    try:
+        value.register_step_pre_hook(lambda *_: None).remove()
+    except AttributeError as error:
+        raise ConfigError(
+            f"{name} is a {type(value).__qualname__}, made without torch.optim.Optimizer.__init__: its steps cannot be "
+            "hooked. Give the optimizer that it wraps, and step the wrapper"
+        ) from error
 
 
 def each_has(name: str, values: object, attributes: Iterable[str]) -> None:

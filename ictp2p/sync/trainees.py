@@ -3,7 +3,9 @@
 A policy sees a model and one optimizer. A parameter that the optimizer steps and the policy does not know is trained by
 each worker for itself: nothing fails, losses fall, and the workers drift apart. It happens when an optimizer was made
 for another copy of the model, when a criterion with weights of its own is in it, and when layers are unfrozen later.
-So it is refused, when the policy is made and at every step after that.
+A parameter that requires gradients and is in no group of the optimizer is either not meant to be trained, or a second
+optimizer's, which steps it before its gradient was averaged or after the round. So all of that is refused, when the
+policy is made and at every step after that.
 
 What counts is memory, not identity: the shards that a policy averages may be other views of what the optimizer steps
 (`examples/fsdp2_lanes.py`).
@@ -30,7 +32,7 @@ class Trainees:
         inner: its optimizer.
 
     Raises:
-        ConfigError: the optimizer steps parameters that are not the model's.
+        ConfigError: the optimizer steps parameters that are not the model's, or not all that require gradients.
     """
 
     def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
@@ -47,7 +49,7 @@ class Trainees:
 
         Raises:
             ConfigError: a frozen parameter was given a gradient, the optimizer parameters that are not the model's, or
-                the model a parameter that the optimizer does not know.
+                the model a parameter that the optimizer does not know; or the optimizer lacks one that it had.
         """
         moved = next((n for n, p, module, leaf in self._places if module._parameters.get(leaf) is not p), None)
         if moved is not None and not {*map(id, self._root.parameters())}.issuperset(map(id, self._parameters)):
@@ -73,6 +75,13 @@ class Trainees:
             raise ConfigError(
                 f"the inner optimizer holds {len(strange)} parameters, the first of shape {tuple(strange[0].shape)}, "
                 f"that were not {self._model}'s when the policy was made: each worker would train them apart"
+            )
+        known = {_place(p) for p in held}
+        lacking = next((n for n, p, *_ in self._places if p.numel() and _place(p) not in known), None)
+        if lacking is not None:
+            raise ConfigError(
+                f"parameter {lacking!r} requires a gradient and is in no group of the inner optimizer: another one "
+                "would train it apart on each worker. Give the policy a JointOptimizer of both, or have it require none"
             )
 
 

@@ -44,11 +44,26 @@ def test_a_parameter_that_the_optimizer_gets_later_is_refused() -> None:
 
 def test_a_model_may_move_between_two_changes_of_its_optimizer() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+    model[1].requires_grad_(False)
     trainees = Trainees(model, inner := sgd(model[0]))
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
     inner.add_param_group({"params": model[1].parameters()})
     trainees.check()
+
+
+def test_what_another_optimizer_would_step_is_named() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+    with pytest.raises(ConfigError, match=r"'1\.weight' requires a gradient and is in no group of the inner"):
+        Trainees(model, sgd(model[0]))
+
+
+def test_what_the_optimizer_gives_up_later_is_named() -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+    trainees = Trainees(model, inner := sgd(model))
+    inner.param_groups[0]["params"].pop()
+    with pytest.raises(ConfigError, match=r"'1\.bias' requires a gradient"):
+        trainees.check()
 
 
 class Wrapped(Tensor):
@@ -83,10 +98,8 @@ def test_views_of_what_the_optimizer_steps_are_the_models() -> None:
 @pytest.mark.parametrize("part", ["frozen", "empty", "subset"])
 def test_what_is_no_mistake_passes(part: str) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2), nn.ParameterList([torch.empty(0)]))
-    if part == "frozen":
+    if part != "empty":
         model[0].requires_grad_(False)
-    elif part == "subset":
-        del model[2]
     Trainees(model, sgd(model[1]) if part == "subset" else sgd(model)).check()
 
 
