@@ -90,9 +90,9 @@ class Policy:
             peer: the connection to the mesh: an `ictp2p.Peer`, started.
             model: what is trained. Its parameters that require gradients are synchronized, and those of its
                 floating-point buffers averaged that change (BatchNorm's statistics); all else stays as it is here.
-            inner: its optimizer, any of torch's, on which the training loop calls `step()`; it trains nothing that is
-                not the model's. Its state is never sent to other clusters (Douillard et al. 2023: no gain for three
-                times the bytes).
+            inner: its optimizer, any of torch's, on which the training loop calls `step()`; it trains all of the
+                model's parameters that require gradients, and nothing else (several: `joint.JointOptimizer`). Its state
+                is never sent to other clusters (Douillard et al. 2023: no gain for three times the bytes).
             outer: the outer optimizer over the model's parameters, any of torch's, or what makes one from them; None
                 for DiLoCo's default, `Nesterov(lr=0.7, momentum=0.9)`. It is adopted: do not step it yourself, nor
                 set it otherwise. Learning rates are dimensionless, and meant for phases of `sync_every` steps.
@@ -314,13 +314,11 @@ class Policy:
             if self._loaded is not None and (text := resuming.given_up(self._loaded, self.state)) is not None:
                 self._peer.event("warning", text=text)
             self._resting = self._peer.clock()
+            self._hooks.append(self._inner.register_step_pre_hook(self._before_step))
+            self._hooks.append(self._inner.register_step_post_hook(self._after_step))
         except BaseException:
-            self._leave()
+            self.__exit__()
             raise
-        self._hooks = [
-            self._inner.register_step_pre_hook(self._before_step),
-            self._inner.register_step_post_hook(self._after_step),
-        ]
         return self
 
     def _look_at_the_model(self) -> None:
@@ -468,7 +466,7 @@ class Policy:
 
 def _check_objects(model: object, inner: object, agenda: object, carry: object, sampler: object) -> None:
     options.kind("model", model, torch.nn.Module)
-    options.kind("inner", inner, torch.optim.Optimizer)
+    options.optimizer("inner", inner)
     options.each_has("agenda", agenda, options.AGREED)
     options.each_has("carry", carry, options.STATEFUL)
     if sampler is not None:

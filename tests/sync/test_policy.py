@@ -151,6 +151,36 @@ def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], named: str) 
     assert "\n" not in str(refused.value)
 
 
+class Wrapper(torch.optim.Optimizer):
+    """One that has of torch's optimizers nothing but the name."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self.optimizer, self.param_groups, self.state = inner, inner.param_groups, inner.state
+
+    def step(self, closure: Any = None) -> Any:
+        return self.optimizer.step(closure)
+
+
+def test_a_wrapper_whose_steps_cannot_be_hooked_is_refused_when_the_policy_is_made() -> None:
+    model = Model()
+    with pytest.raises(ConfigError, match="inner is a Wrapper, made without torch"):
+        DiLoCo(None, model, Wrapper(torch.optim.SGD(model.parameters(), lr=0.1)))  # type: ignore[arg-type]
+
+
+def test_who_cannot_begin_leaves_nothing_behind(make_world: Any) -> None:
+    def body(mesh: Any) -> None:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        policy = DiLoCo(mesh, model, inner)
+        inner.register_step_post_hook = None  # type: ignore[assignment, method-assign]
+        with pytest.raises(TypeError), policy:
+            pass
+        assert not mesh.site.ready
+        assert not inner._optimizer_step_pre_hooks
+
+    make_world(a=1).run(a_0=body)
+
+
 def test_the_inner_optimizer_is_no_outer_one() -> None:
     """Regression: it was adopted, and its own steps were hooked by the policy whose outer steps it took."""
     model = Model()
