@@ -36,6 +36,7 @@ from ictp2p.sync import checkpoint, options, resuming, scaling
 from ictp2p.sync.agreed import Agenda, Agreed
 from ictp2p.sync.averaging import NOTHING, Averager, Heads
 from ictp2p.sync.contents import digests
+from ictp2p.sync.copies import following
 from ictp2p.sync.groups import Groups, Moved
 from ictp2p.sync.heal import Replica, Stateful, heal
 from ictp2p.sync.landing import Late
@@ -277,7 +278,8 @@ class Policy:
         found = checkpoint.Checkpoint(path)
         local = found.local()
         found.load(self.state)
-        self._weights.load()
+        with following(self._inner):
+            self._weights.load()
         self._loaded = found
         self.state.brought = 0
         if local is not None:
@@ -425,12 +427,15 @@ class Policy:
         What was brought to a round and missed it is brought to the very next: a cluster that trained on would walk out
         of step with the others, and miss one round after another.
         """
-        if self._lands:
-            self._outer_round.land(group)
-        while self._launches:
-            self._outer_round.launch(group)
+        if not (self._lands or self._launches):
+            return
+        with following(self._inner):
             if self._lands:
                 self._outer_round.land(group)
+            while self._launches:
+                self._outer_round.launch(group)
+                if self._lands:
+                    self._outer_round.land(group)
 
     def _settle(self) -> None:
         """Have a group and no outer round due. There is no gradient in hand."""

@@ -194,6 +194,22 @@ MUTATIONS: Final = (
         ("sync/test_policy.py::test_who_cannot_begin_leaves_nothing_behind",),
     ),
     Mutation(
+        "masters-undo-rounds",
+        "What a round brings is in the copies of the parameters that an optimizer steps from.",
+        "ictp2p/sync/copies.py",
+        "            _follow(parameter, copy)\n",
+        "            pass\n",
+        ("sync/test_copies.py::test_clusters_that_are_pulled_apart_meet_in_the_middle",),
+    ),
+    Mutation(
+        "momentum-taken-for-a-copy",
+        "Momentum of zeros beside a parameter of zeros is no copy of it.",
+        "ictp2p/sync/copies.py",
+        " and any(_varies(parameter) for parameter, _ in pairs)\n",
+        "\n",
+        ("sync/test_copies.py::test_zeros_are_no_copy_of_zeros",),
+    ),
+    Mutation(
         "checkpoint-written-over",
         "What is written over a checkpoint that was loaded is refused, and no training.",
         "ictp2p/sync/policy.py",
