@@ -72,12 +72,15 @@ class DiPaCo(Policy):
             sync_every: inner steps between outer rounds, or an `AdaptivePace`.
             modules: names of the modules that are shared, each as one; None for those of the model's children that hold
                 any of what is shared. What none of them holds is one more. At most 42 in all.
-            options: as for `Policy`, but for `fragments`, `agenda` and `sampler`.
+            options: as for `Policy`, but for `fragments`, `agenda`, `sampler` and `frozen`: what is frozen in a path is
+                its cluster's own.
 
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
-        wrong = next((name for name in ("fragments", "agenda", "sampler") if options.get(name) is not None), None)
+        wrong = next(
+            (name for name in ("fragments", "agenda", "sampler", "frozen") if options.get(name) is not None), None
+        )
         if wrong is not None:
             raise ConfigError(f"DiPaCo takes no {wrong}")
         kind("model", model, torch.nn.Module)
@@ -96,6 +99,7 @@ class DiPaCo(Policy):
             sync_every,
             name="dipaco",
             grouping="modules",
+            frozen="own",
             agenda=[holdings],
             arithmetic=arithmetic,
             **options,

@@ -29,6 +29,7 @@ from ictp2p.fsm import TRAINING
 from ictp2p.sync.flight import Flight
 from ictp2p.sync.heal import share_state
 from ictp2p.sync.landing import Landing, Late
+from ictp2p.sync.manifest import config_digest
 from ictp2p.sync.mesh import Group, Mesh, RoundRequest, RoundResult
 from ictp2p.sync.messages import MOST_SLACK
 from ictp2p.sync.pace import Pace
@@ -76,7 +77,8 @@ class OuterRound:
             peer: the connection to the mesh.
             weights: the model and the global state.
             progress: how far this worker is; kept up to date.
-            spec: what is reduced, but for the number of elements, which is that of the fragment.
+            spec: what is reduced, but for the number of elements, which is that of the fragment, and for what all must
+                share, which is known when training begins.
             without_quorum: what to do while the mesh cannot decide.
             pace: told how long rounds take.
             most_skipped: rounds that `continue` may skip in a row.
@@ -99,6 +101,10 @@ class OuterRound:
         """What this cluster has to say in the round under way."""
         self._moving = 0.0
         """Seconds from the beginning of the last round in the background to its result; 0 if there was none."""
+
+    def begin(self) -> None:
+        """What all must share is known by now."""
+        self._spec = msgspec.structs.replace(self._spec, config=config_digest(self._weights.common()))
 
     def launch(self, group: Group) -> None:
         """Capture the pseudo-gradient, and send it on its way if training goes on meanwhile.

@@ -24,7 +24,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -32,15 +32,14 @@ from torch import Tensor
 from ictp2p.device_memory import home
 from ictp2p.errors import ConfigError, LocalProtocolError
 from ictp2p.fsm import RECONFIG_PG, TRAINING
-from ictp2p.sync import checkpoint, options, resuming, scaling
+from ictp2p.sync import checkpoint, contents, options, resuming, scaling
 from ictp2p.sync.agreed import Agenda, Agreed
 from ictp2p.sync.averaging import NOTHING, Averager, Heads
-from ictp2p.sync.contents import digests
 from ictp2p.sync.copies import following
 from ictp2p.sync.groups import Groups, Moved
 from ictp2p.sync.heal import Replica, Stateful, heal
 from ictp2p.sync.landing import Late
-from ictp2p.sync.manifest import config_digest, describe
+from ictp2p.sync.manifest import describe
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.outer import OuterFactory
 from ictp2p.sync.outer_round import OuterRound, WithoutQuorum
@@ -54,6 +53,10 @@ from ictp2p.sync.values import MOST_SPREAD, Grouping, Spec
 from ictp2p.sync.weights import Weights
 
 _T = TypeVar("_T")
+
+Frozen = Literal["same", "own"]
+"""Parameters that nobody trains: the `same` everywhere, or each cluster's `own` (a base model in another precision, a
+teacher that follows the model)."""
 
 
 class Policy:
@@ -77,6 +80,7 @@ class Policy:
         quorum: float = 1.0,
         spread: float = 3.0,
         late: Late = "keep",
+        frozen: Frozen = "same",
         resume: bool = False,
         carry: Sequence[Stateful] = (),
         agenda: Sequence[Agreed] = (),
@@ -115,6 +119,8 @@ class Policy:
                 the median one, before a round that has its quorum begins without it.
             late: what becomes of training that missed its round: `keep` brings it to the next one, `discount` does so
                 with less weight, the more rounds it missed (Liu et al. 2024), and `drop` forgets it.
+            frozen: whether the parameters that require no gradients must be the `same` everywhere, as they are when the
+                policy is entered, or may be each cluster's `own`.
             resume: the model was loaded from a checkpoint of this training: if the mesh has lost its state and nobody
                 holds any, it may go on from this one. Never for fresh weights.
             carry: further objects that a newcomer to the cluster must take over (a learning-rate schedule, say).
@@ -140,11 +146,14 @@ class Policy:
         if not isinstance(fragments, int | list | tuple) or isinstance(fragments, bool):
             raise ConfigError(f"fragments {fragments!r} is neither a whole number nor a list of the modules in each")
         _check_rounds(quorum, spread, late, sampler)
+        if frozen not in get_args(Frozen):
+            raise ConfigError(f"frozen {frozen!r} is none of {', '.join(get_args(Frozen))}")
         pace.fit(fragments if isinstance(fragments, int) else len(fragments), overlap)
         self._weight = 1.0
         self.progress = Progress()
         """How far this worker is; read it, do not write it."""
-        self._peer, self._inner = peer, inner
+        self._peer, self._model, self._inner = peer, model, inner
+        self._compares = frozen == "same"
         settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
         self._sampler = sampler
         if sampler is not None:
@@ -165,7 +174,7 @@ class Policy:
         self.progress.weights, self.progress.behind = [0.0] * len(weights.fragments), [0] * len(weights.fragments)
         self.state.brought = 0 if resume else None
         dtype = str(weights.dtype).removeprefix("torch.")
-        spec = Spec("sync", name, dtype, 0, "avg", codec, config_digest(weights.common()), quorum, spread, grouping)
+        spec = Spec("sync", name, dtype, 0, "avg", codec, b"", quorum, spread, grouping)
         self._outer_round = OuterRound(
             peer,
             weights,
@@ -180,8 +189,8 @@ class Policy:
         )
         self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
         self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
-        self._items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]
-        """What all workers of a cluster must have alike."""
+        self._items: list[tuple[str, str]] = []
+        """What all workers of a cluster must have alike; known when the policy is entered."""
         self._groups = Groups(peer, self._joined)
         self._spent = False
         """Whether the gradient in hand must not count."""
@@ -277,6 +286,7 @@ class Policy:
             raise LocalProtocolError("a checkpoint must be loaded before the policy is entered")
         found = checkpoint.Checkpoint(path)
         local = found.local()
+        self._weights.share(self._frozen())
         found.load(self.state)
         with following(self._inner):
             self._weights.load()
@@ -285,7 +295,7 @@ class Policy:
         if local is not None:
             self._replica.load(*local)
             self._outer_round.resumed()
-        self._loaded_as = digests(self._weights.trained)
+        self._loaded_as = contents.digests(dict(self._model.named_parameters()))
 
     def __enter__(self) -> Self:
         """Join: meet the cluster, agree on the weights to start from, and hook the inner optimizer.
@@ -305,6 +315,8 @@ class Policy:
         self._trainees.check()
         self._weights.follow()
         self._look_at_the_model()
+        self._outer_round.begin()
+        self._items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]
         self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
         self._groups.enter(home(self._weights.tensors()))
         try:
@@ -328,14 +340,20 @@ class Policy:
         if self.version:
             return
         if self._loaded is None:
+            self._weights.share(self._frozen())
             return self._weights.take()
-        now = digests(self._weights.trained)
-        changed = next((name for name, digest in self._loaded_as.items() if now[name] != digest), None)
+        now = contents.digests(dict(self._model.named_parameters()))
+        changed = next((name for name, digest in self._loaded_as.items() if now.get(name) != digest), None)
         if changed is not None:
             raise ConfigError(
                 f"parameter {changed!r} was changed after the checkpoint was loaded: what was written to it would be "
                 "brought to the mesh as training. Load the checkpoint last, or none"
             )
+
+    def _frozen(self) -> list[tuple[str, str]]:
+        """What all must have alike of what nobody trains."""
+        trained, parameters = self._weights.trained, self._model.named_parameters()
+        return contents.frozen({n: p for n, p in parameters if n not in trained}) if self._compares else []
 
     def __exit__(self, *_: object) -> None:
         """Leave the cluster's group; the others go on."""

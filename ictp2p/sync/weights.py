@@ -95,8 +95,8 @@ class Weights:
         parts = [("fragments", str(len(self.fragments))), ("mix", repr(mix))]
         parts += [(f"fragment of {n}", str(k)) for k, part in enumerate(self.fragments) for n in part if k]
         entries = [entry(name, t.detach().to("meta", self.dtype)) for name, t in self._tensors.items()]
-        words = [*settings, *self._outer.describe(), *parts, *self.agenda.describe()]
-        self.state = self._make_state([*entries, *self._outer.entries, *self.agenda.entries], words)
+        self._settings = [*settings, *self._outer.describe(), *parts, *self.agenda.describe()]
+        self.state = self._make_state([*entries, *self._outer.entries, *self.agenda.entries], self._settings)
         self.take()
         largest = max(self.elements(k) for k in range(len(self.fragments)))
         largest *= self.carries
@@ -125,6 +125,10 @@ class Weights:
                 was = f"{held.dtype}{list(held.shape)}"
                 raise ConfigError(f"{name} is {what} by now, and was {was} when the policy was made")
             self.buffers[name] = self._tensors[name] = now
+
+    def share(self, words: Sequence[tuple[str, str]]) -> None:
+        """Have that equal everywhere as well. Before the state is taken, or loaded: it is what both are named by."""
+        self.state.settings = (*self._settings, *words)
 
     def check(self) -> None:
         """See whether the outer optimizer is set as it was. Not while a step of it may be under way.

@@ -94,7 +94,7 @@ def test_what_cannot_be_followed_is_named(make_world: Any, replaced: str) -> Non
 MISFITS: dict[str, tuple[Callable[[nn.Module], tuple[torch.optim.Optimizer, list[Any]]], str]] = {
     "optimizer": (lambda m: (torch.optim.Adam(m[0].parameters()), []), "inner optimizer: "),
     "groups": (lambda m: (torch.optim.SGD([{"params": [p]} for p in m[0].parameters()], lr=0.1), []), "1 and 1 param"),
-    "frozen": (lambda m: (torch.optim.SGD(m[0].parameters(), lr=0.1), []), r"tensor 1\.weight"),
+    "frozen": (lambda m: (torch.optim.SGD(m[0].parameters(), lr=0.1), []), r"(frozen|tensor) 1\.weight"),
     "carried": (lambda m: carrying(torch.optim.SGD(m[0].parameters(), lr=0.1)), "carried: "),
 }
 
@@ -105,7 +105,7 @@ def carrying(inner: torch.optim.Optimizer) -> tuple[torch.optim.Optimizer, list[
 
 def made(kind: str, *, odd: bool) -> tuple[nn.Module, torch.optim.Optimizer, list[Any]]:
     model = nn.Sequential(nn.Linear(4, 1), nn.Linear(1, 2 if odd and kind == "frozen" else 1, bias=False))
-    model[1].requires_grad_(False)
+    nn.init.ones_(model[1].requires_grad_(False).weight)
     plain = torch.optim.SGD(model[0].parameters(), lr=0.1), list[Any]()
     inner, carry = MISFITS[kind][0](model) if odd else plain
     return model, inner, carry

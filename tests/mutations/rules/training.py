@@ -210,6 +210,17 @@ MUTATIONS: Final = (
         ("sync/test_copies.py::test_zeros_are_no_copy_of_zeros",),
     ),
     Mutation(
+        "another-base-model",
+        "Clusters whose frozen parameters differ do not train together, unless they say that these are their own.",
+        "ictp2p/sync/policy.py",
+        "            self._weights.share(self._frozen())\n            return",
+        "            return",
+        (
+            "sync/test_contents.py::test_another_base_model_is_named",
+            "sync/test_contents.py::test_a_worker_with_another_base_model_than_its_cluster_is_named",
+        ),
+    ),
+    Mutation(
         "checkpoint-written-over",
         "What is written over a checkpoint that was loaded is refused, and no training.",
         "ictp2p/sync/policy.py",
