@@ -75,8 +75,7 @@ class AsyncDiLoCo(Policy):
             raise ConfigError(f"AsyncDiLoCo waits for nobody, so it takes no {taken}")
         if "outer" in options:
             raise ConfigError("AsyncDiLoCo takes no outer: its step is Delayed Nesterov's, with lr and momentum")
-        whole("clusters", clusters, 1)
-        flag("proportional", proportional)
+        clusters, proportional = whole("clusters", clusters, 1), flag("proportional", proportional)
         pace = AdaptivePace(sync_every, least=sync_every, most=sync_every) if proportional else Pace(sync_every)
         outer = partial(DelayedNesterov, lr=lr, momentum=momentum, every=clusters)
         super().__init__(peer, model, inner, outer, pace, name="async-diloco", quorum=_ANYBODY, spread=0.0, **options)

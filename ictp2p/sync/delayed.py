@@ -44,9 +44,8 @@ class DelayedNesterov(Optimizer):
         Raises:
             ConfigError: a value is out of range.
         """
-        lr = options.scalar(lr)
-        options.rates(lr, momentum)
-        options.whole("every", every, 1)
+        lr, momentum = options.rates(lr, momentum)
+        every = options.whole("every", every, 1)
         super().__init__(params, {"lr": lr, "momentum": momentum, "every": every})
         self.contributions = 1
         """Of how many contributions the next gradients are the mean."""

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Mesh
+from ictp2p.sync.options import plain
 from ictp2p.sync.outer import OuterFactory
 from ictp2p.sync.policy import Policy
 from ictp2p.sync.values import LOOKS_ON, Participant
@@ -72,6 +73,7 @@ class EagerDiLoCo(Policy):
         taken = next((name for name in ("fragments", "overlap", "mix") if name in options), None)
         if taken is not None:
             raise ConfigError(f"EagerDiLoCo takes no {taken}: a round is of the whole model, and lands a phase later")
+        sync_every = plain(sync_every)
         if not isinstance(sync_every, int):
             raise ConfigError(f"sync_every {sync_every!r} is not a whole number: a round takes a phase, however long")
         super().__init__(

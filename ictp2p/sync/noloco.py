@@ -32,7 +32,7 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Mesh, Receiver
-from ictp2p.sync.options import number, rates
+from ictp2p.sync.options import number, plain, rates
 from ictp2p.sync.outer import Nesterov
 from ictp2p.sync.own import CHAIN, Name, OwnState, chained
 from ictp2p.sync.pairs import pairs
@@ -82,7 +82,8 @@ class NoLoCo(Policy):
         Raises:
             ConfigError: a value is out of range.
         """
-        _check(lr, momentum, pull, sync_every)
+        sync_every = plain(sync_every)
+        lr, momentum, pull = _checked(lr, momentum, pull, sync_every)
         if "outer" in options:
             raise ConfigError("NoLoCo takes no outer: its step, with lr, momentum and pull, is its own")
         refused = ("codec", "agenda", "sampler", "outer_schedule")
@@ -168,12 +169,13 @@ class PairWeights(Weights):
         return flat[len(flat) // self.carries :]
 
 
-def _check(lr: float, momentum: float, pull: float, sync_every: object) -> None:
-    rates(lr, momentum)
+def _checked(lr: float, momentum: float, pull: float, sync_every: object) -> tuple[float, float, float]:
+    lr, momentum = rates(lr, momentum)
     bound = "in [0, 2 (1 + momentum)): the clusters would drift apart"
-    number("pull", pull, lambda share: 0.0 <= share < 2.0 * (1.0 + momentum), bound)
+    pull = number("pull", pull, lambda share: 0.0 <= share < 2.0 * (1.0 + momentum), bound)
     if not isinstance(sync_every, int):
         raise ConfigError(f"sync_every {sync_every!r} is not a whole number: a pull knows no longer phases")
+    return lr, momentum, pull
 
 
 def _heavy_ball(parameters: list[torch.nn.Parameter], momentum: float) -> Nesterov:

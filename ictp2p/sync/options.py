@@ -25,8 +25,8 @@ _WIDTH = 120
 """Characters of a thing that a message shows."""
 
 
-def number(name: str, value: object, fits: Callable[[float], bool], words: str) -> None:
-    """Check a number.
+def number(name: str, value: object, fits: Callable[[float], bool], words: str) -> float:
+    """A number that fits, as Python's own: NumPy's have another name, and are not packed by everything.
 
     Raises:
         ConfigError: it is none, or does not fit; `words` say what it should be.
@@ -34,10 +34,11 @@ def number(name: str, value: object, fits: Callable[[float], bool], words: str) 
     real = isinstance(value, Real) and not isinstance(value, bool)
     if not real or math.isnan(float(value)) or not fits(float(value)):  # type: ignore[arg-type]
         raise ConfigError(f"{name} {value!r} is not {words}")
+    return float(value)  # type: ignore[arg-type]
 
 
-def whole(name: str, value: object, least: int | None = None) -> None:
-    """Check a whole number.
+def whole(name: str, value: object, least: int | None = None) -> int:
+    """A whole number, as Python's own.
 
     Raises:
         ConfigError: it is none, or less than `least`, if there is a least one.
@@ -46,6 +47,7 @@ def whole(name: str, value: object, least: int | None = None) -> None:
     if not is_whole or (least is not None and int(value) < least):  # type: ignore[call-overload]
         bound = "" if least is None else f" of at least {least}"
         raise ConfigError(f"{name} {value!r} is not a whole number{bound}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def plain(value: Any) -> Any:
@@ -62,24 +64,26 @@ def scalar(value: Any) -> Any:
     return value.item() if callable(getattr(value, "numel", None)) and value.numel() == 1 else plain(value)
 
 
-def flag(name: str, value: object) -> None:
-    """Check a yes or no.
+def flag(name: str, value: object) -> bool:
+    """A yes or no, as Python's own.
 
     Raises:
         ConfigError: it is neither: a word would pass for yes, whatever it says.
     """
-    if not isinstance(value, bool):
+    said = plain(value)
+    if not isinstance(said, bool):
         raise ConfigError(f"{name} {value!r} is neither True nor False")
+    return said
 
 
-def rates(lr: object, momentum: object) -> None:
-    """Check what every outer optimizer takes.
+def rates(lr: object, momentum: object) -> tuple[float, float]:
+    """What every outer optimizer takes, as Python's own numbers; a tensor of one element counts as what is in it.
 
     Raises:
         ConfigError: the learning rate is not positive and finite, or the momentum not in [0, 1).
     """
-    number("outer learning rate", lr, lambda rate: 0.0 < rate < math.inf, "positive and finite")
-    number("outer momentum", momentum, lambda decay: 0.0 <= decay < 1.0, "in [0, 1)")
+    rate = number("outer learning rate", scalar(lr), lambda rate: 0.0 < rate < math.inf, "positive and finite")
+    return rate, number("outer momentum", momentum, lambda decay: 0.0 <= decay < 1.0, "in [0, 1)")
 
 
 def shown(value: object) -> str:

@@ -55,9 +55,8 @@ class Nesterov(Optimizer):
         Raises:
             ConfigError: a value is out of range.
         """
-        lr = options.scalar(lr)
-        options.rates(lr, momentum)
-        options.flag("nesterov", nesterov)
+        lr, momentum = options.rates(lr, momentum)
+        nesterov = options.flag("nesterov", nesterov)
         super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov})
         self.phase = 1.0
         """How many phases of training the next gradients are of; see `_phases`."""
@@ -256,8 +255,10 @@ def _exact(optimizer: Optimizer) -> Optimizer:
     plain = all(not (g.get("weight_decay") or g.get("dampening") or g.get("maximize")) for g in groups)
     if type(optimizer) is not SGD or not plain:
         return optimizer
-    kept = ("params", "lr", "momentum", "nesterov")
-    return Nesterov([{key: group[key] for key in kept} for group in groups])
+    kept = ("lr", "momentum", "nesterov")
+    return Nesterov(
+        [{"params": group["params"], **{key: options.scalar(group[key]) for key in kept}} for group in groups]
+    )
 
 
 def _names(optimizer: Optimizer, parameters: Mapping[str, torch.nn.Parameter]) -> list[list[str]]:

@@ -74,8 +74,7 @@ class Pace:
         Raises:
             ConfigError: `steps` is not a whole number of at least 1.
         """
-        options.whole("sync_every", steps, 1)
-        self.steps = steps
+        self.steps = steps = options.whole("sync_every", steps, 1)
         """Inner steps after which all of the model has been in a round."""
         self.reference = steps
         """The same, as the outer optimizer was tuned for."""
@@ -95,6 +94,7 @@ class Pace:
         """
         if fragments < 1:
             raise ConfigError(f"fragments: {fragments} of them is not at least 1")
+        overlap = options.plain(overlap)
         if not isinstance(overlap, int):
             raise ConfigError(f"overlap {overlap!r} is not a whole number of steps")
         if fragments > self.steps:
@@ -167,14 +167,11 @@ class AdaptivePace(Pace):
             ConfigError: a value is out of range.
         """
         super().__init__(steps)
-        options.number("utilization", utilization, lambda share: 0.0 < share < 1.0, "in (0, 1)")
-        options.flag("proportional", proportional)
-        options.whole("least", least, 1)
-        options.whole("most", most, 1)
-        if not least <= steps <= most:
+        self._utilization = options.number("utilization", utilization, lambda share: 0.0 < share < 1.0, "in (0, 1)")
+        self._proportional = options.flag("proportional", proportional)
+        self._least, self._most = options.whole("least", least, 1), options.whole("most", most, 1)
+        if not self._least <= self.steps <= self._most:
             raise ConfigError(f"steps {steps!r} are not from least {least!r} to most {most!r}")
-        self._utilization, self._least, self._most = utilization, least, most
-        self._proportional = proportional
         self._round = 0.0
         self._trained = True
         """Whether there was training in the phase that the next note is about."""

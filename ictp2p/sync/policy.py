@@ -140,12 +140,15 @@ class Policy:
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
         if without_quorum not in get_args(WithoutQuorum):
             raise ConfigError(f"without_quorum {without_quorum!r} is none of {', '.join(get_args(WithoutQuorum))}")
-        options.whole("most_skipped", most_skipped, 0)
-        options.flag("resume", resume)
+        most_skipped = options.whole("most_skipped", most_skipped, 0)
+        resume, overlap, fragments = options.flag("resume", resume), options.plain(overlap), options.plain(fragments)
         options.codec(codec)
         if not isinstance(fragments, int | list | tuple) or isinstance(fragments, bool):
             raise ConfigError(f"fragments {fragments!r} is neither a whole number nor a list of the modules in each")
-        _check_rounds(quorum, spread, late, sampler)
+        quorum = options.number("quorum", quorum, lambda share: 0.0 < share <= 1.0, "in (0, 1]")
+        words = f"from 0 to {MOST_SPREAD:g}"
+        spread = options.number("spread", spread, lambda width: 0.0 <= width <= MOST_SPREAD, words)
+        _check_late(late, sampler)
         if frozen not in get_args(Frozen):
             raise ConfigError(f"frozen {frozen!r} is none of {', '.join(get_args(Frozen))}")
         pace.fit(fragments if isinstance(fragments, int) else len(fragments), overlap)
@@ -496,9 +499,7 @@ def _check_objects(model: object, inner: object, agenda: object, carry: object, 
         options.kind("sampler", sampler, ElasticSampler)
 
 
-def _check_rounds(quorum: float, spread: float, late: str, sampler: ElasticSampler | None) -> None:
-    options.number("quorum", quorum, lambda share: 0.0 < share <= 1.0, "in (0, 1]")
-    options.number("spread", spread, lambda width: 0.0 <= width <= MOST_SPREAD, f"from 0 to {MOST_SPREAD:g}")
+def _check_late(late: str, sampler: ElasticSampler | None) -> None:
     if late not in get_args(Late):
         raise ConfigError(f"late {late!r} is none of {', '.join(get_args(Late))}")
     if late == "drop" and sampler is not None:

@@ -92,11 +92,10 @@ class ElasticSampler(Sampler[list[int]]):
         Raises:
             ConfigError: a value is out of range.
         """
-        for setting, value in (("size", size), ("batch", batch), ("accumulate", accumulate), ("keep", keep)):
-            options.whole(setting, value, 1)
-        options.whole("seed", seed)
-        if epochs is not None:
-            options.whole("epochs", epochs, 1)
+        size, batch = options.whole("size", size, 1), options.whole("batch", batch, 1)
+        accumulate, keep = options.whole("accumulate", accumulate, 1), options.whole("keep", keep, 1)
+        seed = options.whole("seed", seed)
+        epochs = None if epochs is None else options.whole("epochs", epochs, 1)
         if size > _LARGEST:
             raise ConfigError(f"size {size!r} is not from 1 to {_LARGEST}")
         if 0 < size % (batch * accumulate) < accumulate:

@@ -81,7 +81,7 @@ class SparseDiLoCo(Policy):
         Raises:
             ConfigError: a value is out of range, or an optimizer or the model's dtype does not fit.
         """
-        _check(chunk, keep, decay, codec)
+        chunk, keep, decay = _checked(chunk, keep, decay, codec)
         if options.get("without_quorum") == "continue":
             raise ConfigError("without_quorum 'continue' leaves open what a round in doubt carried: 'wait' or 'stop'")
         super().__init__(
@@ -172,14 +172,13 @@ class SparseWeights(Weights):
             self._kept[self._captured].pending.copy_(carried["pending"])
 
 
-def _check(chunk: int, keep: int, decay: float, codec: str) -> None:
-    whole("chunk", chunk, 1)
-    whole("keep", keep, 1)
+def _checked(chunk: int, keep: int, decay: float, codec: str) -> tuple[int, int, float]:
+    chunk, keep = whole("chunk", chunk, 1), whole("keep", keep, 1)
     if chunk > _MOST_CHUNK:
         raise ConfigError(f"chunk {chunk!r} is not from 1 to {_MOST_CHUNK}")
     if keep > chunk:
         raise ConfigError(f"keep {keep!r} is not from 1 to the {chunk} elements of a chunk")
-    number("decay", decay, lambda share: 0.0 <= share <= 1.0, "in [0, 1]")
+    decay = number("decay", decay, lambda share: 0.0 <= share <= 1.0, "in [0, 1]")
     if codec not in ("topk", "topk2bit", "none"):
         raise ConfigError(f"codec {codec!r} would lose more than the residual knows of: 'topk', 'topk2bit' or 'none'")
     if codec == "topk2bit" and (keep, chunk) != (KEPT, BLOCK):
@@ -190,6 +189,7 @@ def _check(chunk: int, keep: int, decay: float, codec: str) -> None:
             f"{keep} of {chunk} may be {most} of {BLOCK} elements, of which codec 'topk' carries {KEPT}: "
             "keep fewer, or have codec='none' send everything"
         )
+    return chunk, keep, decay
 
 
 def _most_in_a_block(chunk: int, keep: int) -> int:

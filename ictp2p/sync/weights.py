@@ -75,7 +75,7 @@ class Weights:
         Raises:
             ConfigError: the outer optimizer does not fit the model, nor the fragments, or `mix` is out of range.
         """
-        options.number("mix", mix, lambda part: 0.0 <= part < 1.0, "in [0, 1)")
+        mix = options.number("mix", mix, lambda part: 0.0 <= part < 1.0, "in [0, 1)")
         _check_model(model)
         self.trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
         """Parameters by name."""

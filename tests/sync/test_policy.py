@@ -16,6 +16,8 @@ from ictp2p.sync.asynchronous import AsyncDiLoCo
 from ictp2p.sync.diloco import DiLoCo
 from ictp2p.sync.local_sgd import LocalSGD
 from ictp2p.sync.noloco import NoLoCo
+from ictp2p.sync.pace import AdaptivePace
+from ictp2p.sync.sampler import ElasticSampler
 from tests.sync.diloco_trace import Array, Golden, Model, rows, same, together, train, worker
 
 
@@ -149,6 +151,31 @@ def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], named: str) 
     with pytest.raises(ConfigError, match=named) as refused:
         DiLoCo(None, **given)  # type: ignore[arg-type]
     assert "\n" not in str(refused.value)
+
+
+def settings(mesh: Any, real: Callable[[float], Any], whole: Callable[[int], Any]) -> Any:
+    model = Model()
+    policy = DiLoCo(
+        mesh,
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.125),
+        lambda p: torch.optim.SGD(p, lr=real(0.5), momentum=real(0.25), nesterov=True),
+        AdaptivePace(whole(3), utilization=real(0.75), least=whole(2), most=whole(9)),
+        quorum=real(0.5),
+        spread=real(2.0),
+        mix=real(0.25),
+        overlap=whole(1),
+        fragments=whole(1),
+        most_skipped=whole(2),
+        sampler=ElasticSampler(whole(64), whole(4), accumulate=whole(1), seed=whole(3), keep=whole(2)),
+    )
+    return policy.state.settings
+
+
+@pytest.mark.parametrize("kinds", [(np.float64, np.int64), (np.float32, np.int16)], ids=["64", "short"])
+def test_numbers_of_numpy_are_numbers(make_world: Any, kinds: tuple[Any, Any]) -> None:
+    said = make_world(a=1).run(a_0=lambda mesh: settings(mesh, *kinds))
+    assert said == make_world(a=1).run(a_0=lambda mesh: settings(mesh, float, int))
 
 
 class Wrapper(torch.optim.Optimizer):

@@ -221,6 +221,14 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "numbers-by-their-kind",
+        "An option is the same setting whether it is a number of Python's or of NumPy's.",
+        "ictp2p/sync/options.py",
+        "    return float(value)  # type: ignore[arg-type]\n",
+        "    return value  # type: ignore[return-value]\n",
+        ("sync/test_policy.py::test_numbers_of_numpy_are_numbers",),
+    ),
+    Mutation(
         "checkpoint-written-over",
         "What is written over a checkpoint that was loaded is refused, and no training.",
         "ictp2p/sync/policy.py",
