@@ -48,8 +48,9 @@ class Trainees:
         """See that nothing else is trained by now.
 
         Raises:
-            ConfigError: a frozen parameter was given a gradient, the optimizer parameters that are not the model's, or
-                the model a parameter that the optimizer does not know; or the optimizer lacks one that it had.
+            ConfigError: a frozen parameter was given a gradient, or a trained one was frozen; the optimizer was given
+                parameters that are not the model's, or the model a parameter that the optimizer does not know; or the
+                optimizer lacks one that it had.
         """
         moved = next((n for n, p, module, leaf in self._places if module._parameters.get(leaf) is not p), None)
         if moved is not None and not {*map(id, self._root.parameters())}.issuperset(map(id, self._parameters)):
@@ -63,6 +64,12 @@ class Trainees:
                     f"parameter {name!r} has a gradient, and was frozen when the policy was made: workers would train "
                     "it apart. Let it require gradients from the beginning, with a learning rate of 0 until its time"
                 )
+        stopped = next((name for name, parameter, *_ in self._places if not parameter.requires_grad), None)
+        if stopped is not None:
+            raise ConfigError(
+                f"parameter {stopped!r} requires no gradient by now, and did when the policy was made: rounds would go "
+                "on moving it, by the outer momentum and by what others train. To freeze it, make another policy of it"
+            )
         held = [parameter for group in self._inner.param_groups for parameter in group["params"]]
         if len(held) != self._known:
             self._check_places(held)

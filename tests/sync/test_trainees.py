@@ -118,6 +118,22 @@ def test_a_layer_that_is_unfrozen_under_a_policy_is_named(make_world: Any) -> No
         make_world(a=1).run(a_0=body)
 
 
+def test_a_layer_that_is_frozen_under_a_policy_is_named(make_world: Any) -> None:
+    def body(mesh: Any) -> None:
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+        inner = sgd(model)
+        with DiLoCo(mesh, model, inner, sync_every=2):
+            for step in range(3):
+                model[0].requires_grad_(step < 2)
+                model(torch.ones(2, 3)).sum().backward()
+                model[1].requires_grad_(False)  # until the step, as in the training of a rival
+                model[1].requires_grad_(True)
+                inner.step()
+
+    with pytest.raises(ConfigError, match=r"parameter '0\.weight' requires no gradient by now"):
+        make_world(a=1).run(a_0=body)
+
+
 def test_a_gradient_that_was_left_over_from_before_is_none(make_world: Any) -> None:
     model = nn.Linear(3, 1)
     model(torch.ones(2, 3)).sum().backward()

@@ -229,6 +229,22 @@ MUTATIONS: Final = (
         ("sync/test_policy.py::test_numbers_of_numpy_are_numbers",),
     ),
     Mutation(
+        "frozen-and-moved",
+        "A layer that is frozen under a policy is refused, and not moved on by the outer momentum.",
+        "ictp2p/sync/trainees.py",
+        "        if stopped is not None:\n",
+        "        if False:\n",
+        ("sync/test_trainees.py::test_a_layer_that_is_frozen_under_a_policy_is_named",),
+    ),
+    Mutation(
+        "buffer-in-one-place",
+        "A buffer that no average can be written to is refused, by name.",
+        "ictp2p/sync/weights.py",
+        "            if _overlaps(now):\n",
+        "            if False:\n",
+        ("sync/test_replaced.py::test_a_buffer_whose_elements_are_one_is_refused",),
+    ),
+    Mutation(
         "checkpoint-written-over",
         "What is written over a checkpoint that was loaded is refused, and no training.",
         "ictp2p/sync/policy.py",
