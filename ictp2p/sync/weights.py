@@ -39,6 +39,7 @@ from ictp2p.sync.values import LOOKS_ON, Participant
 
 BUFFER = "buffer "
 """Before the name of a buffer in the global state."""
+_OVERLAPS = "has several elements in one place, as expand() makes them: no average can be written to it; clone() it"
 
 
 class Weights:
@@ -124,6 +125,8 @@ class Weights:
                 what = f"{now.dtype}{list(now.shape)}" if isinstance(now, Tensor) else repr(now)
                 was = f"{held.dtype}{list(held.shape)}"
                 raise ConfigError(f"{name} is {what} by now, and was {was} when the policy was made")
+            if _overlaps(now):
+                raise ConfigError(f"{name} {_OVERLAPS}")
             self.buffers[name] = self._tensors[name] = now
 
     def share(self, words: Sequence[tuple[str, str]]) -> None:
@@ -377,6 +380,9 @@ def _check_model(model: torch.nn.Module) -> None:
         raise ConfigError(f"{lazy!r} has no shape yet: call the lazy module once before the policy is made")
     if not any(p.numel() for p in trained.values()):
         raise ConfigError(f"{type(model).__name__} has no parameter that could be trained: none requires a gradient")
+    shared = next((n for n, b in model.named_buffers() if b.is_floating_point() and _overlaps(b)), None)
+    if shared is not None:
+        raise ConfigError(f"buffer {shared!r} {_OVERLAPS}")
     nowhere = next((n for n, b in model.named_buffers() if b.is_floating_point() and b.device.type == "meta"), None)
     if nowhere is not None:
         raise ConfigError(f"buffer {nowhere!r} has no memory yet (it is on the meta device)")
@@ -385,6 +391,12 @@ def _check_model(model: torch.nn.Module) -> None:
             raise ConfigError(f"parameter {name!r} is {parameter.dtype}: only real floating-point ones can be averaged")
         if parameter.device.type == "meta":
             raise ConfigError(f"parameter {name!r} has no memory yet (it is on the meta device)")
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    """Whether several elements are one place in memory."""
+    steps = tensor.stride() if tensor.layout is torch.strided else tensor.shape
+    return any(size > 1 and not step for size, step in zip(tensor.shape, steps, strict=True))
 
 
 def empty(views: Mapping[str, Tensor]) -> None:

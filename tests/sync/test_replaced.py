@@ -15,6 +15,7 @@ from ictp2p.errors import ConfigError, MeshMismatch, StateError
 from ictp2p.sync.checkpoint import Checkpoint
 from ictp2p.sync.diloco import DiLoCo
 from ictp2p.sync.heal import Replica
+from ictp2p.sync.weights import Weights
 
 
 class Assigns(nn.Module):
@@ -132,6 +133,24 @@ def test_a_copy_that_does_not_fit_changes_nothing(kind: str) -> None:
     with pytest.raises(ConfigError, match=MISFITS[kind][1]):
         replica.load(*Replica(other, theirs, carried).take())
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_a_buffer_whose_elements_are_one_is_refused(make_world: Any) -> None:
+    model = nn.Linear(4, 1)
+    model.register_buffer("mask", torch.ones(1).expand(10))
+    with pytest.raises(ConfigError, match=r"buffer 'mask' has several elements in one place, as expand\(\)"):
+        Weights(model, None, ())
+
+    def body(mesh: Any) -> None:
+        model = Assigns()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        with DiLoCo(mesh, model, inner, sync_every=3):
+            model.mean = torch.zeros(1).expand(model.mean.shape)
+            model.linear.weight.grad = torch.zeros_like(model.linear.weight)
+            inner.step()
+
+    with pytest.raises(ConfigError, match=r"buffer mean has several elements in one place"):
+        make_world(a=1).run(a_0=body)
 
 
 def test_a_buffer_without_memory_is_refused() -> None:
