@@ -248,7 +248,7 @@ MUTATIONS: Final = (
         "checkpoint-written-over",
         "What is written over a checkpoint that was loaded is refused, and no training.",
         "ictp2p/sync/policy.py",
-        "if now[name] != digest), None)",
+        "if now.get(name) != digest), None)",
         "if False), None)",
         ("sync/test_late_weights.py::test_what_is_written_over_a_checkpoint_is_refused",),
     ),
