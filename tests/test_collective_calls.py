@@ -67,6 +67,40 @@ def test_a_tensor_that_cannot_be_used_is_named_and_the_next_call_is_none_the_wor
     assert own.tolist() == [1.0, 1.0]
 
 
+KINDS: dict[str, Callable[[], torch.Tensor]] = {
+    "made outside": lambda: torch.zeros(3),
+    "made inside": lambda: torch.zeros(3),
+    "a parameter": lambda: torch.nn.Parameter(torch.zeros(3)),
+    "a view of a parameter": lambda: torch.nn.Parameter(torch.zeros(4))[:3],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_arrive_in_the_callers_tensors_whichever_mode_the_caller_is_in(mesh: Mesh, kind: str) -> None:
+    """Regression: under inference_mode, which is of a thread, a call failed when its round was committed."""
+    mesh.add("a/0", "b/0").gather(2)
+
+    def call(name: str, peer: ictp2p.Peer) -> list[list[float]]:
+        made = [KINDS[kind]() for _ in range(8)] if kind == "made outside" else []
+        with torch.inference_mode():
+            tensors = made or [KINDS[kind]() for _ in range(8)]
+            for tensor in tensors:
+                tensor.detach().fill_(1.0 if name == "a/0" else 2.0)
+            peer.all_reduce(tensors[:2], op=ictp2p.SUM)
+            peer.all_reduce(tensors[2], op=ictp2p.SUM, async_op=True).wait()
+            peer.broadcast(tensors[3], "a")
+            peer.reduce(tensors[4], "b", op=ictp2p.SUM)
+            peer.send(tensors[5], "b") if name == "a/0" else peer.recv(tensors[5], "a")
+            peer.sync_state({"x": tensors[6], "y": tensors[7]})
+            return [tensor.tolist() for tensor in tensors]
+
+    found = mesh.run(call)
+    succeeded(found)
+    for name, reduced in (("a/0", 1.0), ("b/0", 3.0)):
+        assert found[name][:6] == [[each] * 3 for each in (3.0, 3.0, 3.0, 1.0, reduced, 1.0)]
+    assert found["a/0"][6:] == found["b/0"][6:]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_after_an_error_that_nobody_expects_the_next_call_goes_on(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch, workers: int

@@ -28,7 +28,7 @@ from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.telling import as_told, tell_failure, tell_success
-from ictp2p.calls.tensors import unusable
+from ictp2p.calls.tensors import overwrite, unusable
 from ictp2p.errors import (
     ConfigError,
     IctError,
@@ -136,11 +136,10 @@ class SharedState:
         self.mirror.commit(self.agreed.version if self.agreed else 0)
         return digest
 
-    @torch.no_grad()
     def give(self, state: Mapping[str, Tensor]) -> None:
         """Copy them back."""
         for name, tensor in self.mirror.committed.items():
-            state[name].copy_(tensor)
+            overwrite(state[name], tensor)
 
     @property
     def held(self) -> int:

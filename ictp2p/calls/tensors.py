@@ -99,11 +99,10 @@ class Bundle:
             view.copy_(tensor.detach())
         return held
 
-    @torch.no_grad()
     def deliver(self, held: Tensor) -> None:
         """Write flat bytes into the caller's tensors."""
         for view, tensor in zip(self.shaped(held), self.tensors, strict=True):
-            tensor.copy_(view)
+            overwrite(tensor, view)
 
     def parts(self, held: Tensor) -> list[Tensor]:
         """Flat bytes as one flat tensor per tensor, of its type."""
@@ -114,6 +113,16 @@ class Bundle:
     def shaped(self, held: Tensor) -> list[Tensor]:
         """Flat bytes as tensors of the types and shapes of ours, sharing memory with them."""
         return [part.view(t.shape) for part, t in zip(self.parts(held), self.tensors, strict=True)]
+
+
+def overwrite(tensor: Tensor, content: Tensor) -> None:
+    """Copy into a tensor of the caller, from a thread that need not be in the mode that the caller is in.
+
+    What was made under `torch.inference_mode` may be written to in that mode alone. The mode is of a thread, and to
+    leave it turns the recording of gradients on.
+    """
+    with torch.inference_mode(tensor.is_inference()), torch.no_grad():
+        tensor.detach().copy_(content)
 
 
 def unusable(tensor: Tensor, written: bool) -> str:

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "mode-of-the-calling-thread",
+        "Results are written into tensors of inference_mode by whichever thread, and into others as ever.",
+        "ictp2p/calls/tensors.py",
+        "torch.inference_mode(tensor.is_inference()), torch.no_grad()",
+        "torch.no_grad()",
+        ("test_collective_calls.py::test_results_arrive_in_the_callers_tensors_whichever_mode_the_caller_is_in",),
+    ),
+    Mutation(
         "leader-that-never-saw-a-death",
         "A leader is told by its mates of lives whose end it did not see.",
         "ictp2p/core/meetings.py",
