@@ -3,6 +3,7 @@
 Sums are made in float32, in the same fixed order. The root encodes its result, decodes that, and keeps what it decoded.
 A result is passed on in the very bytes in which it was made: everybody decodes the same ones and holds the same bits.
 They are never made anew from the outputs. Those may be halves, and what was rounded once more has other bytes.
+What is no number is made the same bits where it was decoded, since conversions leave those open (`alike`).
 
 The bytes of a result are kept until the last follower has been sent them. No participant is further behind the root of
 a share than its window (`exchange`), so what waits for a slow link is no more than the room that partials have.
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from ictp2p.collectives.alike import doubtful, settle
 from ictp2p.collectives.codecs.codec import Codec
 from ictp2p.collectives.codecs.schemes import Scheme
 from ictp2p.collectives.flat import Flat
@@ -144,12 +146,12 @@ class Coder:
 
     def _decode(self, start: int, stop: int, wire: torch.Tensor) -> None:
         ranges = self._outputs.ranges(start, stop)
-        if len(ranges) == 1 and ranges[0].dtype == torch.float32:
-            self._scheme.result.decode(wire, ranges[0])
-            return
-        plain = self._plain[: stop - start]
+        in_place = len(ranges) == 1 and ranges[0].dtype == torch.float32
+        plain = ranges[0] if in_place else self._plain[: stop - start]
         self._scheme.result.decode(wire, plain)
-        offset = 0
-        for tensor in ranges:
-            tensor.copy_(plain[offset : offset + len(tensor)])
-            offset += len(tensor)
+        nans, parts = doubtful(plain), [plain] if in_place else torch.split(plain, [len(t) for t in ranges])
+        for tensor, part in zip(ranges, parts, strict=True):
+            if not in_place:
+                tensor.copy_(part)
+            if nans:
+                settle(tensor, part)

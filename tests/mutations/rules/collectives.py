@@ -70,6 +70,22 @@ MUTATIONS: Final = (
         ("collectives/test_one_shot.py::test_every_nan_has_the_same_bits",),
     ),
     Mutation(
+        "one-nan-before-it-is-narrowed",
+        "A NaN has the same bits everywhere after it was narrowed, whatever the processor made of it.",
+        "ictp2p/collectives/alike.py",
+        "        settle(narrow, total)\n",
+        "        narrow = total.masked_fill_(torch.isnan(total), torch.nan).to(target.dtype)\n",
+        ("collectives/test_alike.py::test_results_have_the_same_bits_on_every_processor",),
+    ),
+    Mutation(
+        "nans-as-they-are-decoded",
+        "Everybody has the same bits of a NaN that was decoded, whatever its processor makes of one.",
+        "ictp2p/collectives/coding.py",
+        "            if nans:\n",
+        "            if False:\n",
+        ("collectives/test_alike.py::test_results_have_the_same_bits_on_every_processor",),
+    ),
+    Mutation(
         "flushes-subnormals",
         "A sum that everybody makes by itself does not depend on the mode of its thread.",
         "ictp2p/collectives/alike.py",
