@@ -40,7 +40,7 @@ from ictp2p.errors import (
     StateError,
 )
 from ictp2p.sync.heal import broadcast_bytes, share_state
-from ictp2p.sync.manifest import CHUNK, ITEM_BYTES, config_digest, describe
+from ictp2p.sync.manifest import CHUNK, config_digest, describe
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
@@ -347,8 +347,6 @@ def check_state(state: object) -> None:
             raise ConfigError(f"state {name!r} is not a tensor by name: {type(tensor).__name__}")
         if objection := unusable(tensor, written=True):
             raise ConfigError(f"state {name!r} {objection}")
-        if tensor.layout is not torch.strided or entry(name, tensor).dtype not in ITEM_BYTES:
-            raise ConfigError(f"state {name!r} of type {tensor.dtype} and {tensor.layout} cannot be sent")
 
 
 def fingerprint(shared: SharedState) -> bytes:

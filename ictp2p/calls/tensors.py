@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ictp2p.collectives.usable import unreadable, unwritable
 from ictp2p.core.planning import ITEM_SIZES
 from ictp2p.errors import ConfigError
 from ictp2p.sync.manifest import ITEM_BYTES
@@ -34,8 +35,8 @@ class Bundle:
         written: whether the call changes them.
 
     Raises:
-        ConfigError: there are none, or one is not an ordinary dense tensor of a type that can travel, or has nothing
-            to be read, or cannot be written; it is named.
+        ConfigError: there are none, or one is no tensor with memory of its own, of a type that can travel, or cannot
+            be written; it is named.
     """
 
     def __init__(self, tensors: Tensor | Sequence[Tensor], *, written: bool = False) -> None:
@@ -46,10 +47,8 @@ class Bundle:
         if not self.tensors:
             raise ConfigError("no tensors were given")
         for number, tensor in enumerate(self.tensors):
-            if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
-                raise ConfigError(f"tensors[{number}] is not a dense tensor: {type(tensor).__name__}")
-            if name_of(tensor) not in ITEM_BYTES:
-                raise ConfigError(f"tensors[{number}] has type {tensor.dtype}, which cannot be sent")
+            if not isinstance(tensor, Tensor):
+                raise ConfigError(f"tensors[{number}] is not a tensor: {type(tensor).__name__}")
             if objection := unusable(tensor, written):
                 raise ConfigError(f"tensors[{number}] {objection}")
         self.elements = sum(t.numel() for t in self.tensors)
@@ -89,7 +88,7 @@ class Bundle:
     @torch.no_grad()
     def readable(self) -> list[Tensor]:
         """The tensors themselves, flat, where they can be read as they lie; else copies."""
-        return [t.detach().cpu().contiguous().view(-1) for t in self.tensors]
+        return [t.detach().resolve_neg().cpu().contiguous().view(-1) for t in self.tensors]
 
     @torch.no_grad()
     def copied(self) -> Tensor:
@@ -126,11 +125,11 @@ def overwrite(tensor: Tensor, content: Tensor) -> None:
 
 
 def unusable(tensor: Tensor, written: bool) -> str:
-    """Why a dense tensor cannot be read, or written if it is to be; nothing if it can."""
-    if tensor.is_meta:
-        return "is on the device meta, which holds no data"
-    if written and any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
-        return "is expanded: several of its elements are one in memory, so it cannot be written; give a clone()"
+    """Why a tensor cannot be sent, or written if it is to be, after its name; nothing if it can."""
+    if objection := unreadable(tensor) or (unwritable(tensor) if written else ""):
+        return objection
+    if name_of(tensor) not in ITEM_BYTES:
+        return f"has type {tensor.dtype}, which cannot be sent"
     if written and tensor.is_inference() and not torch.is_inference_mode_enabled():
         return "was made in inference mode, and cannot be written outside of it; give a clone()"
     return ""

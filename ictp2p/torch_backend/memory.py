@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.collectives.flat import writable
+from ictp2p.collectives.usable import unreadable, unwritable
 from ictp2p.errors import ConfigError
 
 
@@ -40,7 +41,7 @@ class Memory:
         """A tensor's elements, flat, only to be read.
 
         Raises:
-            ConfigError: it is not dense, or on the meta device.
+            ConfigError: it has none in memory of its own.
         """
         tensor = _dense(tensor)
         if tensor.device.type == "cpu":
@@ -53,9 +54,11 @@ class Memory:
         """Memory for a tensor's elements, flat, of undefined content.
 
         Raises:
-            ConfigError: it is not dense, or on the meta device.
+            ConfigError: it has none of its own, or cannot be written.
         """
         tensor = _dense(tensor)
+        if objection := unwritable(tensor):
+            raise ConfigError(f"a result cannot be written: its tensor {objection}")
         if tensor.device.type == "cpu" and tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
             return _flat(tensor)
         held = _held(tensor)
@@ -125,8 +128,6 @@ def _span(flat: Tensor) -> tuple[int, int]:
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    if tensor.layout is not torch.strided:
-        raise ConfigError(f"a tensor of layout {tensor.layout} cannot be sent: make it dense")
-    if tensor.is_meta:
-        raise ConfigError("a tensor on the meta device cannot be sent, nor received into: it has no elements")
+    if objection := unreadable(tensor):
+        raise ConfigError(f"a tensor cannot be sent, nor received into: it {objection}")
     return tensor.detach()

@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from ictp2p.collectives.channel import DIFFER
 from ictp2p.errors import ConfigError, HandshakeFailed, IctError, PeerClosed
 from ictp2p.torch_backend import Options, ProcessGroup, RankLost, RanksMissing, RankTimeout
+from tests.collectives.formless import FORMLESS
 from tests.torch_backend.conftest import SECONDS, formed, together
 
 LOCAL = Options(host="127.0.0.1")
@@ -410,10 +411,26 @@ def test_a_rank_that_is_not_in_the_group_is_named_before_anything_leaves(rank: i
     assert together(2, act) == [[f"{n}: there is no rank {rank} in a group of 2, numbered from 0" for n in names]] * 2
 
 
-@pytest.mark.parametrize("tensor", [torch.zeros(3).to_sparse(), torch.zeros(3, device="meta")], ids=["sparse", "meta"])
-def test_tensors_without_dense_memory_are_refused(tensor: torch.Tensor) -> None:
-    (error,) = together(1, lambda group, rank: group.allreduce([tensor]))
-    assert isinstance(error, ConfigError)
+@pytest.mark.parametrize("words", FORMLESS)
+def test_tensors_without_memory_of_their_own_are_refused(words: str) -> None:
+    (error,) = together(1, lambda group, rank: group.allreduce([FORMLESS[words]]))
+    with pytest.raises(ConfigError, match=words):
+        raise cast("Exception", error)
+
+
+def test_results_that_cannot_be_written_are_refused_before_anything_moves() -> None:
+    """Regression: torch refused to copy them back, when all had been received."""
+    expanded, message = torch.zeros(1).expand(4), torch.ones(4)
+
+    def act(group: ProcessGroup, rank: int) -> list[float]:
+        sending, into = group.send([message], 1 - rank, 0), torch.zeros(4)
+        with pytest.raises(ConfigError, match="a result cannot be written: its tensor is expanded"):
+            group.recv([expanded], 1 - rank, 0)
+        group.recv([into], 1 - rank, 0).wait()
+        sending.wait()
+        return into.tolist()
+
+    assert together(2, act) == [[1.0] * 4] * 2
 
 
 def test_what_does_not_fit_is_told_in_the_callers_elements() -> None:

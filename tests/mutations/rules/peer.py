@@ -8,6 +8,25 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "tensors-without-memory",
+        "A tensor that has no memory of its own is refused before anybody else hears of the call.",
+        "ictp2p/collectives/usable.py",
+        "    if not _has_memory(tensor):\n",
+        "    if False:\n",
+        (
+            "collectives/test_usable.py",
+            "test_collective_calls.py::test_a_tensor_that_cannot_be_used_is_named_and_the_next_call_is_none_the_worse",
+        ),
+    ),
+    Mutation(
+        "negative-views-as-they-lie",
+        "A negative view is summed as what it is, also where it lies as any tensor does.",
+        "ictp2p/calls/tensors.py",
+        "t.detach().resolve_neg()",
+        "t.detach()",
+        ("test_collective_calls.py::test_a_negative_view_is_taken_for_what_it_is",),
+    ),
+    Mutation(
         "mode-of-the-calling-thread",
         "Results are written into tensors of inference_mode by whichever thread, and into others as ever.",
         "ictp2p/calls/tensors.py",

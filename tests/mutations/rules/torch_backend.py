@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "expanded-results",
+        "A result that cannot be written is refused before anything moves.",
+        "ictp2p/torch_backend/memory.py",
+        "        if objection := unwritable(tensor):\n",
+        "        if objection := False:\n",
+        ("torch_backend/test_group.py::test_results_that_cannot_be_written_are_refused_before_anything_moves",),
+    ),
+    Mutation(
         "mode-of-another-thread",
         "Tensors that were made under inference_mode are written to by the thread of the event loop as others are.",
         "ictp2p/collectives/flat.py",
