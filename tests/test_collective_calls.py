@@ -166,6 +166,20 @@ def test_a_state_that_is_no_tensors_by_name_is_refused(mesh: Mesh, state: Any) -
         mesh.add("a/0")["a/0"].sync_state(state)
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"x": torch.ones([1] * 17)}, "tensor 'x' of the shared state has 17 dimensions"),
+        ({"n" * 1025: torch.ones(1)}, "1025 characters, more than 1024: 'nnn"),
+        ({"\ud800": torch.ones(1)}, r"'\\ud800' of the shared state holds what is no character"),
+    ],
+)
+def test_a_state_that_nobody_else_could_read_is_refused(mesh: Mesh, state: Any, words: str) -> None:
+    """Regression: it was agreed on, and all others waited for it for an hour."""
+    with pytest.raises(ConfigError, match=words):
+        mesh.add("a/0")["a/0"].sync_state(state)
+
+
 @pytest.mark.parametrize("state", [None, 3, "weights", [torch.ones(1)], torch.nn.Linear(1, 1)])
 def test_a_state_that_is_no_mapping_is_refused_and_one_is_named(mesh: Mesh, state: Any) -> None:
     """Regression: what came of it were errors of `dict`, which say nothing of the state."""

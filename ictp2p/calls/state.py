@@ -40,7 +40,7 @@ from ictp2p.errors import (
     StateError,
 )
 from ictp2p.sync.heal import broadcast_bytes, share_state
-from ictp2p.sync.manifest import CHUNK, config_digest, describe
+from ictp2p.sync.manifest import CHUNK, check, config_digest, describe
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.state import GlobalState, entry
 from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
@@ -347,6 +347,7 @@ def check_state(state: object) -> None:
             raise ConfigError(f"state {name!r} is not a tensor by name: {type(tensor).__name__}")
         if objection := unusable(tensor, written=True):
             raise ConfigError(f"state {name!r} {objection}")
+    check([entry(name, tensor) for name, tensor in state.items()])
 
 
 def fingerprint(shared: SharedState) -> bytes:

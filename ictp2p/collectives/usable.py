@@ -28,7 +28,9 @@ def unreadable(tensor: Tensor) -> str:
 
 def unwritable(tensor: Tensor) -> str:
     """Why a tensor that can be read cannot be written, after its name; nothing if it can."""
-    if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+    if 0 in tensor.stride() and any(
+        stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+    ):
         return "is expanded: several of its elements are one in memory, so it cannot be written; give a clone()"
     return ""
 

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import msgspec
 
-from ictp2p.errors import StateError
+from ictp2p.errors import ConfigError, StateError
 from ictp2p.wire import MALFORMED
 
 CHUNK = 1024 * 1024
@@ -33,8 +33,15 @@ ITEM_BYTES = {
 }  # fmt: skip
 """Bytes per element of the dtypes that a state may hold."""
 
-_Dimension = Annotated[int, msgspec.Meta(ge=0, lt=2**48)]
-_Name = Annotated[str, msgspec.Meta(max_length=1024)]
+_NAME = 1024
+"""Characters of a name, or of a setting, at most."""
+_DIMENSIONS = 16
+_WIDTH = 2**48
+"""More than a dimension may be."""
+_SHOWN = 60
+"""Characters of a name that is too long, for people to know it by."""
+_Dimension = Annotated[int, msgspec.Meta(ge=0, lt=_WIDTH)]
+_Name = Annotated[str, msgspec.Meta(max_length=_NAME)]
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -42,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     name: _Name
     dtype: _Name
-    shape: Annotated[tuple[_Dimension, ...], msgspec.Meta(max_length=16)]
+    shape: Annotated[tuple[_Dimension, ...], msgspec.Meta(max_length=_DIMENSIONS)]
 
     @property
     def nbytes(self) -> int:
@@ -85,6 +92,36 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     def chunk_range(self, index: int) -> tuple[int, int]:
         """First byte of a chunk, and the one behind its last."""
         return index * CHUNK, min((index + 1) * CHUNK, self.size)
+
+
+def check(entries: Sequence[Entry], settings: Sequence[tuple[str, str]] = ()) -> None:
+    """See that whoever is sent a manifest of these will read it: nobody could have a state that only we understand.
+
+    Raises:
+        ConfigError: it would be refused; what is to blame is named.
+    """
+    for words in itertools.chain((each.name for each in entries), *settings):
+        _check_words(words)
+    for each in entries:
+        what = f"tensor {each.name!r} of the shared state"
+        if each.dtype not in ITEM_BYTES:
+            raise ConfigError(f"{what} has type {each.dtype}, which cannot be sent")
+        if len(each.shape) > _DIMENSIONS:
+            raise ConfigError(f"{what} has {len(each.shape)} dimensions, of which {_DIMENSIONS} can be shared")
+        if max(each.shape, default=0) >= _WIDTH:
+            raise ConfigError(f"{what} has a dimension of {max(each.shape)}, too large to be shared")
+
+
+def _check_words(words: str) -> None:
+    if len(words) > _NAME:
+        start = f"{words[:_SHOWN]!r}..."
+        raise ConfigError(
+            f"a name or setting of the shared state has {len(words)} characters, more than {_NAME}: {start}"
+        )
+    try:
+        words.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"the name or setting {words!r} of the shared state holds what is no character") from None
 
 
 def decode(data: bytes, digest: bytes) -> Manifest:

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import MeshMismatch, StateError
-from ictp2p.sync.manifest import CHUNK, Entry, Manifest, decode, describe, difference, digest_of, extent, offsets
+from ictp2p.sync.manifest import CHUNK, Entry, Manifest, check, decode, describe, difference, digest_of, extent, offsets
 from ictp2p.sync.pages import Pages
 
 _T = TypeVar("_T")
@@ -55,7 +55,11 @@ class GlobalState:
         Args:
             entries: the tensors, in the order that counts everywhere.
             settings: what every worker must share, in words.
+
+        Raises:
+            ConfigError: others could not read what it consists of.
         """
+        check(entries, settings)
         self.entries, self.settings = tuple(entries), tuple(settings)
         self.version = 0
         self.digest = b""

@@ -4,11 +4,23 @@ import contextlib
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ictp2p.errors import StateError
-from ictp2p.sync.manifest import ALIGN, DIGEST, Entry, Manifest, decode, difference, digest_of, extent, offsets
+from ictp2p.errors import ConfigError, StateError
+from ictp2p.sync.manifest import (
+    ALIGN,
+    DIGEST,
+    Entry,
+    Manifest,
+    check,
+    decode,
+    difference,
+    digest_of,
+    extent,
+    offsets,
+    read,
+)
 
 entries = st.builds(
     Entry,
@@ -36,6 +48,31 @@ def test_a_difference_is_named_exactly_if_there_is_one(
     named = difference(mine, theirs)
     assert (named is None) == (mine == theirs)
     assert named is None or named[0] in {name for name, _ in mine + theirs}
+
+
+@given(
+    st.text(st.characters(exclude_categories=()), max_size=3),
+    st.sampled_from([0, 1021, 1022, 1023, 1024, 1025]),
+    st.sampled_from(["float32", "bool", "complex64"]),
+    st.lists(st.sampled_from([0, 1, 2**48 - 1, 2**48]), max_size=18).map(tuple),
+    st.booleans(),
+)
+@example("", 1, "float32", (1,) * 15, False)
+@example("", 1, "float32", (1,) * 16, False)
+@settings(max_examples=200)
+def test_what_is_checked_is_what_others_will_read(
+    text: str, more: int, dtype: str, shape: tuple[int, ...], is_setting: bool
+) -> None:
+    """Regression: a state whose manifest nobody can read was agreed on, and all others waited for it for an hour."""
+    words = text + "x" * more
+    mine, theirs = (Entry("" if is_setting else words, dtype, (*shape, 0)),), ((("a", words),) if is_setting else ())
+    try:
+        read(Manifest(mine, theirs, (), b"").encode())
+    except (StateError, UnicodeEncodeError):
+        with pytest.raises(ConfigError):
+            check(mine, theirs)
+    else:
+        check(mine, theirs)
 
 
 @given(st.binary(max_size=300))

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ictp2p.errors import MeshMismatch, StateError
+from ictp2p.errors import ConfigError, MeshMismatch, StateError
 from ictp2p.sync.manifest import CHUNK, Entry, extent
 from ictp2p.sync.state import GlobalState
 from tests.sync.resident import resident
@@ -45,6 +45,14 @@ def test_the_counters_are_part_of_the_digest(counters: dict[str, int]) -> None:
     state.begin()
     assert state.seal({"round": 0}) == state.digest
     assert state.seal(counters) != state.digest
+
+
+@pytest.mark.parametrize(
+    ("entries", "settings"), [([Entry("w" * 1025, "float32", (1,))], []), ([], [("inner", "x" * 1025)])]
+)
+def test_what_nobody_else_could_read_is_refused(entries: list[Entry], settings: list[tuple[str, str]]) -> None:
+    with pytest.raises(ConfigError, match="1025 characters"):
+        GlobalState(entries, settings)
 
 
 def test_names_and_settings_are_part_of_the_digest() -> None:

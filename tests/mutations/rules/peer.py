@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "only-we-can-read-it",
+        "A state is refused where it is made if those who are sent its manifest would refuse that.",
+        "ictp2p/sync/state.py",
+        "        check(entries, settings)\n",
+        "",
+        ("sync/test_state.py::test_what_nobody_else_could_read_is_refused",),
+    ),
+    Mutation(
+        "dimensions-without-end",
+        "What is checked of a state is what those who are sent its manifest insist on.",
+        "ictp2p/sync/manifest.py",
+        "        if len(each.shape) > _DIMENSIONS:\n",
+        "        if False:\n",
+        ("sync/test_manifest.py::test_what_is_checked_is_what_others_will_read",),
+    ),
+    Mutation(
         "tensors-without-memory",
         "A tensor that has no memory of its own is refused before anybody else hears of the call.",
         "ictp2p/collectives/usable.py",
