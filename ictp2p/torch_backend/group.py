@@ -131,8 +131,9 @@ class ProcessGroup(DescribedGroup):
             reduction = Reduction(opts.reduceOp, dtype)
             flat = [reduction.view(memory.update(tensor)) for tensor in alike]
             if reduction.factor is not None:
-                for part in flat:
-                    part.copy_(reduction.contribution(part))
+                products = [reduction.contribution(part) for part in flat]
+                for part, product in zip(flat, products, strict=True):  # all at once: they may share memory
+                    part.copy_(product)
             jobs.append((self._step("all_reduce", opts), flat, reduction.op))
 
         async def run() -> None:

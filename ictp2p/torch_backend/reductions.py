@@ -33,7 +33,7 @@ class Reduction:
     """One reduction of tensors of one type.
 
     Raises:
-        ConfigError: the type has no such operation.
+        ConfigError: the type has no such operation, or its products with a factor would be of another.
     """
 
     def __init__(self, operation: Any, dtype: torch.dtype) -> None:
@@ -41,10 +41,10 @@ class Reduction:
         kind = next((name for op, name in _OPS.items() if operation == op), None)
         if kind is None:
             raise ConfigError(f"reduction {operation!r} is not known")
-        self.factor: float | Tensor | None = None
+        self.factor: float | None = None
         self._dtype = dtype
         if kind == "premul_sum":
-            self.factor, kind = state[1], "sum"
+            self.factor, kind = _factor(state[1], dtype), "sum"
         if dtype is torch.bool:
             if kind not in _OF_BOOLS:
                 raise ConfigError(f"bools have no reduction {kind!r}")
@@ -63,3 +63,11 @@ class Reduction:
     def contribution(self, flat: Tensor) -> Tensor:
         """What a rank brings: `flat` itself, or times the factor."""
         return flat if self.factor is None else flat * self.factor
+
+
+def _factor(given: Any, dtype: torch.dtype) -> float:
+    """A factor as a number, though it be given as a tensor: the product of two may be of another type than either."""
+    factor: float = given.item() if isinstance(given, Tensor) else given
+    if torch.result_type(torch.empty(1, dtype=dtype, device="cpu"), factor) != dtype:
+        raise ConfigError(f"{dtype} times the factor {factor!r} of PREMUL_SUM would be of another type")
+    return factor

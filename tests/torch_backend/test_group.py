@@ -411,6 +411,35 @@ def test_a_rank_that_is_not_in_the_group_is_named_before_anything_leaves(rank: i
     assert together(2, act) == [[f"{n}: there is no rank {rank} in a group of 2, numbered from 0" for n in names]] * 2
 
 
+@pytest.mark.parametrize(
+    ("dtype", "factor", "words"),
+    [
+        (torch.int32, 0.5, r"torch.int32 times the factor 0\.5 of PREMUL_SUM would be of another type"),
+        (torch.float32, torch.tensor([0.5], dtype=torch.float64), ""),
+        (torch.bfloat16, torch.tensor(0.5), ""),
+        (torch.int32, torch.tensor(2), ""),
+    ],
+)
+def test_a_factor_leaves_the_type_as_it_is_or_is_refused_everywhere(
+    dtype: torch.dtype, factor: Any, words: str
+) -> None:
+    """Regression: where the product was of another type the root failed alone, and the others waited for it."""
+    options = rooted("ReduceOptions", 0)
+    options.reduceOp = dist._make_nccl_premul_sum(factor)
+
+    def act(group: ProcessGroup, rank: int) -> list[float]:
+        tensor = torch.full((3,), 4.0).to(dtype)
+        if words:
+            with pytest.raises(ConfigError, match=words):
+                group.reduce([tensor], options)
+        else:
+            group.reduce([tensor], options).wait()
+        return tensor.tolist()
+
+    untouched, summed = [4.0] * 3, [2 * 4 * float(factor)] * 3 if not words else [4.0] * 3
+    assert together(2, act) == [summed, untouched]
+
+
 @pytest.mark.parametrize("words", FORMLESS)
 def test_tensors_without_memory_of_their_own_are_refused(words: str) -> None:
     (error,) = together(1, lambda group, rank: group.allreduce([FORMLESS[words]]))

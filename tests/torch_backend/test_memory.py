@@ -124,3 +124,15 @@ def test_tensors_that_share_memory_are_each_summed_as_they_were(length: int) -> 
     for found in together(SIZE, act):
         assert isinstance(found, tuple), found
         assert all(each.eq(6.0).all() for each in found)
+
+
+def test_a_factor_counts_once_for_tensors_that_share_memory() -> None:
+    """Regression: what they share was multiplied by it once for each."""
+
+    def act(group: ProcessGroup, rank: int) -> list[float]:
+        space, options = torch.full((6,), rank + 1.0), dist.distributed_c10d.AllreduceOptions()
+        options.reduceOp = dist._make_nccl_premul_sum(0.5)
+        group.allreduce_coalesced([space[:4], space[2:]], options).wait()
+        return space.tolist()
+
+    assert together(SIZE, act) == [[3.0] * 6] * SIZE

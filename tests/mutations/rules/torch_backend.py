@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "factor-once-for-each",
+        "A factor counts once for what several tensors share.",
+        "ictp2p/torch_backend/group.py",
+        "                products = [reduction.contribution(part) for part in flat]\n",
+        "                products = (reduction.contribution(part) for part in flat)\n",
+        ("torch_backend/test_memory.py::test_a_factor_counts_once_for_tensors_that_share_memory",),
+    ),
+    Mutation(
+        "factor-of-another-type",
+        "A factor that would make another type of a tensor is refused on every rank.",
+        "ictp2p/torch_backend/reductions.py",
+        'device="cpu"), factor) != dtype:',
+        'device="cpu"), factor) is None:',
+        ("torch_backend/test_group.py::test_a_factor_leaves_the_type_as_it_is_or_is_refused_everywhere",),
+    ),
+    Mutation(
         "expanded-results",
         "A result that cannot be written is refused before anything moves.",
         "ictp2p/torch_backend/memory.py",
