@@ -234,14 +234,14 @@ class Engine:
             nonlocal told
             told = told or start == 0  # over several connections other chunks may come before the one that tells
             if told and length.item() != expected and stop < length.nbytes + expected:  # what comes next would not fit
-                raise RemoteProtocolError(_misfit(length, expected))
+                raise RemoteProtocolError(misfit(int(length), expected))
 
         parts = [length.view(torch.uint8), data]
         await execute.broadcast(
             plan, me, parts, self._bulk, tag, progress=fits, profile=_profile(step), preface=length.nbytes
         )
         if length.item() != expected:
-            raise ParticipantLost(f"{names[0]}: {_misfit(length, expected)}", [names[0]])
+            raise ParticipantLost(f"{names[0]}: {misfit(int(length), expected)}", [names[0]])
 
     async def _pair(self, step: Step, other: int, outgoing: Tensor, incoming: Tensor) -> None:
         """Swap bytes with one rank: what the lower one sends comes first in the plan."""
@@ -292,8 +292,9 @@ class Engine:
         return RoundTag(self._group, step.number, edge, step.kind.encode())
 
 
-def _misfit(length: Tensor, expected: int) -> str:
-    return f"sent a message of {length.item()} bytes, expected {expected}"
+def misfit(length: int, expected: int) -> str:
+    """Say of somebody that its message is longer or shorter than what takes it."""
+    return f"sent a message of {length} bytes, expected {expected}"
 
 
 def _spans(ranks: Sequence[Sequence[Tensor]]) -> Iterable[tuple[int, int]]:

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
 from ictp2p.errors import IctError
-from ictp2p.torch_backend.engine import Engine, Step
+from ictp2p.torch_backend.engine import Engine, Step, misfit
+from ictp2p.torch_backend.own import Own
 from ictp2p.torch_backend.places import Places
 
 
@@ -40,18 +41,18 @@ class Messages:
         """Those whose time was over before it was their turn."""
         self._places: defaultdict[tuple[int, bool], Places] = defaultdict(Places)
         """By rank, and whether we send to it."""
-        self._own: defaultdict[int, asyncio.Queue[Tensor]] = defaultdict(asyncio.Queue)
+        self._own = Own()
         self._gone: set[int] = set()
         self._deaths: dict[int, ParticipantLost] = {}
         self._waiting: set[asyncio.Future[None]] = set()
         """One for each receive from anybody that has not found its sender; several, under different tags."""
 
     async def send(self, data: Tensor, target: int, tag: int, timeout: float) -> None:
-        """Send bytes; ends when the receiver takes them, however few they are, as with Gloo."""
-        if target == self._engine.rank:
-            self._own[tag].put_nowait(data.clone())
-            return
+        """Send bytes; ends when the receiver takes them, however few they are, as with Gloo. To itself: at once."""
         self._sent[target, tag] += 1
+        if target == self._engine.rank:
+            self._send_own(data, tag)
+            return
         step = _step(tag, self._sent[target, tag], timeout)
         async with self._place(step, target, sending=True) as placed:
             await self._engine.send(placed, data, target)
@@ -62,8 +63,7 @@ class Messages:
         end = clock() + timeout
         source, number = await self._numbered(source, tag, end)
         if source == self._engine.rank:
-            async with asyncio.timeout_at(end):
-                data.copy_(await self._own[tag].get())
+            self._land_own(await self._own.take((tag, number), end), data)
             return source
         step = _step(tag, number, max(0.0, end - clock()))
         async with self._place(step, source, sending=False) as placed:
@@ -84,6 +84,17 @@ class Messages:
         """A connection to a rank stands: it lives, whatever ended the one before."""
         self._gone.discard(rank)
         self._deaths.pop(rank, None)
+
+    def _send_own(self, data: Tensor, tag: int) -> None:
+        if not self._own.put((tag, self._sent[self._engine.rank, tag]), data.clone()):
+            name = self._engine.names[self._engine.rank]
+            raise ParticipantLost(f"{name} gave up to receive it before it was sent", [name])
+
+    def _land_own(self, message: Tensor, data: Tensor) -> None:
+        if len(message) != len(data):
+            name = self._engine.names[self._engine.rank]
+            raise ParticipantLost(f"{name}: {misfit(len(message), len(data))}", [name])
+        data.copy_(message)
 
     async def _numbered(self, source: int | None, tag: int, end: float) -> tuple[int, int]:
         """Find whose message a receive takes, and which one; one after the other for each tag.
@@ -120,9 +131,15 @@ class Messages:
         if me not in self._late:
             assert source is not None
             return source, self._next(source, tag)
-        for rank in self._left() if source is None else [source]:
-            self._engine.refuse(_step(tag, self._next(rank, tag), 0.0), rank, sending=False)
+        for rank in [*self._left(), self._engine.rank] if source is None else [source]:
+            self._refuse(rank, tag, self._next(rank, tag))
         raise TimeoutError
+
+    def _refuse(self, rank: int, tag: int, number: int) -> None:
+        if rank == self._engine.rank:
+            self._own.refuse((tag, number))
+        else:
+            self._engine.refuse(_step(tag, number, 0.0), rank, sending=False)
 
     def _over(self, turn: asyncio.Task[tuple[int, int]], tag: int) -> None:
         self._late.discard(turn)
@@ -159,10 +176,19 @@ class Messages:
     def _check(self) -> None:
         for death in self._deaths.values():
             raise death
-        if not self._left():
+        if not self._left() and self._engine.size > 1:
             raise ParticipantLost("no other rank is left to receive from", [])
 
     async def _first(self, tag: int, timeout: float) -> int:
+        mine = (tag, self._received[self._engine.rank, tag] + 1)
+        own = self._own.arrival(mine)
+        try:
+            return self._engine.rank if own.done() else await self._first_of(own, tag, timeout)
+        finally:
+            self._own.leave(mine)
+
+    async def _first_of(self, own: asyncio.Future[None], tag: int, timeout: float) -> int:
+        """Whose message begins first, our own among them."""
         self._check()
         steps = {n: _step(tag, self._received[n, tag] + 1, timeout) for n in self._left()}
         broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -170,10 +196,12 @@ class Messages:
         choosing = asyncio.ensure_future(self._engine.first_sender(steps))
         reaching = [asyncio.ensure_future(self._reach(n, timeout)) for n in steps]
         try:
-            both: set[asyncio.Future[Any]] = {choosing, broken}
-            await asyncio.wait(both, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            any_of: set[asyncio.Future[Any]] = {choosing, own, broken}
+            await asyncio.wait(any_of, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if choosing.done():
                 return choosing.result()
+            if own.done():
+                return self._engine.rank
             self._check()
             raise TimeoutError
         finally:

@@ -139,6 +139,78 @@ def test_each_receive_gets_the_message_that_was_meant_for_it_or_has_it_refused(
     run_turns(run())
 
 
+class Alone(Ranks):
+    """An engine whose other rank sends nothing."""
+
+    async def first_sender(self, steps: Mapping[int, Step]) -> int:
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+
+@given(
+    st.integers(1, 2),
+    st.lists(st.tuples(st.sampled_from([None, 0]), st.integers(0, 6), st.integers(1, 9)), min_size=1, max_size=7),
+    st.lists(st.integers(0, 6), max_size=9),
+)
+def test_what_a_rank_sends_to_itself_goes_to_the_receive_that_it_is_meant_for_or_to_none(
+    size: int, calls: list[tuple[int | None, int, int]], pauses: list[int]
+) -> None:
+    """Regression: one that was given up left its message to the next, and one from anybody never saw it."""
+
+    async def run() -> None:
+        messages, places = Messages(cast("Engine", Alone(size))), [torch.zeros(1) for _ in calls]
+
+        async def receive(number: int, source: int | None, seconds: int) -> bool:
+            try:
+                assert await messages.receive(places[number], source, 0, seconds + 0.5) == 0
+            except TimeoutError:
+                return False
+            return True
+
+        async def send(number: int) -> bool:
+            """Whether somebody may have it."""
+            try:
+                await messages.send(torch.tensor([float(number)]), 0, 0, TIMEOUT)
+            except ParticipantLost:
+                return False
+            return True
+
+        async def send_all() -> list[bool]:
+            sent = []
+            for number, pause in enumerate(pauses, 1):
+                await asyncio.sleep(pause)
+                sent.append(await send(number))
+            return sent
+
+        sending, receives = asyncio.ensure_future(send_all()), []
+        for number, (source, pause, seconds) in enumerate(calls):
+            await asyncio.sleep(pause)
+            receives.append(asyncio.ensure_future(receive(number, source, seconds)))
+            await asyncio.sleep(0)
+        received, sent = await asyncio.gather(*receives), await sending
+        for number, (done, place) in enumerate(zip(received, places, strict=True), 1):
+            assert place == (number if done else 0.0)
+            assert not done or sent[number - 1], "who receives a message has not given it up"
+        await asyncio.sleep(100)
+        for number in range(len(sent) + 1, len(calls) + 3):
+            assert await send(number) == (number > len(calls)), "what was given up fails at its sender, and no other"
+
+    run_turns(run())
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_a_message_to_itself_that_does_not_fit_is_an_error_as_any_that_does_not(length: int) -> None:
+    """Regression: a shorter one was spread out over its place, without a word."""
+
+    async def run() -> None:
+        messages, place = Messages(cast("Engine", Ranks(1))), torch.zeros(3)
+        await messages.send(torch.ones(length), 0, 0, TIMEOUT)
+        with pytest.raises(ParticipantLost, match=f"sent a message of {length} bytes, expected 3"):
+            await messages.receive(place, 0, 0, TIMEOUT)
+        assert not place.any()
+
+    run_turns(run())
+
+
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.booleans())
 def test_what_waits_for_a_place_has_only_the_rest_of_its_time_for_itself(waits: list[int], sends: bool) -> None:
     """Regression: each stage of a message had the whole time again."""

@@ -24,6 +24,28 @@ MUTATIONS: Final = (
         ("torch_backend/test_group.py::test_a_factor_leaves_the_type_as_it_is_or_is_refused_everywhere",),
     ),
     Mutation(
+        "given-up-and-left-to-the-next",
+        "A receive from its own rank that is given up takes its message along.",
+        "ictp2p/torch_backend/own.py",
+        "            self._refused.add(key)\n",
+        "            pass\n",
+        (
+            "torch_backend/test_messages.py"
+            "::test_what_a_rank_sends_to_itself_goes_to_the_receive_that_it_is_meant_for_or_to_none",
+        ),
+    ),
+    Mutation(
+        "from-anybody-but-itself",
+        "A receive from anybody, given up, takes along what its own rank would have sent it.",
+        "ictp2p/torch_backend/messages.py",
+        "[*self._left(), self._engine.rank] if source is None",
+        "self._left() if source is None",
+        (
+            "torch_backend/test_messages.py"
+            "::test_what_a_rank_sends_to_itself_goes_to_the_receive_that_it_is_meant_for_or_to_none",
+        ),
+    ),
+    Mutation(
         "expanded-results",
         "A result that cannot be written is refused before anything moves.",
         "ictp2p/torch_backend/memory.py",
