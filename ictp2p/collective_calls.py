@@ -79,7 +79,7 @@ class CollectiveCalls:
         Args:
             tensors: one or several, all of one type; changed in place, on success only.
             op: `AVG` or `SUM`.
-            weight: this worker's share in a mean, in any unit common to all (tokens, say).
+            weight: this worker's share in a mean, from 1e-18 to 1e18, in any unit common to all (tokens, say).
             async_op: return at once, with a `Work`; leave the tensors alone until it is done.
             codec: how elements travel between clusters: `none`, `bfloat16`, `float16`, `int8`, or `e3m0`, which round
                 (types other than float32 and the 16-bit floats travel as they are); or `auto`, for the fastest of the
@@ -89,7 +89,7 @@ class CollectiveCalls:
             Which clusters contributed, and what it took.
 
         Raises:
-            ConfigError: the tensors mix types, or cannot be reduced by `op`; the weight is not positive and finite;
+            ConfigError: the tensors mix types, or cannot be reduced by `op`; the weight is none;
                 there is no such codec, or it needs error feedback, which a call does not have.
             RoundMissed: the others went on without this cluster.
             RoundTimeout, NoQuorum: nothing was decided in time.

@@ -45,7 +45,7 @@ class Condition(threading.Condition):
         try:
             self._waiters.append(waiter)
             held.extend(map(operator.call, (self._lock._release_save,)))  # one step: the lock is free, and we know it
-            told = waiter.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+            told = waiter.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX))
         finally:
             for state in held:
                 self._lock._acquire_restore(state)

@@ -12,9 +12,9 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, SupportsFloat, TypeVar
 
-from ictp2p.errors import PeerClosed
+from ictp2p.errors import ConfigError, PeerClosed
 from ictp2p.handle import Handle
 from ictp2p.interrupts import Answer
 from ictp2p.threads import Inbox
@@ -46,10 +46,12 @@ class Work(Generic[T]):
                 earlier ends nothing: the call goes on.
 
         Raises:
+            ConfigError: the timeout is no time.
             TimeoutError: it is still under way.
             IctError: what made the call fail. Its tensors are untouched.
             PeerClosed: it was under way when this process was forked from its own.
         """
+        timeout = None if timeout is None else checked_timeout(timeout)
         if os.getpid() != self._process and not self.done():  # nobody is here who would end it
             raise PeerClosed(f"{self._name} began in process {self._process}, from which this one was forked")
         try:
@@ -68,6 +70,17 @@ class Work(Generic[T]):
     def exception(self) -> BaseException | None:
         """What made the call fail; None if it succeeded or is still under way."""
         return self._future.exception() if self._future.done() else None
+
+
+def checked_timeout(timeout: object) -> float:
+    """Take any kind of number for seconds that somebody waits; so long that nobody lives to see it, if it is more.
+
+    Raises:
+        ConfigError: it is none, or below 0.
+    """
+    if not isinstance(timeout, SupportsFloat) or not timeout >= 0:  # type: ignore[operator]  # nor is nan
+        raise ConfigError(f"timeout = {timeout!r} is not valid: it must be seconds, at least 0")
+    return float(min(timeout, threading.TIMEOUT_MAX))  # type: ignore[call-overload]
 
 
 def answered(work: Work[T], *, later: bool) -> T | Work[T]:

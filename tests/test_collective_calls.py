@@ -131,6 +131,9 @@ def test_what_is_of_another_kind_is_named(mesh: Mesh) -> None:
         "tensors = 3 is neither": lambda: peer.all_reduce(3),
         "weight '2' is not a number": lambda: peer.all_reduce(torch.ones(1), weight="2"),
         "weight None is not a number": lambda: peer.reduce(torch.ones(1), "a", weight=None),
+        "weight tensor.* is not a number": lambda: peer.all_reduce(torch.ones(1), weight=torch.ones(2)),
+        r"weight inf is not from 1e-18 to 1e\+18": lambda: peer.all_reduce(torch.ones(1), weight=10**400),
+        r"weight 1e\+308 is not from": lambda: peer.reduce_scatter(torch.ones(1), weight=1e308),
         r"codec \['none'\] is not one": lambda: peer.all_reduce(torch.ones(1), codec=["none"]),
         "cluster name 3 is not valid": lambda: peer.broadcast(torch.ones(1), 3),
     }
@@ -196,6 +199,22 @@ def test_a_number_of_clusters_that_cannot_be_is_named(mesh: Mesh, clusters: Any)
 
 def test_a_number_of_clusters_may_be_any_whole_number(mesh: Mesh) -> None:
     mesh.add("a/0")["a/0"].gather(np.int64(1), np.float32(30.0))
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e10, 10**400, np.float32(60.0), None])
+def test_a_wait_may_be_as_long_as_anybody_likes(mesh: Mesh, timeout: Any) -> None:
+    """Regression: where it was longer than the platform counts, it was an OverflowError."""
+    peer = mesh.add("a/0")["a/0"]
+    peer.gather(1, timeout)
+    assert peer.all_reduce(torch.ones(1), async_op=True).wait(timeout).clusters == ("a",)
+
+
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), "5"])
+def test_a_time_to_wait_that_cannot_be_is_named(mesh: Mesh, timeout: Any) -> None:
+    work = mesh.add("a/0")["a/0"].all_reduce(torch.ones(1), async_op=True)
+    with pytest.raises(ConfigError, match=f"timeout = {timeout!r} is not valid"):
+        work.wait(timeout)
+    work.wait()
 
 
 @pytest.mark.parametrize("timeout", [-1.0, float("nan"), "5"])

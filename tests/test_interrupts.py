@@ -117,3 +117,18 @@ def test_a_loop_ends_wherever_an_interrupt_comes_into_its_close(monkeypatch: pyt
 
 async def one() -> int:
     return 1
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e12])
+def test_a_wait_may_be_longer_than_the_platform_counts(timeout: float) -> None:
+    condition = interrupts.Condition()
+
+    def tell() -> None:
+        with condition:  # free as soon as the other waits
+            condition.notify_all()
+
+    with condition:
+        thread = threading.Thread(target=tell)
+        thread.start()
+        assert condition.wait(timeout)
+    thread.join()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, SupportsFloat, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from torch import Tensor
 
@@ -24,7 +24,7 @@ from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTime
 from ictp2p.handle import Handle
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
-from ictp2p.work import Work, WorkQueue
+from ictp2p.work import Work, WorkQueue, checked_timeout
 
 R = TypeVar("R")
 _CLOSING = 5.0
@@ -106,8 +106,7 @@ class CallEngine:
         """
         if not isinstance(clusters, SupportsIndex) or clusters < 1:
             raise ConfigError(f"clusters = {clusters!r} is not valid: it must be a whole number, at least 1")
-        if not isinstance(timeout, SupportsFloat) or not timeout >= 0:  # nor is nan, which no time is ever past
-            raise ConfigError(f"timeout = {timeout!r} is not valid: it must be seconds, at least 0")
+        timeout = checked_timeout(timeout)
         self.mesh.take_part()
         end = self.peer.clock() + timeout
         while len(found := self.peer.taking_part()) < clusters:

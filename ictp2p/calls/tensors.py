@@ -20,6 +20,7 @@ from ictp2p.core.planning import ITEM_SIZES
 from ictp2p.errors import ConfigError
 from ictp2p.sync.manifest import ITEM_BYTES
 from ictp2p.sync.mesh import Group
+from ictp2p.sync.trainees import LEAST_WEIGHT, MOST_WEIGHT
 
 _PIECE = 4 * 1024 * 1024
 """Elements per sum inside the cluster: bounds the staging memory, and gives each piece its own deadline."""
@@ -136,15 +137,17 @@ def unusable(tensor: Tensor, written: bool) -> str:
 
 
 def as_weight(weight: object) -> float:
-    """Take any kind of number for a weight; a text is none.
+    """Take any kind of number for a weight; a text is none, and what no float holds is infinite.
 
     Raises:
         ConfigError: it is none.
     """
     try:
         return float("" if isinstance(weight, str) else weight)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # of a tensor of several
         raise ConfigError(f"weight {weight!r} is not a number") from None
+    except OverflowError:
+        return math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +167,8 @@ class Addend:
     def __post_init__(self) -> None:
         if self.op not in ("avg", "sum"):
             raise ConfigError(f"op {self.op!r} is not 'avg' or 'sum'")
-        if not (math.isfinite(self.weight) and self.weight > 0):
-            raise ConfigError(f"weight {self.weight!r} is not positive and finite")
+        if not LEAST_WEIGHT <= self.weight <= MOST_WEIGHT:
+            raise ConfigError(f"weight {self.weight!r} is not from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
         self.bundle.single_type(self.op)
 
     @property

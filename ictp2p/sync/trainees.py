@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError
 
-_LEAST, _MOST = 1e-18, 1e18
-"""Weights of a step: in this range, sums over months keep their digits, and no contribution passes for none."""
+LEAST_WEIGHT, MOST_WEIGHT = 1e-18, 1e18
+"""Of a step, or of a call: in this range sums over months keep their digits, and no contribution passes for none."""
 
 
 class Trainees:
@@ -107,8 +107,8 @@ def checked_weight(weight: Any) -> float:
         value = -1.0 if isinstance(weight, str) else float(weight)
     except (TypeError, ValueError, RuntimeError, OverflowError):  # no number, or many, or one too large
         value = -1.0
-    if value and not _LEAST <= value <= _MOST:
-        raise ConfigError(f"weight {weight!r} is neither 0 nor from {_LEAST:g} to {_MOST:g}")
+    if value and not LEAST_WEIGHT <= value <= MOST_WEIGHT:
+        raise ConfigError(f"weight {weight!r} is neither 0 nor from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
     return value
 
 

@@ -24,6 +24,22 @@ MUTATIONS: Final = (
         ("sync/test_manifest.py::test_what_is_checked_is_what_others_will_read",),
     ),
     Mutation(
+        "no-longer-than-the-platform-counts",
+        "A wait may be as long as anybody likes.",
+        "ictp2p/interrupts.py",
+        "min(max(0.0, timeout), threading.TIMEOUT_MAX)",
+        "max(0.0, timeout)",
+        ("test_interrupts.py::test_a_wait_may_be_longer_than_the_platform_counts",),
+    ),
+    Mutation(
+        "weights-beyond-any-sum",
+        "A weight is refused where the sum of several would be beyond what a float holds.",
+        "ictp2p/calls/tensors.py",
+        "        if not LEAST_WEIGHT <= self.weight <= MOST_WEIGHT:\n",
+        "        if not 0 < self.weight < math.inf:\n",
+        ("test_collective_calls.py::test_what_is_of_another_kind_is_named",),
+    ),
+    Mutation(
         "tensors-without-memory",
         "A tensor that has no memory of its own is refused before anybody else hears of the call.",
         "ictp2p/collectives/usable.py",
