@@ -64,7 +64,7 @@ class History:
         first = slot + 1 if slot + 1 >= max(oldest, 1) else newest
         self._lessons = {each: lesson for each, lesson in self._lessons.items() if now < lesson.until}
         before = self._lessons.get(peer)
-        if before is None or slot < before.after:
+        if before is None or not before.after <= slot < before.upto:  # nothing of it is under way, or all was lost
             self._lessons[peer] = _Lesson(now + self._profile.retry, slot, newest)
         else:
             first = max(first, before.upto + 1)

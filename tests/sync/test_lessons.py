@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ictp2p.machine import Effects, Send
@@ -22,6 +22,7 @@ def ahead(slots: int) -> Net:
     return n
 
 
+@example(slots=1, hints=[(1, 0.0, False), (0, 0.0, True), (1, 0.0, True), (2, 0.0, False)])
 @given(
     slots=st.integers(1, 6),
     hints=st.lists(st.tuples(st.integers(0, 6), st.floats(0.0, 1.5 * PROFILE.retry), st.booleans()), max_size=8),
@@ -42,7 +43,7 @@ def test_a_lesson_is_whole_and_is_not_given_again_while_it_is_under_way(
         lacks = set(range(slot + 1, a.slot + 1))
         if not lacks:
             continue
-        if n.now >= due or slot < knew:
+        if n.now >= due or slot < knew or slot >= max(sent):
             due, knew, sent = n.now + PROFILE.retry, slot, set()
         assert lesson == sorted(lacks - sent)
         sent |= lacks
