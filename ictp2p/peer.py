@@ -25,6 +25,7 @@ from ictp2p.handle.process import ProcessHandle
 from ictp2p.handle.thread import beside
 from ictp2p.life import Life
 from ictp2p.repetition import Repetition
+from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.training import TrainingMesh
 from ictp2p.types import Address, ClusterId, PeerId
 
@@ -180,8 +181,15 @@ class Peer(CollectiveCalls):
                 self._life.draining()
 
     def steps(self, loader: Iterable[T]) -> Iterator[T]:
-        """Yield the batches of `loader` until it ends or this worker has drained."""
-        for batch in loader:
+        """Yield the batches of `loader` until it ends or this worker has drained.
+
+        Where the loader draws them from an `ElasticSampler`, a batch that is followed by the next one without an inner
+        step is given again: what the program iterates over is this, and whatever draws ahead belongs inside of it.
+
+        Raises:
+            ConfigError: such a loader gives batches in another order than it draws them in.
+        """
+        for batch in _counted(loader):
             if self._has_drained():
                 break
             yield batch
@@ -338,6 +346,12 @@ class Peer(CollectiveCalls):
         if self._mesh is None:
             raise PeerClosed("the peer is not running: use `with peer:`")
         return self._mesh
+
+
+def _counted(loader: Iterable[T]) -> Iterable[T]:
+    """The same, seen by the sampler that it draws from, if that is one that counts."""
+    sampler = getattr(loader, "batch_sampler", None)
+    return sampler.over(loader) if isinstance(sampler, ElasticSampler) else loader
 
 
 _MESH_METHODS = frozenset(name for name in vars(TrainingMesh) if not name.startswith("_") and name != "close")

@@ -23,8 +23,8 @@ class Watched(ElasticSampler):
     counting = 0
     """How many batches were in the last step of its cluster."""
 
-    def stepped(self, marks: Sequence[int]) -> None:
-        super().stepped(marks)
+    def stepped(self, marks: Sequence[int], left: Sequence[int] = (), *, taken: bool = True) -> None:
+        super().stepped(marks, left, taken=taken)
         self.counting = len(marks)
 
     def landed(self, counters: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 import ictp2p
 from ictp2p.disk import MemoryDisk
@@ -290,3 +291,27 @@ def test_a_forked_process_is_told_that_the_peer_stayed_behind() -> None:
         os.close(reading)
         os.close(writing)
         assert a.members[0]["status"] == "alive", "the parent's peer is none the worse"
+
+
+def test_a_batch_of_a_loader_without_a_step_is_given_again() -> None:
+    """And one that may give batches out of order is refused before it gives any."""
+    size, batch = 40, 2
+    tally = torch.nn.Embedding(size, 1)
+    torch.nn.init.zeros_(tally.weight)
+    inner = torch.optim.SGD(tally.parameters(), lr=1.0)
+    sampler = ictp2p.ElasticSampler(size, batch, epochs=2)
+    loader = DataLoader(torch.arange(size), batch_sampler=sampler)  # type: ignore[arg-type]
+    number = 0
+    with ictp2p.Peer(config("a")) as a, ictp2p.LocalSGD(a, tally, inner, sync_every=4, sampler=sampler) as policy:
+        while not sampler.finished:
+            for indices in a.steps(loader):
+                number += 1
+                if number in (3, 4, 11):
+                    continue
+                (-tally(indices)).sum().backward()
+                inner.step()
+                inner.zero_grad()
+        assert policy.global_parameters()["weight"].flatten().tolist() == [2.0] * size
+        disordered = DataLoader(torch.arange(size), batch_sampler=sampler, num_workers=2, in_order=False)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="in_order=False"):
+            next(iter(a.steps(disordered)))

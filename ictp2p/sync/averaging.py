@@ -28,7 +28,7 @@ from ictp2p.errors import ConfigError, LocalGroupError
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.outer import wide
 
-_HEAD = struct.Struct("<dQBq")
+_HEAD = struct.Struct("<dQBqq")
 _MOVES, _DUE = 1, 2
 NOTHING = -1
 """Instead of the number of a batch: this gradient is of none in particular."""
@@ -50,6 +50,8 @@ class Heads:
     """Which tensors take part: the gradients that some worker has, and the buffers that some worker has changed."""
     marks: tuple[int, ...] = ()
     """The batches that are in the average, by number, of those that have one."""
+    left: tuple[int, ...] = ()
+    """The batches that some worker leaves out, by number."""
 
 
 class Averager:
@@ -73,7 +75,17 @@ class Averager:
         pairs = zip(self._common, self._buffers, strict=True)
         self._common = [c.copy_(b) if (c.device, c.dtype) == (b.device, b.dtype) else b.clone() for c, b in pairs]
 
-    def heads(self, group: Group, weight: float, step: int, *, moves: bool, due: bool, mark: int = NOTHING) -> Heads:
+    def heads(
+        self,
+        group: Group,
+        weight: float,
+        step: int,
+        *,
+        moves: bool,
+        due: bool,
+        mark: int = NOTHING,
+        left: int = NOTHING,
+    ) -> Heads:
         """Exchange heads.
 
         Args:
@@ -83,13 +95,14 @@ class Averager:
             moves: whether it wants everybody to leave the group.
             due: whether it would have a round after this step; the leader's word counts.
             mark: which batch they are of: of two workers with the same one the first counts.
+            left: which batch it leaves out.
 
         Raises:
             LocalGroupError: the exchange failed, or the workers stand at different steps.
         """
         mine = [p.grad is not None for p in self._parameters]
         mine += _differ(self._buffers, self._common) if group.size > 1 else [False for _ in self._buffers]
-        data = _HEAD.pack(weight, step, _MOVES * moves | _DUE * due, mark) + _pack(mine)
+        data = _HEAD.pack(weight, step, _MOVES * moves | _DUE * due, mark, left) + _pack(mine)
         replies = group.all_gather(data)
         heads = [_HEAD.unpack_from(reply) for reply in replies]
         steps = [head[1] for head in heads]
@@ -103,7 +116,8 @@ class Averager:
         present = (*map(any, zip(*flags, strict=True)),)
         moves, due = any(head[2] & _MOVES for head in heads), bool(heads[0][2] & _DUE)
         counted = tuple(mark for mark, again in zip(marks, twice, strict=True) if mark != NOTHING and not again)
-        return Heads(weight / total if total else 0.0, total, moves, due, present, counted)
+        left_out = tuple(head[4] for head in heads if head[4] != NOTHING)
+        return Heads(weight / total if total else 0.0, total, moves, due, present, counted, left_out)
 
     @torch.no_grad()
     def average(self, group: Group, heads: Heads) -> None:

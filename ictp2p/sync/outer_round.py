@@ -125,7 +125,7 @@ class OuterRound:
         self._progress.launched(fragment)
         if self._sampler is not None:
             steps = self._pace.length(self._weights.fragment + 1) + self._pace.overlap
-            self._sampler.launches(steps, brought=self._progress.brought > 0.0)
+            self._sampler.launches(steps)
         self._pace.launched(trained=weight > 0.0)
         self._note = self._weights.agenda.note()
         self._phase("calculated")

@@ -160,7 +160,7 @@ class Policy:
         settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
         self._sampler = sampler
         if sampler is not None:
-            sampler.join(peer.cluster)
+            sampler.join(peer.cluster, lambda text: peer.event("warning", text=text))
             agenda, carry = [*agenda, sampler], [*carry, sampler]
             self.progress.due = True  # a newcomer has no samples before its first round
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
@@ -393,10 +393,10 @@ class Policy:
         self._weights.follow()
         scaling.unscale(self._inner)
         heads = self._in_group(self._average)
-        scaling.look_again(self._inner)
+        taken = scaling.look_again(self._inner)
         if self._sampler is not None:
-            self._sampler.stepped(heads.marks)
-        self.progress.averaged(heads.weight, due=heads.due or self._dry)
+            self._sampler.stepped(heads.marks, heads.left, taken=taken)
+        self.progress.averaged(heads.weight if taken else 0.0, due=heads.due or self._dry)
         self._spent = False
 
     def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
@@ -412,12 +412,12 @@ class Policy:
     def _average(self, group: Group) -> Heads:
         """Average the gradients."""
         self._peer.phase(TRAINING, "gradients")
-        mark = NOTHING if self._sampler is None else self._sampler.mark()
+        mark, left = (NOTHING, NOTHING) if self._sampler is None else (self._sampler.mark(), self._sampler.left())
         spent = self._spent or (self._sampler is not None and mark == NOTHING)
         weight = 0.0 if spent else self.weight
         moves = self._peer.roster_moves(group.generation)
         due = self._pace.due(self.progress.since + 1, self._weights.fragment + (self.progress.aloft > 0))
-        heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due, mark=mark)
+        heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due, mark=mark, left=left)
         if heads.moves:
             self._peer.phase(TRAINING, "pg_diff")
             raise Moved(self.progress.step)

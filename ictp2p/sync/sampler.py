@@ -4,7 +4,9 @@ The sampler leases blocks of a seeded permutation from the mesh (`leases`) and y
 `DataLoader`. What counts is not what was yielded but what is in a committed contribution, and three gaps lie between:
 
 - *From a yield to a step.* A loader draws ahead. Batches are consumed by inner steps, in the order in which they were
-  drawn; what was drawn and never consumed is drawn again.
+  drawn; what was drawn and never consumed is drawn again (`hand`). So is what no step was taken with, because a loss
+  scaler or the program skipped it: it is in nobody's model. A batch that never comes to a step, as one whose loss is
+  NaN each time, would keep the epoch from ending: after `_PATIENCE` times it is left out, with a warning.
 - *From a step to the cluster's model.* Before each step the workers say which block their gradient is of. It counts if
   it is leased, was not trained before, and no lower rank has it too; else the gradient has no weight. So every worker
   knows exactly what is in the cluster's model, whatever died in a step, and any of them can lead. Who draws which block
@@ -26,9 +28,9 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from torch.utils.data import Sampler
@@ -37,6 +39,7 @@ from ictp2p.errors import ConfigError, LocalProtocolError
 from ictp2p.sync import options
 from ictp2p.sync.agreed import Said
 from ictp2p.sync.averaging import NOTHING
+from ictp2p.sync.hand import Batches, Block, Hand
 from ictp2p.sync.leases import BLOCKS, DONE, EPOCH, WINDOW, Blocks, Leases, Wish
 from ictp2p.sync.shuffle import shuffled
 from ictp2p.types import ClusterId
@@ -48,6 +51,14 @@ _SPARE = 0.25
 """Share by which a lease exceeds what the last phase says is needed: to run dry costs a round, a block held too long
 costs the others a wait at the end of the epoch."""
 _LARGEST = 2**53
+_PATIENCE = 32
+"""Times that a block is given without a step before it is left out: a loss scaler that begins at 2^16 halves its scale
+17 times before it is less than 1."""
+_LEAK, _MANY = 2, 64
+"""How much more a batch without a step counts than one with it, and from where on people are told: from a third of the
+batches on, but not of a loss scaler that looks for its scale."""
+
+T = TypeVar("T")
 
 
 class Fate(enum.Enum):
@@ -106,7 +117,8 @@ class ElasticSampler(Sampler[list[int]]):
         """Batches per inner step."""
         self._size = size
         self._seed, self._epochs, self._keep = seed, epochs, keep
-        self._leases = Leases(math.ceil(size / (batch * accumulate)), epochs, keep)
+        self._blocks = math.ceil(size / (batch * accumulate))
+        self._leases = Leases(self._blocks, epochs, keep)
         self.entries, self.counters = self._leases.entries, self._leases.counters
         self._cluster: ClusterId | None = None
         self._rank, self._workers = 0, 1
@@ -120,8 +132,17 @@ class ElasticSampler(Sampler[list[int]]):
         self._whole = 0
         """How many leased blocks, from the first, are all consumed."""
         self._wish = Wish(0, 0, self._leased)
-        self._drawn: deque[tuple[int, int]] = deque()
-        """Epoch and block of what was yielded and not stepped with: this worker's own."""
+        self._hand = Hand(accumulate)
+        """What was yielded and not stepped with: this worker's own."""
+        self._filler: Block = (0, 0)
+        """What a batch is made of that has no weight: what a step was taken with last, which the program can train."""
+        self._passes: Counter[int] = Counter()
+        """How often a block of this epoch was given without a step."""
+        self._left: deque[Block] = deque()
+        """What is to be left out, and was not by all workers yet."""
+        self._wasted, self._warned = 0, False
+        self._exhausted = False
+        self._tell: Callable[[str], None] = lambda text: None
         self._own: deque[int] = deque()
         self._others: deque[int] = deque()
 
@@ -135,17 +156,52 @@ class ElasticSampler(Sampler[list[int]]):
         """
         if self._cluster is None:
             raise LocalProtocolError("give the sampler to a policy, and enter that, before iterating over it")
-        self._drawn.clear()
+        if self._exhausted and len(self._hand) and not self._hand.told:
+            self._tell(
+                f"{len(self._hand)} batches were drawn more than steps were taken: from a skipped step on, samples are "
+                "counted in the name of others. peer.steps(loader) and sampler.over(loader) see where one was"
+            )
+        self._hand.clear()
+        self._exhausted = False
         self._sort()
         epoch = self._epoch
         while self._epoch == epoch and not self.finished:
             block = self._draw()
-            self._drawn.append((epoch, block))
-            yield from self._batches(self._indices(epoch, max(0, block)))
+            self._hand.draw((epoch, block))
+            yield from self._batches(self._indices(*(self._filler if block == NOTHING else (epoch, block))))
+        self._exhausted = True
 
     def __len__(self) -> int:
         """Batches of a whole epoch, of all clusters together: nobody can know which part of them comes here."""
-        return math.ceil(self._size / (self.batch * self.accumulate)) * self.accumulate
+        return self._blocks * self.accumulate
+
+    def over(self, loader: Iterable[T]) -> Batches[T]:
+        """What `loader` gives, counted as it is given, so that a batch without a step is given again.
+
+        `Peer.steps` does so where the loader has this sampler as its `batch_sampler`; a loop of another kind, or around
+        another kind of loader, takes its batches from here. Whatever draws ahead of the program belongs inside of it.
+
+        Args:
+            loader: each thing that it gives is one batch of this sampler, in the order in which they were drawn.
+
+        Raises:
+            ConfigError: it gives them in another order.
+        """
+        return loader if isinstance(loader, Batches) else Batches(self, self._gave, loader)
+
+    def skip(self) -> None:
+        """Leave the batches in hand out of this epoch: they count as trained, and are not given again.
+
+        For what the program does not want to train, instead of a step with it. It is all batches of a step, after the
+        last of them was given. They count with the next step of this worker.
+
+        Raises:
+            LocalProtocolError: there is none, or not all that one step takes.
+        """
+        block = self._hand.first()
+        self._left.append(block)
+        self._refill(block)
+        self._hand.take()
 
     @property
     def epoch(self) -> int:
@@ -188,6 +244,7 @@ class ElasticSampler(Sampler[list[int]]):
             return
         if self._epoch != counters[EPOCH]:
             self._consumed.clear()
+            self._passes.clear()
         self._epoch = counters[EPOCH]
         self._leased = self._leases.holding(tensors, self._cluster).blocks
         self._place = {block: place for place, block in enumerate(self._leased.tolist())}
@@ -197,9 +254,9 @@ class ElasticSampler(Sampler[list[int]]):
 
     # As a part of the policy.
 
-    def join(self, cluster: ClusterId) -> None:
-        """Lease for this cluster."""
-        self._cluster = cluster
+    def join(self, cluster: ClusterId, tell: Callable[[str], None]) -> None:
+        """Lease for this cluster, and `tell` people what they should know."""
+        self._cluster, self._tell = cluster, tell
 
     def regroup(self, rank: int, workers: int) -> None:
         """Share the lease among so many workers, of which this is one."""
@@ -212,18 +269,30 @@ class ElasticSampler(Sampler[list[int]]):
         Raises:
             LocalProtocolError: a step was taken without a batch.
         """
-        if not self._drawn:
-            raise LocalProtocolError(
-                f"an inner step without a batch from the sampler: one step takes {self.accumulate} of its own"
-            )
-        epoch, block = self._drawn[0]
-        counts = epoch == self._epoch and block in self._place and block not in self._consumed
-        return block if counts and self._place[block] < self._whole + WINDOW else NOTHING
+        block = self._hand.first()
+        return block[1] if self._counts(block) else NOTHING
 
-    def stepped(self, marks: Sequence[int]) -> None:
-        """A step was taken with the gradients of these blocks."""
-        self._drawn.popleft()
-        self._consumed.update(dict.fromkeys(block for block in marks if block != NOTHING))
+    def left(self) -> int:
+        """Which block this worker leaves out, or `NOTHING`: said with each step until all know it."""
+        while self._left and not self._counts(self._left[0]):
+            self._left.popleft()
+        return self._left[0][1] if self._left else NOTHING
+
+    def stepped(self, marks: Sequence[int], left: Sequence[int] = (), *, taken: bool = True) -> None:
+        """All workers came to a step with the gradients of these blocks.
+
+        Args:
+            marks: the blocks.
+            left: those that some worker leaves out.
+            taken: whether it was taken, or skipped by all, because the gradients overflowed.
+        """
+        block = self._hand.take()
+        done = (*marks, *left) if taken else left
+        self._consumed.update(dict.fromkeys(each for each in done if each != NOTHING))
+        if not taken:
+            self._again(block)
+        elif block[1] != NOTHING:
+            self._filler, self._wasted = block, max(0, self._wasted - 1)
         self._advance()
 
     @property
@@ -231,16 +300,14 @@ class ElasticSampler(Sampler[list[int]]):
         """Whether the cluster has trained all that it leased."""
         return len(self._consumed) == len(self._leased) and not self.finished
 
-    def launches(self, steps: int, *, brought: bool) -> None:
-        """A round is being launched.
+    def launches(self, steps: int) -> None:
+        """A round is being launched, with a phase of so many inner steps after it.
 
-        Args:
-            steps: inner steps of a phase.
-            brought: whether what was trained is in the contribution.
+        What was only left out is said, too, in a contribution without weight.
         """
-        places = np.sort(np.array([self._place[block] for block in self._consumed if brought], dtype=np.int64))
+        places = np.sort(np.array([self._place[block] for block in self._consumed], dtype=np.int64))
         self._aloft = len(places)
-        ahead = steps + len(self._drawn) + 1
+        ahead = steps + len(self._hand) + 1
         self._wish = Wish(self._epoch, math.ceil((1.0 + _SPARE) * ahead * self._workers), places)
 
     def fate(self, counters: Mapping[str, int], tensors: Mapping[str, Tensor], *, mine: bool) -> Fate:
@@ -285,12 +352,54 @@ class ElasticSampler(Sampler[list[int]]):
         while self._whole < len(self._leased) and int(self._leased[self._whole]) in self._consumed:
             self._whole += 1
 
+    def _counts(self, block: Block) -> bool:
+        """Whether a block is this cluster's to train, and not trained yet."""
+        epoch, number = block
+        due = epoch == self._epoch and number in self._place and number not in self._consumed
+        return due and self._place[number] < self._whole + WINDOW
+
     # Drawing.
+
+    def _gave(self) -> None:
+        """A batch is in the program's hands; if it is of another block than before, that one was passed over."""
+        passed = self._hand.gave()
+        if passed is not None:
+            self._again(passed)
+
+    def _again(self, block: Block) -> None:
+        """No step was taken with a block: draw it again after all others, or leave it out."""
+        self._waste()
+        self._refill(block)
+        epoch, number = block
+        if number == NOTHING or epoch != self._epoch:
+            return
+        self._passes[number] += 1
+        if self._passes[number] < _PATIENCE:
+            self._own.append(number)
+            return
+        self._left.append(block)
+        samples = self._indices(epoch, number)
+        self._tell(f"samples {samples} are left out of epoch {epoch}: given {_PATIENCE} times, and no step was taken")
+
+    def _refill(self, block: Block) -> None:
+        """What a batch without weight was made of came to no step: another one may, and the others wait for it."""
+        if block[1] == NOTHING:
+            epoch, number = self._filler
+            self._filler = epoch, (number + 1) % self._blocks
+
+    def _waste(self) -> None:
+        self._wasted += _LEAK
+        if self._wasted >= _MANY and not self._warned:
+            self._warned = True
+            self._tell(
+                "many batches come to no step, and are given again. Where the gradients of several are added up before "
+                "a step, the sampler must know: ElasticSampler(..., accumulate=...)"
+            )
 
     def _draw(self) -> int:
         if not (self._own or self._others):
             self._sort()
-        drawn = {block for epoch, block in self._drawn if epoch == self._epoch}
+        drawn = self._busy()
         while self._own or self._others:
             block = self._own.popleft() if self._own else self._others.pop()
             if block not in self._consumed and block not in drawn:
@@ -299,12 +408,16 @@ class ElasticSampler(Sampler[list[int]]):
 
     def _sort(self) -> None:
         """Line up what may be drawn: first this worker's own, then what others would draw last."""
-        drawn = {block for epoch, block in self._drawn if epoch == self._epoch}
+        drawn = self._busy()
         near = self._leased[self._whole : self._whole + WINDOW].tolist()
         there = [block for block in near if block not in self._consumed and block not in drawn]
         mine = [block % self._workers == self._rank for block in there]
         self._own = deque(block for block, own in zip(there, mine, strict=True) if own)
         self._others = deque(block for block, own in zip(there, mine, strict=True) if not own)
+
+    def _busy(self) -> set[int]:
+        """What is not to be drawn, though nobody trained it."""
+        return self._hand.blocks(self._epoch) | {block for epoch, block in self._left if epoch == self._epoch}
 
     def _indices(self, epoch: int, block: int) -> list[int]:
         start, length = block * self.batch * self.accumulate, self.batch * self.accumulate

@@ -29,15 +29,20 @@ def unscale(optimizer: Any) -> None:
 
 
 @torch.no_grad()
-def look_again(optimizer: Any) -> None:
-    """Have the kernel skip the step if the gradients, averaged by now, are not all finite; and only then."""
+def look_again(optimizer: Any) -> bool:
+    """Have the kernel skip the step if the gradients, averaged by now, are not all finite; and only then.
+
+    Says whether the step is taken: samples whose step was skipped are in no model.
+    """
     found = getattr(optimizer, "found_inf", None)
     if found is None:
-        return
+        return True
     finite = [torch.isfinite(gradient).all().to(found.device) for gradient in _gradients(optimizer)]
     if not finite:  # nobody had any weight: nothing is stepped
-        return
-    optimizer.found_inf = torch.stack(finite).all().logical_not().to(found.dtype).reshape_as(found)
+        return True
+    taken = torch.stack(finite).all()
+    optimizer.found_inf = taken.logical_not().to(found.dtype).reshape_as(found)
+    return bool(taken)
 
 
 def _gradients(optimizer: Any) -> Iterator[Tensor]:

@@ -35,12 +35,13 @@ def train(
     steps: int = 10**6,
     path: Path | None = None,
     load: Path | None = None,
+    skips: Callable[[], bool] | None = None,
     **options: Any,
 ) -> Callable[[Any], Any]:
     """A training until all epochs have ended, or for so many steps; gives the tally, the policy and the sampler.
 
     With `prefetch` it draws ahead; with `accumulate` it adds up the gradients of so many batches before a step; with
-    `path` and `load` it ends and begins with a checkpoint.
+    `path` and `load` it ends and begins with a checkpoint; `skips` says whether a step is to be left out.
     """
 
     def body(mesh: Any) -> Any:
@@ -52,11 +53,13 @@ def train(
             policy.load(load)
         with policy:
             while not sampler.finished and policy.progress.step < steps:
-                for number, indices in enumerate(ahead(sampler, prefetch), 1):
+                drawn = ahead(sampler, prefetch)
+                for number, indices in enumerate(drawn if skips is None else sampler.over(drawn), 1):
                     model(torch.tensor(indices)).backward()
                     if number % accumulate:
                         continue
-                    inner.step()
+                    if skips is None or not skips():
+                        inner.step()
                     inner.zero_grad()
                     if policy.progress.step >= steps:
                         break
@@ -263,8 +266,8 @@ class Counted(ElasticSampler):
         super().__init__(*args, **options)
         self.steps: Counter[int] = Counter()
 
-    def stepped(self, marks: Sequence[int]) -> None:
-        super().stepped(marks)
+    def stepped(self, marks: Sequence[int], left: Sequence[int] = (), *, taken: bool = True) -> None:
+        super().stepped(marks, left, taken=taken)
         self.steps.update(marks)
 
 
