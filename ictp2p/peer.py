@@ -25,6 +25,7 @@ from ictp2p.handle.process import ProcessHandle
 from ictp2p.handle.thread import beside
 from ictp2p.life import Life
 from ictp2p.repetition import Repetition
+from ictp2p.sync.hand import Batches
 from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.training import TrainingMesh
 from ictp2p.types import Address, ClusterId, PeerId
@@ -57,6 +58,7 @@ class Peer(CollectiveCalls):
         self._mesh: TrainingMesh | None = None
         self._life: Life | None = None
         self._draining_from: tuple[int, int] | None = None
+        self._left_steps = False  # `steps` has ended because it drained
         self._ending = threading.RLock()  # reentrant: a signal handler may close what its thread is closing
         self._ended = self._closed = False
         self._left: bool | None = None  # it has not begun to
@@ -171,8 +173,8 @@ class Peer(CollectiveCalls):
 
         That is a round of a policy or of a collective call, once a state is shared; before that, there is none to wait
         for. Only `steps` looks, before each batch: a program that is not in it is told by the events `life` and `phase`
-        that it was asked, and goes on until it calls `close`. Without a quorum there is no such round, and `steps`
-        waits for one; whoever has no time for that calls `close`.
+        that it was asked, by `drained` that it may leave, and goes on until it calls `close`. Without a quorum there is
+        no such round, and `steps` waits for one; whoever has no time for that calls `close`.
         """
         reached = self._reached()
         if self._draining_from is None:
@@ -181,28 +183,41 @@ class Peer(CollectiveCalls):
                 self._life.draining()
 
     def steps(self, loader: Iterable[T]) -> Iterator[T]:
-        """Yield the batches of `loader` until it ends or this worker has drained.
+        """Yield the batches of `loader` until it ends or this worker has drained: a loop around it ends with `drained`.
 
         Where the loader draws them from an `ElasticSampler`, a batch that is followed by the next one without an inner
         step is given again: what the program iterates over is this, and whatever draws ahead belongs inside of it.
 
         Raises:
             ConfigError: such a loader gives batches in another order than it draws them in.
+            PeerClosed: it has ended before because this worker has drained: a loop that does not look at `drained`
+                would go round and round, and this worker never leave.
         """
-        for batch in _counted(loader):
+        if self._left_steps:
+            raise PeerClosed("this worker has drained: there are no more steps, end the loop when peer.drained is True")
+        batches = _counted(loader)
+        for batch in batches:
             if self._has_drained():
+                self._left_steps = True
+                if isinstance(batches, Batches):
+                    batches.batch_sampler.drain()
                 break
             yield batch
         if self._draining_from is not None and self._life is not None:
             self._life.heard(DRAINING, "committed")
 
-    def _has_drained(self) -> bool:
+    @property
+    def drained(self) -> bool:
+        """Whether this worker was asked to leave and may: the round after which it does is over."""
         if self._draining_from is None:
             return False
-        if self._life is not None:
-            self._life.heard(DRAINING, "runs")
         reached = zip(self._reached(), self._draining_from, strict=True)
         return self._training.state is None or any(now > before for now, before in reached)
+
+    def _has_drained(self) -> bool:
+        if self._draining_from is not None and self._life is not None:
+            self._life.heard(DRAINING, "runs")
+        return self.drained
 
     def _reached(self) -> tuple[int, int]:
         """The version of the state, which a policy's rounds move, and the last round that a call accounted for."""

@@ -315,3 +315,34 @@ def test_a_batch_of_a_loader_without_a_step_is_given_again() -> None:
         disordered = DataLoader(torch.arange(size), batch_sampler=sampler, num_workers=2, in_order=False)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="in_order=False"):
             next(iter(a.steps(disordered)))
+
+
+def test_draining_ends_the_loop_around_the_epochs_of_a_sampler() -> None:
+    """Regression: the loop of the documentation went round for ever, at full speed, and the worker never left."""
+    net = torch.nn.Linear(1, 1)
+    inner = torch.optim.SGD(net.parameters(), lr=0.1)
+    sampler = ictp2p.ElasticSampler(1000, 2)
+    loader = DataLoader(torch.ones(1000, 1), batch_sampler=sampler)  # type: ignore[arg-type]
+    turns = 0
+    with ictp2p.Peer(config("a")) as a, ictp2p.DiLoCo(a, net, inner, sync_every=2, sampler=sampler) as policy:
+        while not sampler.finished:
+            turns += 1
+            assert turns < 3, "the loop does not end"
+            for batch in a.steps(loader):
+                net(batch).sum().backward()
+                inner.step()
+                inner.zero_grad()
+                if policy.version == 3:
+                    assert not a.drained
+                    a.drain()
+        assert (turns, policy.version, a.drained, sampler.ended) == (1, 4, True, False)
+    assert a.state == "EXIT"
+
+
+def test_who_asks_for_steps_after_it_has_drained_is_refused() -> None:
+    with ictp2p.Peer(config("a")) as a:
+        a.drain()  # no state is shared: there is no round to wait for
+        assert a.drained
+        assert list(a.steps(range(9))) == []
+        with pytest.raises(PeerClosed, match=r"peer\.drained"):
+            next(iter(a.steps(range(9))))

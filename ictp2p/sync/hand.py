@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ictp2p.errors import ConfigError, LocalProtocolError
+
+if TYPE_CHECKING:
+    from ictp2p.sync.sampler import ElasticSampler
 
 T_co = TypeVar("T_co", covariant=True)
 Block = tuple[int, int]
@@ -97,7 +100,7 @@ class Batches(Generic[T_co]):
         ConfigError: the loader gives batches out of order.
     """
 
-    def __init__(self, sampler: object, gave: Callable[[], None], loader: Iterable[T_co]) -> None:
+    def __init__(self, sampler: ElasticSampler, gave: Callable[[], None], loader: Iterable[T_co]) -> None:
         if not getattr(loader, "in_order", True):
             raise ConfigError(
                 "a loader with in_order=False gives batches in another order than they were drawn in, so nobody knows "

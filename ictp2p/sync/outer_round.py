@@ -249,7 +249,7 @@ class OuterRound:
     @property
     def _attends(self) -> bool:
         """Whether it takes part: with what it has trained, or looking on, as long as there may be anything to come."""
-        return self._progress.brought > 0.0 or self._sampler is None or not self._sampler.finished
+        return self._progress.brought > 0.0 or self._sampler is None or not self._sampler.ended
 
     def _may_skip(self) -> bool:
         return self._without_quorum == "continue" and self._skipped < self._most_skipped

@@ -121,6 +121,7 @@ class ElasticSampler(Sampler[list[int]]):
         self._leases = Leases(self._blocks, epochs, keep)
         self.entries, self.counters = self._leases.entries, self._leases.counters
         self._cluster: ClusterId | None = None
+        self._drained = False
         self._rank, self._workers = 0, 1
         self._epoch = 0
         self._leased: Blocks = np.zeros(0, dtype=np.int64)
@@ -141,7 +142,7 @@ class ElasticSampler(Sampler[list[int]]):
         self._left: deque[Block] = deque()
         """What is to be left out, and was not by all workers yet."""
         self._wasted, self._warned = 0, False
-        self._exhausted = False
+        self._ran_out = False
         self._tell: Callable[[str], None] = lambda text: None
         self._own: deque[int] = deque()
         self._others: deque[int] = deque()
@@ -156,20 +157,20 @@ class ElasticSampler(Sampler[list[int]]):
         """
         if self._cluster is None:
             raise LocalProtocolError("give the sampler to a policy, and enter that, before iterating over it")
-        if self._exhausted and len(self._hand) and not self._hand.told:
+        if self._ran_out and len(self._hand) and not self._hand.told:
             self._tell(
                 f"{len(self._hand)} batches were drawn more than steps were taken: from a skipped step on, samples are "
                 "counted in the name of others. peer.steps(loader) and sampler.over(loader) see where one was"
             )
         self._hand.clear()
-        self._exhausted = False
+        self._ran_out = False
         self._sort()
         epoch = self._epoch
-        while self._epoch == epoch and not self.finished:
+        while self._epoch == epoch and not self.ended:
             block = self._draw()
             self._hand.draw((epoch, block))
             yield from self._batches(self._indices(*(self._filler if block == NOTHING else (epoch, block))))
-        self._exhausted = True
+        self._ran_out = True
 
     def __len__(self) -> int:
         """Batches of a whole epoch, of all clusters together: nobody can know which part of them comes here."""
@@ -210,8 +211,17 @@ class ElasticSampler(Sampler[list[int]]):
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs have ended."""
+        """Whether there is nothing more to train here: all epochs have ended, or this worker has drained."""
+        return self.ended or self._drained
+
+    @property
+    def ended(self) -> bool:
+        """Whether all epochs have ended for the whole mesh."""
         return self._epochs is not None and self._epoch >= self._epochs
+
+    def drain(self) -> None:
+        """Be finished, whatever is left for others: `Peer.steps` ends because this worker has drained."""
+        self._drained = True
 
     def state_dict(self) -> dict[str, Any]:
         """What is in this cluster's model beside the agreed one. All else is in the global state."""
@@ -256,7 +266,7 @@ class ElasticSampler(Sampler[list[int]]):
 
     def join(self, cluster: ClusterId, tell: Callable[[str], None]) -> None:
         """Lease for this cluster, and `tell` people what they should know."""
-        self._cluster, self._tell = cluster, tell
+        self._cluster, self._tell, self._drained = cluster, tell, False
 
     def regroup(self, rank: int, workers: int) -> None:
         """Share the lease among so many workers, of which this is one."""
@@ -298,7 +308,7 @@ class ElasticSampler(Sampler[list[int]]):
     @property
     def dry(self) -> bool:
         """Whether the cluster has trained all that it leased."""
-        return len(self._consumed) == len(self._leased) and not self.finished
+        return len(self._consumed) == len(self._leased) and not self.ended
 
     def launches(self, steps: int) -> None:
         """A round is being launched, with a phase of so many inner steps after it.
