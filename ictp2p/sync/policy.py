@@ -48,6 +48,7 @@ from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.progress import Progress
 from ictp2p.sync.sampler import ElasticSampler
 from ictp2p.sync.state import GlobalState
+from ictp2p.sync.strangers import Strangers
 from ictp2p.sync.trainees import Trainees, checked_weight
 from ictp2p.sync.values import MOST_SPREAD, Grouping, Spec
 from ictp2p.sync.weights import Weights
@@ -160,7 +161,7 @@ class Policy:
         settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
         self._sampler = sampler
         if sampler is not None:
-            sampler.join(peer.cluster, lambda text: peer.event("warning", text=text))
+            sampler.join(peer.cluster, self._warn)
             agenda, carry = [*agenda, sampler], [*carry, sampler]
             self.progress.due = True  # a newcomer has no samples before its first round
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
@@ -329,10 +330,11 @@ class Policy:
             self._peer.serve_state(self.state)
             self._settle()
             if self._loaded is not None and (text := resuming.given_up(self._loaded, self.state)) is not None:
-                self._peer.event("warning", text=text)
+                self._warn(text)
             self._resting = self._peer.clock()
             self._hooks.append(self._inner.register_step_pre_hook(self._before_step))
             self._hooks.append(self._inner.register_step_post_hook(self._after_step))
+            self._hooks.append(Strangers(self._inner, lambda: self.progress.step, self._warn))
         except BaseException:
             self.__exit__()
             raise
@@ -484,6 +486,9 @@ class Policy:
         self._weights.agenda.landed(self.state.counters, self.state.committed)
         self._outer_round.resume(group)
         return self.progress.step
+
+    def _warn(self, text: str) -> None:
+        self._peer.event("warning", text=text)
 
     def _leave(self) -> None:
         self._outer_round.withdraw()

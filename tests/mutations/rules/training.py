@@ -576,6 +576,22 @@ MUTATIONS: Final = (
         ("sync/test_hand.py::test_what_one_worker_leaves_out_the_others_do_not_train",),
     ),
     Mutation(
+        "trained-behind-its-back",
+        "People are told where another optimizer steps what a policy keeps in step.",
+        "ictp2p/sync/policy.py",
+        "            Strangers(self._inner, lambda: self.progress.step, self._warn),\n",
+        "",
+        ("sync/test_strangers.py::test_an_optimizer_made_anew_is_told_of_once",),
+    ),
+    Mutation(
+        "wrapper-taken-for-a-stranger",
+        "An optimizer that steps the policy's own within its step is none that people are told of.",
+        "ictp2p/sync/strangers.py",
+        "self._steps() != steps",
+        "False",
+        ("sync/test_strangers.py::test_who_is_no_stranger",),
+    ),
+    Mutation(
         "drained-and-not-finished",
         "A sampler of a worker that has drained is finished: the loop around its epochs ends.",
         "ictp2p/peer.py",

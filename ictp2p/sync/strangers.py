@@ -1,0 +1,81 @@
+"""Optimizers that step a policy's parameters behind its back.
+
+A policy hooks one optimizer. A program that makes another one for the same parameters, for its second stage say, trains
+on as before; but nothing averages its gradients, no round is ever due, and what it learns reaches nobody. Nor does
+anything fail, so people must be told. It cannot be told by counting batches, of which any number may be added up before
+a step. torch tells of every optimizer's step: one that holds parameters of ours, and has changed them in a step without
+a step of ours within, is a stranger. A wrapper steps ours within its own step, or adds gradients up and changes none.
+What is looked at are a few elements (a fused step does not count in a tensor's version), and devices are waited for
+only where no step of ours was within.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+_MOST, _WIDTH = 8, 8
+"""Parameters that are looked at, and elements of each of their dimensions."""
+
+
+class Strangers:
+    """Watches all optimizers of this process for those that step what is another's.
+
+    Args:
+        inner: whose parameters they are.
+        steps: how many steps of it were seen so far.
+        tell: told of the first one, in words.
+    """
+
+    def __init__(self, inner: torch.optim.Optimizer, steps: Callable[[], int], tell: Callable[[str], None]) -> None:
+        self._inner, self._steps, self._tell = inner, steps, tell
+        self._begun: dict[int, tuple[list[tuple[Tensor, Tensor]], int]] = {}
+        """By optimizer whose step is under way: some elements of our parameters, as they were before, and our steps."""
+        self._stepping = False
+        """Whether ours is in its step, in which its parts step (`JointOptimizer`)."""
+        self._told = False
+        self._hooks = [
+            register_optimizer_step_pre_hook(self._before),
+            register_optimizer_step_post_hook(self._after),
+        ]
+
+    def remove(self) -> None:
+        """Watch no longer."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if optimizer is self._inner:
+            self._stepping = True
+        elif not (self._stepping or self._told):
+            self._begun[id(optimizer)] = self._samples(optimizer), self._steps()
+
+    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if optimizer is self._inner:
+            self._stepping = False
+        before, steps = self._begun.pop(id(optimizer), ([], 0))
+        if self._steps() != steps or all(torch.equal(held, then) for held, then in before):
+            return
+        self._told = True
+        self._tell(
+            f"an optimizer that the policy does not know ({type(optimizer).__name__}) steps its parameters: they are "
+            "averaged with nobody then, and no round follows. Change the groups of the optimizer that the policy has"
+        )
+
+    def _samples(self, optimizer: torch.optim.Optimizer) -> list[tuple[Tensor, Tensor]]:
+        """A few elements of those of our parameters that an optimizer is going to step, and copies of them."""
+        ours = {id(p) for group in self._inner.param_groups for p in group["params"]}
+        held = (p for group in optimizer.param_groups for p in group["params"] if id(p) in ours and p.grad is not None)
+        corners = [_corner(parameter) for parameter in itertools.islice(held, _MOST)]
+        return [(corner, corner.clone()) for corner in corners]
+
+
+def _corner(parameter: Tensor) -> Tensor:
+    """The first elements of a parameter, of each dimension; of a distributed one, of what of it is here."""
+    local: Tensor = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+    return local.detach()[(slice(_WIDTH),) * local.dim()]
