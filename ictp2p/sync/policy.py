@@ -11,7 +11,8 @@ or changes for a newcomer, the workers meet in the next one, are made identical 
 due: the step is retried, the outer round repeated. Three rules keep anything from being counted twice or lost:
 
 1. A worker that healing moved to another step had its gradient counted already, or computed it for other parameters:
-   it contributes weight zero to the next average.
+   it contributes weight zero to the next average. So does one whose round lands while it holds a gradient, because the
+   program caught what had interrupted the round.
 2. A round that committed through a leader that died since holds this cluster's contribution: the new leader takes the
    result and drops the local progress, which is inside. If the mesh committed *without* this cluster, the local
    progress is carried over: theta <- G_new + (theta - G_old).
@@ -448,10 +449,12 @@ class Policy:
         """Do what is due at this step boundary. What is under way lands before the next is launched.
 
         What was brought to a round and missed it is brought to the very next: a cluster that trained on would walk out
-        of step with the others, and miss one round after another.
+        of step with the others, and miss one round after another. What is done here may move the parameters: a gradient
+        in hand, of a program that caught an error in the middle of a round and went on, is of what they were.
         """
         if not (self._lands or self._launches):
             return
+        self._spent = True
         with following(self._inner):
             if self._lands:
                 self._outer_round.land(group)

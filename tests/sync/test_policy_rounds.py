@@ -123,3 +123,37 @@ def test_without_a_quorum_stop_stops_everybody_with_the_reason(make_world: Any) 
 
     world.run(a_0=body("a_0"), a_1=body("a_1"))
     assert caught["a_1"].startswith("the leader of this cluster stopped")
+
+
+class Interrupted(Exception):
+    """What a program catches, and goes on."""
+
+
+def test_a_gradient_of_before_an_interrupted_round_does_not_count_after_it(make_world: Any) -> None:
+    """Regression: the round landed before the next step, whose gradient was of what the parameters had been."""
+    data = rows(0, 8)
+
+    def body(mesh: Any) -> Any:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, 4) as policy:
+            train(model, inner, data[:3])
+            model.w.grad = torch.from_numpy(data[3]) + model.w.detach()
+            with pytest.raises(Interrupted):
+                inner.step()
+            before, version = model.w.detach().clone(), policy.version
+            train(model, inner, data[4:5])
+            assert not torch.equal(model.w, before)
+            assert torch.equal(model.w, policy.global_parameters()["w"])
+            assert policy.version == version + 1
+            train(model, inner, data[5:])
+            return model.w.detach().numpy().copy()
+
+    world, golden = make_world(a=1), Golden()
+    world.faults["a/0", "outer_round", 0] = Interrupted
+    for row in data[:4]:
+        golden.step(row)
+    golden.sync()
+    for row in data[5:]:
+        golden.step(row)
+    np.testing.assert_array_equal(world.run(a_0=body)["a_0"], golden.sync())

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.joint import JointOptimizer
 from ictp2p.sync.local_sgd import LocalSGD
 
 Step = Callable[[torch.nn.Module, torch.optim.Optimizer, int], None]
@@ -82,6 +83,25 @@ def of_something_else(model: torch.nn.Module, inner: torch.optim.Optimizer) -> C
         inner.step()
 
     return step
+
+
+def joint(mesh: Any, *, alone: bool) -> None:
+    model = torch.nn.Linear(4, 1)
+    parts = [torch.optim.SGD([parameter], lr=0.01) for parameter in model.parameters()]
+    inner = JointOptimizer(*parts)
+    with DiLoCo(mesh, model, inner, sync_every=2):
+        for _ in range(6):
+            model(torch.ones(2, 4)).sum().backward()
+            (parts[0] if alone else inner).step()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_parts_of_a_joint_optimizer_are_strangers_only_where_they_step_by_themselves(
+    make_world: Any, alone: bool
+) -> None:
+    world = make_world(a=1)
+    world.run(a_0=lambda mesh: joint(mesh, alone=alone))
+    assert [kind for _, kind, _ in world.events if kind == "warning"] == ["warning"] * alone
 
 
 @pytest.mark.parametrize("step", [wraps(1), wraps(4), accumulates, of_something_else])

@@ -592,6 +592,14 @@ MUTATIONS: Final = (
         ("sync/test_strangers.py::test_who_is_no_stranger",),
     ),
     Mutation(
+        "gradient-of-before-the-round",
+        "A gradient that was computed before a round landed does not count after it.",
+        "ictp2p/sync/policy.py",
+        "        self._spent = self._spent or self._lands or self._launches\n",
+        "",
+        ("sync/test_policy_rounds.py::test_a_gradient_of_before_an_interrupted_round_does_not_count_after_it",),
+    ),
+    Mutation(
         "drained-and-not-finished",
         "A sampler of a worker that has drained is finished: the loop around its epochs ends.",
         "ictp2p/peer.py",
