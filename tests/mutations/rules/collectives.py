@@ -371,6 +371,14 @@ MUTATIONS: Final = (
         ("collectives/test_plan.py::test_the_codec_is_the_one_that_was_asked_for",),
     ),
     Mutation(
+        "infinite-by-its-codec",
+        "What is finite stays so on its way: as infinity it would be in everybody's state for good.",
+        "ictp2p/collectives/codecs/cast.py",
+        "        if self._short and _overflows(written):\n",
+        "        if False:\n",
+        ("collectives/codecs/test_cast.py::test_what_is_finite_stays_so_in_float16",),
+    ),
+    Mutation(
         "diverged-hidden",
         "A block with an element that is not finite decodes to NaN, never to ordinary numbers.",
         "ictp2p/collectives/codecs/blocks.py",
