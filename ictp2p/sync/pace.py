@@ -116,6 +116,11 @@ class Pace:
         """Whether this cluster launches the round of `fragment`, `since` inner steps after the last launch."""
         return since >= self.length(fragment)
 
+    def agreed(self, counters: Mapping[str, int]) -> int:
+        """Inner steps of the phases that a state has behind it."""
+        phases, rest = divmod(counters["round"], self.fragments)
+        return phases * self.steps + rest * self.steps // self.fragments
+
     def _own_steps(self) -> int:
         """Inner steps of this cluster in a phase."""
         return self.steps
@@ -197,6 +202,10 @@ class AdaptivePace(Pace):
         """What must be equal everywhere, in words."""
         bounds = f"{self._least} to {self._most}"
         return [*super().describe(), ("utilization", repr(self._utilization)), ("adaptive sync_every", bounds)]
+
+    def agreed(self, counters: Mapping[str, int]) -> int:
+        """Inner steps of the phases that a state has behind it, of the fastest cluster."""
+        return counters[_TAKEN]
 
     def _own_steps(self) -> int:
         return round(self.steps * self._share())

@@ -236,6 +236,16 @@ class Policy:
         return self._pace.steps
 
     @property
+    def agreed_steps(self) -> int:
+        """Inner steps of all phases up to the agreed state: how far the mesh has trained, the same on all workers.
+
+        For a schedule that a cluster which joins late follows from where the others are: with the steps since the last
+        round, `progress.since`, it is what a cluster counts that was there from the beginning. A round that came early,
+        as a sampler asks for one, counts for a whole phase. It goes on from a checkpoint, where versions begin anew.
+        """
+        return self._pace.agreed(self.state.counters) if self.version else 0
+
+    @property
     def version(self) -> int:
         """Version of the global state: 1 for the initial weights, one more with each committed round."""
         return self.state.version

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import copy
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ictp2p.errors import ConfigError
 from ictp2p.sync.diloco import DiLoCo
 from ictp2p.sync.outer import Nesterov
 from ictp2p.sync.pace import AdaptivePace, Pace
+from ictp2p.sync.streaming import StreamingDiLoCo
 
 MILLION = 10**6
 
@@ -293,3 +295,38 @@ def test_numpy_agrees_on_a_half_phase() -> None:
     total = 4.0 * 0.25 * gained + each * (0.5 - 0.25 * gained) / 0.75
     np.testing.assert_allclose(float(optimizer.state[param]["momentum_buffer"]), 4.0 * kept + each * gained)
     np.testing.assert_allclose(float(param.detach()), -(1.0 + 0.25 * total))
+
+
+@pytest.mark.parametrize("pace", [3, 5, AdaptivePace(4, least=3, proportional=False)])
+@pytest.mark.parametrize("fragments", [1, 3])
+def test_the_steps_that_are_agreed_are_those_of_who_was_there_from_the_beginning(
+    make_world: Any, pace: Any, fragments: int
+) -> None:
+    """And a cluster that joins late has them at once, for a schedule to follow."""
+
+    def steps(mesh: Any) -> Iterator[Any]:
+        model = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(3)))
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        every = copy.deepcopy(pace)
+        with StreamingDiLoCo(mesh, model, inner, sync_every=every, fragments=fragments, overlap=0) as policy:
+            yield policy
+            for _ in range(20):
+                model(torch.ones(1, 1)).sum().backward()
+                inner.step()
+                inner.zero_grad()
+                yield policy
+
+    def early(mesh: Any) -> int:
+        for policy in steps(mesh):
+            assert policy.agreed_steps + policy.progress.since == policy.progress.step
+        return policy.progress.step
+
+    def late(mesh: Any) -> int:
+        return next(steps(mesh)).agreed_steps
+
+    world = make_world(a=1)
+    for thread in (world.start("a_0", early), world.start("b_0", late, after=3)):
+        thread.join(60)
+    assert not world.errors
+    assert world.results["a_0"] == 20
+    assert world.results["b_0"] >= 3 * 3 // fragments

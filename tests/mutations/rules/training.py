@@ -600,6 +600,14 @@ MUTATIONS: Final = (
         ("sync/test_policy_rounds.py::test_a_gradient_of_before_an_interrupted_round_does_not_count_after_it",),
     ),
     Mutation(
+        "schedule-of-whole-phases",
+        "With fragments a round is a part of a phase, in the steps that are agreed as in those that are taken.",
+        "ictp2p/sync/pace.py",
+        "return phases * self.steps + rest * self.steps // self.fragments",
+        "return phases * self.steps + rest * self.steps",
+        ("sync/test_pace.py::test_the_steps_that_are_agreed_are_those_of_who_was_there_from_the_beginning",),
+    ),
+    Mutation(
         "drained-and-not-finished",
         "A sampler of a worker that has drained is finished: the loop around its epochs ends.",
         "ictp2p/peer.py",
