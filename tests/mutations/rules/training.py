@@ -579,7 +579,7 @@ MUTATIONS: Final = (
         "trained-behind-its-back",
         "People are told where another optimizer steps what a policy keeps in step.",
         "ictp2p/sync/policy.py",
-        "            Strangers(self._inner, lambda: self.progress.step, self._warn),\n",
+        "            self._hooks.append(Strangers(self._inner, lambda: self.progress.step, self._warn))\n",
         "",
         ("sync/test_strangers.py::test_an_optimizer_made_anew_is_told_of_once",),
     ),
@@ -592,11 +592,21 @@ MUTATIONS: Final = (
         ("sync/test_strangers.py::test_who_is_no_stranger",),
     ),
     Mutation(
+        "parts-taken-for-strangers",
+        "The parts of a joint optimizer, which step within its step, are none that people are told of.",
+        "ictp2p/sync/strangers.py",
+        "elif not (self._stepping or self._told):",
+        "elif not self._told:",
+        (
+            "sync/test_strangers.py::test_the_parts_of_a_joint_optimizer_are_strangers_only_where_they_step_by_themselves",
+        ),
+    ),
+    Mutation(
         "gradient-of-before-the-round",
         "A gradient that was computed before a round landed does not count after it.",
         "ictp2p/sync/policy.py",
-        "        self._spent = self._spent or self._lands or self._launches\n",
-        "",
+        "        self._spent = True\n        with following",
+        "        with following",
         ("sync/test_policy_rounds.py::test_a_gradient_of_before_an_interrupted_round_does_not_count_after_it",),
     ),
     Mutation(
