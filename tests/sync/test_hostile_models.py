@@ -63,7 +63,7 @@ class Late(nn.Module):
 
 def frozen() -> nn.Module:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
-    model[0].weight.requires_grad_(False)
+    nn.init.constant_(model[0].weight, 0.5).requires_grad_(False)  # the workers are threads, and share a generator
     return model
 
 
