@@ -32,6 +32,9 @@ from ictp2p.types import Address, ClusterId, PeerId
 
 _log = logging.getLogger(__name__)
 
+_MOST_VAIN = 1000
+"""Times that `steps` ends at once after a drain: epochs that a loop counts off, rather than one without an end."""
+
 T = TypeVar("T")
 EventCallback = Callable[[dict[str, Any]], None]
 
@@ -58,7 +61,7 @@ class Peer(CollectiveCalls):
         self._mesh: TrainingMesh | None = None
         self._life: Life | None = None
         self._draining_from: tuple[int, int] | None = None
-        self._left_steps = False  # `steps` has ended because it drained
+        self._vain_steps = 0  # how often `steps` was called after it has drained
         self._ending = threading.RLock()  # reentrant: a signal handler may close what its thread is closing
         self._ended = self._closed = False
         self._left: bool | None = None  # it has not begun to
@@ -190,17 +193,17 @@ class Peer(CollectiveCalls):
 
         Raises:
             ConfigError: such a loader gives batches in another order than it draws them in.
-            PeerClosed: it has ended before because this worker has drained: a loop that does not look at `drained`
-                would go round and round, and this worker never leave.
+            PeerClosed: this worker has drained, and it was called a thousand times since, each time in vain: a loop
+                without an end that does not look at `drained` would go round for ever, and this worker never leave.
         """
-        if self._left_steps:
-            raise PeerClosed("this worker has drained: there are no more steps, end the loop when peer.drained is True")
         batches = _counted(loader)
         for batch in batches:
             if self._has_drained():
-                self._left_steps = True
                 if isinstance(batches, Batches):
                     batches.batch_sampler.drain()
+                self._vain_steps += 1
+                if self._vain_steps > _MOST_VAIN:
+                    raise PeerClosed("this worker has drained: end the loop when peer.drained is True")
                 break
             yield batch
         if self._draining_from is not None and self._life is not None:

@@ -627,11 +627,11 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "drained-without-end",
-        "Who asks for batches after it has drained is refused: a loop that does not look would go round for ever.",
+        "Who asks for batches after it has drained gets none, and is refused where there is no end to that.",
         "ictp2p/peer.py",
-        "        if self._left_steps:\n",
-        "        if False:\n",
-        ("test_peer_life.py::test_who_asks_for_steps_after_it_has_drained_is_refused",),
+        "                self._vain_steps += 1\n                if",
+        "                if",
+        ("test_peer_life.py::test_who_counts_epochs_off_after_a_drain_comes_to_the_end_and_who_has_no_end_is_refused",),
     ),
     Mutation(
         "loader-out-of-order",
