@@ -4,9 +4,11 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import HandshakeFailed, RemoteProtocolError, TurnedAway, VersionMismatch
 from ictp2p.preamble import PREAMBLE_SIZE, Kind, Preamble, Verdict, check, is_preamble, judge
+from ictp2p.wire import WIRE_VERSION
 
 MINE = Preamble(b"mesh-one")
 OTHER = b"mesh-two"
+NEXT = WIRE_VERSION + 1
 bytes_u8 = st.integers(0, 255)
 preambles = st.builds(
     Preamble,
@@ -59,9 +61,19 @@ def test_the_verdict_and_the_errors_of_both_sides_agree(theirs: Preamble):
     [
         (Preamble(b"mesh-one"), Verdict.WELCOME, None, ""),
         (Preamble(b"mesh-one", Kind.BULK), Verdict.WELCOME, None, ""),
-        (Preamble(b"mesh-one", oldest=7, newest=9), Verdict.OTHER_VERSION, VersionMismatch, "versions 7 to 9"),
+        (
+            Preamble(b"mesh-one", oldest=NEXT, newest=NEXT + 2),
+            Verdict.OTHER_VERSION,
+            VersionMismatch,
+            f"versions {NEXT} to {NEXT + 2}",
+        ),
         (Preamble(b"mesh-one", oldest=3, newest=1), Verdict.OTHER_VERSION, VersionMismatch, "versions 3 to 1"),
-        (Preamble(OTHER, oldest=7, newest=9), Verdict.OTHER_VERSION, VersionMismatch, "versions 7 to 9"),
+        (
+            Preamble(OTHER, oldest=NEXT, newest=NEXT + 2),
+            Verdict.OTHER_VERSION,
+            VersionMismatch,
+            f"versions {NEXT} to {NEXT + 2}",
+        ),
         (Preamble(OTHER), Verdict.OTHER_MESH, TurnedAway, OTHER.hex()),
         (Preamble(b"mesh-one", 77), Verdict.UNKNOWN_KIND, HandshakeFailed, "kind 77"),
     ],

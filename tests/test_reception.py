@@ -24,7 +24,7 @@ from ictp2p.preamble import NO_TICKET, PREAMBLE_SIZE, Kind, Preamble, Verdict
 from ictp2p.reception import Reception, serve
 from ictp2p.security import PlainSecurity, Security, TlsSecurity
 from ictp2p.types import Address
-from ictp2p.wire import HEADER_SIZE, FrameKind, frame
+from ictp2p.wire import HEADER_SIZE, WIRE_VERSION, FrameKind, frame
 from tests.bulk.conftest import MemoryTransport
 
 NETWORK = TcpNetwork()
@@ -100,7 +100,11 @@ def test_garbage_on_the_port_is_refused_named_and_costs_nothing_more(run, garbag
 @pytest.mark.parametrize(
     ("preamble", "verdict", "error"),
     [
-        (Preamble(MESH.fingerprint, oldest=7, newest=9), Verdict.OTHER_VERSION, VersionMismatch),
+        (
+            Preamble(MESH.fingerprint, oldest=WIRE_VERSION + 1, newest=WIRE_VERSION + 3),
+            Verdict.OTHER_VERSION,
+            VersionMismatch,
+        ),
         (Preamble(b"mesh-two"), Verdict.OTHER_MESH, TurnedAway),
         (Preamble(MESH.fingerprint, kind=99), Verdict.UNKNOWN_KIND, HandshakeFailed),
         (Preamble(MESH.fingerprint, kind=Kind.BULK), Verdict.UNKNOWN_KIND, HandshakeFailed),

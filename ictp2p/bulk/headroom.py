@@ -56,7 +56,7 @@ class Headroom:
         self._before: dict[Connection, Account] = {}
         """As of the last judgement."""
         self._lost = self._packets = 0.0
-        """Since more were wanted because of losses."""
+        """Since more were wanted because of losses, or a queue was seen."""
 
     def lacking(self, connections: Sequence[Connection]) -> bool:
         """Say whether buffers, for most of the time since the last judgement, or losses have held these back.
@@ -68,10 +68,11 @@ class Headroom:
         if not spent or min(each.busy for each in spent) < LONG:
             return False
         self._before = accounts
+        if any(each.round_trips >= QUEUED for each in spent):
+            self._lost = self._packets = 0.0  # of a full line
+            return False
         self._lost += sum(each.lost for each in spent)
         self._packets += sum(each.packets for each in spent)
-        if any(each.round_trips >= QUEUED for each in spent):
-            return False
         if sum(each.held for each in spent) >= MOSTLY * sum(each.busy for each in spent):
             return True
         if self._lost < LOSSES or not self._bound_by_losses(spent):
