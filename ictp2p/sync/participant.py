@@ -183,12 +183,18 @@ class Part:
         return [RoundPassed(bound.round, value)]
 
     def _compare(self, value: Close) -> None:
-        """Note whether this cluster came to another result, and whether the round was decided without it."""
+        """Note whether this cluster came to another result, and whether the round was decided without it.
+
+        Rounds of the state alone count: a collective call in between, that it was in, says nothing of its state.
+        """
+        opened = self.bound or self._last
+        if isinstance(opened, Open) and opened.spec.kind != "sync":
+            return
         if value.committed and self.bound is not None:
             self._odd_rounds = 0
         elif value.committed and value.round == self._odd[0]:
             self._odd_rounds += 1
-        elif self.bound is not None and self.bound.spec.kind == "sync":
+        elif self.bound is not None:
             mine = next(p.cluster for p in self.bound.participants if p.leader == self._me)
             if mine in (outvoted(value.camps) or itertools.chain.from_iterable(value.camps)):
                 self._odd = (value.round, value.camps)

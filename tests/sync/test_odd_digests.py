@@ -32,10 +32,13 @@ class Parted(Mesh):
     lags: dict[str, float] = field(default_factory=dict)
     until: dict[str, int] = field(default_factory=dict)
     """From which round on a cluster votes as the first camp does."""
+    calls_part: bool = True
+    """Whether the camps differ in what a collective call gives, too."""
 
     def work(self, who: PeerId, opened: Open) -> None:
         name = self.name_of(who)
-        camp = self.camps.get(name, 0) if opened.round < self.until.get(name, 10**9) else 0
+        parted = opened.spec.kind == "sync" or self.calls_part
+        camp = self.camps.get(name, 0) if parted and opened.round < self.until.get(name, 10**9) else 0
         vote = Vote(0, opened.round, opened.attempt, b"digest %d of camp %d" % (opened.round, camp))
         self.count += 1
         heapq.heappush(self.queue, (self.now + self.lags.get(name, 0.0), self.count, who, who, vote))
@@ -129,6 +132,23 @@ def test_a_result_that_is_odd_now_and_then_ends_nothing() -> None:
     m.until = {}
     m.train(0.06)
     assert not told(m, "C"), "rounds in between that it was in are none in a row"
+
+
+def test_a_call_that_all_agree_on_is_no_round_of_the_state() -> None:
+    """Regression: a loop that shares its loss between two rounds was never told that its cluster is odd."""
+    m = parted({"A": 0, "B": 0, "C": 1})
+    m.calls_part = False
+    for _ in range(ROUNDS + 1):
+        for name in (name for name in "ABC" if m.training[name]):
+            m.bases[name] = m.value(m.leaders[name]).state.digest or m.bases[name]
+            m.ready(name)
+        m.run(1.0)
+        for name in (name for name in "ABC" if m.training[name]):
+            m.ready(name, replace(CALL))
+        m.run(1.0)
+    (notice,) = told(m, "C")
+    assert notice.rounds == ROUNDS
+    assert m.committed(C0) == [["A", "B", "C"]] * (ROUNDS - 1), "those of the calls"
 
 
 def test_everybody_hears_who_differs_from_whom() -> None:

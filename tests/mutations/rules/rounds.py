@@ -300,6 +300,14 @@ MUTATIONS: Final = (
         ("sync/test_odd_digests.py::test_a_result_that_is_odd_now_and_then_ends_nothing",),
     ),
     Mutation(
+        "calls-absolve-the-odd-one",
+        "A collective call that a cluster was in does not make a round of the state that it was in.",
+        "ictp2p/sync/participant.py",
+        '        if isinstance(opened, Open) and opened.spec.kind != "sync":\n            return\n',
+        "",
+        ("sync/test_odd_digests.py::test_a_call_that_all_agree_on_is_no_round_of_the_state",),
+    ),
+    Mutation(
         "differs-in-silence",
         "That results differ is told at once, everywhere, with who differs from whom.",
         "ictp2p/alarms.py",
