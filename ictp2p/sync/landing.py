@@ -73,6 +73,8 @@ class Landing:
             weights.state.release()
         if weights.state.version != progress.version:
             weights.agenda.landed(weights.state.counters, weights.state.committed)
+        if weights.state.version < progress.version:
+            progress.scheduled = 0  # the mesh went back, and so does what follows it
         progress.version, progress.aloft = weights.state.version, 0
         self._peer.event("outer", verdict=verdict.kind.name, version=progress.version, reason=verdict.reason)
 

@@ -116,9 +116,9 @@ class Pace:
         """Whether this cluster launches the round of `fragment`, `since` inner steps after the last launch."""
         return since >= self.length(fragment)
 
-    def agreed(self, counters: Mapping[str, int]) -> int:
-        """Inner steps of the phases that a state has behind it."""
-        phases, rest = divmod(counters["round"], self.fragments)
+    def agreed(self, counters: Mapping[str, int], *, aloft: bool) -> int:
+        """Inner steps of the phases that a state has behind it, and of the one that a round `aloft` from it is of."""
+        phases, rest = divmod(counters["round"] + aloft, self.fragments)
         return phases * self.steps + rest * self.steps // self.fragments
 
     def _own_steps(self) -> int:
@@ -203,9 +203,9 @@ class AdaptivePace(Pace):
         bounds = f"{self._least} to {self._most}"
         return [*super().describe(), ("utilization", repr(self._utilization)), ("adaptive sync_every", bounds)]
 
-    def agreed(self, counters: Mapping[str, int]) -> int:
-        """Inner steps of the phases that a state has behind it, of the fastest cluster."""
-        return counters[_TAKEN]
+    def agreed(self, counters: Mapping[str, int], *, aloft: bool) -> int:
+        """Inner steps of the phases that a state has behind it, as for `Pace`, of the fastest cluster."""
+        return self._taken(counters, counters["round"] % self.fragments) if aloft else counters[_TAKEN]
 
     def _own_steps(self) -> int:
         return round(self.steps * self._share())

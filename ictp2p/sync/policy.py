@@ -236,14 +236,22 @@ class Policy:
         return self._pace.steps
 
     @property
-    def agreed_steps(self) -> int:
-        """Inner steps of all phases up to the agreed state: how far the mesh has trained, the same on all workers.
+    def schedule_step(self) -> int:
+        """How far the mesh has trained, in inner steps, for a schedule that all clusters follow. Read it between steps.
 
-        For a schedule that a cluster which joins late follows from where the others are: with the steps since the last
-        round, `progress.since`, it is what a cluster counts that was there from the beginning. A round that came early,
-        as a sampler asks for one, counts for a whole phase. It goes on from a checkpoint, where versions begin anew.
+        It is the steps of all phases up to the agreed state, that of the round under way if there is one, and those
+        taken since: what a cluster counts that was there from the beginning, and what one that joins late has at once.
+        All workers of a cluster have the same. A round that came early, as a sampler asks for one, counts for a whole
+        phase. It goes on from a checkpoint, where versions begin anew.
+
+        It never goes backwards, unless the mesh itself goes back to an older version. A round that comes to nothing is
+        a phase that no other cluster counts either: it stays where it is then, until as much was trained again.
         """
-        return self._pace.agreed(self.state.counters) if self.version else 0
+        return max(self.progress.scheduled, self._scheduled())
+
+    def _scheduled(self) -> int:
+        agreed = self._pace.agreed(self.state.counters, aloft=self.progress.aloft > 0) if self.version else 0
+        return agreed + self.progress.since
 
     @property
     def version(self) -> int:
@@ -467,11 +475,16 @@ class Policy:
         self._spent = True
         with following(self._inner):
             if self._lands:
-                self._outer_round.land(group)
+                self._act(self._outer_round.land, group)
             while self._launches:
-                self._outer_round.launch(group)
+                self._act(self._outer_round.launch, group)
                 if self._lands:
-                    self._outer_round.land(group)
+                    self._act(self._outer_round.land, group)
+
+    def _act(self, action: Callable[[Group], None], group: Group) -> None:
+        """Launch or land, and have a schedule no further back after it, on this worker or on one that healing moves."""
+        self.progress.scheduled = self.schedule_step
+        action(group)
 
     def _settle(self) -> None:
         """Have a group and no outer round due. There is no gradient in hand."""

@@ -33,6 +33,8 @@ class Progress:
     """For each fragment, what the cluster trained since it was last in a committed round."""
     behind: list[int] = field(default_factory=lambda: [0])
     """For each fragment, how many of its rounds were decided without what the cluster had trained for them."""
+    scheduled: int = 0
+    """Least that a schedule of the whole mesh is at; see `Policy.schedule_step`."""
 
     @property
     def order(self) -> tuple[int, int, int, int]:
@@ -75,18 +77,19 @@ class Progress:
     def pack(self) -> bytes:
         """Its bytes, equally many for equally many fragments."""
         whole = (self.version, self.step, self.since, self.aloft, self.due)
-        return struct.pack(self._layout(len(self.weights)), *whole, self.brought, *self.weights, *self.behind)
+        rest = (self.brought, *self.weights, *self.behind, self.scheduled)
+        return struct.pack(self._layout(len(self.weights)), *whole, *rest)
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
         """Read what `pack` wrote."""
-        count = (len(data) // 8 - 6) // 2
+        count = (len(data) // 8 - 7) // 2
         version, step, since, aloft, due, brought, *rest = struct.unpack(cls._layout(count), data)
-        return cls(version, step, since, aloft, bool(due), brought, rest[:count], rest[count:])
+        return cls(version, step, since, aloft, bool(due), brought, rest[:count], rest[count:-1], rest[-1])
 
     @staticmethod
     def _layout(fragments: int) -> str:
-        return f"<5Q{fragments + 1}d{fragments}Q"
+        return f"<5Q{fragments + 1}d{fragments + 1}Q"
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint of a cluster's own part has to remember, beside the model."""
@@ -100,4 +103,4 @@ class Progress:
         """Be as far as another worker."""
         self.version, self.step, self.since = other.version, other.step, other.since
         self.aloft, self.due, self.brought = other.aloft, other.due, other.brought
-        self.weights, self.behind = list(other.weights), list(other.behind)
+        self.weights, self.behind, self.scheduled = list(other.weights), list(other.behind), other.scheduled

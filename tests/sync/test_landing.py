@@ -123,3 +123,12 @@ def test_of_a_state_that_was_received_the_former_one_is_given_back_and_own_progr
 def test_the_error_that_stopped_the_leader_is_everybody_s(name: str, kind: type[IctError]) -> None:
     with pytest.raises(kind, match="leader of this cluster stopped: of the disk"):
         landed(Verdict(Kind.STOP, reason=f"{name}: of the disk"))
+
+
+@pytest.mark.parametrize(("version", "scheduled"), [(5, 70), (2, 0)])
+def test_a_schedule_follows_a_mesh_that_goes_back_and_no_other(version: int, scheduled: int) -> None:
+    model, progress = Model(version), Progress(3, scheduled=70)
+    peer: Any = SimpleNamespace(event=lambda *_, **__: None)
+    weights: Any = model
+    Landing(peer, weights, progress, "keep", None).act(Verdict(Kind.ADOPT, version, b"received", mine=True))
+    assert (progress.version, progress.scheduled) == (version, scheduled)

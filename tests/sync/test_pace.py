@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.eager import EagerDiLoCo
 from ictp2p.sync.outer import Nesterov
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.streaming import StreamingDiLoCo
@@ -298,9 +299,10 @@ def test_numpy_agrees_on_a_half_phase() -> None:
 
 
 @pytest.mark.parametrize("pace", [3, 5, AdaptivePace(4, least=3, proportional=False)])
+@pytest.mark.parametrize("overlap", [0, 1])
 @pytest.mark.parametrize("fragments", [1, 3])
 def test_the_steps_that_are_agreed_are_those_of_who_was_there_from_the_beginning(
-    make_world: Any, pace: Any, fragments: int
+    make_world: Any, pace: Any, fragments: int, overlap: int
 ) -> None:
     """And a cluster that joins late has them at once, for a schedule to follow."""
 
@@ -308,7 +310,7 @@ def test_the_steps_that_are_agreed_are_those_of_who_was_there_from_the_beginning
         model = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(3)))
         inner = torch.optim.SGD(model.parameters(), lr=0.1)
         every = copy.deepcopy(pace)
-        with StreamingDiLoCo(mesh, model, inner, sync_every=every, fragments=fragments, overlap=0) as policy:
+        with StreamingDiLoCo(mesh, model, inner, sync_every=every, fragments=fragments, overlap=overlap) as policy:
             yield policy
             for _ in range(20):
                 model(torch.ones(1, 1)).sum().backward()
@@ -318,11 +320,11 @@ def test_the_steps_that_are_agreed_are_those_of_who_was_there_from_the_beginning
 
     def early(mesh: Any) -> int:
         for policy in steps(mesh):
-            assert policy.agreed_steps + policy.progress.since == policy.progress.step
+            assert policy.schedule_step == policy.progress.step
         return policy.progress.step
 
     def late(mesh: Any) -> int:
-        return next(steps(mesh)).agreed_steps
+        return next(steps(mesh)).schedule_step
 
     world = make_world(a=1)
     for thread in (world.start("a_0", early), world.start("b_0", late, after=3)):
@@ -330,3 +332,55 @@ def test_the_steps_that_are_agreed_are_those_of_who_was_there_from_the_beginning
     assert not world.errors
     assert world.results["a_0"] == 20
     assert world.results["b_0"] >= 3 * 3 // fragments
+
+
+def scheduled(kind: Callable[..., Any], steps: int, **options: Any) -> Callable[[Any], list[tuple[int, int]]]:
+    """Trains so far, and gives the step and what a schedule follows, before the first one and after each."""
+
+    def body(mesh: Any) -> list[tuple[int, int]]:
+        model = torch.nn.Linear(1, 1)
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        with kind(mesh, model, inner, **options) as policy:
+            seen = [(policy.progress.step, policy.schedule_step)]
+            while policy.progress.step < steps:
+                model(torch.ones(1, 1)).sum().backward()
+                inner.step()
+                inner.zero_grad()
+                seen.append((policy.progress.step, policy.schedule_step))
+        return seen
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(StreamingDiLoCo, {"fragments": 1, "overlap": 3}), (StreamingDiLoCo, {"fragments": 2}), (EagerDiLoCo, {})],
+)
+def test_a_schedule_does_not_go_backwards_while_a_round_is_under_way(
+    make_world: Any, kind: Any, options: dict[str, Any]
+) -> None:
+    """Regression: the steps before a launch were missing from it until the round had landed."""
+    seen = make_world(a=1).run(a_0=scheduled(kind, 26, sync_every=8, **options))["a_0"]
+    assert seen == [(step, step) for step in range(27)]
+
+
+@pytest.mark.parametrize(("kind", "overlap"), [(DiLoCo, {}), (StreamingDiLoCo, {"fragments": 1, "overlap": 2})])
+def test_a_schedule_stays_where_a_round_comes_to_nothing_and_a_newcomer_is_where_the_others_are(
+    make_world: Any, kind: Any, overlap: dict[str, int]
+) -> None:
+    """Workers of one cluster that had each a learning rate of its own would part."""
+    world = make_world(a=1)
+    world.aborts = {1}
+    body = scheduled(kind, 24, sync_every=4, **overlap)
+    for thread in (world.start("a_0", body), world.start("a_1", body, after=2)):
+        thread.join(60)
+    assert not world.errors
+    first, second = world.results["a_0"], world.results["a_1"]
+    values = [value for _, value in first]
+    assert values == sorted(values)
+    assert first[-1] == (24, 20), "one phase of six came to nothing"
+    lost = {8 + overlap.get("overlap", 0) + n for n in range(5)}
+    held = {value for step, value in first if step in lost}
+    assert held == {8 + overlap.get("overlap", 0)}
+    assert set(second) <= set(first)
+    assert len(second) > 1

@@ -102,7 +102,7 @@ def test_the_leader_dies_in_an_outer_round_and_nothing_is_lost_or_doubled(
     trace, policy = found["a_1"]
     if "a/0" in world.dead:
         same(trace, expected)
-        assert policy.progress == type(policy.progress)(version=2, step=4, brought=policy.progress.brought)
+        assert policy.progress == type(policy.progress)(version=2, step=4, brought=policy.progress.brought, scheduled=4)
         assert policy.state.digest == world.digest
 
 

@@ -24,6 +24,36 @@ MUTATIONS: Final = (
         ("sync/test_checkpoint.py::test_no_damaged_byte_of_a_tensor_is_loaded",),
     ),
     Mutation(
+        "schedule-without-the-round-aloft",
+        "What a schedule of the whole mesh follows does not go backwards while a round is under way.",
+        "ictp2p/sync/policy.py",
+        "aloft=self.progress.aloft > 0)",
+        "aloft=False)",
+        ("sync/test_pace.py::test_a_schedule_does_not_go_backwards_while_a_round_is_under_way",),
+    ),
+    Mutation(
+        "schedule-falls-with-a-round-that-came-to-nothing",
+        "What a schedule of the whole mesh follows stays where a round comes to nothing.",
+        "ictp2p/sync/policy.py",
+        "        self.progress.scheduled = self.schedule_step\n",
+        "",
+        (
+            "sync/test_pace.py::"
+            "test_a_schedule_stays_where_a_round_comes_to_nothing_and_a_newcomer_is_where_the_others_are",
+        ),
+    ),
+    Mutation(
+        "schedule-of-a-worker-alone",
+        "All workers of a cluster follow a schedule from the same place, also one that came later.",
+        "ictp2p/sync/progress.py",
+        "list(other.behind), other.scheduled",
+        "list(other.behind), self.scheduled",
+        (
+            "sync/test_pace.py::"
+            "test_a_schedule_stays_where_a_round_comes_to_nothing_and_a_newcomer_is_where_the_others_are",
+        ),
+    ),
+    Mutation(
         "killed-saves-fill-the-disk",
         "What those leave behind who are killed while they save is gone after the next save of that file.",
         "ictp2p/sync/checkpoint.py",
