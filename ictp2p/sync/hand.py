@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ictp2p.errors import ConfigError, LocalProtocolError
+from ictp2p.sync import options
 
 if TYPE_CHECKING:
     from ictp2p.sync.sampler import ElasticSampler
@@ -36,6 +37,8 @@ class Hand:
         self._drawn: deque[Block] = deque()
         self._given: int | None = None
         """How many batches of the first block were given out; None if nobody tells."""
+        self.tellings = 0
+        """How often anybody has told that a batch was given out."""
 
     def __len__(self) -> int:
         return len(self._drawn)
@@ -64,6 +67,7 @@ class Hand:
         Raises:
             LocalProtocolError: there is none that it could be.
         """
+        self.tellings += 1
         passed = self.take() if self._given == self._batches else None
         if not self._drawn:
             raise LocalProtocolError("more was given out than batches were drawn: each must be one of the sampler's")
@@ -93,6 +97,7 @@ class Batches(Generic[T_co]):
 
     Args:
         sampler: whose batches they are.
+        hand: the sampler's.
         gave: told.
         loader: gives them, one by one and in order.
 
@@ -100,7 +105,7 @@ class Batches(Generic[T_co]):
         ConfigError: the loader gives batches out of order.
     """
 
-    def __init__(self, sampler: ElasticSampler, gave: Callable[[], None], loader: Iterable[T_co]) -> None:
+    def __init__(self, sampler: ElasticSampler, hand: Hand, gave: Callable[[], None], loader: Iterable[T_co]) -> None:
         if not getattr(loader, "in_order", True):
             raise ConfigError(
                 "a loader with in_order=False gives batches in another order than they were drawn in, so nobody knows "
@@ -108,9 +113,25 @@ class Batches(Generic[T_co]):
             )
         self.batch_sampler = sampler
         """As a `DataLoader` has it."""
-        self._gave, self._loader = gave, loader
+        self._hand, self._gave, self._loader = hand, gave, loader
 
     def __iter__(self) -> Iterator[T_co]:
-        for batch in self._loader:
+        """The batches.
+
+        Raises:
+            ConfigError: the loader tells the sampler of them itself: each would count for two.
+        """
+        batches = iter(self._loader)
+        while True:
+            before = self._hand.tellings
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            if self._hand.tellings != before:
+                raise ConfigError(
+                    f"{options.shown(self._loader)} counts its batches with the sampler itself, as peer.steps(loader) "
+                    "does, so each would count twice: let one do it, or nest them as peer.steps(sampler.over(loader))"
+                )
             self._gave()
             yield batch

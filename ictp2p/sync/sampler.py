@@ -181,14 +181,19 @@ class ElasticSampler(Sampler[list[int]]):
 
         `Peer.steps` does so where the loader has this sampler as its `batch_sampler`; a loop of another kind, or around
         another kind of loader, takes its batches from here. Whatever draws ahead of the program belongs inside of it.
+        With both, this belongs inside: `peer.steps(sampler.over(loader))`.
 
         Args:
             loader: each thing that it gives is one batch of this sampler, in the order in which they were drawn.
 
         Raises:
-            ConfigError: it gives them in another order.
+            ConfigError: it gives them in another order, or those of another sampler; or, with the first batch, they are
+                counted inside of it already.
         """
-        return loader if isinstance(loader, Batches) else Batches(self, self._gave, loader)
+        other = getattr(loader, "batch_sampler", self)
+        if isinstance(other, ElasticSampler) and other is not self:
+            raise ConfigError(f"{options.shown(loader)} gives the batches of another sampler: {options.shown(other)}")
+        return loader if isinstance(loader, Batches) else Batches(self, self._hand, self._gave, loader)
 
     def skip(self) -> None:
         """Leave the batches in hand out of this epoch: they count as trained, and are not given again.

@@ -39,6 +39,32 @@ def test_the_block_in_hand_is_the_one_that_was_given_last(batches: int, steps: l
     assert passed == [(0, number) for number, step in enumerate(steps[:-1]) if not step]
 
 
+@pytest.mark.parametrize("prefetch", [0, 3])
+def test_batches_that_are_counted_twice_are_refused(make_world: Any, prefetch: int) -> None:
+    """Regression: each second one passed for skipped, and steps counted in the name of others, without a word."""
+
+    def body(mesh: Any) -> int:
+        sampler = ElasticSampler(SIZE, BATCH, epochs=1)
+        model = torch.nn.Embedding(SIZE, 1)
+        with LocalSGD(mesh, model, torch.optim.SGD(model.parameters(), lr=1.0), sampler=sampler):
+            steps = (batch for batch in sampler.over(ahead(sampler, prefetch)))  # as peer.steps does
+            with pytest.raises(ConfigError, match=r"counts its batches .* peer\.steps\(sampler\.over\(loader\)\)"):
+                next(iter(sampler.over(steps)))
+            batches = sampler.over(ahead(sampler, prefetch))
+            assert sampler.over(batches) is batches
+            return len(next(iter(sampler.over(batches))))
+
+    assert make_world(a=1).run(a_0=body) == {"a_0": BATCH}
+
+
+def test_batches_of_another_sampler_are_refused() -> None:
+    """Regression: they were given back as they were, and this sampler was told of none."""
+    one, other = ElasticSampler(SIZE, BATCH), ElasticSampler(SIZE, BATCH)
+    for loader in (other.over(other), DataLoader(range(SIZE), batch_sampler=other)):  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="gives the batches of another sampler"):
+            one.over(loader)
+
+
 def sometimes(seed: int) -> Callable[[], bool]:
     rng = random.Random(seed)
     return lambda: rng.random() < 0.3

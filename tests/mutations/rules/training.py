@@ -54,6 +54,22 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "batches-counted-twice",
+        "No batch is counted with the sampler by two that hand it on.",
+        "ictp2p/sync/hand.py",
+        "if self._hand.tellings != before:",
+        "if False:",
+        ("sync/test_hand.py::test_batches_that_are_counted_twice_are_refused",),
+    ),
+    Mutation(
+        "batches-of-another-sampler",
+        "A sampler counts its own batches alone.",
+        "ictp2p/sync/sampler.py",
+        "if isinstance(other, ElasticSampler) and other is not self:",
+        "if False:",
+        ("sync/test_hand.py::test_batches_of_another_sampler_are_refused",),
+    ),
+    Mutation(
         "killed-saves-fill-the-disk",
         "What those leave behind who are killed while they save is gone after the next save of that file.",
         "ictp2p/sync/checkpoint.py",
