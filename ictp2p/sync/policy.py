@@ -204,6 +204,8 @@ class Policy:
         """What was loaded."""
         self._loaded_as: Mapping[str, bytes] = {}
         """What the model's parameters were then, by their digests."""
+        self._half_loaded = False
+        """Whether loading has failed in its midst, so that what is here is neither fresh nor what was saved."""
 
     def __repr__(self) -> str:
         at = self.progress
@@ -311,14 +313,15 @@ class Policy:
         local = found.local()
         self._weights.share(self._frozen())
         found.load(self.state)
+        self._half_loaded = True
         with following(self._inner):
             self._weights.load()
-        self._loaded = found
-        self.state.brought = 0
         if local is not None:
             self._replica.load(*local)
             self._outer_round.resumed()
         self._loaded_as = contents.digests(dict(self._model.named_parameters()))
+        self._loaded, self._half_loaded = found, False
+        self.state.brought = 0
 
     def __enter__(self) -> Self:
         """Join: meet the cluster, agree on the weights to start from, and hook the inner optimizer.
@@ -329,12 +332,16 @@ class Policy:
         Raises:
             MeshMismatch: the mesh, or this cluster, trains something else.
             PeerClosed: the peer was closed meanwhile.
-            LocalProtocolError: a policy trains with this peer already.
+            LocalProtocolError: a policy trains with this peer already; or a checkpoint was loaded here in part.
             ConfigError: there is no peer; the model has other parameters or buffers than when the policy was made; or
                 its parameters are not those of the checkpoint that was loaded; or something that newcomers of the
                 cluster must take over cannot be sent to them.
         """
         options.connected(self._peer)
+        if self._half_loaded:
+            raise LocalProtocolError(
+                "a checkpoint was loaded in part before load() failed: make model, optimizer and policy anew"
+            )
         self._trainees.check()
         self._weights.follow()
         self._look_at_the_model()

@@ -350,6 +350,21 @@ def test_a_folder_in_which_nothing_can_be_written_is_named_whatever_the_reason(
         fresh().save(tmp_path / "at.safetensors")
 
 
+def test_a_policy_that_has_loaded_half_a_checkpoint_is_not_entered(make_world: Any, tmp_path: pathlib.Path) -> None:
+    """Regression: it began with what was loaded so far, and nothing was compared with what the model had become."""
+    file = saved(make_world, tmp_path, local=True)
+
+    def body(mesh: Any) -> None:
+        model = net()
+        policy = DiLoCo(mesh, model, torch.optim.Adam(model.parameters()), sync_every=4)
+        with pytest.raises(ConfigError, match="does not fit"):
+            policy.load(file)
+        with pytest.raises(LocalProtocolError, match="a checkpoint was loaded in part"), policy:
+            """It is not entered."""
+
+    make_world(a=1).run(a_0=body)
+
+
 def test_loading_into_a_running_training_is_refused(make_world: Any, tmp_path: pathlib.Path) -> None:
     file = saved(make_world, tmp_path)
 

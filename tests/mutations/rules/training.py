@@ -70,6 +70,14 @@ MUTATIONS: Final = (
         ("sync/test_hand.py::test_batches_of_another_sampler_are_refused",),
     ),
     Mutation(
+        "half-a-checkpoint-trained-on",
+        "A policy that has loaded a part of a checkpoint alone is not entered.",
+        "ictp2p/sync/policy.py",
+        "        if self._half_loaded:\n",
+        "        if False:\n",
+        ("sync/test_checkpoint.py::test_a_policy_that_has_loaded_half_a_checkpoint_is_not_entered",),
+    ),
+    Mutation(
         "killed-saves-fill-the-disk",
         "What those leave behind who are killed while they save is gone after the next save of that file.",
         "ictp2p/sync/checkpoint.py",
