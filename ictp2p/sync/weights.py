@@ -26,7 +26,7 @@ from torch.nn.parameter import is_lazy
 
 from ictp2p.device_memory import placed, settle
 from ictp2p.errors import ConfigError, NotFinite
-from ictp2p.sync import options
+from ictp2p.sync import manifest, options
 from ictp2p.sync.agreed import Agenda
 from ictp2p.sync.fragments import Fragments, fragments
 from ictp2p.sync.manifest import Entry, describe
@@ -130,7 +130,12 @@ class Weights:
             self.buffers[name] = self._tensors[name] = now
 
     def share(self, words: Sequence[tuple[str, str]]) -> None:
-        """Have that equal everywhere as well. Before the state is taken, or loaded: it is what both are named by."""
+        """Have that equal everywhere as well. Before the state is taken, or loaded: it is what both are named by.
+
+        Raises:
+            ConfigError: nobody would read a state that is named so.
+        """
+        manifest.check((), words)
         self.state.settings = (*self._settings, *words)
 
     def check(self) -> None:

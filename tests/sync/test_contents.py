@@ -103,6 +103,35 @@ def test_a_checkpoint_of_another_base_model_is_refused(make_world: Any, tmp_path
     make_world(a=1).run(a_0=work)
 
 
+def test_a_file_from_before_frozen_parameters_were_compared_is_loaded_as_ones_own(
+    make_world: Any, tmp_path: Path
+) -> None:
+    """Such a file has no lines of them, as one that is saved with `frozen="own"` today."""
+
+    def work(mesh: Any) -> None:
+        model = copy.deepcopy(MODEL)
+        inner = torch.optim.SGD(model[2].parameters(), lr=0.1)
+        with DiLoCo(mesh, model, inner, frozen="own") as policy:
+            policy.save(tmp_path / "at.safetensors")
+        with pytest.raises(ConfigError, match=r"of another training: frozen 0\.weight: .* here, none there"):
+            DiLoCo(mesh, model, inner).load(tmp_path / "at.safetensors")
+        DiLoCo(mesh, model, inner, frozen="own").load(tmp_path / "at.safetensors")
+
+    make_world(a=1).run(a_0=work)
+
+
+def test_a_frozen_parameter_whose_name_nobody_would_read_is_refused(make_world: Any) -> None:
+    """Regression: it was agreed on, and no newcomer could read the manifest."""
+
+    def work(mesh: Any) -> None:
+        model = nn.ModuleDict({"x" * 1020: nn.Linear(1, 1).requires_grad_(False), "trained": nn.Linear(1, 1)})
+        policy = DiLoCo(mesh, model, torch.optim.SGD(model["trained"].parameters(), lr=0.1))
+        with pytest.raises(ConfigError, match=r"setting of the shared state has 103[0-9] characters"), policy:
+            """It is not entered."""
+
+    make_world(a=1).run(a_0=work)
+
+
 @given(
     st.lists(st.floats(width=16), min_size=1, max_size=40),
     st.sampled_from([torch.float16, torch.bfloat16, torch.float32]),

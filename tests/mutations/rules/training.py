@@ -78,6 +78,14 @@ MUTATIONS: Final = (
         ("sync/test_checkpoint.py::test_a_policy_that_has_loaded_half_a_checkpoint_is_not_entered",),
     ),
     Mutation(
+        "frozen-names-that-nobody-reads",
+        "What is frozen is named in a state that others can read, or refused.",
+        "ictp2p/sync/weights.py",
+        "        manifest.check((), words)\n",
+        "",
+        ("sync/test_contents.py::test_a_frozen_parameter_whose_name_nobody_would_read_is_refused",),
+    ),
+    Mutation(
         "killed-saves-fill-the-disk",
         "What those leave behind who are killed while they save is gone after the next save of that file.",
         "ictp2p/sync/checkpoint.py",
