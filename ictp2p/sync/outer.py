@@ -295,12 +295,24 @@ def _probe(kind: type[Optimizer], settings: dict[str, Any], like: Tensor, state:
     value = torch.full(like.shape, 1.0 / max([1, *like.shape[-1:]]), dtype=like.dtype, device="cpu")
     param = torch.nn.Parameter(value)
     optimizer = kind([param], **settings)
+    before = [_in_words(group) for group in optimizer.param_groups]
     if state:
         optimizer.state[param] = state
     param.grad = torch.full_like(param, 0.5)
     with torch.device("cpu"):  # for what the optimizer makes by itself, wherever the program has tensors made
         optimizer.step()
+    for was, now in zip(before, map(_in_words, optimizer.param_groups), strict=True):
+        moved = next((key for key, value in now.items() if was.get(key) != value), None)
+        if moved is not None:
+            raise ConfigError(
+                f"outer optimizer {kind.__name__} changes {moved!r} of its group in a step, from "
+                f"{was.get(moved, 'nothing')} to {now[moved]}: only what it keeps in tensors of its state can be shared"
+            )
     return optimizer
+
+
+def _in_words(group: Mapping[str, Any]) -> dict[str, str]:
+    return {key: repr(options.scalar(value)) for key, value in group.items() if key != "params"}
 
 
 def _same(one: Optimizer, other: Optimizer) -> bool:

@@ -133,6 +133,24 @@ class Counting(torch.optim.SGD):
             self.state[param]["count"] = 1
 
 
+class CountingInGroup(torch.optim.SGD):
+    """Keeps a number in its group, as Prodigy and the schedule-free ones do."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step()
+        for group in self.param_groups:
+            group["k"] = group.get("k", 0) + 1
+
+
+class Decaying(torch.optim.SGD):
+    """Sets its own learning rate."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step()
+        for group in self.param_groups:
+            group["lr"] *= 0.5
+
+
 class Replacing(Nesterov):
     """Puts new tensors in place of its state."""
 
@@ -157,6 +175,8 @@ def test_state_that_the_optimizer_replaces_is_kept() -> None:
         (lambda p: torch.optim.SGD([*p, torch.nn.Parameter(torch.ones(1))], lr=1.0), "1 are not the model's"),
         (lambda p: torch.optim.SGD(p, lr=1.0, momentum=0.9, dampening=0.5), "does not start from a state of zeros"),
         (lambda p: Counting(p, lr=1.0), "'count' as int"),
+        (lambda p: CountingInGroup(p, lr=1.0), "CountingInGroup changes 'k' of its group in a step, from nothing to 1"),
+        (lambda p: Decaying(p, lr=1.0), r"Decaying changes 'lr' of its group in a step, from 1\.0 to 0\.5"),
         (lambda p: Nesterov(p, lr=0.0), "learning rate 0.0"),
         (lambda p: torch.optim.SGD(p, lr=float("nan")), "learning rate nan"),
         (lambda p: torch.optim.SGD(p, lr=0.1, momentum=1.5), "momentum 1.5"),

@@ -86,6 +86,14 @@ MUTATIONS: Final = (
         ("sync/test_contents.py::test_a_frozen_parameter_whose_name_nobody_would_read_is_refused",),
     ),
     Mutation(
+        "outer-optimizer-that-counts-in-its-groups",
+        "An outer optimizer whose state is not all in tensors is refused when the policy is made.",
+        "ictp2p/sync/outer.py",
+        "        if moved is not None:\n",
+        "        if False:\n",
+        ("sync/test_outer.py::test_what_cannot_be_shared_is_refused",),
+    ),
+    Mutation(
         "killed-saves-fill-the-disk",
         "What those leave behind who are killed while they save is gone after the next save of that file.",
         "ictp2p/sync/checkpoint.py",
