@@ -58,8 +58,11 @@ def allocate(skeleton: bytes, most: int) -> list[Tensor]:
 
 
 def octets(tensor: Tensor) -> memoryview:
-    """The bytes of a tensor on the CPU: its own memory if it is contiguous, a copy else."""
-    held = tensor.detach().cpu().contiguous()
+    """The bytes of a tensor on the CPU: its own memory if it is contiguous, a copy else.
+
+    One that is a conjugate, or negative, by a mark alone has that in its bytes: whoever receives them has no mark.
+    """
+    held = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     flat = held.as_strided((held.numel(),), (1,))  # a single element of a column would keep the column's stride
     return flat.view(torch.uint8).numpy().data
 

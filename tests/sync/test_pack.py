@@ -76,6 +76,18 @@ def test_tensors_that_no_global_state_holds_can_be_a_workers(dtype: torch.dtype)
     assert torch.equal(copy.view(torch.uint8), tensor.view(torch.uint8))
 
 
+def test_what_is_marked_as_a_conjugate_or_as_negative_arrives_as_what_it_is() -> None:
+    """Regression: angles as a conjugate had no bytes, and nothing said so before a newcomer came."""
+    angles = torch.tensor([1 + 2j, 3 - 1j])
+    tree = [angles.conj(), angles.conj().imag]
+    assert (tree[0].is_conj(), tree[1].is_neg()) == (True, True)
+    skeleton, tensors = pack(tree)
+    copies = allocate(skeleton, 64)
+    for copy, tensor in zip(copies, tensors, strict=True):
+        octets(copy)[:] = octets(tensor)
+    assert equal(tree, unpack(skeleton, copies))
+
+
 @pytest.mark.parametrize(
     ("tree", "where"),
     [
