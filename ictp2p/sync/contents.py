@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+import torch
 from torch import Tensor
 
 from ictp2p.sync.manifest import digest_of
@@ -26,7 +27,11 @@ _SHOWN = 16
 
 
 def digests(tensors: Mapping[str, Tensor]) -> dict[str, bytes]:
-    """The digest of each tensor, by name; none of one that is made of others, by a subclass."""
+    """The digest of each tensor, by name; none of one that is made of others, by a subclass.
+
+    Raises:
+        RuntimeError: one could not be read, for want of memory say.
+    """
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         return dict(zip(tensors, pool.map(_digest, tensors.values()), strict=True))
 
@@ -41,10 +46,16 @@ def frozen(tensors: Mapping[str, Tensor]) -> list[tuple[str, str]]:
 
 def _digest(tensor: Tensor) -> bytes:
     held = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    try:
-        return digest_of(digest_of(octets(held)) + _words(held).encode())
-    except (AttributeError, RuntimeError, TypeError):  # it has no bytes that could be looked at
-        return b""
+    return digest_of(digest_of(octets(held)) + _words(held).encode()) if _has_bytes(held) else b""
+
+
+def _has_bytes(tensor: Tensor) -> bool:
+    """Whether there are bytes to look at. Of those that there are none may fail to be read: no digest is a difference.
+
+    A sparse or a nested tensor, and one of a subclass that computes by itself, is made of others; on "meta" is nothing.
+    """
+    plain = type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__ and not (tensor.is_meta or tensor.is_nested)
+    return plain and tensor.layout is torch.strided
 
 
 def _words(tensor: Tensor) -> str:

@@ -154,3 +154,30 @@ def test_a_digest_is_of_the_bytes_the_dtype_and_the_shape(values: list[float], d
 def test_what_has_no_bytes_is_compared_by_its_shape() -> None:
     held = torch.ones(2, 3).to_sparse()
     assert frozen({"base": held, "other": torch.zeros(1)})[0] == ("frozen base", "float32[2, 3]")
+
+
+class Wrapping(Tensor):
+    """Made of another, as a quantized one is: nothing of it can be looked at."""
+
+    @staticmethod
+    def __new__(cls, held: Tensor) -> Wrapping:
+        return Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype)  # type: ignore[attr-defined, no-any-return]
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError(function)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [torch.ones(3).to_sparse(), torch.ones(3, device="meta"), torch.ones(3).to_mkldnn(), Wrapping(torch.ones(3))],
+)
+def test_what_is_made_of_other_tensors_or_of_none_has_no_digest(held: Tensor) -> None:
+    assert digests({"it": held}) == {"it": b""}
+
+
+def test_what_has_bytes_and_cannot_be_read_is_an_error() -> None:
+    """Regression: out of memory, a worker had another line about a frozen parameter than all others: none."""
+    more_than_fits = torch.ones(1).expand(2**50)
+    with pytest.raises(RuntimeError, match="memory"):
+        frozen({"base": more_than_fits})
