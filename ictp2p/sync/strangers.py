@@ -5,6 +5,8 @@ on as before; but nothing averages its gradients, no round is ever due, and what
 anything fail, so people must be told. It cannot be told by counting batches, of which any number may be added up before
 a step. torch tells of every optimizer's step: one that holds parameters of ours, and has changed them in a step without
 a step of ours within, is a stranger. A wrapper steps ours within its own step, or adds gradients up and changes none.
+Ours may be the wrapper: what steps within its step, as the parts of a `JointOptimizer` do, is none either. Whether that
+is under way is seen on the stack: torch tells when a step begins and when it has ended, but not when it has raised.
 What is looked at are a few elements (a fused step does not count in a tensor's version), and devices are waited for
 only where no step of ours was within.
 """
@@ -12,6 +14,7 @@ only where no step of ours was within.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +24,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 _MOST, _WIDTH = 8, 8
 """Parameters that are looked at, and elements of each of their dimensions."""
+_STEPS = ("step", "wrapper")
+"""What an optimizer's step is called, and what torch has around it, in which the hooks are called."""
 
 
 class Strangers:
@@ -36,8 +41,6 @@ class Strangers:
         self._inner, self._steps, self._tell = inner, steps, tell
         self._begun: dict[int, tuple[list[tuple[Tensor, Tensor]], int]] = {}
         """By optimizer whose step is under way: some elements of our parameters, as they were before, and our steps."""
-        self._stepping = False
-        """Whether ours is in its step, in which its parts step (`JointOptimizer`)."""
         self._told = False
         self._hooks = [
             register_optimizer_step_pre_hook(self._before),
@@ -50,14 +53,10 @@ class Strangers:
             hook.remove()
 
     def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if optimizer is self._inner:
-            self._stepping = True
-        elif not (self._stepping or self._told):
+        if optimizer is not self._inner and not (self._told or _steps_now(self._inner)):
             self._begun[id(optimizer)] = self._samples(optimizer), self._steps()
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if optimizer is self._inner:
-            self._stepping = False
         before, steps = self._begun.pop(id(optimizer), ([], 0))
         if self._steps() != steps or all(torch.equal(held, then) for held, then in before):
             return
@@ -73,6 +72,17 @@ class Strangers:
         held = (p for group in optimizer.param_groups for p in group["params"] if id(p) in ours and p.grad is not None)
         corners = [_corner(parameter) for parameter in itertools.islice(held, _MOST)]
         return [(corner, corner.clone()) for corner in corners]
+
+
+def _steps_now(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a step of this optimizer is under way in this thread: its own function's, or torch's around that."""
+    frame = sys._getframe().f_back
+    while frame is not None:
+        # Only of these are the variables looked at: to look may keep what they hold until the function returns.
+        if frame.f_code.co_name in _STEPS and frame.f_locals.get("self") is optimizer:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _corner(parameter: Tensor) -> Tensor:

@@ -104,6 +104,45 @@ def test_the_parts_of_a_joint_optimizer_are_strangers_only_where_they_step_by_th
     assert [kind for _, kind, _ in world.events if kind == "warning"] == ["warning"] * alone
 
 
+@pytest.mark.parametrize("by", ["a stranger", "a part"])
+def test_after_a_step_of_ours_that_raised_strangers_are_told_of(make_world: Any, by: str) -> None:
+    """Regression: the step passed for one that was under way, and whatever stepped later for a part of it."""
+
+    def raises() -> Any:
+        raise FloatingPointError("the loss is not finite")
+
+    def body(mesh: Any) -> None:
+        model = torch.nn.Linear(4, 1)
+        parts = [torch.optim.SGD([parameter], lr=0.01) for parameter in model.parameters()]
+        inner = JointOptimizer(*parts)
+        with DiLoCo(mesh, model, inner, sync_every=2):
+            with pytest.raises(FloatingPointError):
+                inner.step(raises)
+            later = parts[0] if by == "a part" else torch.optim.SGD(model.parameters(), lr=0.01)
+            model(torch.ones(2, 4)).sum().backward()
+            later.step()
+
+    world = make_world(a=1)
+    world.run(a_0=body)
+    assert [kind for _, kind, _ in world.events if kind == "warning"] == ["warning"]
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_what_steps_within_a_step_of_ours_is_no_stranger(make_world: Any, joined: bool) -> None:
+    def body(mesh: Any) -> None:
+        model = torch.nn.Linear(4, 1)
+        wrapper: torch.optim.Optimizer = Wrapper(torch.optim.SGD(model.parameters(), lr=0.01), 2)
+        inner = JointOptimizer(wrapper) if joined else wrapper
+        with DiLoCo(mesh, model, inner, sync_every=2):
+            for _ in range(6):
+                model(torch.ones(2, 4)).sum().backward()
+                inner.step()
+
+    world = make_world(a=1)
+    world.run(a_0=body)
+    assert not [kind for _, kind, _ in world.events if kind == "warning"]
+
+
 @pytest.mark.parametrize("step", [wraps(1), wraps(4), accumulates, of_something_else])
 def test_who_is_no_stranger(make_world: Any, step: Any) -> None:
     """A wrapper, who adds up gradients, and who trains something else; and the outer optimizer, whosever it is."""

@@ -665,8 +665,8 @@ MUTATIONS: Final = (
         "parts-taken-for-strangers",
         "The parts of a joint optimizer, which step within its step, are none that people are told of.",
         "ictp2p/sync/strangers.py",
-        "elif not (self._stepping or self._told):",
-        "elif not self._told:",
+        "if optimizer is not self._inner and not (self._told or _steps_now(self._inner)):",
+        "if optimizer is not self._inner and not self._told:",
         (
             "sync/test_strangers.py::test_the_parts_of_a_joint_optimizer_are_strangers_only_where_they_step_by_themselves",
         ),
