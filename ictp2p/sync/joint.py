@@ -3,6 +3,9 @@
 A policy hooks one optimizer: gradients are averaged before its step, and rounds come after it. Of two that step one
 after the other one would have the gradients before they were averaged, or after the round. So they step as one: all
 that a policy asks of an optimizer (hooks, groups, state, a closure) is asked of all of them at once.
+
+Groups and state are the parts' own, looked up whenever somebody asks: a part that is restored by itself, from what a
+program saved when its optimizers were apart, has others from then on, and nobody may go on with the old ones.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
 from ictp2p.errors import ConfigError
@@ -44,8 +48,22 @@ class JointOptimizer(Optimizer):
         if len(set(held)) < len(held):
             raise ConfigError("two parts of a JointOptimizer hold the same parameter: each would step it")
         self.parts = parts
-        super().__init__([group for part in parts for group in part.param_groups], {})
-        self._join()
+        # As torch makes one that was copied: its __init__ would hold groups against each other that are the parts' own.
+        self.__setstate__({"defaults": {}})
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """Of all parts, in their order."""
+        return [group for part in self.parts for group in part.param_groups]
+
+    @property
+    def state(self) -> dict[Tensor, Any]:  # type: ignore[override]
+        """Of all parts, by parameter."""
+        return {parameter: kept for part in self.parts for parameter, kept in part.state.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy is made of."""
+        return {"defaults": self.defaults, "parts": self.parts}
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Step each; the closure is called once, before."""
@@ -55,7 +73,6 @@ class JointOptimizer(Optimizer):
                 loss = closure()
         for part in self.parts:
             part.step()
-        self._join()
         return loss
 
     def state_dict(self) -> dict[str, Any]:
@@ -66,7 +83,6 @@ class JointOptimizer(Optimizer):
         """Go on from there."""
         for part, state in zip(self.parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)
-        self._join()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Known to a part already, or an error: which part is to step it?
@@ -74,16 +90,8 @@ class JointOptimizer(Optimizer):
         Raises:
             ConfigError: no part has this group.
         """
-        if not any(group is param_group for part in self.parts for group in part.param_groups):
-            raise ConfigError("give the group to one of the parts, before they are put together")
-        super().add_param_group(param_group)
-
-    def _join(self) -> None:
-        """Have the parts' own groups and state, which they may have replaced."""
-        self.param_groups = [group for part in self.parts for group in part.param_groups]
-        self.state.clear()
-        for part in self.parts:
-            self.state.update(part.state)
+        if not any(group is param_group for group in self.param_groups):
+            raise ConfigError("give the group to one of the parts: which of them is to step it?")
 
 
 def kind(optimizer: Optimizer) -> str:

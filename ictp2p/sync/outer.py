@@ -29,6 +29,7 @@ from torch.optim import SGD, Optimizer
 from ictp2p.errors import ConfigError
 from ictp2p.sync import options
 from ictp2p.sync.delayed import DelayedNesterov
+from ictp2p.sync.joint import JointOptimizer, kind
 from ictp2p.sync.manifest import Entry
 from ictp2p.sync.outer_schedule import OuterSchedule, Schedule, Settings
 from ictp2p.sync.state import entry
@@ -126,7 +127,12 @@ def _made(factory: OuterFactory | None, parameters: Mapping[str, torch.nn.Parame
 
 
 def _check_step(optimizer: Optimizer) -> None:
-    """Refuse one that wants the loss again and again: an outer step has an average, and nothing to evaluate."""
+    """Refuse one that wants the loss again and again: an outer step has an average, and nothing to evaluate.
+
+    And one of several: an outer step has its own parameters in the groups, which the parts would go on without.
+    """
+    if isinstance(optimizer, JointOptimizer):
+        raise ConfigError(f"outer {kind(optimizer)} is several optimizers: give one, with groups of its own settings")
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise ConfigError(f"outer {type(optimizer).__name__} calls a closure in its step, and a round has none")
@@ -151,8 +157,8 @@ class Outer:
             schedule: what the learning rates are multiplied by, round by round; None for always 1.
 
         Raises:
-            ConfigError: it does not cover exactly these parameters, its step needs a closure, its state cannot be
-                shared, or a learning rate is no finite number.
+            ConfigError: it does not cover exactly these parameters, its step needs a closure, it is several, its
+                state cannot be shared, or a learning rate is no finite number.
         """
         optimizer = made if isinstance(made, Optimizer) else _made(made, parameters)
         _check_step(optimizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from ictp2p.errors import ConfigError
 from ictp2p.sync.diloco import DiLoCo
 from ictp2p.sync.joint import JointOptimizer
+from ictp2p.sync.outer import Outer
 
 torch.manual_seed(0)
 MODEL = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1))
@@ -71,6 +73,60 @@ def test_it_goes_on_from_where_another_stood() -> None:
         losses(model, 3).backward()
         optimizer.step()
     assert all(map(torch.equal, first.parameters(), second.parameters()))
+
+
+def stepped(model: nn.Module, joint: JointOptimizer, step: int = 0) -> None:
+    joint.zero_grad()
+    losses(model, step).backward()
+    joint.step()
+
+
+def test_a_part_that_is_restored_by_itself_is_the_joint_ones() -> None:
+    """Regression: groups and state were the old ones until the first step, and a schedule set the rates of these."""
+    first, second = copy.deepcopy(MODEL), copy.deepcopy(MODEL)
+    one, other = JointOptimizer(*parts(first)), JointOptimizer(*parts(second))
+    schedule = torch.optim.lr_scheduler.ExponentialLR(other, 0.5)
+    assert len(other.param_groups) == 2
+    stepped(first, one)
+    for part, saved in zip(other.parts, one.parts, strict=True):
+        part.load_state_dict(copy.deepcopy(saved.state_dict()))
+    assert set(other.state) == set(second.parameters())
+    stepped(second, other)
+    schedule.step()
+    assert [part.param_groups[0]["lr"] for part in other.parts] == [0.005, 0.005]
+    assert all(a is b.param_groups[0] for a, b in zip(other.param_groups, other.parts, strict=True))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda joint: pickle.loads(pickle.dumps(joint))])
+def test_a_copy_has_parts_of_its_own(copied: Callable[[Any], Any]) -> None:
+    """Regression: it had none, and failed in its first step."""
+    model, same = copy.deepcopy(MODEL), copy.deepcopy(MODEL)
+    one, other = JointOptimizer(*parts(model)), JointOptimizer(*parts(same))
+    stepped(model, one)
+    stepped(same, other)
+    again, joint = copied((model, one))
+    stepped(same, other, 1)
+    stepped(again, joint, 1)
+    assert all(map(torch.equal, same.parameters(), again.parameters()))
+    assert not any(map(torch.equal, model.parameters(), again.parameters()))
+
+
+def test_parts_may_know_the_names_of_their_parameters_or_not() -> None:
+    apart, together = copy.deepcopy(MODEL), copy.deepcopy(MODEL)
+    each = parts(apart)
+    named = torch.optim.SGD([(n, p) for n, p in together.named_parameters() if p.dim() == 2], lr=0.01, momentum=0.9)
+    joint = JointOptimizer(named, parts(together)[1])
+    assert ["param_names" in group for group in joint.param_groups] == [True, False]
+    stepped(apart, JointOptimizer(*each))
+    stepped(together, joint)
+    assert all(map(torch.equal, apart.parameters(), together.parameters()))
+
+
+def test_an_outer_one_is_refused() -> None:
+    """Regression: its parts kept the parameters of before, and momentum began anew in each round."""
+    named = dict(MODEL.named_parameters())
+    with pytest.raises(ConfigError, match=r"outer JointOptimizer \(SGD, AdamW\) is several optimizers"):
+        Outer(lambda _: JointOptimizer(*parts(MODEL)), named)
 
 
 def worker(number: int, ends: dict[str, int], *, decides: bool = False) -> Callable[[Any], list[Tensor]]:

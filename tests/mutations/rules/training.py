@@ -256,6 +256,15 @@ MUTATIONS: Final = (
         ("sync/test_joint.py::test_a_newcomer_has_the_state_of_each_part",),
     ),
     Mutation(
+        "joint-groups-of-before",
+        "A joint optimizer has the groups and the state that its parts have by now, not those that they began with.",
+        "ictp2p/sync/joint.py",
+        "        return [group for part in self.parts for group in part.param_groups]\n",
+        "        begun = [group for part in self.parts for group in part.param_groups]\n"
+        "        return self.__dict__.setdefault('begun', begun)\n",
+        ("sync/test_joint.py::test_a_part_that_is_restored_by_itself_is_the_joint_ones",),
+    ),
+    Mutation(
         "left-in-the-mesh",
         "A policy that cannot begin leaves the mesh again.",
         "ictp2p/sync/policy.py",
