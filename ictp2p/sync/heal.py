@@ -29,6 +29,7 @@ from ictp2p.sync.manifest import DIGEST, config_digest, difference
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.pack import allocate, octets, pack, unpack
 from ictp2p.sync.progress import Progress
+from ictp2p.sync.reload import reload
 from ictp2p.sync.state import GlobalState
 
 _LENGTH = struct.Struct("<Q")
@@ -91,7 +92,8 @@ class Replica:
         """Become a copy of another worker.
 
         Raises:
-            ConfigError: it has other parts; the first difference is named. This one is as it was.
+            ConfigError: it has other parts; the first difference is named. This one is as it was. Or the inner
+                optimizer does not keep the dtypes of its state.
         """
         tree = unpack(skeleton, tensors)
         wrong = difference(self.describe(), tree.get("what", ()))
@@ -99,7 +101,7 @@ class Replica:
             raise ConfigError(f"what a worker holds beside the agreed state does not fit this one: {wrong}")
         for name, tensor in self._tensors().items():
             tensor.copy_(tree["model"][name])
-        self._inner.load_state_dict(tree["inner"])
+        reload(self._inner, tree["inner"])
         for part, state in zip(self._carry, tree["carry"], strict=True):
             part.load_state_dict(state)
 

@@ -1,9 +1,13 @@
-"""What an optimizer keeps of the parameters follows a round, and nothing else of its state is touched."""
+"""What an optimizer keeps of the parameters follows a round, and nothing else of its state is touched.
+
+Nor does it lose digits on its way to a newcomer, or to a file and back.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from ictp2p.errors import ConfigError
 from ictp2p.sync.copies import following
 from ictp2p.sync.diloco import DiLoCo
 from ictp2p.sync.eager import EagerDiLoCo
+from ictp2p.sync.joint import JointOptimizer
+from ictp2p.sync.reload import reload
 from ictp2p.sync.streaming import StreamingDiLoCo
+
+Make = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 class Masters(torch.optim.Optimizer):
@@ -78,6 +87,123 @@ def test_masters_in_float32_follow_what_was_agreed(make_world: Any, kind: Callab
 def test_clusters_that_are_pulled_apart_meet_in_the_middle(make_world: Any) -> None:
     found = make_world(a=1, b=1).run(a_0=pulled(1.0, DiLoCo), b_0=pulled(-1.0, DiLoCo))
     assert max(found["a_0"] + found["b_0"]) < 0.004  # apart, each has gone five times as far as in one phase: 0.1
+
+
+def pushed(here: nn.Module, inner: torch.optim.Optimizer, step: int) -> None:
+    """A step on gradients that differ in every element, and from step to step."""
+    for number, parameter in enumerate(here.parameters()):
+        noise = torch.Generator().manual_seed(100 * step + number)
+        parameter.grad = torch.randn(parameter.shape, generator=noise).bfloat16()
+    inner.step()
+
+
+def masters(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return Masters(parameters)
+
+
+def joint(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    first, *others = parameters
+    return JointOptimizer(Masters([first]), Masters(others))
+
+
+def held(here: nn.Module, inner: torch.optim.Optimizer) -> list[Tensor]:
+    kept = [inner.state[p][key] for p in here.parameters() for key in ("master", "momentum", "steps")]
+    return [*(p.detach().clone() for p in here.parameters()), *(tensor.clone() for tensor in kept)]
+
+
+def alike(some: list[Tensor], others: list[Tensor]) -> bool:
+    return [t.dtype for t in some] == [t.dtype for t in others] and all(map(torch.equal, some, others))
+
+
+def until(ends: dict[str, int], make: Make, *, decides: bool = False) -> Callable[[Any], list[Tensor]]:
+    """Trains until the step that the newcomer decides on when it has begun."""
+
+    def body(mesh: Any) -> list[Tensor]:
+        here = model()
+        inner = make(here.parameters())
+        try:
+            with DiLoCo(mesh, here, inner, sync_every=5) as policy:
+                if decides:
+                    ends["at"] = policy.progress.step + 7
+                while policy.progress.step < ends.get("at", 10**6):
+                    pushed(here, inner, policy.progress.step)
+                return held(here, inner)
+        finally:
+            ends.setdefault("at", 0)  # nobody is to wait for a newcomer that failed
+
+    return body
+
+
+@pytest.mark.parametrize("make", [masters, joint])
+def test_masters_of_a_newcomer_are_those_of_its_source(make_world: Any, make: Make) -> None:
+    """Regression: torch rounded them to bfloat16, and the workers of a cluster went apart."""
+    ends: dict[str, int] = {}
+    world = make_world(a=1)
+    thread = world.start("a_1", until(ends, make, decides=True), after=2)
+    found = world.run(a_0=until(ends, make))
+    thread.join(60)
+    assert not world.errors
+    assert found["a_0"][-2].dtype == torch.float32
+    assert alike(found["a_0"], world.results["a_1"])
+
+
+@pytest.mark.parametrize("make", [masters, joint])
+def test_masters_come_back_from_a_file_as_they_were(make_world: Any, tmp_path: Path, make: Make) -> None:
+    """Regression: they were rounded to bfloat16, and no worker had their digits any more."""
+    path = tmp_path / "at.safetensors"
+
+    def first(mesh: Any) -> list[Tensor]:
+        here = model()
+        inner = make(here.parameters())
+        with DiLoCo(mesh, here, inner, sync_every=5) as policy:
+            for step in range(7):
+                pushed(here, inner, step)
+            policy.save(path, local=True)
+            return held(here, inner)
+
+    def second(mesh: Any) -> list[Tensor]:
+        here = model()
+        inner = make(here.parameters())
+        DiLoCo(mesh, here, inner, sync_every=5).load(path)
+        return held(here, inner)
+
+    saved = make_world(a=1).run(a_0=first)["a_0"]
+    assert alike(saved, make_world(a=1).run(a_0=second)["a_0"])
+
+
+class Aside(torch.optim.SGD):
+    """Keeps a tensor outside of its state, and rounds it whenever it is loaded."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, lr=0.1)
+        self.scale = torch.ones(2)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "scale": [self.scale]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.scale = state_dict.pop("scale")[0].bfloat16()
+        super().load_state_dict(state_dict)
+
+
+def test_what_cannot_be_kept_is_named() -> None:
+    inner = Aside(model().parameters())
+    with pytest.raises(ConfigError, match=r"makes torch.bfloat16 of state_dict\(\)\['scale'\]\[0\], which was torch.f"):
+        reload(inner, inner.state_dict())
+
+
+def test_lists_and_trees_of_an_optimizers_state_are_kept() -> None:
+    here = model()
+    inner = torch.optim.SGD(here.parameters(), lr=0.1)
+    kept = {"list": [torch.full((2,), 0.1)], "pair": (1, torch.tensor(0.1)), "tree": {"it": torch.tensor(0.1)}, "n": 3}
+    inner.state[here[0].weight] = kept
+    other = torch.optim.SGD(here.parameters(), lr=0.1)
+    reload(other, copy.deepcopy(inner.state_dict()))
+    found = other.state[here[0].weight]
+    tensors = [(kept["list"][0], found["list"][0]), (kept["pair"][1], found["pair"][1])]
+    tensors.append((kept["tree"]["it"], found["tree"]["it"]))
+    assert all(one.dtype == other.dtype and torch.equal(one, other) for one, other in tensors)
+    assert (found["n"], type(found["pair"])) == (3, tuple)
 
 
 def trained(make: Callable[..., torch.optim.Optimizer], steps: int = 3) -> tuple[nn.Module, torch.optim.Optimizer]:

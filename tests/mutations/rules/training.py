@@ -281,6 +281,17 @@ MUTATIONS: Final = (
         ("sync/test_copies.py::test_clusters_that_are_pulled_apart_meet_in_the_middle",),
     ),
     Mutation(
+        "masters-rounded-when-loaded",
+        "What an optimizer keeps in float32 of parameters in bfloat16 reaches a newcomer, and comes back, in float32.",
+        "ictp2p/sync/reload.py",
+        "    _put_back(optimizer, saved)\n    for",
+        "    for",
+        (
+            "sync/test_copies.py::test_masters_of_a_newcomer_are_those_of_its_source",
+            "sync/test_copies.py::test_masters_come_back_from_a_file_as_they_were",
+        ),
+    ),
+    Mutation(
         "momentum-taken-for-a-copy",
         "Momentum of zeros beside a parameter of zeros is no copy of it.",
         "ictp2p/sync/copies.py",
