@@ -13,8 +13,10 @@ only where no step of ours was within.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -42,21 +44,23 @@ class Strangers:
         self._begun: dict[int, tuple[list[tuple[Tensor, Tensor]], int]] = {}
         """By optimizer whose step is under way: some elements of our parameters, as they were before, and our steps."""
         self._told = False
-        self._hooks = [
-            register_optimizer_step_pre_hook(self._before),
-            register_optimizer_step_post_hook(self._after),
-        ]
+        with _lock:
+            _look_on()
+            _watching.append(self)
 
     def remove(self) -> None:
         """Watch no longer."""
-        for hook in self._hooks:
-            hook.remove()
+        with _lock:
+            if self in _watching:
+                _watching.remove(self)
 
-    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def before(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer begins a step."""
         if optimizer is not self._inner and not (self._told or _steps_now(self._inner)):
             self._begun[id(optimizer)] = self._samples(optimizer), self._steps()
 
-    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def after(self, optimizer: torch.optim.Optimizer) -> None:
+        """It has ended one."""
         before, steps = self._begun.pop(id(optimizer), ([], 0))
         if self._steps() != steps or all(torch.equal(held, then) for held, then in before):
             return
@@ -72,6 +76,27 @@ class Strangers:
         held = (p for group in optimizer.param_groups for p in group["params"] if id(p) in ours and p.grad is not None)
         corners = [_corner(parameter) for parameter in itertools.islice(held, _MOST)]
         return [(corner, corner.clone()) for corner in corners]
+
+
+_lock = threading.Lock()
+_watching: list[Strangers] = []
+
+
+@functools.cache
+def _look_on() -> None:
+    """Have torch tell of each step, from the first time on for good: hooks may not change while any thread steps."""
+    register_optimizer_step_pre_hook(_before)
+    register_optimizer_step_post_hook(_after)
+
+
+def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    for each in tuple(_watching):
+        each.before(optimizer)
+
+
+def _after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    for each in tuple(_watching):
+        each.after(optimizer)
 
 
 def _steps_now(optimizer: torch.optim.Optimizer) -> bool:

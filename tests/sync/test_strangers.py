@@ -11,6 +11,7 @@ import torch
 from ictp2p.sync.diloco import DiLoCo
 from ictp2p.sync.joint import JointOptimizer
 from ictp2p.sync.local_sgd import LocalSGD
+from ictp2p.sync.strangers import Strangers
 
 Step = Callable[[torch.nn.Module, torch.optim.Optimizer, int], None]
 
@@ -150,6 +151,24 @@ def test_who_is_no_stranger(make_world: Any, step: Any) -> None:
         steps, texts = warned(make_world, step, outer, every=1)
         assert steps
         assert texts == []
+
+
+def test_policies_may_begin_and_end_while_others_step() -> None:
+    """Regression: torch walks through hooks for all optimizers, and threads that step failed if one came or went."""
+    parameter = torch.nn.Parameter(torch.ones(1))
+    inner, other = (torch.optim.SGD([parameter], lr=0.1) for _ in range(2))
+
+    def steps() -> int:
+        Strangers(inner, lambda: 0, print).remove()
+        return 0
+
+    watching = [Strangers(inner, steps, print), Strangers(inner, lambda: 0, print)]
+    try:
+        parameter.grad = torch.zeros(1)
+        other.step()
+    finally:
+        for watch in (*watching, *watching):
+            watch.remove()
 
 
 def test_nobody_is_watched_once_the_policy_was_left(make_world: Any) -> None:
