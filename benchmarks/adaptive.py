@@ -27,7 +27,7 @@ from learning import Settings
 import ictp2p
 from ictp2p.demo import corpus
 from ictp2p.demo.model import ByteTransformer, Shape, batches, validation_loss
-from ictp2p.sync.outer import Nesterov
+from ictp2p.sync.optimizers.outer import Nesterov
 from sim import World
 from sim.faults import SetBandwidth
 from sim.training import NEWS, Training

@@ -52,7 +52,7 @@ from ictp2p.collectives import planner
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest
 from ictp2p.collectives.schedules.trees import Tree
 from ictp2p.machine import Notice
-from ictp2p.sync.agreement import Decided
+from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.values import Open
 from ictp2p.types import PeerId
 

@@ -29,7 +29,7 @@ from ictp2p.collectives import plan as plans
 from ictp2p.collectives import planner
 from ictp2p.machine import Notice
 from ictp2p.participation import Reduction
-from ictp2p.sync.agreement import Decided
+from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.values import Open, Spec
 from ictp2p.tables import Table, show
 from ictp2p.types import PeerId

@@ -32,7 +32,7 @@ from arguments import output
 from torch import Tensor, nn
 
 import ictp2p
-from ictp2p.sync.outer import Nesterov
+from ictp2p.sync.optimizers.outer import Nesterov
 
 os.environ.setdefault("RUST_LOG", "error")  # torchft's core logs every quorum
 try:

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from ictp2p.collective_calls import AVG, SUM, Work
     from ictp2p.config import Config
     from ictp2p.peer import Peer
-    from ictp2p.sync.asynchronous import AsyncDiLoCo
-    from ictp2p.sync.delayed import DelayedNesterov
-    from ictp2p.sync.diloco import DiLoCo
-    from ictp2p.sync.dipaco import DiPaCo
-    from ictp2p.sync.eager import EagerDiLoCo
-    from ictp2p.sync.joint import JointOptimizer
-    from ictp2p.sync.local_sgd import LocalSGD
-    from ictp2p.sync.mirror import MirrorDescent
-    from ictp2p.sync.noloco import NoLoCo
+    from ictp2p.sync.optimizers.delayed import DelayedNesterov
+    from ictp2p.sync.optimizers.joint import JointOptimizer
+    from ictp2p.sync.optimizers.mirror import MirrorDescent
     from ictp2p.sync.pace import AdaptivePace
-    from ictp2p.sync.sampler import ElasticSampler
-    from ictp2p.sync.sparse import SparseDiLoCo
-    from ictp2p.sync.streaming import StreamingDiLoCo
+    from ictp2p.sync.policies.asynchronous import AsyncDiLoCo
+    from ictp2p.sync.policies.diloco import DiLoCo
+    from ictp2p.sync.policies.dipaco import DiPaCo
+    from ictp2p.sync.policies.eager import EagerDiLoCo
+    from ictp2p.sync.policies.local_sgd import LocalSGD
+    from ictp2p.sync.policies.noloco import NoLoCo
+    from ictp2p.sync.policies.sparse import SparseDiLoCo
+    from ictp2p.sync.policies.streaming import StreamingDiLoCo
+    from ictp2p.sync.samples.sampler import ElasticSampler
 
 __all__ = [
     "AVG",
@@ -57,21 +57,21 @@ __all__ = [
 _HOMES = {
     "AVG": "ictp2p.collective_calls",
     "AdaptivePace": "ictp2p.sync.pace",
-    "AsyncDiLoCo": "ictp2p.sync.asynchronous",
+    "AsyncDiLoCo": "ictp2p.sync.policies.asynchronous",
     "AsyncPeer": "ictp2p.async_peer",
     "Config": "ictp2p.config",
-    "DelayedNesterov": "ictp2p.sync.delayed",
-    "DiLoCo": "ictp2p.sync.diloco",
-    "DiPaCo": "ictp2p.sync.dipaco",
-    "EagerDiLoCo": "ictp2p.sync.eager",
-    "ElasticSampler": "ictp2p.sync.sampler",
-    "JointOptimizer": "ictp2p.sync.joint",
-    "LocalSGD": "ictp2p.sync.local_sgd",
-    "MirrorDescent": "ictp2p.sync.mirror",
-    "NoLoCo": "ictp2p.sync.noloco",
+    "DelayedNesterov": "ictp2p.sync.optimizers.delayed",
+    "DiLoCo": "ictp2p.sync.policies.diloco",
+    "DiPaCo": "ictp2p.sync.policies.dipaco",
+    "EagerDiLoCo": "ictp2p.sync.policies.eager",
+    "ElasticSampler": "ictp2p.sync.samples.sampler",
+    "JointOptimizer": "ictp2p.sync.optimizers.joint",
+    "LocalSGD": "ictp2p.sync.policies.local_sgd",
+    "MirrorDescent": "ictp2p.sync.optimizers.mirror",
+    "NoLoCo": "ictp2p.sync.policies.noloco",
     "Peer": "ictp2p.peer",
-    "SparseDiLoCo": "ictp2p.sync.sparse",
-    "StreamingDiLoCo": "ictp2p.sync.streaming",
+    "SparseDiLoCo": "ictp2p.sync.policies.sparse",
+    "StreamingDiLoCo": "ictp2p.sync.policies.streaming",
     "SUM": "ictp2p.collective_calls",
     "Work": "ictp2p.collective_calls",
 }

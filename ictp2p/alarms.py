@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from ictp2p.core.directory import Directory
 from ictp2p.machine import Notice
-from ictp2p.sync.agreement import Decided, ForeignChain
-from ictp2p.sync.notices import StateMissing, StateRestored
-from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
+from ictp2p.sync.agreement.chain import Decided, ForeignChain
+from ictp2p.sync.agreement.quorum_watch import QuorumLost, QuorumRegained
+from ictp2p.sync.rounds.notices import StateMissing, StateRestored
+from ictp2p.sync.rounds.wording import apart
 from ictp2p.sync.values import Close
-from ictp2p.sync.wording import apart
 from ictp2p.telemetry import Telemetry
 
 

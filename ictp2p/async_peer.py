@@ -42,8 +42,8 @@ from ictp2p.reporting import status_of
 from ictp2p.seams import Seams
 from ictp2p.security import Security, TlsSecurity
 from ictp2p.state_exchange import Here, Provider, fetch_agreed, serve_state
-from ictp2p.sync.devices import Device
-from ictp2p.sync.restore import NOTHING, Held
+from ictp2p.sync.rosters.devices import Device
+from ictp2p.sync.rounds.restore import NOTHING, Held
 from ictp2p.sync.values import StateRef
 from ictp2p.tasks import Tasks
 from ictp2p.telemetry import Telemetry
@@ -51,7 +51,7 @@ from ictp2p.types import Address, ClusterId, PeerId
 
 if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
-    from ictp2p.sync.state import GlobalState
+    from ictp2p.sync.state.global_state import GlobalState
 
 
 class AsyncPeer:

@@ -26,8 +26,8 @@ from ictp2p.machine import Effects, Notice
 from ictp2p.reception import Reception
 from ictp2p.seams import Seams
 from ictp2p.security import Security
-from ictp2p.sync.devices import Device
-from ictp2p.sync.restore import Held
+from ictp2p.sync.rosters.devices import Device
+from ictp2p.sync.rounds.restore import Held
 from ictp2p.sync.values import Value, genesis
 from ictp2p.types import Address, PeerId
 from ictp2p.whereabouts import Whereabouts

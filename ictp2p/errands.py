@@ -18,7 +18,7 @@ from ictp2p.errors import AddressInUse
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.group_store import GroupStore
 from ictp2p.machine import Notice
-from ictp2p.sync.roster import StoreWanted
+from ictp2p.sync.rosters.roster import StoreWanted
 from ictp2p.tasks import Tasks
 from ictp2p.telemetry import Telemetry
 

@@ -13,8 +13,8 @@ from ictp2p.core.directory import Directory
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.routing.babel import RouteChanged
-from ictp2p.sync.agreement import Decided
-from ictp2p.sync.roster import RosterChanged
+from ictp2p.sync.agreement.chain import Decided
+from ictp2p.sync.rosters.roster import RosterChanged
 from ictp2p.sync.values import Open
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId

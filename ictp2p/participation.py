@@ -36,11 +36,11 @@ from ictp2p.errors import (
     RoundMissed,
 )
 from ictp2p.machine import Effects, Notice
-from ictp2p.sync import notices
-from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
-from ictp2p.sync.rounds import Contribution
+from ictp2p.sync.agreement.quorum_watch import QuorumLost, QuorumRegained
+from ictp2p.sync.rounds import notices
+from ictp2p.sync.rounds.machine import Contribution
+from ictp2p.sync.rounds.wording import apart
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
-from ictp2p.sync.wording import apart
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId
 

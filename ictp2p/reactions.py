@@ -21,8 +21,8 @@ from ictp2p.gossip.links import LinkLost
 from ictp2p.health import Health
 from ictp2p.machine import Notice
 from ictp2p.participation import Participation
-from ictp2p.sync import notices
-from ictp2p.sync.agreement import Decided, ForeignChain
+from ictp2p.sync.agreement.chain import Decided, ForeignChain
+from ictp2p.sync.rounds import notices
 from ictp2p.types import ClusterId, PeerId
 
 

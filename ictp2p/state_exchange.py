@@ -1,8 +1,8 @@
 """Serving the committed state, and fetching it from several peers at once, over the bulk connections.
 
-`sync.transfer.Fetch` decides which chunk to ask of whom, `GlobalState` holds and verifies the bytes; this module
+`sync.state.transfer.Fetch` decides which chunk to ask of whom, `GlobalState` holds and verifies the bytes; this module
 carries questions and answers. A provider answers chunk by chunk from the state itself and needs no session: a fetch
-that broke off goes on anywhere, and one over several connections (`bulk.lanes`, if `sync.widening` finds that they
+that broke off goes on anywhere, and one over several connections (`bulk.lanes`, if `state.widening` finds that they
 gain) is to it but more questions.
 """
 
@@ -21,18 +21,18 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.lanes import LONG
 from ictp2p.core.stack import Core
 from ictp2p.errors import IctError, NetworkError, RemoteProtocolError, StateError
-from ictp2p.sync.manifest import CHUNK
-from ictp2p.sync.restore import Held
-from ictp2p.sync.transfer import Ask, Fetch, TransferProfile
+from ictp2p.sync.rounds.restore import Held
+from ictp2p.sync.state.manifest import CHUNK
+from ictp2p.sync.state.transfer import Ask, Fetch, TransferProfile
+from ictp2p.sync.state.widening import Step, Widening
 from ictp2p.sync.values import StateRef
-from ictp2p.sync.widening import Step, Widening
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
 from ictp2p.wire import MALFORMED
 
 if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
-    from ictp2p.sync.state import GlobalState
+    from ictp2p.sync.state.global_state import GlobalState
 
 KIND = "state"
 _LOOK = 1.0

@@ -30,16 +30,16 @@ from ictp2p.fsm import RECEIVED_JOIN, REJOIN, Table
 from ictp2p.handle import Asking, Ended, Handle, LeftOut, NewcomerWaits, News, Regrouped, WorkerGone
 from ictp2p.life import Life
 from ictp2p.participation import Outcome
-from ictp2p.sync.devices import Device
-from ictp2p.sync.lent import Lent
 from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
-from ictp2p.sync.notices import StateAdvanced
-from ictp2p.sync.roster import Generation, Roster
+from ictp2p.sync.rosters.devices import Device
+from ictp2p.sync.rosters.roster import Generation, Roster
+from ictp2p.sync.rounds.notices import StateAdvanced
+from ictp2p.sync.state.lent import Lent
 from ictp2p.sync.values import Spec, StateRef, contributed
 from ictp2p.threads import Thread
 
 if TYPE_CHECKING:
-    from ictp2p.sync.state import GlobalState
+    from ictp2p.sync.state.global_state import GlobalState
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ictp2p.errors import MeshMismatch, StateError
-from ictp2p.sync.manifest import CHUNK, Entry, Manifest, decode, describe, difference, digest_of, extent
-from ictp2p.sync.state import GlobalState
+from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.state.manifest import CHUNK, Entry, Manifest, decode, describe, difference, digest_of, extent
 
 KEPT = 64
 """Bytes at the beginning of a large message that are carried as they are."""

@@ -1,7 +1,7 @@
 """Policies over models that are sizes only: everything happens but the arithmetic.
 
 How long training takes depends on how much travels, and when; not on what. `SizeOnlyWeights` takes the place of a
-policy's `sync.weights.Weights`: each fragment of a small model stands for as many elements as it is told, rounds
+policy's `sync.model.weights.Weights`: each fragment of a small model stands for as many elements as it is told, rounds
 carry so many zeros, and the outer step only counts. The timetable, the conversations, the votes and the data plane are
 the policy's and the peers' own.
 """
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.values import LOOKS_ON, Participant
-from ictp2p.sync.weights import Weights
 from sim.view import View
 
 

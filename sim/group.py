@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import LocalGroupError
-from ictp2p.sync.roster import Generation, Roster
+from ictp2p.sync.rosters.roster import Generation, Roster
 from ictp2p.types import PeerId
 from sim.threads import Crew, SimCondition
 

@@ -17,8 +17,8 @@ from ictp2p.core.commands import Failed
 from ictp2p.errors import IctError, PeerClosed
 from ictp2p.machine import Notice
 from ictp2p.security import PlainSecurity
-from ictp2p.sync import acceptor
-from ictp2p.sync.acceptor import Acceptor
+from ictp2p.sync.agreement import acceptor
+from ictp2p.sync.agreement.acceptor import Acceptor
 from ictp2p.sync.values import quorum
 from ictp2p.telemetry import Event
 from ictp2p.types import PeerId

@@ -34,7 +34,7 @@ from ictp2p.handle.thread import ThreadHandle
 from ictp2p.life import Life
 from ictp2p.participation import Outcome
 from ictp2p.sync.mesh import RoundRequest
-from ictp2p.sync.roster import Roster
+from ictp2p.sync.rosters.roster import Roster
 from ictp2p.training import Openable, TrainingMesh
 from ictp2p.types import ClusterId
 from sim.group import SimGroup

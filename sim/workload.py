@@ -5,8 +5,8 @@ that are not in the global state yet; `sim.ledger` sees all clusters, and knows 
 
 Everything between clusters is the product's own code: `AsyncPeer.reduce`, the offers, `fetch_state`, `serve_state`,
 `GlobalState`, and the question whether a missed round holds our part (`sync.values.contributed`), asked in the way in
-which `training.TrainingMesh` and `sync.policy` ask it. Inside a cluster the process group is idealised: what a leader
-has after a step its mates have `FOLLOW` seconds later, if it can reach them.
+which `training.TrainingMesh` and `sync.two_level.policy` ask it. Inside a cluster the process group is idealised: what
+a leader has after a step its mates have `FOLLOW` seconds later, if it can reach them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.core.packets import Channel
 from ictp2p.errors import RoundAborted, RoundMissed, StateError
 from ictp2p.participation import Reduction
-from ictp2p.sync.manifest import Entry
-from ictp2p.sync.state import GlobalState
+from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.state.manifest import Entry
 from ictp2p.sync.values import Spec, StateRef, contributed
 from sim.elided import SizeOnly
 from sim.ledger import Ledger, Unit, vector
@@ -57,7 +57,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What one version of the state was, and which mesh's: see `sync.checkpoint`."""
+    """What one version of the state was, and which mesh's: see `sync.state.checkpoint`."""
 
     lineage: bytes
     version: int
@@ -118,7 +118,7 @@ class Worker:
                 self._busy = False
 
     def _load(self, file: Checkpoint) -> None:
-        """Begin with what a checkpoint has, as `sync.policy` does."""
+        """Begin with what a checkpoint has, as `sync.two_level.policy` does."""
         self.state.begin()["weights"].copy_(file.values)
         self.state.seal({"round": file.round})
         self.state.commit(0)
@@ -273,7 +273,7 @@ class Worker:
     # ------------------------------------------------------------ inside the cluster
 
     def _heal(self) -> None:
-        """A new leader takes over what the furthest of its mates holds, as `sync.heal` does after each new roster."""
+        """A new leader takes over what the furthest of its mates holds, as `sync.cluster.heal` does after a new roster."""
         mates = [mate.worker for mate in self.host.world.mates(self.host) if mate.worker is not None]
         best = max(mates, key=lambda worker: worker.state.version, default=None)
         if best is not None and best.state.version > self.state.version:

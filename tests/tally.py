@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import torch
 
-from ictp2p.sync.leases import BLOCKS, DONE, EPOCH
-from ictp2p.sync.local_sgd import LocalSGD
-from ictp2p.sync.sampler import ElasticSampler
+from ictp2p.sync.policies.local_sgd import LocalSGD
+from ictp2p.sync.samples.leases import BLOCKS, DONE, EPOCH
+from ictp2p.sync.samples.sampler import ElasticSampler
 
 
 class Watched(ElasticSampler):

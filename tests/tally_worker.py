@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 
 import ictp2p
-from ictp2p.sync.averaging import NOTHING
+from ictp2p.sync.cluster.averaging import NOTHING
 from tests.tally import Count, Summing, Tally, Watched
 from tests.telling import tell
 

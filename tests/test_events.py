@@ -14,9 +14,9 @@ from ictp2p.events import tell
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.routing.babel import RouteChanged
-from ictp2p.sync.agreement import Decided, ForeignChain
-from ictp2p.sync.quorum_watch import QuorumLost, QuorumRegained
-from ictp2p.sync.roster import Roster, RosterChanged
+from ictp2p.sync.agreement.chain import Decided, ForeignChain
+from ictp2p.sync.agreement.quorum_watch import QuorumLost, QuorumRegained
+from ictp2p.sync.rosters.roster import Roster, RosterChanged
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import ClusterId, PeerId

@@ -18,8 +18,8 @@ from ictp2p.collectives.channel import Receiver, Slots
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
 from ictp2p.errors import MeshMismatch
 from ictp2p.participation import Participation, Reduction
-from ictp2p.sync import notices
-from ictp2p.sync.quorum_watch import QuorumLost
+from ictp2p.sync.agreement.quorum_watch import QuorumLost
+from ictp2p.sync.rounds import notices
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 

@@ -12,7 +12,7 @@ import torch
 
 import ictp2p
 from ictp2p.errors import ConfigError, MeshMismatch
-from ictp2p.sync.policy import Policy
+from ictp2p.sync.two_level.policy import Policy
 from tests.trainers import Together, Worker, config, finish, same_bits, start
 
 

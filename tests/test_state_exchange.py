@@ -14,9 +14,9 @@ import torch
 from ictp2p import state_exchange
 from ictp2p.errors import ConnectionLost, MeshMismatch, StateError
 from ictp2p.state_exchange import Here, fetch_state, serve_state
-from ictp2p.sync.manifest import CHUNK, DIGEST
-from ictp2p.sync.state import GlobalState, entry
-from ictp2p.sync.transfer import TransferProfile
+from ictp2p.sync.state.global_state import GlobalState, entry
+from ictp2p.sync.state.manifest import CHUNK, DIGEST
+from ictp2p.sync.state.transfer import TransferProfile
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId

@@ -12,7 +12,7 @@ import torch
 
 import ictp2p
 from ictp2p.config import Timeouts
-from ictp2p.sync.policy import Policy
+from ictp2p.sync.two_level.policy import Policy
 
 TOKEN = "a token for tests only"
 WAITS = Timeouts(connect=2.0, stall=2.0, form=8.0, complete=20.0)

@@ -1,7 +1,7 @@
 """Further connections to a peer, for as long as something large is fetched from it.
 
 A reply travels on the connection on which it was asked for. So who fetches stripes it by asking over several, and the
-peer need not know; whether that gains is `sync.widening`'s to find out. Those that our own chunks go over already
+peer need not know; whether that gains is `sync.state.widening`'s to find out. Those that our own chunks go over already
 (`stripes`) are used, and others are made beside them.
 
 All of them come after the first one at both ends, so that nobody else takes one of them for the first and loses it when

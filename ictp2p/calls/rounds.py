@@ -1,7 +1,7 @@
 """`all_reduce`, `broadcast` and `barrier`: one round of the mesh each; `parts` has the calls of two.
 
 The leader brings its cluster's contribution and hands the result on while it arrives; the followers take it
-(`sync.stream`). Nobody's tensors are written before the mesh has committed the round.
+(`sync.two_level.stream`). Nobody's tensors are written before the mesh has committed the round.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ictp2p.collectives.digest import EMPTY, ResultDigest
 from ictp2p.collectives.plan import decode
 from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundMissed
 from ictp2p.participation import Outcome
-from ictp2p.sync.heal import broadcast_bytes
+from ictp2p.sync.cluster.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
-from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
+from ictp2p.sync.rounds.wording import in_words
+from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict, follow
 from ictp2p.sync.values import FIRST_ROUND, Close, Open, Participant, Spec, StateRef
-from ictp2p.sync.wording import in_words
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
 

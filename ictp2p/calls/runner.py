@@ -23,9 +23,9 @@ from torch import Tensor
 from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.heads import Flag, Head, Heads, exchange
 from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, NoQuorum, PeerClosed, RoundMissed, RoundTimeout
-from ictp2p.sync.heal import broadcast_bytes, stream
+from ictp2p.sync.cluster.heal import broadcast_bytes, stream
 from ictp2p.sync.mesh import Group
-from ictp2p.sync.roster import Generation
+from ictp2p.sync.rosters.roster import Generation
 from ictp2p.training import TrainingMesh
 from ictp2p.wire import MALFORMED
 

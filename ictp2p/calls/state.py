@@ -39,13 +39,13 @@ from ictp2p.errors import (
     RoundMissed,
     StateError,
 )
-from ictp2p.sync.heal import broadcast_bytes, share_state
-from ictp2p.sync.manifest import CHUNK, check, config_digest, describe
+from ictp2p.sync.cluster.heal import broadcast_bytes, share_state
 from ictp2p.sync.mesh import Group, RoundRequest
-from ictp2p.sync.state import GlobalState, entry
-from ictp2p.sync.stream import Kind, Publisher, Verdict, follow
+from ictp2p.sync.rounds.wording import in_words
+from ictp2p.sync.state.global_state import GlobalState, entry
+from ictp2p.sync.state.manifest import CHUNK, check, config_digest, describe
+from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict, follow
 from ictp2p.sync.values import Open, Spec, StateRef
-from ictp2p.sync.wording import in_words
 from ictp2p.training import TrainingMesh
 
 _NAME = "sync_state"

@@ -13,9 +13,9 @@ import contextlib
 
 from ictp2p import errors
 from ictp2p.errors import IctError, LocalGroupError, PeerClosed, RoundError
-from ictp2p.sync.heal import broadcast_bytes
+from ictp2p.sync.cluster.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group
-from ictp2p.sync.stream import Kind, Publisher, Verdict
+from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict
 
 
 def tell_success(group: Group, publisher: Publisher, verdict: Verdict, encoded: bytes) -> None:

@@ -18,9 +18,9 @@ from torch import Tensor
 from ictp2p.collectives.usable import unreadable, unwritable
 from ictp2p.core.planning import ITEM_SIZES
 from ictp2p.errors import ConfigError
-from ictp2p.sync.manifest import ITEM_BYTES
 from ictp2p.sync.mesh import Group
-from ictp2p.sync.trainees import LEAST_WEIGHT, MOST_WEIGHT
+from ictp2p.sync.model.trainees import LEAST_WEIGHT, MOST_WEIGHT
+from ictp2p.sync.state.manifest import ITEM_BYTES
 
 _PIECE = 4 * 1024 * 1024
 """Elements per sum inside the cluster: bounds the staging memory, and gives each piece its own deadline."""

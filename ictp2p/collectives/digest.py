@@ -11,7 +11,7 @@ everybody knows: 128 bits of a polynomial in all of the block's bits, at 23 GB/s
 processor's instructions for it, and BLAKE2b 1.3. What is to be noticed is a bit that flipped, a library that rounds
 otherwise, a bug: two blocks that differ by any of these agree once in 2^112. It does not withstand somebody who makes
 two results of one digest on purpose; but that would be a participant, who could as well contribute whatever it likes.
-The global state, which newcomers take from anybody, has a digest of SHA-256 throughout (`sync/manifest`).
+The global state, which newcomers take from anybody, has a digest of SHA-256 throughout (`sync/state/manifest`).
 """
 
 from __future__ import annotations

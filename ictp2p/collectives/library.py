@@ -28,7 +28,7 @@ import torch.distributed
 import torch.distributed.distributed_c10d
 
 from ictp2p.errors import LocalGroupError
-from ictp2p.sync.devices import GLOO, HOST, Device
+from ictp2p.sync.rosters.devices import GLOO, HOST, Device
 
 _c10d: Any = torch.distributed.distributed_c10d
 """Untyped: torch's stubs lack the operations of a group that is built directly."""

@@ -49,8 +49,8 @@ from ictp2p.collectives.rendezvous import Rendezvous
 from ictp2p.device_memory import placed
 from ictp2p.errors import LibraryRefused, LocalGroupError
 from ictp2p.interrupts import Answer
-from ictp2p.sync.devices import GLOO
-from ictp2p.sync.roster import Roster
+from ictp2p.sync.rosters.devices import GLOO
+from ictp2p.sync.rosters.roster import Roster
 from ictp2p.types import Address, PeerId
 
 _c10d: Any = torch.distributed.distributed_c10d

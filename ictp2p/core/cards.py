@@ -15,7 +15,7 @@ import msgspec
 
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip.election import Term
-from ictp2p.sync.devices import HOST, Device
+from ictp2p.sync.rosters.devices import HOST, Device
 from ictp2p.types import Address, ClusterId, PeerId
 from ictp2p.wire import MALFORMED
 

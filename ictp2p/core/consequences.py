@@ -18,7 +18,7 @@ from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.links import LinkChanged, LinkLost
 from ictp2p.gossip.messages import MemberUpdated
 from ictp2p.machine import Effects, Notice, Persist, Send
-from ictp2p.sync.roster import HeirFound
+from ictp2p.sync.rosters.roster import HeirFound
 
 QUIET = frozenset({Channel.LINKS, Channel.ROUTES})
 """Channels whose notices change nothing that the others are told, but for the measurements in this cluster's card."""

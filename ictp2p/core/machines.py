@@ -36,14 +36,15 @@ from ictp2p.identity import Identity
 from ictp2p.routing import messages as routing
 from ictp2p.routing.babel import Babel
 from ictp2p.routing.profile import RoutingProfile
-from ictp2p.sync import acceptor, messages
-from ictp2p.sync.agreement import Agreement
-from ictp2p.sync.opening import Planner, Validate
+from ictp2p.sync import messages
+from ictp2p.sync.agreement import acceptor
+from ictp2p.sync.agreement.chain import Agreement
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.restore import NOTHING, Held
-from ictp2p.sync.roster import RosterFailed, RosterProposal, RosterReady
-from ictp2p.sync.rosters import RosterProfile, Rosters
-from ictp2p.sync.rounds import Rounds
+from ictp2p.sync.rosters.machine import RosterProfile, Rosters
+from ictp2p.sync.rosters.roster import RosterFailed, RosterProposal, RosterReady
+from ictp2p.sync.rounds.machine import Rounds
+from ictp2p.sync.rounds.opening import Planner, Validate
+from ictp2p.sync.rounds.restore import NOTHING, Held
 from ictp2p.types import ClusterId
 from ictp2p.wire import Codec
 

@@ -38,7 +38,7 @@ from ictp2p.collectives.topology import Pair
 from ictp2p.core.lines import FEW, Lines
 from ictp2p.core.planning import ITEM_SIZES
 from ictp2p.errors import NoRoute
-from ictp2p.sync.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.opening import PlanAnswer, PlanRequest
 from ictp2p.sync.values import Close, Open, Participant, Spec, Value
 from ictp2p.types import PeerId
 

@@ -48,7 +48,7 @@ from ictp2p.core.settling import Settling
 from ictp2p.core.thrift import Thrift
 from ictp2p.core.timetable import Timetable
 from ictp2p.machine import Effects
-from ictp2p.sync.devices import Device
+from ictp2p.sync.rosters.devices import Device
 from ictp2p.types import ClusterId, PeerId
 
 _PASSES = 32

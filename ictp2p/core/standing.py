@@ -28,7 +28,7 @@ from ictp2p.core.lines import FEW
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.core.planning import asked_of, links_between, make_plan
 from ictp2p.core.proven import ProvenPlans
-from ictp2p.sync.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.opening import PlanAnswer, PlanRequest
 from ictp2p.sync.values import Open, Spec, Value
 
 MANY = 16

@@ -13,7 +13,7 @@ from ictp2p.core.directory import Directory
 from ictp2p.gossip.links import LinkMeasurement
 from ictp2p.gossip.swim import Status, Swim
 from ictp2p.routing.algebra import Link
-from ictp2p.sync.sight import ClusterView
+from ictp2p.sync.rounds.sight import ClusterView
 from ictp2p.types import Address, ClusterId, PeerId
 
 _FEW = 128

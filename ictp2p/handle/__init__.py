@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
-from ictp2p.sync.agreement import Decided
-from ictp2p.sync.devices import Device
+from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.mesh import Receiver, RoundRequest
-from ictp2p.sync.notices import StateAdvanced
-from ictp2p.sync.roster import Generation, Roster
+from ictp2p.sync.rosters.devices import Device
+from ictp2p.sync.rosters.roster import Generation, Roster
+from ictp2p.sync.rounds.notices import StateAdvanced
 from ictp2p.sync.values import Close, Open, Participant, StateRef
 from ictp2p.threads import Threads
 from ictp2p.types import Address, ClusterId, PeerId
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ictp2p.participation import Outcome
-    from ictp2p.sync.state import GlobalState
+    from ictp2p.sync.state.global_state import GlobalState
 
 T = TypeVar("T")
 EventCallback = Callable[[str, Mapping[str, Any]], None]

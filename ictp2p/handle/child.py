@@ -32,7 +32,7 @@ from ictp2p.handle.service import PeerService
 from ictp2p.loop_thread import new_loop
 from ictp2p.machine import Notice
 from ictp2p.participation import Outcome, Reduction
-from ictp2p.sync.restore import NOTHING, Held
+from ictp2p.sync.rounds.restore import NOTHING, Held
 from ictp2p.telemetry import Event
 
 _PR_SET_PDEATHSIG = 1

@@ -26,15 +26,15 @@ from ictp2p.handle.questions import Questions
 from ictp2p.handle.requests import Requests
 from ictp2p.handle.staging import StagedRound
 from ictp2p.participation import Outcome
-from ictp2p.sync.devices import Device
 from ictp2p.sync.mesh import Receiver, RoundRequest
-from ictp2p.sync.roster import Generation
+from ictp2p.sync.rosters.devices import Device
+from ictp2p.sync.rosters.roster import Generation
 from ictp2p.sync.values import Close, Open, StateRef
 from ictp2p.threads import Threads
 from ictp2p.types import Address, ClusterId, PeerId
 
 if TYPE_CHECKING:
-    from ictp2p.sync.state import GlobalState
+    from ictp2p.sync.state.global_state import GlobalState
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

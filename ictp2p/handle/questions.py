@@ -21,7 +21,7 @@ from ictp2p.handle.memory import Arena
 from ictp2p.sync.mesh import Receiver
 
 if TYPE_CHECKING:
-    from ictp2p.sync.state import GlobalState
+    from ictp2p.sync.state.global_state import GlobalState
 
 Say = Callable[[int, Any], None]
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ictp2p.handle import to_training
-from ictp2p.sync.manifest import Manifest
+from ictp2p.sync.state.manifest import Manifest
 
 Ask = Callable[[to_training.ToTraining], Coroutine[Any, Any, msgspec.Raw]]
 Say = Callable[[int, to_training.ToTraining], None]

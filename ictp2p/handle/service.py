@@ -18,10 +18,10 @@ from ictp2p.handle import Asking, Ended, LeftOut, NewcomerWaits, News, Regrouped
 from ictp2p.health import quantile
 from ictp2p.machine import Notice
 from ictp2p.reporting import clusters_of, links_of, members_of, routes_of
-from ictp2p.sync.agreement import Decided
-from ictp2p.sync.devices import Device
-from ictp2p.sync.notices import StateAdvanced
-from ictp2p.sync.roster import Generation, RosterChanged, RosterMissed, RosterPending
+from ictp2p.sync.agreement.chain import Decided
+from ictp2p.sync.rosters.devices import Device
+from ictp2p.sync.rosters.roster import Generation, RosterChanged, RosterMissed, RosterPending
+from ictp2p.sync.rounds.notices import StateAdvanced
 from ictp2p.types import ClusterId
 
 

@@ -19,15 +19,15 @@ from ictp2p.handle.reuse import Private
 from ictp2p.handle.service import PeerService
 from ictp2p.loop_thread import LoopThread
 from ictp2p.participation import Outcome, Reduction
-from ictp2p.sync.devices import Device
 from ictp2p.sync.mesh import Receiver, RoundRequest
-from ictp2p.sync.roster import Generation
+from ictp2p.sync.rosters.devices import Device
+from ictp2p.sync.rosters.roster import Generation
 from ictp2p.sync.values import Close, Open, StateRef
 from ictp2p.threads import Beside, Threads
 from ictp2p.types import Address, ClusterId, PeerId
 
 if TYPE_CHECKING:
-    from ictp2p.sync.state import GlobalState
+    from ictp2p.sync.state.global_state import GlobalState
 
 T = TypeVar("T")
 

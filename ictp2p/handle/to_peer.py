@@ -8,7 +8,7 @@ import msgspec
 
 from ictp2p.config import Config
 from ictp2p.handle.messages import Failure, Number, TensorRef, Words, decoded
-from ictp2p.sync.devices import Device
+from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.values import Close, Open, Spec, StateRef
 from ictp2p.types import ClusterId
 

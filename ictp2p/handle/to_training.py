@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ictp2p.handle.messages import Failure, Words, decoded
-from ictp2p.sync.roster import Roster
+from ictp2p.sync.rosters.roster import Roster
 from ictp2p.sync.values import Participant, StateRef, Value
 from ictp2p.types import PeerId
 
@@ -67,13 +67,13 @@ class Gone(Words, tag=47, frozen=True, array_like=True):
 
 
 class Advanced(Words, tag=48, frozen=True, array_like=True):
-    """News: see `sync.notices.StateAdvanced`."""
+    """News: see `sync.rounds.notices.StateAdvanced`."""
 
     ref: StateRef
 
 
 class Decision(Words, tag=49, frozen=True, array_like=True):
-    """News: see `sync.agreement.Decided`."""
+    """News: see `sync.agreement.chain.Decided`."""
 
     slot: int
     value: Value

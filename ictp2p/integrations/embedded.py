@@ -10,10 +10,10 @@ import torch
 
 from ictp2p.errors import ConfigError
 from ictp2p.peer import Peer
-from ictp2p.sync.heal import Stateful
+from ictp2p.sync.cluster.heal import Stateful
 from ictp2p.sync.options import STATEFUL, each_has, kind
-from ictp2p.sync.policy import Policy
-from ictp2p.sync.sampler import ElasticSampler
+from ictp2p.sync.samples.sampler import ElasticSampler
+from ictp2p.sync.two_level.policy import Policy
 
 
 class Embedded:

@@ -23,7 +23,7 @@ from typing import Any
 from ictp2p.errors import ConfigError
 from ictp2p.integrations.embedded import Embedded, check_alone, check_unscaled, samples
 from ictp2p.peer import Peer
-from ictp2p.sync.policy import Policy
+from ictp2p.sync.two_level.policy import Policy
 
 try:
     from lightning.pytorch import Callback

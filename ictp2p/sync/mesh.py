@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ictp2p.fsm import Table
-from ictp2p.sync.manifest import Manifest
-from ictp2p.sync.roster import Generation, Roster
+from ictp2p.sync.rosters.roster import Generation, Roster
+from ictp2p.sync.state.manifest import Manifest
 from ictp2p.sync.values import Participant, Spec, StateRef
 from ictp2p.threads import Thread
 from ictp2p.types import ClusterId
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from ictp2p.sync.state import GlobalState
+    from ictp2p.sync.state.global_state import GlobalState
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync import options
-from ictp2p.sync.agreed import Said
-from ictp2p.sync.manifest import Entry
+from ictp2p.sync.state.agreed import Said
+from ictp2p.sync.state.manifest import Entry
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ quorums of one set then intersect, also for even sizes, and a mesh of four survi
 that are not the distinguished one. The distinguished voter is the first in coordinator order (the eldest):
 growing from one voter to two then never makes the first one's life depend on the second's.
 
-`author` is who first proposed the value. It matters to agreement: see `ictp2p.sync.proposer`.
+`author` is who first proposed the value. It matters to agreement: see `ictp2p.sync.agreement.proposer`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ LINEAGE_BYTES = 8
 """Length of a lineage: which founding of the mesh a chain goes back to."""
 
 Grouping = Literal["all", "pairs", "modules"]
-"""Over whom a round averages: `all`, each over one of the `pairs` that are drawn (`sync.pairs`), or each of the
-`modules` over those that hold it (`sync.modules`)."""
+"""Over whom a round averages: `all`, each over one of the `pairs` that are drawn (`sync.rounds.pairs`), or each of the
+`modules` over those that hold it (`sync.rounds.modules`)."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Peer = Annotated[PeerId, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 Cluster = Annotated[ClusterId, msgspec.Meta(min_length=1, max_length=63)]

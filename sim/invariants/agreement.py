@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ictp2p.sync.acceptor import Acceptor
+from ictp2p.sync.agreement.acceptor import Acceptor
 from ictp2p.sync.messages import Ballot
 from ictp2p.sync.values import Close, Open, Restore, Value, follows, quorum
 from ictp2p.types import PeerId

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
 from ictp2p.routing.babel import RouteChanged
-from ictp2p.sync import acceptor
-from ictp2p.sync.agreement import Decided
-from ictp2p.sync.notices import RoundOpened, StateAdvanced
+from ictp2p.sync.agreement import acceptor
+from ictp2p.sync.agreement.chain import Decided
+from ictp2p.sync.rounds.notices import RoundOpened, StateAdvanced
 from ictp2p.sync.values import Open
 from sim.invariants.agreement import Agreement
 from sim.invariants.finding import Finding

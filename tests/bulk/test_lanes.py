@@ -15,9 +15,9 @@ from ictp2p.bulk import tuning
 from ictp2p.bulk.lanes import LONG
 from ictp2p.bulk.stripes import COUNT, MOST
 from ictp2p.state_exchange import Here, fetch_state, serve_state
-from ictp2p.sync.manifest import CHUNK
-from ictp2p.sync.state import GlobalState, entry
-from ictp2p.sync.transfer import TransferProfile
+from ictp2p.sync.state.global_state import GlobalState, entry
+from ictp2p.sync.state.manifest import CHUNK
+from ictp2p.sync.state.transfer import TransferProfile
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId

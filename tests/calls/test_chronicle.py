@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ictp2p.calls.chronicle import Chronicle
-from ictp2p.sync.agreement import Decided
+from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef, Value
 from ictp2p.types import ClusterId, PeerId
 

@@ -25,8 +25,8 @@ from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.rendezvous import Rendezvous, RendezvousServer
 from ictp2p.device_memory import home, placed, settle
 from ictp2p.errors import LibraryRefused, LocalGroupError
-from ictp2p.sync.devices import HOST, Device
-from ictp2p.sync.roster import Roster
+from ictp2p.sync.rosters.devices import HOST, Device
+from ictp2p.sync.rosters.roster import Roster
 from ictp2p.types import PeerId
 
 NAME = "ictp2ptwin"

@@ -19,7 +19,7 @@ from ictp2p.collectives import local
 from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.rendezvous import RendezvousServer
 from ictp2p.errors import LocalGroupError
-from ictp2p.sync.roster import Roster
+from ictp2p.sync.rosters.roster import Roster
 from ictp2p.types import PeerId
 from tests.garbage import uncollected
 from tests.interrupts import interrupted
@@ -29,7 +29,7 @@ import hashlib, sys, threading, time
 import torch
 from ictp2p.collectives.local import GroupTimeouts, LocalGroup
 from ictp2p.errors import LocalGroupError
-from ictp2p.sync.roster import Roster
+from ictp2p.sync.rosters.roster import Roster
 
 torch.set_num_threads(1)
 rank, store, members = int(sys.argv[1]), sys.argv[2], tuple(sys.argv[3].split(","))

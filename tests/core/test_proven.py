@@ -18,7 +18,7 @@ from ictp2p.core.lines import Lines
 from ictp2p.core.planning import asked_of, links_between, make_plan
 from ictp2p.core.proven import FASTER, GAIN, LEAST, SLOWER, WARY, ProvenPlans
 from ictp2p.core.standing import StandingPlan
-from ictp2p.sync.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.opening import PlanAnswer, PlanRequest
 from ictp2p.sync.values import Close, Open, StateRef
 from ictp2p.types import PeerId
 from tests.core.test_planning import MB, directory, request

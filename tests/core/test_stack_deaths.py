@@ -12,8 +12,8 @@ from ictp2p.core.packets import Channel, Introduction, Packet, encode_packet
 from ictp2p.gossip import ledger
 from ictp2p.gossip.messages import Status
 from ictp2p.machine import Message
-from ictp2p.sync import notices
-from ictp2p.sync.participant import Contribution
+from ictp2p.sync.rounds import notices
+from ictp2p.sync.rounds.participant import Contribution
 from ictp2p.sync.values import Spec
 from ictp2p.types import ClusterId, PeerId
 from tests.core.control_planes import DELAY, Host, World, leaders, mesh

@@ -12,7 +12,7 @@ from ictp2p.collectives import plan as plans
 from ictp2p.core.directory import Directory
 from ictp2p.core.planning import make_plan
 from ictp2p.core.standing import MANY, QUICK, SPECS, STANDS, StandingPlan
-from ictp2p.sync.opening import PlanRequest
+from ictp2p.sync.rounds.opening import PlanRequest
 from tests.core.test_planning import MB, directory, request
 
 NAMES = tuple(chr(ord("a") + i) for i in range(MANY + 1))

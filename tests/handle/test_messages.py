@@ -19,8 +19,8 @@ from ictp2p.handle.framing import HEADER, MOST, Frames
 from ictp2p.handle.messages import Failure, TensorRef, encode
 from ictp2p.handle.to_peer import ToPeer
 from ictp2p.handle.to_training import ToTraining
-from ictp2p.sync.devices import Device
-from ictp2p.sync.roster import Roster
+from ictp2p.sync.rosters.devices import Device
+from ictp2p.sync.rosters.roster import Roster
 from ictp2p.sync.values import Close, Open, Participant, Restore, Spec, StateRef, Value, Voters
 from ictp2p.types import ClusterId, PeerId
 

@@ -16,9 +16,10 @@ from hashlib import blake2b
 import msgspec
 
 from ictp2p.machine import Effects, Message, Notice, Persist, Send
-from ictp2p.sync.agreement import Agreement, Decided
+from ictp2p.sync.agreement.chain import Agreement, Decided
 from ictp2p.sync.messages import SyncMessage
-from ictp2p.sync.notices import (
+from ictp2p.sync.rounds.machine import ClusterView, Contribution, PlanAnswer, Rounds
+from ictp2p.sync.rounds.notices import (
     OddOneOut,
     RoundAborted,
     RoundCommitted,
@@ -28,7 +29,6 @@ from ictp2p.sync.notices import (
     StateAdvanced,
     StateStale,
 )
-from ictp2p.sync.rounds import ClusterView, Contribution, PlanAnswer, Rounds
 from ictp2p.sync.values import (
     Close,
     Open,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 
 from ictp2p.machine import Effects, Message, Persist, Send
-from ictp2p.sync.agreement import Agreement, Decided
+from ictp2p.sync.agreement.chain import Agreement, Decided
 from ictp2p.sync.values import (
     StateRef,
     Value,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.errors import MeshMismatch, StateError
-from ictp2p.sync.manifest import CHUNK, Entry
-from ictp2p.sync.state import GlobalState
+from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.state.manifest import CHUNK, Entry
 from sim import World
 from sim.elided import KEPT, SizeOnly, is_empty
 from sim.faults import KillLeader, Restart

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ictp2p
-from ictp2p.sync.policy import Policy
+from ictp2p.sync.two_level.policy import Policy
 from sim import World
 from sim.training import Training
 

@@ -9,8 +9,8 @@ import torch
 
 import ictp2p
 from ictp2p.errors import MeshMismatch
-from ictp2p.sync.outer import Nesterov
-from ictp2p.sync.policy import Policy
+from ictp2p.sync.optimizers.outer import Nesterov
+from ictp2p.sync.two_level.policy import Policy
 from sim import World
 from sim.training import Program, Training
 

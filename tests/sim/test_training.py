@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import ictp2p
-from ictp2p.sync.policy import Policy
+from ictp2p.sync.two_level.policy import Policy
 from sim import World
 from sim.invariants import Breach
 from sim.training import Program, Training

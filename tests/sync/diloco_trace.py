@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ictp2p.sync.diloco import DiLoCo
+from ictp2p.sync.policies.diloco import DiLoCo
 
 Array = NDArray[np.float32]
 F = np.float32

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import LocalGroupError
-from ictp2p.sync.roster import Roster
+from ictp2p.sync.rosters.roster import Roster
 
 if TYPE_CHECKING:
     from tests.sync.fake_mesh import FakeMesh

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from ictp2p.errors import LocalGroupError, PeerClosed, RoundAborted, RoundMissed, StateError
 from ictp2p.fsm import Fsm, Table
-from ictp2p.sync import modules
 from ictp2p.sync.mesh import RoundRequest, RoundResult
-from ictp2p.sync.pairs import pairs
-from ictp2p.sync.roster import Roster
-from ictp2p.sync.state import GlobalState
+from ictp2p.sync.rosters.roster import Roster
+from ictp2p.sync.rounds import modules
+from ictp2p.sync.rounds.pairs import pairs
+from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.values import Participant, Spec, StateRef
 from ictp2p.threads import Thread, Threads
 from ictp2p.types import ClusterId, PeerId

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ictp2p.sync.mesh import RoundRequest
-from ictp2p.sync.roster import Roster
-from ictp2p.sync.state import GlobalState
+from ictp2p.sync.rosters.roster import Roster
+from ictp2p.sync.state.global_state import GlobalState
 from tests.sync.fake_group import DEADLINE, Exchange, Killed
 from tests.sync.fake_mesh import FakeMesh
 

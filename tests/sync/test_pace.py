@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import math
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.errors import ConfigError
-from ictp2p.sync.diloco import DiLoCo
-from ictp2p.sync.eager import EagerDiLoCo
-from ictp2p.sync.outer import Nesterov
+from ictp2p.sync.optimizers.outer import Nesterov
 from ictp2p.sync.pace import AdaptivePace, Pace
-from ictp2p.sync.streaming import StreamingDiLoCo
+from ictp2p.sync.policies.diloco import DiLoCo
+from ictp2p.sync.policies.eager import EagerDiLoCo
+from ictp2p.sync.policies.streaming import StreamingDiLoCo
 
 MILLION = 10**6
 
@@ -305,6 +306,7 @@ def test_the_steps_that_are_agreed_are_those_of_who_was_there_from_the_beginning
     make_world: Any, pace: Any, fragments: int, overlap: int
 ) -> None:
     """And a cluster that joins late has them at once, for a schedule to follow."""
+    let_in = threading.Event()
 
     def steps(mesh: Any) -> Iterator[Any]:
         model = torch.nn.Sequential(*(torch.nn.Linear(1, 1) for _ in range(3)))
@@ -312,25 +314,26 @@ def test_the_steps_that_are_agreed_are_those_of_who_was_there_from_the_beginning
         every = copy.deepcopy(pace)
         with StreamingDiLoCo(mesh, model, inner, sync_every=every, fragments=fragments, overlap=overlap) as policy:
             yield policy
-            for _ in range(20):
+            while policy.progress.step < 20 or not let_in.is_set():  # who leaves may take along what was just decided
                 model(torch.ones(1, 1)).sum().backward()
                 inner.step()
                 inner.zero_grad()
                 yield policy
 
-    def early(mesh: Any) -> int:
+    def early(mesh: Any) -> None:
         for policy in steps(mesh):
             assert policy.schedule_step == policy.progress.step
-        return policy.progress.step
 
     def late(mesh: Any) -> int:
-        return next(steps(mesh)).schedule_step
+        try:
+            return next(steps(mesh)).schedule_step
+        finally:
+            let_in.set()
 
     world = make_world(a=1)
     for thread in (world.start("a_0", early), world.start("b_0", late, after=3)):
         thread.join(60)
     assert not world.errors
-    assert world.results["a_0"] == 20
     assert world.results["b_0"] >= 3 * 3 // fragments
 
 

@@ -108,18 +108,18 @@ MUTATIONS: Final = (
     Mutation(
         "missed-round-in-a-cycle",
         "A round in the background that failed is forgotten with its error.",
-        "ictp2p/sync/flight.py",
+        "ictp2p/sync/two_level/flight.py",
         "        result, self._result = self._result, None\n",
         "        result = self._result\n",
-        ("sync/test_flight.py::test_nor_does_one_that_came_to_nothing",),
+        ("sync/two_level/test_flight.py::test_nor_does_one_that_came_to_nothing",),
     ),
     Mutation(
         "withdrawn-round-in-a-cycle",
         "A round in the background that was withdrawn is forgotten with its error.",
-        "ictp2p/sync/flight.py",
+        "ictp2p/sync/two_level/flight.py",
         "        self._thread.join()\n        self._result = None\n",
         "        self._thread.join()\n",
-        ("sync/test_flight.py::test_nor_does_one_that_came_to_nothing",),
+        ("sync/two_level/test_flight.py::test_nor_does_one_that_came_to_nothing",),
     ),
     Mutation(
         "unreached-in-a-cycle",

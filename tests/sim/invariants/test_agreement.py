@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ictp2p.sync.acceptor import Acceptor
-from ictp2p.sync.agreement import Decided
+from ictp2p.sync.agreement.acceptor import Acceptor
+from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.messages import Ballot
 from ictp2p.sync.values import Value
 from ictp2p.types import PeerId

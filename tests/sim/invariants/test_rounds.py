@@ -11,7 +11,7 @@ from ictp2p.collectives import execute, plan
 from ictp2p.collectives.channel import RoundTag
 from ictp2p.collectives.planner import LinkEstimate, PlanRequest
 from ictp2p.collectives.planner import plan as plan_for
-from ictp2p.sync.notices import RoundOpened, StateAdvanced
+from ictp2p.sync.rounds.notices import RoundOpened, StateAdvanced
 from ictp2p.sync.values import Open
 from ictp2p.types import PeerId
 from sim import Breach, World

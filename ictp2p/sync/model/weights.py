@@ -1,0 +1,418 @@
+"""A model beside the global state, and the arithmetic between the two.
+
+The global state holds each trained parameter and each floating-point buffer in float32 (float64 for a model that is
+all of that), then the state of the outer optimizer. Three places for a value: the model (`local`), what the mesh agreed
+on (`committed`), and what it may agree on next (`tentative`). Everything here is element-wise and rounds each operation
+once, so equal inputs give equal bits on every worker.
+
+The pseudo-gradient is taken from what was *loaded* at the last sync, which for a model in half precision is the rounded
+global value: else the rounding itself would be trained.
+
+A round carries one fragment of the model (all of it, where there is one). Which one follows from the number of rounds
+that the agreed state has behind it, so everybody who starts from the same state brings the same fragment, whatever its
+own step. What a fragment's round brought is mixed into the model, *new global (1 - mix) + local mix*, since training
+went on while it was under way (Douillard et al., "Streaming DiLoCo", 2025).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from ictp2p.device_memory import placed, settle
+from ictp2p.errors import ConfigError, NotFinite
+from ictp2p.sync import options
+from ictp2p.sync.mesh import Receiver
+from ictp2p.sync.model.fragments import Fragments, fragments
+from ictp2p.sync.optimizers.outer import Outer, OuterFactory, wide
+from ictp2p.sync.optimizers.outer_schedule import OuterSchedule
+from ictp2p.sync.pace import Pace
+from ictp2p.sync.state import manifest
+from ictp2p.sync.state.agreed import Agenda
+from ictp2p.sync.state.global_state import GlobalState, entry
+from ictp2p.sync.state.manifest import Entry, describe
+from ictp2p.sync.values import LOOKS_ON, Participant
+
+BUFFER = "buffer "
+"""Before the name of a buffer in the global state."""
+_OVERLAPS = "has several elements in one place, as expand() makes them: no average can be written to it; clone() it"
+
+
+class Weights:
+    """What is trained together: a model's tensors, the outer optimizer and the global state."""
+
+    carries = 1
+    """Values per element of the model that a round carries."""
+    keeps_residual = False
+    """Whether what a contribution leaves out comes with a later one."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        outer: torch.optim.Optimizer | OuterFactory | None,
+        settings: Sequence[tuple[str, str]],
+        divided: int | Sequence[Collection[str]] = 1,
+        mix: float = 0.0,
+        agenda: Agenda | None = None,
+        pace: Pace | None = None,
+        schedule: OuterSchedule | None = None,
+    ) -> None:
+        """Take the model as version 0.
+
+        Args:
+            model: what is trained.
+            outer: the outer optimizer; None for DiLoCo's default.
+            settings: what else must be equal everywhere, in words.
+            divided: into which fragments; see `fragments`.
+            mix: how much of the local value stays when a new global one arrives, in [0, 1).
+            agenda: what else is agreed on with each round.
+            pace: how long the phases are that the outer optimizer steps after; None for always the same.
+            schedule: what the outer learning rates are multiplied by, round by round; None for always 1.
+
+        Raises:
+            ConfigError: the outer optimizer does not fit the model, nor the fragments, or `mix` is out of range.
+        """
+        mix = options.number("mix", mix, lambda part: 0.0 <= part < 1.0, "in [0, 1)")
+        _check_model(model)
+        self.trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        """Parameters by name."""
+        self.buffers = {f"{BUFFER}{n}": b for n, b in model.named_buffers() if b.is_floating_point()}
+        """Floating-point buffers; they are averaged, but no optimizer steps them."""
+        self._places = [(name, *_place(model, name.removeprefix(BUFFER))) for name in self.buffers]
+        """Where the buffers are: a program may put other tensors in their places."""
+        self._variances = {f"{BUFFER}{name}" for name in _variances(model)}
+        self._tensors: dict[str, Tensor] = {**self.trained, **self.buffers}
+        self._mix = mix
+        self.agenda = agenda or Agenda(())
+        self._pace = pace or Pace(1)
+        self.dtype = wide([t.dtype for t in self._tensors.values()])
+        self.fragments = _divide(model, self._tensors, divided)
+        """Names of the tensors in each fragment."""
+        self._outer = Outer(outer, self.trained, self.dtype, schedule)
+        parts = [("fragments", str(len(self.fragments))), ("mix", repr(mix))]
+        parts += [(f"fragment of {n}", str(k)) for k, part in enumerate(self.fragments) for n in part if k]
+        entries = [entry(name, t.detach().to("meta", self.dtype)) for name, t in self._tensors.items()]
+        self._settings = [*settings, *self._outer.describe(), *parts, *self.agenda.describe()]
+        self.state = self._make_state([*entries, *self._outer.entries, *self.agenda.entries], self._settings)
+        self.take()
+        largest = max(self.elements(k) for k in range(len(self.fragments)))
+        largest *= self.carries
+        self._delta = placed(largest, self.dtype, torch.device("cpu"), {t.device for t in self.tensors()}).zero_()
+        self._average = torch.zeros(largest, dtype=self.dtype, device="cpu")
+        self._captured = 0
+        self._contributions = 1
+        """Of how many clusters the average is."""
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The model's tensors that are trained together."""
+        return tuple(self._tensors.values())
+
+    def follow(self) -> None:
+        """Take the model's buffers as they are now: a module that assigns one, or a converted model, has another.
+
+        Raises:
+            ConfigError: one is gone, or cannot be averaged with those that it was before.
+        """
+        for name, module, leaf in self._places:
+            held, now = self.buffers[name], getattr(module, leaf, None)
+            if now is held:
+                continue
+            if not isinstance(now, Tensor) or now.shape != held.shape or not now.is_floating_point():
+                what = f"{now.dtype}{list(now.shape)}" if isinstance(now, Tensor) else repr(now)
+                was = f"{held.dtype}{list(held.shape)}"
+                raise ConfigError(f"{name} is {what} by now, and was {was} when the policy was made")
+            if _overlaps(now):
+                raise ConfigError(f"{name} {_OVERLAPS}")
+            self.buffers[name] = self._tensors[name] = now
+
+    def share(self, words: Sequence[tuple[str, str]]) -> None:
+        """Have that equal everywhere as well. Before the state is taken, or loaded: it is what both are named by.
+
+        Raises:
+            ConfigError: nobody would read a state that is named so.
+        """
+        manifest.check((), words)
+        self.state.settings = (*self._settings, *words)
+
+    def check(self) -> None:
+        """See whether the outer optimizer is set as it was. Not while a step of it may be under way.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        self._outer.check()
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the agreed state has behind it."""
+        return self.state.counters["round"]
+
+    @torch.no_grad()
+    def take(self) -> None:
+        """Take the model as it is now for version 0.
+
+        What was loaded into it since the policy was made would else pass for training, and be brought to a round.
+
+        Raises:
+            ConfigError: a parameter has another shape by now.
+        """
+        for name, tensor in self._tensors.items():
+            held = self.state.tentative[name]
+            if tensor.shape != held.shape:
+                raise ConfigError(
+                    f"{name} has the shape {list(tensor.shape)} by now, and had {list(held.shape)} when the policy was "
+                    "made"
+                )
+            held.copy_(tensor)
+        self.state.seal({"round": 0, **self.agenda.counters})
+        self.state.commit(0)
+
+    @property
+    def fragment(self) -> int:
+        """Which fragment the next round from the agreed state carries."""
+        return self.rounds % len(self.fragments)
+
+    def elements(self, fragment: int) -> int:
+        """Number of elements of a fragment."""
+        return sum(self._tensors[name].numel() for name in self.fragments[fragment])
+
+    @property
+    def delta(self) -> Tensor:
+        """The pseudo-gradient that was captured last, flat, and whatever else the round carries."""
+        return self._delta[: self.carries * self.elements(self._captured)]
+
+    @property
+    def average(self) -> Tensor:
+        """Its average over the mesh, flat."""
+        return self._average[: self.carries * self.elements(self._captured)]
+
+    @property
+    def attends(self) -> bool:
+        """Whether it takes a round to begin with, though nothing was trained."""
+        return False
+
+    def round_elements(self, fragment: int) -> int:
+        """How many elements a round carries that all clusters have in common."""
+        return self.carries * self.elements(fragment)
+
+    def common(self) -> Sequence[tuple[str, str]]:
+        """What all clusters must share, in words."""
+        return describe(self.state.entries, self.state.settings)
+
+    def holds(self, key: bytes) -> Sequence[Tensor]:
+        """What this cluster could give another of a module, flat; see `dipaco`."""
+        return ()
+
+    def receiver(self) -> Receiver:
+        """Where the agreed state is received."""
+        return self.state
+
+    @torch.no_grad()
+    def capture(self, weight: float) -> None:
+        """Compute the pseudo-gradient of the fragment that is next: old global minus local.
+
+        Args:
+            weight: what it counts. Of what counts for nothing nothing is brought, whatever became of the model.
+
+        Raises:
+            NotFinite: a parameter or buffer holds NaN or infinity; the message names it. All workers of a cluster hold
+                the same, so all of them raise.
+        """
+        self._captured = self.fragment
+        views = self._views(self.delta)
+        if not weight:
+            return empty(views)
+        for name, view in views.items():
+            view.copy_(self._tensors[name], non_blocking=True)
+        settle(self.tensors())
+        for name, view in views.items():
+            loaded = self.state.committed[name].to(self._tensors[name].dtype).to(self.dtype)
+            self._take_from(loaded, view, name)
+        self._check_captured(views)
+
+    def _take_from(self, base: Tensor, view: Tensor, name: str) -> None:
+        """Replace a value by `base` minus it. A buffer may hold infinity (a mask does), which is no difference."""
+        same = base == view if name in self.buffers else None
+        torch.sub(base, view, out=view)
+        if same is not None:
+            view.masked_fill_(same, 0.0)
+
+    def _check_captured(self, views: Mapping[str, Tensor]) -> None:
+        if not math.isfinite(self.delta.sum().item()):
+            _check_finite(views)
+
+    @property
+    def landed(self) -> int:
+        """The fragment that was captured last."""
+        return self._captured
+
+    def carried(self, *, captured: bool) -> dict[str, Any]:
+        """What a newcomer to the cluster needs, beside the model and the agreed state.
+
+        Args:
+            captured: whether what was captured last has still to be landed.
+        """
+        return {"fragment": self._captured, "delta": self.delta} if captured else {}
+
+    def take_over(self, carried: dict[str, Any]) -> None:
+        """Hold what another worker holds."""
+        if "delta" in carried:
+            self._captured = carried["fragment"]
+            self.delta.copy_(carried["delta"])
+
+    @torch.no_grad()
+    def finish(self, parts: Sequence[Participant]) -> bytes:
+        """Compute the next state from the average, beside the current one; give its digest.
+
+        A round of nobody but onlookers decides what is on the agenda, and steps nothing: momentum has no part in it.
+
+        Args:
+            parts: who takes part in the round.
+        """
+        self._contributions = max(1, sum(part.weight > LOOKS_ON for part in parts))
+        tentative = self.state.begin(self.agenda.names) if self._idle(parts) else self._step(self.average)
+        return self.state.seal(self.agenda.decide(self._counted(parts), tentative, parts))
+
+    def commit(self, version: int) -> None:
+        """Make the finished state the agreed one, of that version, and train on from it."""
+        self.state.commit(version)
+        self._land()
+
+    @torch.no_grad()
+    def load(self) -> None:
+        """Train on from the agreed state, whatever was here before."""
+        for name, tensor in self._tensors.items():
+            tensor.copy_(self.state.committed[name])
+
+    @torch.no_grad()
+    def adopt(self, *, mine: bool) -> None:
+        """Train on from a state just received.
+
+        Local progress that is not in it is kept: theta <- G_new + (theta - G_old).
+
+        Args:
+            mine: whether the captured pseudo-gradient is in it.
+        """
+        landing = self.fragments[self._captured] if mine else ()
+        for name, tensor in self._tensors.items():
+            before, now = self.state.former[name], self.state.committed[name]
+            if name not in landing and not torch.equal(before, now):
+                delta = tensor.to("cpu", self.dtype, copy=True)
+                self._take_from(before.to(tensor.dtype).to(self.dtype), delta, name)
+                tensor.copy_(torch.sub(now, delta, out=delta))
+        if mine:
+            self._land()
+
+    @torch.no_grad()
+    def _land(self) -> None:
+        """Mix what a round brought into the model."""
+        for name in self.fragments[self._captured]:
+            tensor, now = self._tensors[name], self.state.committed[name]
+            if self._mix and not (name in self.buffers and torch.equal(tensor.to("cpu", self.dtype), now)):
+                kept = tensor.to("cpu", self.dtype, copy=True).mul_(self._mix)
+                now = kept.add_(now.mul(1.0 - self._mix))
+            tensor.copy_(now)
+
+    def _idle(self, parts: Sequence[Participant]) -> bool:
+        return bool(parts) and all(part.weight <= LOOKS_ON for part in parts)
+
+    def _counted(self, parts: Sequence[Participant]) -> dict[str, int]:
+        """The counters of the next state."""
+        return {**self.state.counters, "round": self.rounds + 1}
+
+    def _step(self, average: Tensor) -> Mapping[str, Tensor]:
+        """Begin the next state, and take the outer step in it."""
+        deltas = self._views(average)
+        stepped = {name: delta for name, delta in deltas.items() if name in self.trained}
+        averaged = [name for name in deltas if name in self.buffers]
+        tentative = self.state.begin([*self._outer.touched(stepped), *averaged, *self.agenda.names])
+        self._outer.step(tentative, stepped, self._pace.phase(self.state.counters), self._contributions, self.rounds)
+        for name in averaged:
+            self._mean_of_buffer(tentative[name], deltas[name], name)
+        return tentative
+
+    def _mean_of_buffer(self, agreed: Tensor, delta: Tensor, name: str) -> None:
+        """Make a buffer the mean of what the clusters hold. A variance stays one, whatever a codec made of the mean."""
+        agreed.sub_(delta)
+        if name in self._variances:
+            agreed.clamp_(min=0.0)
+
+    def agreed(self) -> dict[str, Tensor]:
+        """Copies of the agreed parameters and buffers, under the model's names, as the model would hold them."""
+        return self.state.steadily(self._copies)
+
+    def _copies(self) -> dict[str, Tensor]:
+        committed = self.state.committed
+        return {n.removeprefix(BUFFER): committed[n].to(t.device, t.dtype, copy=True) for n, t in self._tensors.items()}
+
+    def _make_state(self, entries: Sequence[Entry], settings: Sequence[tuple[str, str]]) -> GlobalState:
+        return GlobalState(entries, settings)
+
+    def _views(self, flat: Tensor) -> dict[str, Tensor]:
+        names = self.fragments[self._captured]
+        parts = torch.split(flat[: self.elements(self._captured)], [self._tensors[name].numel() for name in names])
+        return {name: part.view(self._tensors[name].shape) for name, part in zip(names, parts, strict=True)}
+
+
+def _divide(
+    model: torch.nn.Module, tensors: Mapping[str, Tensor], divided: int | Sequence[Collection[str]]
+) -> Fragments:
+    keys = {key.removeprefix(BUFFER): key for key in tensors}
+    if divided == 1 or not tensors:
+        return (tuple(tensors),)
+    return tuple(tuple(keys[name] for name in part) for part in fragments(model, list(keys), divided))
+
+
+def _variances(model: torch.nn.Module) -> Iterator[str]:
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.running_var is not None:
+            yield f"{name}.running_var" if name else "running_var"
+
+
+def _place(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
+    path, _, leaf = name.rpartition(".")
+    return model.get_submodule(path), leaf
+
+
+def _check_model(model: torch.nn.Module) -> None:
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    lazy = next((n for n, t in (*model.named_parameters(), *model.named_buffers()) if is_lazy(t)), None)
+    if lazy is not None:
+        raise ConfigError(f"{lazy!r} has no shape yet: call the lazy module once before the policy is made")
+    if not any(p.numel() for p in trained.values()):
+        raise ConfigError(f"{type(model).__name__} has no parameter that could be trained: none requires a gradient")
+    shared = next((n for n, b in model.named_buffers() if b.is_floating_point() and _overlaps(b)), None)
+    if shared is not None:
+        raise ConfigError(f"buffer {shared!r} {_OVERLAPS}")
+    nowhere = next((n for n, b in model.named_buffers() if b.is_floating_point() and b.device.type == "meta"), None)
+    if nowhere is not None:
+        raise ConfigError(f"buffer {nowhere!r} has no memory yet (it is on the meta device)")
+    for name, parameter in trained.items():
+        if not parameter.is_floating_point():
+            raise ConfigError(f"parameter {name!r} is {parameter.dtype}: only real floating-point ones can be averaged")
+        if parameter.device.type == "meta":
+            raise ConfigError(f"parameter {name!r} has no memory yet (it is on the meta device)")
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    """Whether several elements are one place in memory."""
+    steps = tensor.stride() if tensor.layout is torch.strided else tensor.shape
+    return any(size > 1 and not step for size, step in zip(tensor.shape, steps, strict=True))
+
+
+def empty(views: Mapping[str, Tensor]) -> None:
+    """Have a contribution hold nothing."""
+    for view in views.values():
+        view.zero_()
+
+
+def _check_finite(views: Mapping[str, Tensor]) -> None:
+    wrong = [name.removeprefix(BUFFER) for name, view in views.items() if not view.isfinite().all()]
+    if wrong:
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        raise NotFinite(f"{', '.join(wrong[:3])}{more} hold NaN or infinity: this cluster's training has diverged")

@@ -1,0 +1,340 @@
+"""The outer optimizer: how an averaged pseudo-gradient moves the global parameters.
+
+Every worker takes the outer step for itself, from the same average, and the digests of the results must agree: so the
+step must give the same bits on every machine. Torch's own SGD fuses a multiplication with an addition where the
+processor can, which rounds once instead of twice. `Nesterov` below therefore does one rounded operation at a time, as
+IEEE 754 fixes it. Its form is torch's (and DiLoCo's, Douillard et al. 2023, with lr 0.7 and momentum 0.9):
+
+    b <- mu b + delta;    theta <- theta - lr (delta + mu b),    with gain lr / (1 - mu)
+
+which is neither heavy-ball nor the form normalised by (1 - mu). A plain `torch.optim.SGD` is replaced by it. Any other
+torch optimizer may be given and is used as it is: on machines of one kind its bits agree, and where they do not the
+round is aborted rather than applied differently. Its settings are those that it was given with (`outer_schedule`).
+
+The optimizer's state is part of the global state: a newcomer without the momentum would diverge at its first outer
+step. Its tensors are therefore allocated before the first step, as zeros; `Outer` refuses an optimizer for which that
+differs from what it would have allocated itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Optimizer
+
+from ictp2p.errors import ConfigError
+from ictp2p.sync import options
+from ictp2p.sync.optimizers.delayed import DelayedNesterov
+from ictp2p.sync.optimizers.joint import JointOptimizer, kind
+from ictp2p.sync.optimizers.outer_schedule import OuterSchedule, Schedule, Settings
+from ictp2p.sync.state.global_state import entry
+from ictp2p.sync.state.manifest import Entry
+
+_PIECE = 256 * 1024
+"""Most elements that are stepped at a time; they and what is computed from them fit into a processor's cache."""
+
+OuterFactory = Callable[[list[torch.nn.Parameter]], Optimizer]
+"""Makes an outer optimizer for the parameters that it is given."""
+
+
+class Nesterov(Optimizer):
+    """SGD with momentum, every operation rounded once, so that every IEEE 754 machine gets the same bits."""
+
+    def __init__(self, params: Any, lr: float = 0.7, momentum: float = 0.9, nesterov: bool = True) -> None:
+        """Set it up.
+
+        Args:
+            params: as for every torch optimizer.
+            lr: learning rate, dimensionless, a number or a tensor of one; the total gain is `lr / (1 - momentum)`.
+            momentum: decay of the momentum per outer step, in [0, 1).
+            nesterov: look ahead (torch's form); heavy-ball otherwise.
+
+        Raises:
+            ConfigError: a value is out of range.
+        """
+        lr, momentum = options.rates(lr, momentum)
+        nesterov = options.flag("nesterov", nesterov)
+        super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov})
+        self.phase = 1.0
+        """How many phases of training the next gradients are of; see `_phases`."""
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Take one step along the gradients."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    for value, delta, *buffer in _pieces(param, param.grad, *self._buffers(param, group["momentum"])):
+                        move = self._move(delta, buffer, group["momentum"], group["nesterov"])
+                        value.sub_(move.mul(group["lr"]))
+
+    def _buffers(self, param: Tensor, momentum: float) -> list[Tensor]:
+        """The momentum of a parameter, if there is any."""
+        if momentum == 0.0:
+            return []
+        state = self.state[param]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(param)
+        return [state["momentum_buffer"]]
+
+    def _move(self, delta: Tensor, buffers: Sequence[Tensor], momentum: float, nesterov: bool) -> Tensor:
+        if not buffers:
+            return delta
+        buffer = buffers[0]
+        if self.phase != 1.0:
+            return _phases(buffer, delta, momentum, nesterov, self.phase)
+        buffer.mul_(momentum).add_(delta)
+        return buffer.mul(momentum).add_(delta) if nesterov else buffer
+
+
+def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Cut tensors of one shape into the same pieces, so that what is computed between them takes up little memory."""
+    if not all(tensor.is_contiguous() for tensor in tensors):
+        return iter([tensors])
+    return zip(*(torch.split(tensor.detach().view(-1), _PIECE) for tensor in tensors), strict=True)
+
+
+def _phases(buffer: Tensor, delta: Tensor, momentum: float, nesterov: bool, phases: float) -> Tensor:
+    """Update the momentum, and give the move, as `phases` equal phases of `delta / phases` each would have done.
+
+    With d = delta / p and m = mu^p, the recursion b <- mu b + d, taken p times, sums up to
+
+        b_p = m b + d (1 - m) / (1 - mu)
+        b_1 + ... + b_p = b mu (1 - m) / (1 - mu) + d (p - mu (1 - m) / (1 - mu)) / (1 - mu)
+
+    which has a meaning for every positive p. Thus a phase may be longer or shorter than the one that the learning rate
+    and the momentum were tuned for, and training as a whole goes the same way.
+    """
+    kept = momentum**phases
+    gained = (1.0 - kept) / (1.0 - momentum)
+    each = delta.div(phases)
+    total = buffer.mul(momentum * gained).add_(each.mul((phases - momentum * gained) / (1.0 - momentum)))
+    buffer.mul_(kept).add_(each.mul(gained))
+    return total.mul_(momentum).add_(delta) if nesterov else total
+
+
+def _made(factory: OuterFactory | None, parameters: Mapping[str, torch.nn.Parameter]) -> Optimizer:
+    if factory is not None and not callable(factory):
+        raise ConfigError(f"outer {factory!r} is neither an optimizer nor something that makes one")
+    optimizer = (factory or Nesterov)(list(parameters.values()))
+    if not isinstance(optimizer, Optimizer):
+        raise ConfigError(f"outer {factory!r} made {options.shown(optimizer)}, which is no optimizer")
+    return optimizer
+
+
+def _check_step(optimizer: Optimizer) -> None:
+    """Refuse one that wants the loss again and again: an outer step has an average, and nothing to evaluate.
+
+    And one of several: an outer step has its own parameters in the groups, which the parts would go on without.
+    """
+    if isinstance(optimizer, JointOptimizer):
+        raise ConfigError(f"outer {kind(optimizer)} is several optimizers: give one, with groups of its own settings")
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise ConfigError(f"outer {type(optimizer).__name__} calls a closure in its step, and a round has none")
+
+
+class Outer:
+    """An outer optimizer whose parameters and state live in named tensors that come with each step."""
+
+    def __init__(
+        self,
+        made: Optimizer | OuterFactory | None,
+        parameters: Mapping[str, torch.nn.Parameter],
+        dtype: torch.dtype = torch.float32,
+        schedule: OuterSchedule | None = None,
+    ) -> None:
+        """Adopt an optimizer.
+
+        Args:
+            made: an optimizer over the model's parameters, something that makes one, or None for DiLoCo's default.
+            parameters: the model's parameters by name.
+            dtype: in which the global parameters are kept.
+            schedule: what the learning rates are multiplied by, round by round; None for always 1.
+
+        Raises:
+            ConfigError: it does not cover exactly these parameters, its step needs a closure, it is several, its
+                state cannot be shared, or a learning rate is no finite number.
+        """
+        optimizer = made if isinstance(made, Optimizer) else _made(made, parameters)
+        _check_step(optimizer)
+        self._settings, self._optimizer = Settings(optimizer), _exact(optimizer)
+        self._schedule = Schedule(schedule)
+        self._groups = _names(self._optimizer, parameters)
+        self._state = {n: _state_entries(n, p.to("meta", dtype), *self._made(n)) for n, p in parameters.items()}
+        self.entries = tuple(e for kept in self._state.values() for e in kept.values())
+        """Its state, as tensors of the global state."""
+
+    def touched(self, parameters: Iterable[str]) -> list[str]:
+        """The tensors of the global state that a step of these parameters writes to."""
+        return [name for p in parameters for name in (p, *(e.name for e in self._state[p].values()))]
+
+    def describe(self) -> tuple[tuple[str, str], ...]:
+        """What must be equal on every worker, in words."""
+        lines = [("outer optimizer", type(self._optimizer).__name__)]
+        for number, group in enumerate(self._optimizer.param_groups):
+            kept = {key: options.scalar(group[key]) for key in sorted(group) if key != "params"}
+            lines += [(f"outer {key}, group {number}", repr(value)) for key, value in kept.items()]
+        return (*lines, *self._schedule.describe())
+
+    def check(self) -> None:
+        """See whether the settings of the optimizer that was given are still those that it is stepped with.
+
+        Raises:
+            ConfigError: one has another value by now.
+        """
+        self._settings.check()
+
+    @torch.no_grad()
+    def step(
+        self,
+        tensors: Mapping[str, Tensor],
+        deltas: Mapping[str, Tensor],
+        phase: float = 1.0,
+        contributions: int = 1,
+        rounds: int = 0,
+    ) -> None:
+        """Step parameters and state in `tensors`, in place, down the averaged pseudo-gradients.
+
+        Args:
+            tensors: the global state, by name.
+            deltas: for each parameter that takes a step.
+            phase: how long the phase was that made them, in phases of the length that the optimizer was tuned for.
+                `Nesterov` takes the step that as many such phases would have taken; any other takes one.
+            contributions: of how many clusters they are the mean; `DelayedNesterov` counts them.
+            rounds: that the state has behind it which `tensors` begin from; the schedule goes by them.
+
+        Raises:
+            ConfigError: the schedule has no factor for them.
+        """
+        optimizer = self._optimizer
+        if isinstance(optimizer, Nesterov):
+            optimizer.phase = phase
+        if isinstance(optimizer, DelayedNesterov):
+            optimizer.contributions = contributions
+        optimizer.state.clear()
+        for group, names in zip(optimizer.param_groups, self._groups, strict=True):
+            group["params"] = [self._bind(name, tensors, deltas[name]) for name in names if name in deltas]
+        bound = {p: dict(state) for p, state in optimizer.state.items()}
+        self._stepped(self._schedule.at(rounds))
+        for param, state in bound.items():
+            for key, tensor in state.items():
+                _keep(tensor, optimizer.state[param][key])
+
+    def _stepped(self, factor: float) -> None:
+        """Step at so many times the learning rates. An optimizer that is the program's own finds them as they were."""
+        groups = self._optimizer.param_groups
+        held = [group.get("lr") for group in groups]
+        try:
+            for group, rate in zip(groups, self._settings.rates, strict=True):
+                if rate is not None:
+                    group["lr"] = rate * factor
+            self._optimizer.step()
+        finally:
+            for group, rate in zip(groups, held, strict=True):
+                if rate is not None:
+                    group["lr"] = rate
+
+    def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
+        param = torch.nn.Parameter(tensors[name], requires_grad=False)
+        param.grad = delta
+        state = {key: tensors[kept.name] for key, kept in self._state[name].items()}
+        if state:
+            self._optimizer.state[param] = state
+        return param
+
+    def _made(self, name: str) -> tuple[type[Optimizer], dict[str, Any]]:
+        """How to make such an optimizer for one parameter."""
+        kind = type(self._optimizer)
+        group = next(g for g, n in zip(self._optimizer.param_groups, self._groups, strict=True) if name in n)
+        accepted = inspect.signature(kind).parameters
+        return kind, {key: value for key, value in group.items() if key in accepted and key != "params"}
+
+
+def _exact(optimizer: Optimizer) -> Optimizer:
+    """Replace torch's SGD by its exactly rounded form, where there is one."""
+    groups = optimizer.param_groups
+    plain = all(not (g.get("weight_decay") or g.get("dampening") or g.get("maximize")) for g in groups)
+    if type(optimizer) is not SGD or not plain:
+        return optimizer
+    kept = ("lr", "momentum", "nesterov")
+    return Nesterov(
+        [{"params": group["params"], **{key: options.scalar(group[key]) for key in kept}} for group in groups]
+    )
+
+
+def _names(optimizer: Optimizer, parameters: Mapping[str, torch.nn.Parameter]) -> list[list[str]]:
+    known = {id(p): name for name, p in parameters.items()}
+    held = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    strange = sum(key not in known for key in held)
+    left_out = [name for key, name in known.items() if key not in held]
+    if strange or left_out:
+        raise ConfigError(
+            f"the outer optimizer must hold exactly the model's trainable parameters: "
+            f"{strange} are not the model's, left out are {left_out[:3] or 'none'}"
+        )
+    return [[known[id(p)] for p in group["params"]] for group in optimizer.param_groups]
+
+
+def _state_entries(name: str, param: Tensor, kind: type[Optimizer], settings: dict[str, Any]) -> dict[str, Entry]:
+    """Find what the optimizer keeps for a parameter, by letting it take one step on a stand-in."""
+    grown = _probe(kind, settings, param, {})
+    state: dict[str, Any] = next(iter(grown.state.values()), {})
+    tensors = {key: value for key, value in sorted(state.items()) if value is not None}
+    odd = next((key for key, value in tensors.items() if not isinstance(value, Tensor)), None)
+    if odd is not None:
+        raise ConfigError(f"outer optimizer {kind.__name__} keeps {odd!r} as {type(tensors[odd]).__name__}, no tensor")
+    zeros = {key: torch.zeros_like(value) for key, value in tensors.items()}
+    if tensors and not _same(grown, _probe(kind, settings, param, zeros)):
+        raise ConfigError(
+            f"outer optimizer {kind.__name__} does not start from a state of zeros, so none can be shared"
+        )
+    return {key: entry(f"outer {key} of {name}", value) for key, value in tensors.items()}
+
+
+def _probe(kind: type[Optimizer], settings: dict[str, Any], like: Tensor, state: dict[str, Tensor]) -> Optimizer:
+    # Rows that are distributions, since a mirror map may accept nothing else.
+    value = torch.full(like.shape, 1.0 / max([1, *like.shape[-1:]]), dtype=like.dtype, device="cpu")
+    param = torch.nn.Parameter(value)
+    optimizer = kind([param], **settings)
+    before = [_in_words(group) for group in optimizer.param_groups]
+    if state:
+        optimizer.state[param] = state
+    param.grad = torch.full_like(param, 0.5)
+    with torch.device("cpu"):  # for what the optimizer makes by itself, wherever the program has tensors made
+        optimizer.step()
+    for was, now in zip(before, map(_in_words, optimizer.param_groups), strict=True):
+        moved = next((key for key, value in now.items() if was.get(key) != value), None)
+        if moved is not None:
+            raise ConfigError(
+                f"outer optimizer {kind.__name__} changes {moved!r} of its group in a step, from "
+                f"{was.get(moved, 'nothing')} to {now[moved]}: only what it keeps in tensors of its state can be shared"
+            )
+    return optimizer
+
+
+def _in_words(group: Mapping[str, Any]) -> dict[str, str]:
+    return {key: repr(options.scalar(value)) for key, value in group.items() if key != "params"}
+
+
+def _same(one: Optimizer, other: Optimizer) -> bool:
+    def first(optimizer: Optimizer) -> Tensor:
+        param: Tensor = optimizer.param_groups[0]["params"][0]
+        return param
+
+    return torch.equal(first(one), first(other))
+
+
+def _keep(tensor: Tensor, now: Any) -> None:
+    """An optimizer may put a new tensor in place of ours; the content belongs in ours."""
+    if now is not tensor:
+        tensor.copy_(now)
+
+
+def wide(dtypes: Sequence[torch.dtype]) -> torch.dtype:
+    """The dtype in which a model's global state is kept: float32, or float64 for a model that is all of that."""
+    return torch.float64 if dtypes and all(d == torch.float64 for d in dtypes) else torch.float32

@@ -1,0 +1,169 @@
+"""How an open attempt ends: counting votes, failures and doubts.
+
+COMMIT needs votes for one digest from more than half of the participants, so that the bytes survive and late
+clusters have someone to fetch from; then it waits only for those who may still vote, and not past the soft deadline,
+unless the majority itself needed long: a link that has become slow carries one end's contribution, for which all the
+others wait, and then a result that is of use to the other end alone, so its ends need up to twice as long. Therefore
+the rest gets as much again as the majority needed, and a little (`patience`): to fetch a whole state costs more than
+the end of a transfer, and who is left behind misses the next round too, in which nobody measures that link again.
+Two different digests mean that somebody's memory or code is wrong: ABORT, never a choice between them, for what was
+averaged holds the contributions of both. But the others go on without who was outvoted, so it is waited for as long as
+for late clusters until a digest is that of most: the first two votes would only say that one of the two is wrong. A
+FAILED without a majority of votes is an ABORT at once: an all-reduce that broke for one will not finish for the others,
+and the next attempt starts from contributions that are still untouched. A doubted participant is not waited for,
+but the others get a moment to say how far they came, since it may have died after everybody had the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ictp2p.sync.messages import Failed, Vote
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.rounds.sight import Sight
+from ictp2p.sync.values import Open
+from ictp2p.types import ClusterId, PeerId
+
+_MAX_REASON = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How to close, or (`committed` None) what is still waited for, and until when at most."""
+
+    committed: bool | None
+    reason: str
+    digest: bytes = b""
+    holders: tuple[PeerId, ...] = ()
+    wake: float | None = None
+    camps: tuple[tuple[ClusterId, ...], ...] = ()
+    """See `Close`."""
+
+
+@dataclass(slots=True)
+class BallotBox:
+    """The newest verdict of every peer, since when participants are doubted, and since when most have voted."""
+
+    verdicts: dict[PeerId, Vote | Failed] = field(default_factory=dict)
+    doubts: dict[PeerId, float] = field(default_factory=dict)
+    majority: tuple[int, int, float] | None = None
+    """Round, attempt, and when this peer first counted the votes of most, or votes that differ."""
+
+    def put(self, sender: PeerId, verdict: Vote | Failed) -> None:
+        """Take a verdict; an older attempt's never replaces a newer one's, and the first on an attempt stays."""
+        known = self.verdicts.get(sender)
+        if known is None or (known.round, known.attempt) < (verdict.round, verdict.attempt):
+            self.verdicts[sender] = verdict
+
+    def on(self, opened: Open) -> dict[PeerId, Vote | Failed]:
+        """Verdicts of the participants on exactly this attempt."""
+        found = ((p.leader, self.verdicts.get(p.leader)) for p in opened.participants)
+        number = (opened.round, opened.attempt)
+        return {peer: v for peer, v in found if v is not None and (v.round, v.attempt) == number}
+
+    def count(
+        self, opened: Open, sight: Sight, profile: RoundProfile, since: float, office: float, now: float
+    ) -> Outcome:
+        """Decide how `opened` ends.
+
+        Args:
+            opened: the attempt.
+            sight: beliefs about its participants.
+            profile: deadlines.
+            since: when this peer learnt of it.
+            office: when this peer became coordinator; the verdicts told to its predecessor take a moment to come.
+            now: seconds.
+        """
+        self._drop_older(opened)
+        verdicts = self.on(opened)
+        votes = {peer: v.digest for peer, v in verdicts.items() if isinstance(v, Vote)}
+        doubts = self._doubt(opened, sight, verdicts, now)
+        if len(set(votes.values())) > 1:
+            return _differing(opened, verdicts, votes, doubts, self._soft(opened, profile, since, now), now)
+        if 2 * len(votes) > len(opened.participants):
+            return _majority(opened, verdicts, votes, doubts, self._soft(opened, profile, since, now), now)
+        if len(votes) < len(verdicts):
+            return Outcome(False, _failures(opened, verdicts))
+        end = max(since + opened.deadline, office + profile.suspect_grace)
+        if doubts:
+            end = min(end, max(since, office, min(doubts.values())) + profile.suspect_grace)
+        return _minority(opened, verdicts, doubts, end, now)
+
+    def _drop_older(self, opened: Open) -> None:
+        """Attempts before the present one are over, and who voted on them may never vote again."""
+        number = (opened.round, opened.attempt)
+        self.verdicts = {peer: v for peer, v in self.verdicts.items() if (v.round, v.attempt) >= number}
+
+    def _soft(self, opened: Open, profile: RoundProfile, since: float, now: float) -> float:
+        """Until when those are waited for who have not voted, now that most have, or that digests differ."""
+        number = (opened.round, opened.attempt)
+        if self.majority is None or self.majority[:2] != number:
+            self.majority = (*number, now)
+        took = self.majority[2] - since
+        soft = max(opened.deadline * profile.soft_share, took * (1.0 + profile.patience))
+        return since + min(soft, opened.deadline)
+
+    def _doubt(self, opened: Open, sight: Sight, verdicts: Mapping[PeerId, object], now: float) -> dict[str, float]:
+        """Doubted participants without a verdict, in words, and since when."""
+        silent = [p for p in opened.participants if p.leader not in verdicts]
+        reasons = {p.leader: sight.doubt(p.cluster, p.leader, p.term) for p in silent}
+        self.doubts = {peer: self.doubts.get(peer, now) for peer, reason in reasons.items() if reason}
+        return {reasons[peer] or "": since for peer, since in self.doubts.items()}
+
+
+def _majority(
+    opened: Open,
+    verdicts: Mapping[PeerId, Vote | Failed],
+    votes: Mapping[PeerId, bytes],
+    doubts: Mapping[str, float],
+    soft: float,
+    now: float,
+) -> Outcome:
+    tally = f"{len(votes)} of {len(opened.participants)} voted"
+    silent = [p.cluster for p in opened.participants if p.leader not in verdicts]
+    if len(silent) > len(doubts) and now < soft:
+        return Outcome(None, f"{tally}, waiting until the soft deadline for {', '.join(silent)}", wake=soft)
+    return Outcome(True, tally, next(iter(votes.values())), tuple(votes))
+
+
+def _minority(
+    opened: Open,
+    verdicts: Mapping[PeerId, object],
+    doubts: Mapping[str, float],
+    end: float,
+    now: float,
+) -> Outcome:
+    tally = f"{len(verdicts)} of {len(opened.participants)} voted"
+    why = ", ".join(doubts) or "the deadline"
+    if now >= end:
+        return Outcome(False, f"{tally}: {why}"[:_MAX_REASON])
+    silent = ", ".join(p.cluster for p in opened.participants if p.leader not in verdicts)
+    return Outcome(None, f"{tally}, waiting for {silent} ({why})", wake=end)
+
+
+def _failures(opened: Open, verdicts: Mapping[PeerId, Vote | Failed]) -> str:
+    names = {p.leader: p.cluster for p in opened.participants}
+    failures = [f"{names[peer]}: {v.reason}" for peer, v in verdicts.items() if isinstance(v, Failed)]
+    return f"failed at {'; '.join(failures)}"[:_MAX_REASON]
+
+
+def _differing(
+    opened: Open,
+    verdicts: Mapping[PeerId, Vote | Failed],
+    votes: Mapping[PeerId, bytes],
+    doubts: Mapping[str, float],
+    soft: float,
+    now: float,
+) -> Outcome:
+    names = {p.leader: p.cluster for p in opened.participants}
+    voters = {
+        digest: tuple(sorted(names[peer] for peer in votes if votes[peer] == digest)) for digest in votes.values()
+    }
+    camps = tuple(sorted(voters.values(), key=lambda camp: (-len(camp), camp)))
+    listed = ", ".join(f"{names[peer]}={digest.hex()}" for peer, digest in votes.items())
+    silent = [p.cluster for p in opened.participants if p.leader not in verdicts]
+    if 2 * len(camps[0]) <= len(opened.participants) and len(silent) > len(doubts) and now < soft:
+        waits = f"digests differ, waiting until the soft deadline for {', '.join(silent)}: {listed}"
+        return Outcome(None, waits[:_MAX_REASON], wake=soft)
+    return Outcome(False, f"digests differ: {listed}"[:_MAX_REASON], camps=camps)

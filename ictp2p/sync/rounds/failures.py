@@ -1,0 +1,90 @@
+"""What the failed attempts of a round have shown: who accuses whom, and who therefore sits out, or must show itself.
+
+After an abort only the clusters of the failed attempt are worth waiting for, so that a straggler that was not waited
+for does not delay the retry. Whoever was accused and said nothing must show that it lives by standing READY again,
+which takes an accused that lives half a round trip and keeps a dead one out. And after too many attempts that came to
+nothing the most accused cluster sits the round out, so that one bad link does not keep all the others from it.
+
+Whose digest was another than that of most sits it out at once, be it our own: the same inputs would come to the same
+result, and it is the odd one that is wrong. Where no digest is that of most, nobody can tell which is; then it is as
+for any failure, and the coordinator's cluster goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ictp2p.sync.messages import Failed, Vote
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.rounds.sight import Sight
+from ictp2p.sync.values import Open, Participant, outvoted
+from ictp2p.types import ClusterId, PeerId
+
+Verdicts = Mapping[PeerId, Vote | Failed]
+
+
+class Failures:
+    """Those of one round at a time.
+
+    Args:
+        profile: how many attempts may fail before somebody is barred.
+        sight: which cluster is ours, and barred only where it is outvoted.
+    """
+
+    def __init__(self, profile: RoundProfile, sight: Sight) -> None:
+        self._profile = profile
+        self._sight = sight
+        self.edges: tuple[tuple[PeerId, PeerId], ...] = ()
+        """(who reported, whom it failed on), sorted: what the next plan routes around."""
+        self.again: frozenset[ClusterId] | None = None
+        """The clusters of the newest failed attempt."""
+        self.barred: frozenset[ClusterId] = frozenset()
+        """Those that sit the round out."""
+
+    def turn(self) -> None:
+        """Another round begins."""
+        self.edges, self.again = (), None
+        self.pardon()
+
+    def pardon(self) -> None:
+        """Nobody is barred any more: there is nobody left to spare trouble."""
+        self.barred = frozenset()
+
+    def aborted(self, opened: Open, verdicts: Verdicts, camps: Sequence[Sequence[ClusterId]] = ()) -> list[Participant]:
+        """An attempt failed, with `camps` if digests differed; give those whose READY does not stand any more."""
+        self.again = frozenset(p.cluster for p in opened.participants)
+        accusations = _accusations(opened, verdicts)
+        self.edges = tuple(sorted({*self.edges, *accusations}))
+        odd = outvoted(camps)
+        self.barred |= odd
+        if opened.attempt >= self._profile.tolerance and not odd:
+            self._bar(opened, accusations)
+        accused = {peer for _, peer in accusations}
+        return [part for part in opened.participants if _fell(verdicts.get(part.leader), part.leader in accused)]
+
+    def _bar(self, opened: Open, accusations: list[tuple[PeerId, PeerId]]) -> None:
+        """Too many attempts came to nothing: the most accused (never this peer) sits the round out."""
+        counts = [(sum(b == p.leader for _, b in accusations), p.cluster) for p in opened.participants]
+        mine = self._sight.mine
+        worst = max((c for c in counts if c[0] and c[1] != mine), default=None)
+        if worst is not None and len(opened.participants) > 1:
+            self.barred |= {worst[1]}
+
+
+def _fell(verdict: Vote | Failed | None, accused: bool) -> bool:
+    """Whether a participant has to stand READY again: it was accused and is silent, or has withdrawn by itself."""
+    return accused if verdict is None else isinstance(verdict, Failed) and not verdict.standing
+
+
+def _accusations(opened: Open, verdicts: Verdicts) -> list[tuple[PeerId, PeerId]]:
+    """(who, whom) in the failed attempt: named in a FAILED, or holding another digest than most."""
+    leaders = [p.leader for p in opened.participants]
+    named = [
+        (peer, accused)
+        for peer, verdict in verdicts.items()
+        if isinstance(verdict, Failed)
+        for accused in verdict.suspects
+        if accused in leaders and accused != peer
+    ]
+    votes = {peer: v.digest for peer, v in verdicts.items() if not isinstance(v, Failed)}
+    return named + [(a, b) for a in votes for b in votes if votes[a] != votes[b]]

@@ -1,0 +1,133 @@
+"""Making the OPEN of an attempt: whose spec, which participants, which plan.
+
+Plans are made once, by the coordinator, and agreed as bytes. They are never recomputed from gossip by each peer: views
+differ, and so do floating-point libraries (that two builds of one solver return different vertices is enough).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ictp2p.errors import IctError
+from ictp2p.sync.messages import Ready
+from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.rounds.wording import told_apart
+from ictp2p.sync.values import Open, Participant, Spec, Value, fault, upcoming
+from ictp2p.types import ClusterId, PeerId
+
+Standing = Mapping[ClusterId, tuple[PeerId, Ready]]
+"""Per cluster its leader and the leader's READY, sorted by cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What the planner is asked."""
+
+    round: int
+    attempt: int
+    spec: Spec
+    participants: tuple[Participant, ...]
+    info: Mapping[ClusterId, bytes]
+    """Each participant's `Contribution.info`."""
+    failures: tuple[tuple[PeerId, PeerId], ...]
+    """(who reported, whom it failed on) of this round's earlier attempts: edges to route around."""
+    base: bytes = b""
+    """Digest of the agreed state that the round starts from."""
+    running: bytes = b""
+    """A plan for the same that is being carried out, to be predicted beside the new one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswer:
+    """What the planner answers: a plan, why, and how many seconds it should take (0: unknown)."""
+
+    plan: bytes
+    reason: str
+    seconds: float = 0.0
+    running: float = 0.0
+    """Seconds that `PlanRequest.running` would take from start to end on the links as known now; 0: unknown."""
+
+
+Planner = Callable[[PlanRequest], PlanAnswer]
+"""Makes a plan; an `IctError` from it is shown as the reason to wait, and it is asked again."""
+
+
+Validate = Callable[[bytes, tuple[Participant, ...]], str | None]
+"""Checks a plan against the participants; says what is wrong with it, or None."""
+
+
+def elect_spec(standing: Standing, mine: ClusterId | None) -> Spec:
+    """The spec that most clusters want; on a tie `mine`'s, then the first cluster's.
+
+    Whoever is at the first round of a call has come in the middle of it, where others are at the second: it can wait.
+    """
+    groups: dict[Spec, list[ClusterId]] = {}
+    for name, (_, ready) in standing.items():
+        if not _comes_later(ready.spec, standing):
+            groups.setdefault(ready.spec, []).append(name)
+    return max(groups, key=lambda spec: (len(groups[spec]), mine in groups[spec]))
+
+
+def rejections(standing: Standing, spec: Spec) -> tuple[tuple[PeerId, Spec, str], ...]:
+    """Who wants something else than `spec`, which, and what to tell it; not who only waits for its end."""
+    agreeing = ", ".join(name for name, (_, ready) in standing.items() if ready.spec == spec)
+    return tuple(
+        (leader, ready.spec, told_apart(name, ready.spec, spec, agreeing)[:1024])
+        for name, (leader, ready) in standing.items()
+        if ready.spec != spec and not ready.spec.leads_to(spec)
+    )
+
+
+def _comes_later(spec: Spec, standing: Standing) -> bool:
+    return any(spec.leads_to(ready.spec) for _, ready in standing.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """What an OPEN is made with besides the READYs."""
+
+    me: PeerId
+    profile: RoundProfile
+    planner: Planner
+    validate: Validate
+
+    def open(
+        self,
+        tip: Value,
+        voters: tuple[PeerId, ...],
+        chosen: Standing,
+        failures: tuple[tuple[PeerId, PeerId], ...],
+        misfits: str = "",
+    ) -> Open | str:
+        """Make the OPEN that follows `tip` for `chosen`, all of one spec; or say why there is no valid one."""
+        spec = next(ready.spec for _, ready in chosen.values())
+        parts = tuple(Participant(name, leader, r.term, r.weight, r.note) for name, (leader, r) in chosen.items())
+        info = _info(chosen)
+        number = upcoming(tip)
+        try:
+            answer = self.planner(PlanRequest(*number, spec, parts, info, failures, tip.state.digest))
+        except IctError as error:
+            return f"no plan: {error}"
+        deadline = self.profile.deadline(answer.seconds)
+        head = (tip.lineage, voters, tip.state, self.me, *number)
+        opened = Open(*head, spec, parts, answer.plan, answer.reason[:1024], deadline, misfits[:1024])
+        wrong = fault(opened) or self.validate(answer.plan, parts)
+        return f"no valid plan: {wrong}" if wrong else opened
+
+    def rival(
+        self, running: Open, readies: Standing, failures: tuple[tuple[PeerId, PeerId], ...]
+    ) -> tuple[float, float]:
+        """Predict the plan that is being carried out, and one made now: seconds of both, 0 if there is no telling."""
+        number = (running.round, running.attempt)
+        base = running.state.digest
+        asked = PlanRequest(*number, running.spec, running.participants, _info(readies), failures, base, running.plan)
+        try:
+            answer = self.planner(asked)
+        except IctError:
+            return 0.0, 0.0
+        return answer.running, answer.seconds
+
+
+def _info(chosen: Standing) -> dict[ClusterId, bytes]:
+    return {name: ready.info for name, (_, ready) in chosen.items()}

@@ -1,0 +1,124 @@
+"""The book of READYs: whose contribution stands, and who is still missing from the next attempt.
+
+Of a cluster the newest READY by (term, round) counts, for leaders change and messages overtake each other. It stands
+for the next attempt if it is of that round, starts from the agreed state, and comes from somebody who can speak for its
+cluster as far as is known. Whoever means to train and does not stand there is due: late, or in another world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ictp2p.sync.messages import Ready
+from ictp2p.sync.rounds.failures import Failures
+from ictp2p.sync.rounds.opening import Standing
+from ictp2p.sync.rounds.sight import Sight
+from ictp2p.sync.values import Spec, Value, same, upcoming
+from ictp2p.types import ClusterId, PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class RollCall:
+    """Who is there for the next attempt, and who is not."""
+
+    round: int
+    attempt: int
+    standing: Standing
+    """READYs that could go into it."""
+    due: tuple[ClusterId, ...]
+    """Clusters that mean to take part and are not READY."""
+    absent: tuple[ClusterId, ...]
+    """Those of them that are alive and not doubted."""
+    again: frozenset[ClusterId] | None
+    """The clusters of the attempt that failed; None if none has in this round."""
+
+
+class Readies:
+    """The READYs that reached one peer, by cluster.
+
+    Args:
+        sight: beliefs about the clusters.
+    """
+
+    def __init__(self, sight: Sight) -> None:
+        self._sight = sight
+        self._by_cluster: dict[ClusterId, tuple[PeerId, Ready]] = {}
+
+    def put(self, sender: PeerId, message: Ready) -> None:
+        """Take a READY; the newest of a cluster by (term, round) counts."""
+        known = self._by_cluster.get(message.cluster)
+        if known is None or (known[1].term, known[1].round) <= (message.term, message.round):
+            self._by_cluster[message.cluster] = (sender, message)
+
+    def withdraw(self, sender: PeerId, cluster: ClusterId) -> None:
+        """Drop a READY."""
+        if cluster in self._by_cluster and self._by_cluster[cluster][0] == sender:
+            del self._by_cluster[cluster]
+
+    def viewed(self) -> None:
+        """The view changed: forget what the dead said.
+
+        Of a cluster that has left as well: if it is back one day on other disks, its terms begin anew.
+        """
+        clusters = self._sight.clusters
+        self._by_cluster = {
+            name: (leader, ready)
+            for name, (leader, ready) in self._by_cluster.items()
+            if (clusters[name].alive if name in clusters else not self._sight.knew(leader))
+        }
+
+    def all(self) -> Standing:
+        """All that are known, of whatever round."""
+        return self._by_cluster
+
+    def of_round(self, number: int) -> list[ClusterId]:
+        """The clusters that are READY for a round, whatever they start from."""
+        return [name for name, (_, ready) in self._by_cluster.items() if ready.round == number]
+
+    def elect(self, standing: Standing, spec: Spec) -> Standing:
+        """Keep those of `standing` that want `spec`, and drop the others for good: they are turned away."""
+        for name in [name for name, (_, ready) in standing.items() if ready.spec != spec]:
+            del self._by_cluster[name]
+        return {name: entry for name, entry in standing.items() if name in self._by_cluster}
+
+    def call(self, tip: Value, failures: Failures, leaving: Collection[PeerId]) -> RollCall:
+        """Call the roll for the attempt that would follow `tip`; nobody waits for who is `leaving`."""
+        standing = self.standing(tip, failures.barred)
+        due = self._due(tip, standing, failures, leaving)
+        absent = tuple(name for name in due if self._sight.steady(name))
+        return RollCall(*upcoming(tip), standing, due, absent, failures.again)
+
+    def standing(self, tip: Value, barred: Collection[ClusterId]) -> Standing:
+        """READYs that could go into the next attempt."""
+        return {
+            name: (leader, ready)
+            for name, (leader, ready) in sorted(self._by_cluster.items())
+            if ready.round == upcoming(tip)[0]
+            and name not in barred
+            and not _stale(ready, tip)
+            and self._sight.doubt(name, leader, ready.term) is None
+        }
+
+    def _due(
+        self, tip: Value, standing: Standing, failures: Failures, leaving: Collection[PeerId]
+    ) -> tuple[ClusterId, ...]:
+        due = upcoming(tip)[0]
+        stale = {name for name, (_, ready) in self._by_cluster.items() if ready.round == due and _stale(ready, tip)}
+        out = failures.barred | stale
+        return tuple(
+            name
+            for name, view in self._sight.clusters.items()
+            if view.training
+            and name not in standing
+            and name not in out
+            and view.leader not in leaving
+            and (failures.again is None or name in failures.again)
+        )
+
+
+def _stale(ready: Ready, tip: Value) -> bool:
+    """Whether a sync contribution starts from another state than the agreed one."""
+    if ready.spec.kind != "sync":
+        return False
+    return tip.state.version == 0 or ready.base is None or not same(ready.base, tip.state)

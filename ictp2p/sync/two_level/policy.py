@@ -1,0 +1,547 @@
+"""What every two-level synchronization policy has in common: when to do what, and what to do when it breaks.
+
+The user's loop stays as it is; the policy hooks the inner optimizer. Before each inner step the gradients are
+averaged inside the cluster (`averaging`). After every `sync_every` inner steps the cluster takes part in an outer
+round (`outer_round`): the leader brings the pseudo-gradient, *old global minus local*, to the mesh, the followers get
+the average streamed (`stream`), and everybody takes the same outer step from the parameters of the last sync, beside
+the current ones, and applies it when the mesh has committed it.
+
+Every worker holds the same parameters, inner state and global state, so any of them can lead. When the group breaks,
+or changes for a newcomer, the workers meet in the next one, are made identical (`heal`), and go on with whatever was
+due: the step is retried, the outer round repeated. Three rules keep anything from being counted twice or lost:
+
+1. A worker that healing moved to another step had its gradient counted already, or computed it for other parameters:
+   it contributes weight zero to the next average. So does one whose round lands while it holds a gradient, because the
+   program caught what had interrupted the round.
+2. A round that committed through a leader that died since holds this cluster's contribution: the new leader takes the
+   result and drops the local progress, which is inside. If the mesh committed *without* this cluster, the local
+   progress is carried over: theta <- G_new + (theta - G_old).
+3. A round that was not committed changes nothing at all; the pseudo-gradient of the next one starts from the same base.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, Self, TypeVar, get_args
+
+import torch
+from torch import Tensor
+
+from ictp2p.device_memory import home
+from ictp2p.errors import ConfigError, LocalProtocolError
+from ictp2p.fsm import RECONFIG_PG, TRAINING
+from ictp2p.sync import options
+from ictp2p.sync.cluster import scaling
+from ictp2p.sync.cluster.averaging import NOTHING, Averager, Heads
+from ictp2p.sync.cluster.groups import Groups, Moved
+from ictp2p.sync.cluster.heal import Replica, Stateful, heal
+from ictp2p.sync.cluster.progress import Progress
+from ictp2p.sync.mesh import Group, Mesh
+from ictp2p.sync.model import contents
+from ictp2p.sync.model.strangers import Strangers
+from ictp2p.sync.model.trainees import Trainees, checked_weight
+from ictp2p.sync.model.weights import Weights
+from ictp2p.sync.optimizers.copies import following
+from ictp2p.sync.optimizers.outer import OuterFactory
+from ictp2p.sync.optimizers.outer_schedule import OuterSchedule
+from ictp2p.sync.pace import AdaptivePace, Pace
+from ictp2p.sync.samples.sampler import ElasticSampler
+from ictp2p.sync.state import checkpoint, resuming
+from ictp2p.sync.state.agreed import Agenda, Agreed
+from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.state.manifest import describe
+from ictp2p.sync.two_level.landing import Late
+from ictp2p.sync.two_level.outer_round import OuterRound, WithoutQuorum
+from ictp2p.sync.values import MOST_SPREAD, Grouping, Spec
+
+_T = TypeVar("_T")
+
+Frozen = Literal["same", "own"]
+"""Parameters that nobody trains: the `same` everywhere, or each cluster's `own` (a base model in another precision, a
+teacher that follows the model)."""
+
+
+class Policy:
+    """Keeps a model in step with the mesh, as a context manager around an ordinary training loop."""
+
+    def __init__(
+        self,
+        peer: Mesh,
+        model: torch.nn.Module,
+        inner: torch.optim.Optimizer,
+        outer: torch.optim.Optimizer | OuterFactory | None,
+        sync_every: int | Pace,
+        *,
+        name: str,
+        fragments: int | Sequence[Collection[str]] = 1,
+        overlap: int = 0,
+        mix: float = 0.0,
+        codec: str = "none",
+        without_quorum: WithoutQuorum = "wait",
+        most_skipped: int = 4,
+        quorum: float = 1.0,
+        spread: float = 3.0,
+        late: Late = "keep",
+        frozen: Frozen = "same",
+        resume: bool = False,
+        carry: Sequence[Stateful] = (),
+        agenda: Sequence[Agreed] = (),
+        sampler: ElasticSampler | None = None,
+        outer_schedule: OuterSchedule | None = None,
+        grouping: Grouping = "all",
+        arithmetic: Callable[..., Weights] = Weights,
+    ) -> None:
+        """Set it up without touching the network. What all policies take is said here, and only here.
+
+        Args:
+            peer: the connection to the mesh: an `ictp2p.Peer`, started.
+            model: what is trained. Its parameters that require gradients are synchronized, and those of its
+                floating-point buffers averaged that change (BatchNorm's statistics); all else stays as it is here.
+            inner: its optimizer, any of torch's, on which the training loop calls `step()`; it trains all of the
+                model's parameters that require gradients, and nothing else (several: `joint.JointOptimizer`). Its state
+                is never sent to other clusters (Douillard et al. 2023: no gain for three times the bytes).
+            outer: the outer optimizer over the model's parameters, any of torch's, or what makes one from them; None
+                for DiLoCo's default, `Nesterov(lr=0.7, momentum=0.9)`. It is adopted: do not step it yourself, nor
+                set it otherwise. Learning rates are dimensionless, and meant for phases of `sync_every` steps.
+            sync_every: inner steps after which all of the model has been in an outer round, at least 1 and as many as
+                there are fragments; or an `AdaptivePace`, which finds out.
+            name: of the policy; must be the same everywhere.
+            fragments: into how many parts, or which, the model is divided; a round carries one of them.
+            overlap: inner steps that training goes on while a round is under way, at most those between two rounds
+                (tau of Douillard et al. 2025).
+            mix: how much of the local value stays when the result lands, in [0, 1) (their alpha).
+            codec: what the pseudo-gradients are encoded with on the wire: `none`, `bfloat16`, `float16`, `int8`, `e3m0`
+                (all accumulate in float32), or `auto` for the fastest of none, bfloat16 and int8 on these links.
+            without_quorum: what to do while the mesh cannot decide: `wait`, `continue` with inner steps, or `stop` with
+                an error (`outer_round.WithoutQuorum`).
+            most_skipped: outer rounds in a row that `without_quorum="continue"` may skip; then it waits as well.
+            quorum: share of the clusters that train, in (0, 1], that is enough for a round. With less than all of them
+                the others are waited for until `spread` is over, instead of the straggler timeout.
+            spread: by how many median absolute deviations of the last rounds' arrivals a cluster may come later than
+                the median one, before a round that has its quorum begins without it.
+            late: what becomes of training that missed its round: `keep` brings it to the next one, `discount` does so
+                with less weight, the more rounds it missed (Liu et al. 2024), and `drop` forgets it.
+            frozen: whether the parameters that require no gradients must be the `same` everywhere, as they are when the
+                policy is entered, or may be each cluster's `own`.
+            resume: the model was loaded from a checkpoint of this training: if the mesh has lost its state and nobody
+                holds any, it may go on from this one. Never for fresh weights.
+            carry: further objects that a newcomer to the cluster must take over (a learning-rate schedule, say).
+            agenda: what else is agreed on with each round, and kept in the global state.
+            sampler: leases the samples that are trained on; what is trained without it counts for nothing.
+            outer_schedule: the factor of the outer learning rates in the step from a state that has so many rounds
+                behind it (`rounds`), the same function everywhere; None for always 1.
+            grouping: over whom a round averages: `all`, `pairs` drawn anew for each round, or by `modules`.
+            arithmetic: how the model and the global state act on each other.
+
+        Raises:
+            ConfigError: a value is out of range, or an optimizer does not fit.
+        """
+        _check_objects(model, inner, agenda, carry, sampler)
+        if outer is inner:
+            raise ConfigError("outer is the inner optimizer itself: give another one, or None for Nesterov's momentum")
+        self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
+        if without_quorum not in get_args(WithoutQuorum):
+            raise ConfigError(f"without_quorum {without_quorum!r} is none of {', '.join(get_args(WithoutQuorum))}")
+        most_skipped = options.whole("most_skipped", most_skipped, 0)
+        resume, overlap, fragments = options.flag("resume", resume), options.plain(overlap), options.plain(fragments)
+        options.codec(codec)
+        if not isinstance(fragments, int | list | tuple) or isinstance(fragments, bool):
+            raise ConfigError(f"fragments {fragments!r} is neither a whole number nor a list of the modules in each")
+        quorum = options.number("quorum", quorum, lambda share: 0.0 < share <= 1.0, "in (0, 1]")
+        words = f"from 0 to {MOST_SPREAD:g}"
+        spread = options.number("spread", spread, lambda width: 0.0 <= width <= MOST_SPREAD, words)
+        _check_late(late, sampler)
+        if frozen not in get_args(Frozen):
+            raise ConfigError(f"frozen {frozen!r} is none of {', '.join(get_args(Frozen))}")
+        pace.fit(fragments if isinstance(fragments, int) else len(fragments), overlap)
+        self._weight = 1.0
+        self.progress = Progress()
+        """How far this worker is; read it, do not write it."""
+        self._peer, self._model, self._inner = peer, model, inner
+        self._compares = frozen == "same"
+        settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
+        self._sampler = sampler
+        if sampler is not None:
+            sampler.join(peer.cluster, self._warn)
+            agenda, carry = [*agenda, sampler], [*carry, sampler]
+            self.progress.due = True  # a newcomer has no samples before its first round
+        agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
+        self._weights = weights = arithmetic(
+            model, outer, settings, fragments, mix, Agenda(agenda), pace, outer_schedule
+        )
+        self._trainees = Trainees(model, inner)
+        if codec.startswith("topk") and not weights.keeps_residual:
+            raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
+        self.progress.due = self.progress.due or weights.attends
+        self._overlap = overlap
+        self._resting = 0.0
+        """When the last step and what followed it ended."""
+        self.progress.weights, self.progress.behind = [0.0] * len(weights.fragments), [0] * len(weights.fragments)
+        self.state.brought = 0 if resume else None
+        dtype = str(weights.dtype).removeprefix("torch.")
+        spec = Spec("sync", name, dtype, 0, "avg", codec, b"", quorum, spread, grouping)
+        self._outer_round = OuterRound(
+            peer,
+            weights,
+            self.progress,
+            spec,
+            without_quorum,
+            pace,
+            most_skipped,
+            overlaps=overlap > 0,
+            sampler=sampler,
+            late=late,
+        )
+        self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
+        self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
+        self._items: list[tuple[str, str]] = []
+        """What all workers of a cluster must have alike; known when the policy is entered."""
+        self._groups = Groups(peer, self._joined)
+        self._spent = False
+        """Whether the gradient in hand must not count."""
+        self._hooks: list[Any] = []
+        self._loaded: checkpoint.Checkpoint | None = None
+        """What was loaded."""
+        self._loaded_as: Mapping[str, bytes] = {}
+        """What the model's parameters were then, by their digests."""
+        self._half_loaded = False
+        """Whether loading has failed in its midst, so that what is here is neither fresh nor what was saved."""
+
+    def __repr__(self) -> str:
+        at = self.progress
+        return f"<{type(self).__name__} step {at.step} version {at.version}, {at.since} since the last round>"
+
+    @property
+    def weight(self) -> float:
+        """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on.
+
+        A cluster all of whose workers look on brings nothing to rounds, whatever becomes of its model, and has the
+        result of each.
+
+        Raises:
+            ConfigError: it was set to what is no number, negative, or of no reasonable size.
+        """
+        return self._weight
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        self._weight = checked_weight(weight)
+
+    @property
+    def state(self) -> GlobalState:
+        """The global state: what the mesh agrees on."""
+        return self._weights.state
+
+    @property
+    def sync_every(self) -> int:
+        """Inner steps after which all of the model has been in an outer round, as agreed by now."""
+        return self._pace.steps
+
+    @property
+    def schedule_step(self) -> int:
+        """How far the mesh has trained, in inner steps, for a schedule that all clusters follow. Read it between steps.
+
+        It is the steps of all phases up to the agreed state, that of the round under way if there is one, and those
+        taken since: what a cluster counts that was there from the beginning, and what one that joins late has at once.
+        All workers of a cluster have the same. A round that came early, as a sampler asks for one, counts for a whole
+        phase. It goes on from a checkpoint, where versions begin anew.
+
+        It never goes backwards, unless the mesh itself goes back to an older version. A round that comes to nothing is
+        a phase that no other cluster counts either: it stays where it is then, until as much was trained again.
+        """
+        return max(self.progress.scheduled, self._scheduled())
+
+    def _scheduled(self) -> int:
+        agreed = self._pace.agreed(self.state.counters, aloft=self.progress.aloft > 0) if self.version else 0
+        return agreed + self.progress.since
+
+    @property
+    def version(self) -> int:
+        """Version of the global state: 1 for the initial weights, one more with each committed round."""
+        return self.state.version
+
+    @property
+    def rounds(self) -> int:
+        """Outer rounds that the global state has behind it, the same on every worker at the same version.
+
+        Unlike the version it goes on from a checkpoint, also in a new mesh. It is what `outer_schedule` is given. With
+        fragments it counts the rounds of each of them.
+        """
+        return self._weights.rounds
+
+    def digest(self) -> str:
+        """Digest of the global state, in hexadecimal: the same on every worker at the same version."""
+        return self.state.digest.hex()
+
+    def global_parameters(self) -> dict[str, Tensor]:
+        """Copies of the agreed parameters and floating-point buffers by name: what should be evaluated and saved.
+
+        From any thread, all of one version.
+        """
+        return self._weights.agreed()
+
+    def save(self, path: str | os.PathLike[str], *, local: bool = False) -> None:
+        """Write the agreed state to a file in safetensors format; see `sync.state.checkpoint`.
+
+        Every worker at the same version would write the same; one of them is enough. From any thread.
+
+        Args:
+            path: the file; its folder must exist.
+            local: also what only this cluster holds: the model as it is by now, and the inner optimizer's state. From
+                the thread that trains alone.
+
+        Raises:
+            StateError: it could not be written.
+        """
+        checkpoint.save(path, self.state, self._replica.take() if local else None)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Start from a checkpoint instead of the model's own weights. Before the policy is entered.
+
+        A mesh that is further goes its own way: then its state is fetched, as by every newcomer. So it is where this
+        very mesh has gone back since, to an older version, with a warning. One that was founded without the file, and
+        is not so far, is refused when the policy is entered, with `StateError`.
+
+        Raises:
+            LocalProtocolError: the policy has been entered.
+            ConfigError: it is another training's; the first difference is named.
+            StateError: it is no checkpoint, or damaged.
+        """
+        if self._hooks or self.version:
+            raise LocalProtocolError("a checkpoint must be loaded before the policy is entered")
+        found = checkpoint.Checkpoint(path)
+        local = found.local()
+        self._weights.share(self._frozen())
+        found.load(self.state)
+        self._half_loaded = True
+        with following(self._inner):
+            self._weights.load()
+        if local is not None:
+            self._replica.load(*local)
+            self._outer_round.resumed()
+        self._loaded_as = contents.digests(dict(self._model.named_parameters()))
+        self._loaded, self._half_loaded = found, False
+        self.state.brought = 0
+
+    def __enter__(self) -> Self:
+        """Join: meet the cluster, agree on the weights to start from, and hook the inner optimizer.
+
+        A founder brings the model as it is now, whatever it was when the policy was made; if a checkpoint was loaded,
+        then what that made of it. Entered again, a policy goes on from the model as it is.
+
+        Raises:
+            MeshMismatch: the mesh, or this cluster, trains something else.
+            PeerClosed: the peer was closed meanwhile.
+            LocalProtocolError: a policy trains with this peer already; or a checkpoint was loaded here in part.
+            ConfigError: there is no peer; the model has other parameters or buffers than when the policy was made; or
+                its parameters are not those of the checkpoint that was loaded; or something that newcomers of the
+                cluster must take over cannot be sent to them.
+        """
+        options.connected(self._peer)
+        if self._half_loaded:
+            raise LocalProtocolError(
+                "a checkpoint was loaded in part before load() failed: make model, optimizer and policy anew"
+            )
+        self._trainees.check()
+        self._weights.follow()
+        self._look_at_the_model()
+        self._outer_round.begin()
+        self._items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]
+        self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
+        self._groups.enter(home(self._weights.tensors()))
+        try:
+            self.state.lineage = self._peer.lineage
+            if self._loaded is not None:
+                resuming.recognize(self._loaded, self.state)
+            self._peer.serve_state(self.state)
+            self._settle()
+            if self._loaded is not None and (text := resuming.given_up(self._loaded, self.state)) is not None:
+                self._warn(text)
+            self._resting = self._peer.clock()
+            self._hooks.append(self._inner.register_step_pre_hook(self._before_step))
+            self._hooks.append(self._inner.register_step_post_hook(self._after_step))
+            self._hooks.append(Strangers(self._inner, lambda: self.progress.step, self._warn))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _look_at_the_model(self) -> None:
+        """Begin from the model as it is, or see that it is what was loaded: a difference would pass for training."""
+        if self.version:
+            return
+        if self._loaded is None:
+            self._weights.share(self._frozen())
+            return self._weights.take()
+        now = contents.digests(dict(self._model.named_parameters()))
+        changed = next((name for name, digest in self._loaded_as.items() if now.get(name) != digest), None)
+        if changed is not None:
+            raise ConfigError(
+                f"parameter {changed!r} was changed after the checkpoint was loaded: what was written to it would be "
+                "brought to the mesh as training. Load the checkpoint last, or none"
+            )
+
+    def _frozen(self) -> list[tuple[str, str]]:
+        """What all must have alike of what nobody trains."""
+        trained, parameters = self._weights.trained, self._model.named_parameters()
+        return contents.frozen({n: p for n, p in parameters if n not in trained}) if self._compares else []
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the cluster's group; the others go on."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._leave()
+
+    # The inner loop.
+
+    def _before_step(self, optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = dict(zip(("closure",), args[1:], strict=False)) | kwargs
+        if given.get("closure") is None:
+            return self._gradients()
+        given["closure"] = self._averaging(given["closure"])
+        return args[:1], given
+
+    def _averaging(self, closure: Callable[[], _T]) -> Callable[[], _T]:
+        """Lightning, for one, computes gradients inside of the step."""
+        calls = itertools.count()
+
+        def averaged() -> _T:
+            if next(calls):
+                raise ConfigError("an optimizer that calls its closure more than once in a step cannot be averaged")
+            result = closure()
+            self._gradients()
+            return result
+
+        return averaged
+
+    def _gradients(self) -> None:
+        """Have the gradients in hand averaged, whatever it takes."""
+        self._trainees.check()
+        self._weights.follow()
+        scaling.unscale(self._inner)
+        heads = self._in_group(self._average)
+        taken = scaling.look_again(self._inner)
+        if self._sampler is not None:
+            self._sampler.stepped(heads.marks, heads.left, taken=taken)
+        self.progress.averaged(heads.weight if taken else 0.0, due=heads.due or self._dry)
+        self._spent = False
+
+    def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
+        self._peer.phase(TRAINING, "committed")
+        self.progress.step += 1
+        self.progress.since += 1
+        self.progress.aloft += self.progress.aloft > 0
+        self._pace.stepped(self._peer.clock() - self._resting)
+        if self._lands or self._launches:
+            self._settle()
+        self._resting = self._peer.clock()
+
+    def _average(self, group: Group) -> Heads:
+        """Average the gradients."""
+        self._peer.phase(TRAINING, "gradients")
+        mark, left = (NOTHING, NOTHING) if self._sampler is None else (self._sampler.mark(), self._sampler.left())
+        spent = self._spent or (self._sampler is not None and mark == NOTHING)
+        weight = 0.0 if spent else self.weight
+        moves = self._peer.roster_moves(group.generation)
+        due = self._pace.due(self.progress.since + 1, self._weights.fragment + (self.progress.aloft > 0))
+        heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due, mark=mark, left=left)
+        if heads.moves:
+            self._peer.phase(TRAINING, "pg_diff")
+            raise Moved(self.progress.step)
+        self._peer.phase(TRAINING, "pg_same")
+        self._averager.average(group, heads)
+        self._peer.phase(TRAINING, "averaged")
+        return heads
+
+    # The group.
+
+    @property
+    def _lands(self) -> bool:
+        wanted = self.progress.aloft > (0 if self._dry else self._overlap)
+        return self.state.version == 0 or wanted
+
+    @property
+    def _dry(self) -> bool:
+        """Whether there is nothing to train before a round has leased more samples."""
+        return self._sampler is not None and self._sampler.dry
+
+    @property
+    def _launches(self) -> bool:
+        return self.progress.due and not self.progress.aloft
+
+    def _synchronize(self, group: Group) -> None:
+        """Do what is due at this step boundary. What is under way lands before the next is launched.
+
+        What was brought to a round and missed it is brought to the very next: a cluster that trained on would walk out
+        of step with the others, and miss one round after another. What is done here may move the parameters: a gradient
+        in hand, of a program that caught an error in the middle of a round and went on, is of what they were.
+        """
+        if not (self._lands or self._launches):
+            return
+        self._spent = True
+        with following(self._inner):
+            if self._lands:
+                self._act(self._outer_round.land, group)
+            while self._launches:
+                self._act(self._outer_round.launch, group)
+                if self._lands:
+                    self._act(self._outer_round.land, group)
+
+    def _act(self, action: Callable[[Group], None], group: Group) -> None:
+        """Launch or land, and have a schedule no further back after it, on this worker or on one that healing moves."""
+        self.progress.scheduled = self.schedule_step
+        action(group)
+
+    def _settle(self) -> None:
+        """Have a group and no outer round due. There is no gradient in hand."""
+        self._in_group(lambda group: None)
+        self._spent = False
+
+    def _in_group(self, action: Callable[[Group], _T]) -> _T:
+        """Do what is due and then `action`, in as many groups as it takes."""
+
+        def due_first(group: Group) -> _T:
+            self._synchronize(group)
+            return action(group)
+
+        return self._groups.run(due_first)
+
+    def _joined(self, group: Group) -> int:
+        """Be made equal to the others of a new group; gives the inner step before which all stand."""
+        before = (self.progress.version, self.progress.step)
+        told = partial(self._peer.phase, RECONFIG_PG)
+        heal(group, self.progress, self._replica, self.state, self._items, told)
+        self._averager.agreed()
+        self._spent = self._spent or before != (self.progress.version, self.progress.step)
+        if self._sampler is not None:
+            self._sampler.regroup(group.rank, group.size)
+        self._weights.agenda.landed(self.state.counters, self.state.committed)
+        self._outer_round.resume(group)
+        return self.progress.step
+
+    def _warn(self, text: str) -> None:
+        self._peer.event("warning", text=text)
+
+    def _leave(self) -> None:
+        self._outer_round.withdraw()
+        self._groups.leave()
+
+
+def _check_objects(model: object, inner: object, agenda: object, carry: object, sampler: object) -> None:
+    options.kind("model", model, torch.nn.Module)
+    options.optimizer("inner", inner)
+    options.each_has("agenda", agenda, options.AGREED)
+    options.each_has("carry", carry, options.STATEFUL)
+    if sampler is not None:
+        options.kind("sampler", sampler, ElasticSampler)
+
+
+def _check_late(late: str, sampler: ElasticSampler | None) -> None:
+    if late not in get_args(Late):
+        raise ConfigError(f"late {late!r} is none of {', '.join(get_args(Late))}")
+    if late == "drop" and sampler is not None:
+        raise ConfigError("late 'drop' would lose samples, which a sampler must not: 'keep' or 'discount'")

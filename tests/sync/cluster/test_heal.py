@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from ictp2p.errors import LocalGroupError, MeshMismatch
+from ictp2p.sync.cluster.heal import Replica, broadcast_bytes, heal, stream
+from ictp2p.sync.cluster.progress import Progress
+from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.state.manifest import Entry
+
+ITEMS = [("policy", "diloco"), ("sync_every", "4")]
+
+
+class Worker:
+    def __init__(self, value: float, progress: Progress, items: Any = None) -> None:
+        self.model = torch.nn.Linear(2, 2)
+        with torch.no_grad():
+            self.model.weight.fill_(value)
+            self.model.bias.fill_(value)
+        self.inner = torch.optim.AdamW(self.model.parameters(), lr=0.1)
+        if progress.step:
+            self.model(torch.ones(2)).sum().backward()
+            self.inner.step()
+        self.progress, self.items = progress, ITEMS if items is None else items
+        self.state = GlobalState([Entry("w", "float32", (3_000_000,))])
+        self.state.tentative["w"].fill_(value)
+        self.state.seal({"round": progress.version})
+        self.state.commit(progress.version)
+
+    def __call__(self, group: Any) -> bool:
+        return heal(group, self.progress, Replica(self.model, self.inner, ()), self.state, self.items)
+
+    def content(self) -> tuple[Any, ...]:
+        inner = self.inner.state_dict()["state"]
+        moments = [inner[k]["exp_avg"].tolist() for k in sorted(inner)]
+        return (self.model.weight.tolist(), moments, self.progress, self.state.version, self.state.digest)
+
+
+def grouped(make_world: Any, *workers: Callable[[Any], Any], world: Any = None) -> list[Any]:
+    def body(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def run(mesh: Any) -> Any:
+            mesh.roster_ready(True)
+            return work(mesh.open_group(mesh.wait_roster(None)))
+
+        return run
+
+    world = world or make_world(a=len(workers))
+    found = world.run(**{f"a_{i}": body(w) for i, w in enumerate(workers)})
+    return [found.get(f"a_{i}") for i in range(len(workers))]
+
+
+def test_identical_workers_exchange_nothing_but_a_hello(make_world: Any) -> None:
+    world = make_world(a=2)
+    workers = [Worker(1.0, Progress()) for _ in range(2)]
+    assert grouped(make_world, *workers, world=world) == [False, False]
+    assert ("a/0", "broadcast") not in world.counts
+
+
+@pytest.mark.parametrize(
+    ("progresses", "source"),
+    [
+        ([Progress(0, 0), Progress(0, 0), Progress(0, 0)], 0),
+        ([Progress(0, 0), Progress(3, 20, 2), Progress(0, 0)], 1),
+        ([Progress(3, 20, 2), Progress(3, 21, 3), Progress(3, 20, 2)], 1),
+        ([Progress(3, 24, 4), Progress(4, 24, 0), Progress(3, 24, 4)], 1),
+        ([Progress(3, 24, 4), Progress(3, 24, 4), Progress(3, 24, 0)], 2),
+        ([Progress(3, 24, 4), Progress(3, 24, 0, 1, brought=5.0), Progress(3, 24, 4)], 1),
+        ([Progress(3, 26, 2, 3, brought=5.0), Progress(3, 26, 2, 3, brought=5.0), Progress(3, 26, 2)], 2),
+    ],
+)
+def test_all_become_like_the_one_that_is_furthest(make_world: Any, progresses: list[Progress], source: int) -> None:
+    workers = [Worker(float(i + 1), dataclasses.replace(p, weights=[5.0])) for i, p in enumerate(progresses)]
+    expected = workers[source].content()
+    changed = grouped(make_world, *workers)
+    assert changed == [i != source for i in range(3)]
+    assert [w.content() for w in workers] == [expected] * 3
+
+
+@pytest.mark.parametrize(
+    ("brought", "source"),
+    [([None, 0, None], 1), ([53, 58, 53], 1), ([0, 0, 7], 2), ([58, None, 58], 0), ([None, None, None], 0)],
+)
+def test_of_what_was_brought_along_the_newest_is_everybodys(
+    make_world: Any, brought: list[int | None], source: int
+) -> None:
+    """Regression: the leader's fresh weights took the place of a mate's checkpoint, and stood in for it by its word."""
+    workers = [Worker(float(i + 1), Progress()) for i in range(3)]
+    for worker, version in zip(workers, brought, strict=True):
+        worker.state.brought = version
+    expected = workers[source].state.held(), workers[source].content()
+    grouped(make_world, *workers)
+    assert [(w.state.held(), w.content()) for w in workers] == [expected] * 3
+    assert grouped(make_world, *workers) == [False] * 3, "nobody is told apart any more"
+
+
+def test_what_was_brought_along_is_no_news_once_there_is_a_version(make_world: Any) -> None:
+    """Else a worker that began with a checkpoint and one that did not would copy each other in every new group."""
+    workers = [Worker(1.0, Progress()) for _ in range(2)]
+    workers[0].state.brought = 7
+    for worker in workers:
+        worker.state.confirm(9)
+        worker.progress.version = 9
+    assert grouped(make_world, *workers) == [False, False]
+
+
+def test_what_a_source_has_computed_may_still_be_committed(make_world: Any) -> None:
+    """Regression: its memory was given back, and the commit named a state of which nobody had the content."""
+    workers = [Worker(float(i), Progress(3, 20 + i)) for i in range(2)]
+    state = workers[1].state
+    state.begin()["w"].fill_(7.0)
+    state.seal({"round": 4})
+    grouped(make_world, *workers)
+    assert (workers[0].state.digest, workers[0].state.sealed) == (state.digest, b"")
+    sealed = state.sealed
+    state.commit(4)
+    assert (state.digest, state.committed["w"][0].item()) == (sealed, 7.0)
+    workers[1].progress.version = 4
+    assert grouped(make_world, *workers) == [True, False]
+    assert workers[0].state.digest == sealed
+
+
+@pytest.mark.parametrize("count", range(2, 12))
+def test_a_source_that_dies_leaves_the_others_whole(make_world: Any, killed: Any, count: int) -> None:
+    """A worker is as it was or entirely healed, because it may be the only one left."""
+    world = make_world(a=2)
+    workers = [Worker(1.0, Progress(3, 20)), Worker(2.0, Progress(3, 21))]
+    before, after = workers[0].content(), workers[1].content()
+    world.faults["a/1", "broadcast", count] = killed
+
+    def tolerant(group: Any) -> bool | None:
+        try:
+            return workers[0](group)
+        except LocalGroupError:
+            return None
+
+    (healed, _) = grouped(make_world, tolerant, workers[1], world=world)
+    found = workers[0].content()
+    if healed is None:
+        assert found[:3] == before[:3]
+        assert found[4] in (before[4], after[4])
+    else:
+        assert found == after
+
+
+def test_a_worker_that_trains_something_else_learns_what(make_world: Any) -> None:
+    def odd(group: Any) -> None:
+        with pytest.raises(MeshMismatch, match=r"leader a/0 of this cluster.*sync_every: 5 here, 4 there"):
+            Worker(1.0, Progress(), [ITEMS[0], ("sync_every", "5")])(group)
+
+    def even(group: Any) -> None:
+        with pytest.raises(LocalGroupError, match=r"\['a/1'\] train something else"):
+            Worker(1.0, Progress())(group)
+
+    grouped(make_world, even, odd)
+
+
+@pytest.mark.parametrize("sizes", [[0], [1], [0, 3, 0], [4 << 20], [(4 << 20) - 1, 2], [5, (9 << 20) + 1, 0, 7]])
+def test_memory_streams_whole_whatever_its_pieces(make_world: Any, sizes: list[int]) -> None:
+    def body(rank: int) -> Callable[[Any], list[bytes]]:
+        def run(group: Any) -> list[bytes]:
+            held = [bytearray((i * 7 + 1,) if rank else (0,)) * n for i, n in enumerate(sizes)]
+            stream(group, [memoryview(h) for h in held], 1)
+            return [bytes(h) for h in held]
+
+        return run
+
+    one, other = grouped(make_world, body(0), body(1))
+    assert one == other
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"y" * 100_000])
+def test_bytes_of_any_length_reach_all(make_world: Any, data: bytes) -> None:
+    found = grouped(make_world, lambda g: broadcast_bytes(g, b"other", 1), lambda g: broadcast_bytes(g, data, 1))
+    assert found == [data, data]

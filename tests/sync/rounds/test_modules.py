@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import msgpack
+
+from ictp2p.sync.rounds.modules import NAME, Card, Held, Together, card_of, groups, key_of, spans
+from ictp2p.sync.values import Participant
+from ictp2p.types import ClusterId, PeerId
+
+
+def part(cluster: str, behind: bool, *keys: int) -> Participant:
+    held = tuple(Held(bytes([key]) * 8, key, 10 * key) for key in sorted(keys))
+    return noted(cluster, msgpack.encode({NAME: Card(behind, held).encode()}))
+
+
+def noted(cluster: str, note: bytes) -> Participant:
+    return Participant(ClusterId(cluster), PeerId("0" * 32), 1, 1.0, note)
+
+
+def keys(*numbers: int) -> tuple[bytes, ...]:
+    return tuple(bytes([number]) * 8 for number in numbers)
+
+
+A, B, C, D = (ClusterId(name) for name in "abcd")
+
+
+def test_groups_by_hand() -> None:
+    found = groups([part("a", False, 1, 2, 3), part("b", False, 2, 3, 4), part("c", True, 3, 4, 5)])
+    assert found == (
+        Together((A,), keys(1), 1),
+        Together((A, B), keys(2), 2),
+        Together((A, B, C), keys(3), 3),
+        Together((B, C), keys(4), 4),
+        Together((C,), keys(5), 5),
+        Together((A, C), keys(3), 30, A),
+        Together((B, C), keys(4), 40, B),
+    )
+
+
+def test_where_all_are_behind_the_first_is_copied() -> None:
+    assert groups([part("a", True, 1), part("b", True, 1, 2), part("c", True, 2)])[-2:] == (
+        Together((A, B), keys(1), 10, A),
+        Together((B, C), keys(2), 20, B),
+    )
+
+
+def test_who_is_behind_is_never_copied_from_while_another_is_not() -> None:
+    assert groups([part("a", True, 1), part("b", False, 1)])[-1] == Together((A, B), keys(1), 10, B)
+
+
+def test_modules_of_the_same_holders_go_together() -> None:
+    assert groups([part("a", False, 1, 2, 3), part("b", False, 1, 3)]) == (
+        Together((A, B), keys(1, 3), 4),
+        Together((A,), keys(2), 2),
+    )
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.booleans(), st.sets(st.integers(1, 9))), min_size=1))
+def test_every_module_is_averaged_over_its_holders_once_and_copied_to_those_behind(
+    held: dict[str, tuple[bool, set[int]]],
+) -> None:
+    found = groups([part(name, behind, *mine) for name, (behind, mine) in held.items()])
+    for number in range(1, 10):
+        (key,) = keys(number)
+        holders = [ClusterId(name) for name, (_, mine) in held.items() if number in mine]
+        means = [g for g in found if g.root is None and key in g.keys]
+        assert [list(g.clusters) for g in means] == ([holders] if holders else [])
+        copies = [g for g in found if g.root is not None and key in g.keys]
+        behind = [name for name in holders if held[name][0]]
+        got = [name for g in copies for name in g.clusters if name != g.root]
+        source = copies[0].root if copies else None
+        assert got == [name for name in behind if name != (source or holders[0])]
+        assert len(copies) <= 1
+        if len(behind) < len(holders) and behind:
+            assert source not in behind
+    assert len({(g.clusters, g.root) for g in found}) == len(found)
+
+
+def test_spans_lie_one_behind_the_other() -> None:
+    found = spans(card_of(part("a", False, 3, 7)))
+    assert found == {
+        keys(3)[0]: (slice(0, 3), slice(10, 40)),
+        keys(7)[0]: (slice(3, 10), slice(40, 110)),
+    }
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        b"",
+        b"\xff",
+        msgpack.encode([1]),
+        msgpack.encode({NAME: b"\0" + b"x" * 23}),
+        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 1), Held(b"a" * 8, 1, 1))).encode()}),
+        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 1), Held(b"b" * 8, 1, 1))).encode()}),
+        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 0, 1),)).encode()}),
+        msgpack.encode({NAME: Card(False, (Held(b"b" * 8, 1, 2**63),)).encode()}),
+    ],
+)
+def test_a_note_that_makes_no_sense_holds_nothing(note: bytes) -> None:
+    assert card_of(noted("a", note)).modules == ()
+    assert groups([noted("a", note)]) == ()
+
+
+def test_a_key_is_of_the_name_and_the_shapes() -> None:
+    assert key_of("a", [("w", (2, 3))]) == key_of("a", [("w", [2, 3])])
+    assert len({key_of("a", [("w", (2, 3))]), key_of("b", [("w", (2, 3))]), key_of("a", [("w", (3, 2))])}) == 3

@@ -1,0 +1,259 @@
+"""What every policy does in a step: gradients are averaged, hooks come and go, nonsense is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ictp2p.config import Config
+from ictp2p.errors import ConfigError
+from ictp2p.sync.pace import AdaptivePace
+from ictp2p.sync.policies.asynchronous import AsyncDiLoCo
+from ictp2p.sync.policies.diloco import DiLoCo
+from ictp2p.sync.policies.local_sgd import LocalSGD
+from ictp2p.sync.policies.noloco import NoLoCo
+from ictp2p.sync.samples.sampler import ElasticSampler
+from tests.sync.diloco_trace import Array, Golden, Model, rows, same, together, train, worker
+
+
+def test_a_cluster_averages_gradients_at_every_step(make_world: Any) -> None:
+    data = [rows(i, 8) for i in range(2)]
+    found = make_world(a=2).run(a_0=worker(data[0]), a_1=worker(data[1]))
+    expected = Golden().run(together(data))
+    same(found["a_0"][0], expected)
+    same(found["a_1"][0], expected)
+    assert found["a_0"][1].state.digest == found["a_1"][1].state.digest
+
+
+def test_a_worker_of_weight_zero_looks_on(make_world: Any) -> None:
+    data = rows(0, 4)
+
+    def idle(mesh: Any) -> Any:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, 4) as policy:
+            policy.weight = 0.0
+            for _ in data:
+                model.w.grad = torch.full((3,), float("nan"))
+                inner.step()
+            return model.w.detach().numpy().copy()
+
+    found = make_world(a=2).run(a_0=worker(data), a_1=idle)
+    np.testing.assert_array_equal(found["a_1"], Golden().run([[r] for r in data])[-1])
+
+
+def test_gradients_may_be_computed_inside_of_the_step(make_world: Any) -> None:
+    data = [rows(i, 9) for i in range(2)]
+
+    def body(mine: Array, how: str) -> Callable[[Any], Any]:
+        def run(mesh: Any) -> Any:
+            model, trace = Model(), []
+            inner = torch.optim.SGD(model.parameters(), lr=0.125)
+            with DiLoCo(mesh, model, inner, None, 4):
+                for row in mine:
+
+                    def closure(row: Array = row) -> float:
+                        model.w.grad = torch.from_numpy(row) + model.w.detach()
+                        return float(row[0])
+
+                    loss = inner.step(closure) if how == "positional" else inner.step(closure=closure)
+                    assert loss == row[0]
+                    trace.append(model.w.detach().numpy().copy())
+            return trace
+
+        return run
+
+    found = make_world(a=2).run(a_0=body(data[0], "positional"), a_1=body(data[1], "by name"))
+    wanted = make_world(a=2).run(a_0=worker(data[0]), a_1=worker(data[1]))
+    same(found["a_0"], wanted["a_0"][0])
+    same(found["a_1"], wanted["a_1"][0])
+
+
+def test_gradients_computed_several_times_in_a_step_are_refused(make_world: Any) -> None:
+    def body(mesh: Any) -> None:
+        model = Model()
+        inner = torch.optim.LBFGS(model.parameters())
+
+        def closure() -> torch.Tensor:
+            inner.zero_grad()
+            loss = model.w.square().sum()
+            loss.backward()
+            return loss
+
+        with (
+            DiLoCo(mesh, model, inner, torch.optim.SGD(model.parameters(), lr=1.0), 4),
+            pytest.raises(ConfigError, match="closure"),
+        ):
+            inner.step(closure)
+
+    make_world(a=1).run(a_0=body)
+
+
+def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
+    def body(mesh: Any) -> None:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, 4) as policy:
+            assert repr(policy) == "<DiLoCo step 0 version 1, 0 since the last round>"
+        train(model, inner, rows(0, 9))
+        assert policy.progress.step == 0
+
+    make_world(a=1).run(a_0=body)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"sync_every": 0}, "sync_every 0"),
+        ({"without_quorum": "pray"}, "'pray'"),
+        ({"codec": "topk2bit"}, "feedback"),
+        ({"fragments": 0}, "fragments: 0 of them is not at least 1"),
+        ({"fragments": -2}, "fragments: -2 of them is not at least 1"),
+        ({"fragments": []}, "fragments: 0 of them is not at least 1"),
+        ({"overlap": 1.5}, "overlap 1.5 is not a whole number of steps"),
+        ({"overlap": "x"}, "overlap 'x' is not a whole number of steps"),
+        ({"fragments": 2.5}, "fragments 2.5 is neither"),
+        ({"fragments": True}, "fragments True is neither"),
+        ({"fragments": ["w", 3]}, "fragment 0 is 'w', not a list"),
+        ({"fragments": [3, ["w"]]}, "fragment 0 is 3, not a list"),
+        ({"fragments": [[]]}, r"fragments \[\[\]\] name no module"),
+        ({"resume": "x"}, "resume 'x' is neither True nor False"),
+        ({"most_skipped": -1}, "most_skipped -1 is not a whole number of at least 0"),
+        ({"most_skipped": "x"}, "most_skipped 'x'"),
+        ({"quorum": "x"}, "quorum 'x' is not in"),
+        ({"quorum": float("nan")}, "quorum nan"),
+        ({"spread": None}, "spread None is not from 0"),
+        ({"late": 3}, "late 3 is none of"),
+        ({"mix": "x"}, "mix 'x' is not in"),
+        ({"mix": True}, "mix True is not in"),
+        ({"codec": "zip"}, "codec 'zip' is not known"),
+        ({"codec": 8}, "codec 8 is not one"),
+        ({"model": 3}, r"model must be a torch\.nn.*, not 3"),
+        ({"inner": None}, r"inner must be a torch\.optim.*, not None"),
+        ({"outer": 3}, "outer 3 is neither"),
+        ({"outer": torch.optim.LBFGS}, "outer LBFGS calls a closure"),
+        ({"carry": torch.optim.SGD([torch.ones(1)], lr=1.0)}, r"carry must be a list, not SGD \( Parameter Group 0"),
+        ({"outer": lambda parameters: None}, "made None, which is no optimizer"),
+        ({"agenda": 3}, "agenda must be a list, not 3"),
+        ({"agenda": [3]}, "agenda: 3 has no name"),
+        ({"carry": [3]}, "carry: 3 has no state_dict"),
+        ({"sampler": object}, "sampler must be a ictp2p.sync.samples.sampler.ElasticSampler"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
+    model = Model()
+    given = {"model": model, "inner": torch.optim.SGD(model.parameters(), lr=1.0), **options}
+    with pytest.raises(ConfigError, match=named) as refused:
+        DiLoCo(None, **given)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+def settings(mesh: Any, real: Callable[[float], Any], whole: Callable[[int], Any]) -> Any:
+    model = Model()
+    policy = DiLoCo(
+        mesh,
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.125),
+        lambda p: torch.optim.SGD(p, lr=real(0.5), momentum=real(0.25), nesterov=True),
+        AdaptivePace(whole(3), utilization=real(0.75), least=whole(2), most=whole(9)),
+        quorum=real(0.5),
+        spread=real(2.0),
+        mix=real(0.25),
+        overlap=whole(1),
+        fragments=whole(1),
+        most_skipped=whole(2),
+        sampler=ElasticSampler(whole(64), whole(4), accumulate=whole(1), seed=whole(3), keep=whole(2)),
+    )
+    return policy.state.settings
+
+
+@pytest.mark.parametrize("kinds", [(np.float64, np.int64), (np.float32, np.int16)], ids=["64", "short"])
+def test_numbers_of_numpy_are_numbers(make_world: Any, kinds: tuple[Any, Any]) -> None:
+    said = make_world(a=1).run(a_0=lambda mesh: settings(mesh, *kinds))
+    assert said == make_world(a=1).run(a_0=lambda mesh: settings(mesh, float, int))
+
+
+class Wrapper(torch.optim.Optimizer):
+    """One that has of torch's optimizers nothing but the name."""
+
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self.optimizer, self.param_groups, self.state = inner, inner.param_groups, inner.state
+
+    def step(self, closure: Any = None) -> Any:
+        return self.optimizer.step(closure)
+
+
+def test_a_wrapper_whose_steps_cannot_be_hooked_is_refused_when_the_policy_is_made() -> None:
+    model = Model()
+    with pytest.raises(ConfigError, match="inner is a Wrapper, made without torch"):
+        DiLoCo(None, model, Wrapper(torch.optim.SGD(model.parameters(), lr=0.1)))  # type: ignore[arg-type]
+
+
+def test_who_cannot_begin_leaves_nothing_behind(make_world: Any) -> None:
+    def body(mesh: Any) -> None:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        policy = DiLoCo(mesh, model, inner)
+        inner.register_step_post_hook = None  # type: ignore[assignment, method-assign]
+        with pytest.raises(TypeError), policy:
+            pass
+        assert not mesh.site.ready
+        assert not inner._optimizer_step_pre_hooks
+
+    make_world(a=1).run(a_0=body)
+
+
+def test_the_inner_optimizer_is_no_outer_one() -> None:
+    """Regression: it was adopted, and its own steps were hooked by the policy whose outer steps it took."""
+    model = Model()
+    inner = torch.optim.SGD(model.parameters(), lr=1.0)
+    with pytest.raises(ConfigError, match="outer is the inner optimizer itself"):
+        DiLoCo(None, model, inner, outer=inner)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (LocalSGD, "LocalSGD takes no outer"),
+        (NoLoCo, "NoLoCo takes no outer"),
+        (partial(AsyncDiLoCo, clusters=2), "AsyncDiLoCo takes no outer"),
+    ],
+)
+def test_who_makes_its_own_outer_optimizer_takes_none(kind: Any, words: str) -> None:
+    """Regression: it was a `TypeError` about `Policy`, which nobody had called."""
+    model = Model()
+    with pytest.raises(ConfigError, match=words):
+        kind(None, model, torch.optim.SGD(model.parameters(), lr=1.0), outer=torch.optim.SGD)
+
+
+@pytest.mark.parametrize("peer", [None, "10.0.0.1:7000", Config.local(cluster="a", token="t" * 32)])
+def test_a_policy_of_no_peer_says_so_when_it_is_entered(peer: Any) -> None:
+    model = Model()
+    with pytest.raises(ConfigError, match=r"peer must be an ictp2p.Peer, not"):
+        DiLoCo(peer, model, torch.optim.SGD(model.parameters(), lr=1.0)).__enter__()
+
+
+def test_half_precision_and_buffers_stay_identical_everywhere(make_world: Any) -> None:
+    def body(seed: int) -> Callable[[Any], Any]:
+        def run(mesh: Any) -> Any:
+            generator = torch.Generator().manual_seed(seed)
+            model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).to(torch.bfloat16)
+            inner = torch.optim.SGD(model.parameters(), lr=0.1)
+            with DiLoCo(mesh, model, inner, None, 2) as policy:
+                for _ in range(4):
+                    model(torch.randn(8, 4, generator=generator).to(torch.bfloat16)).square().mean().backward()
+                    inner.step()
+                    inner.zero_grad()
+                return policy.state.digest, [t.detach().float() for t in model.state_dict().values()]
+
+        return run
+
+    found = make_world(a=2, b=1).run(a_0=body(0), a_1=body(1), b_0=body(2))
+    assert len({digest for digest, _ in found.values()}) == 1
+    for tensors in zip(*(tensors for _, tensors in found.values()), strict=True):
+        assert all(torch.equal(tensors[0], other) for other in tensors)
