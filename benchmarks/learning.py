@@ -11,8 +11,8 @@ of the global parameters at the end. All begin from one model, pretrained by one
 The policies, the rounds and the data plane are the product's own, four peers of them, in a simulated world
 (`sim.training`): so a run is a function of its seed, and costs little more than the torch steps in it. Data parallel is
 one cluster of four workers, whose gradients are averaged at every step (`sync.cluster.averaging`); elsewhere each
-worker is a cluster. *Lost* contributions go to their round with no weight to speak of: three of ten phases of a cluster's work,
-drawn at random, are in no average, and the cluster goes on from what the others made.
+worker is a cluster. *Lost* contributions go to their round with no weight to speak of: three of ten phases of a
+cluster's work, drawn at random, are in no average, and the cluster goes on from what the others made.
 """
 
 from __future__ import annotations

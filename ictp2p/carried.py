@@ -2,8 +2,8 @@
 
 A pair's vector is the leader's whole one. Of modules each group carries some, which lie apart in the leader's vector,
 each leader's in its own order of the same keys; what is copied comes from the agreed state, or goes behind the averages
-(`rounds.modules.spans`). Followers are told of ranges of the whole vector, and wait for all of it, so ranges that nobody
-sends anything for are reported as well.
+(`rounds.modules.spans`). Followers are told of ranges of the whole vector, and wait for all of it, so ranges that
+nobody sends anything for are reported as well.
 """
 
 from __future__ import annotations

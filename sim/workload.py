@@ -273,7 +273,7 @@ class Worker:
     # ------------------------------------------------------------ inside the cluster
 
     def _heal(self) -> None:
-        """A new leader takes over what the furthest of its mates holds, as `sync.cluster.heal` does after a new roster."""
+        """A new leader takes over what the furthest of its mates holds, as `cluster.heal` does after a new roster."""
         mates = [mate.worker for mate in self.host.world.mates(self.host) if mate.worker is not None]
         best = max(mates, key=lambda worker: worker.state.version, default=None)
         if best is not None and best.state.version > self.state.version:

@@ -5,12 +5,10 @@ The sampler leases blocks of a seeded permutation from the mesh (`leases`) and y
 
 - *From a yield to a step.* A loader draws ahead. Batches are consumed by inner steps, in the order in which they were
   drawn; what was drawn and never consumed is drawn again (`hand`). So is what no step was taken with, because a loss
-  scaler or the program skipped it: it is in nobody's model. A batch that never comes to a step, as one whose loss is
-  NaN each time, would keep the epoch from ending: after `_PATIENCE` times it is left out, with a warning.
+  scaler or the program skipped it: it is in nobody's model (`drawing`).
 - *From a step to the cluster's model.* Before each step the workers say which block their gradient is of. It counts if
   it is leased, was not trained before, and no lower rank has it too; else the gradient has no weight. So every worker
-  knows exactly what is in the cluster's model, whatever died in a step, and any of them can lead. Who draws which block
-  is then a matter of efficiency alone: by its number, and at the end what others would have drawn last.
+  knows exactly what is in the cluster's model (`trained`), whatever died in a step, and any of them can lead.
 - *From there to the global model.* The note of a contribution says which blocks are in it, and the commit makes them
   done. Whether a contribution whose leader died is in the agreed state, that state itself tells. A cluster whose leases
   were revoked meanwhile forgets what it trained apart (`Fate.REVOKED`).
@@ -25,10 +23,8 @@ newcomer, which brings nothing yet (weight `values.LOOKS_ON`) and asks for its f
 
 from __future__ import annotations
 
-import enum
 import itertools
 import math
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,9 +34,11 @@ from torch.utils.data import Sampler
 from ictp2p.errors import ConfigError, LocalProtocolError
 from ictp2p.sync import options
 from ictp2p.sync.cluster.averaging import NOTHING
+from ictp2p.sync.samples.drawing import Deck, Passed
 from ictp2p.sync.samples.hand import Batches, Block, Hand
-from ictp2p.sync.samples.leases import BLOCKS, DONE, EPOCH, WINDOW, Blocks, Leases, Wish
+from ictp2p.sync.samples.leases import EPOCH, Leases, Wish
 from ictp2p.sync.samples.shuffle import shuffled
+from ictp2p.sync.samples.trained import Fate, Trained
 from ictp2p.sync.state.agreed import Said
 from ictp2p.types import ClusterId
 
@@ -51,25 +49,8 @@ _SPARE = 0.25
 """Share by which a lease exceeds what the last phase says is needed: to run dry costs a round, a block held too long
 costs the others a wait at the end of the epoch."""
 _LARGEST = 2**53
-_PATIENCE = 32
-"""Times that a block is given without a step before it is left out: a loss scaler that begins at 2^16 halves its scale
-17 times before it is less than 1."""
-_LEAK, _MANY = 2, 64
-"""How much more a batch without a step counts than one with it, and from where on people are told: from a third of the
-batches on, but not of a loss scaler that looks for its scale."""
 
 T = TypeVar("T")
-
-
-class Fate(enum.Enum):
-    """What became of the local progress of a cluster that received a state which it did not compute."""
-
-    IN = enum.auto()
-    """What was brought last is in the state."""
-    OUT = enum.auto()
-    """It is not, and is to be brought again."""
-    REVOKED = enum.auto()
-    """Its samples are others' by now: to bring it would train them twice."""
 
 
 class ElasticSampler(Sampler[list[int]]):
@@ -122,30 +103,13 @@ class ElasticSampler(Sampler[list[int]]):
         self.entries, self.counters = self._leases.entries, self._leases.counters
         self._cluster: ClusterId | None = None
         self._drained = False
-        self._rank, self._workers = 0, 1
-        self._epoch = 0
-        self._leased: Blocks = np.zeros(0, dtype=np.int64)
-        self._place: dict[int, int] = {}
-        self._consumed: dict[int, None] = {}
-        """Blocks in the cluster's model and in no agreed one, in the order of the steps."""
-        self._aloft = 0
-        """How many of these, from the first, were brought to the round that was launched last."""
-        self._whole = 0
-        """How many leased blocks, from the first, are all consumed."""
-        self._wish = Wish(0, 0, self._leased)
+        self._trained, self._deck, self._passed = Trained(), Deck(), Passed()
+        self._wish = Wish(0, 0, self._trained.leased)
         self._hand = Hand(accumulate)
         """What was yielded and not stepped with: this worker's own."""
         self._filler: Block = (0, 0)
         """What a batch is made of that has no weight: what a step was taken with last, which the program can train."""
-        self._passes: Counter[int] = Counter()
-        """How often a block of this epoch was given without a step."""
-        self._left: deque[Block] = deque()
-        """What is to be left out, and was not by all workers yet."""
-        self._wasted, self._warned = 0, False
         self._ran_out = False
-        self._tell: Callable[[str], None] = lambda text: None
-        self._own: deque[int] = deque()
-        self._others: deque[int] = deque()
 
     # As a sampler.
 
@@ -158,15 +122,15 @@ class ElasticSampler(Sampler[list[int]]):
         if self._cluster is None:
             raise LocalProtocolError("give the sampler to a policy, and enter that, before iterating over it")
         if self._ran_out and len(self._hand) and not self._hand.told:
-            self._tell(
+            self._passed.tell(
                 f"{len(self._hand)} batches were drawn more than steps were taken: from a skipped step on, samples are "
                 "counted in the name of others. peer.steps(loader) and sampler.over(loader) see where one was"
             )
         self._hand.clear()
         self._ran_out = False
         self._sort()
-        epoch = self._epoch
-        while self._epoch == epoch and not self.ended:
+        epoch = self.epoch
+        while self.epoch == epoch and not self.ended:
             block = self._draw()
             self._hand.draw((epoch, block))
             yield from self._batches(self._indices(*(self._filler if block == NOTHING else (epoch, block))))
@@ -205,14 +169,14 @@ class ElasticSampler(Sampler[list[int]]):
             LocalProtocolError: there is none, or not all that one step takes.
         """
         block = self._hand.first()
-        self._left.append(block)
+        self._passed.leave_out(block)
         self._refill(block)
         self._hand.take()
 
     @property
     def epoch(self) -> int:
         """Epochs that have ended for the whole mesh."""
-        return self._epoch
+        return self._trained.epoch
 
     @property
     def finished(self) -> bool:
@@ -222,7 +186,7 @@ class ElasticSampler(Sampler[list[int]]):
     @property
     def ended(self) -> bool:
         """Whether all epochs have ended for the whole mesh."""
-        return self._epochs is not None and self._epoch >= self._epochs
+        return self._epochs is not None and self.epoch >= self._epochs
 
     def drain(self) -> None:
         """Be finished, whatever is left for others: `Peer.steps` ends because this worker has drained."""
@@ -230,12 +194,12 @@ class ElasticSampler(Sampler[list[int]]):
 
     def state_dict(self) -> dict[str, Any]:
         """What is in this cluster's model beside the agreed one. All else is in the global state."""
-        return {"epoch": self._epoch, "consumed": list(self._consumed), "aloft": self._aloft}
+        return self._trained.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from there, with a model that it fits."""
-        self._epoch, self._aloft = state_dict["epoch"], state_dict["aloft"]
-        self._consume(state_dict["consumed"])
+        self._trained.load_state_dict(state_dict)
+        self._sort()
 
     # As something that is agreed on.
 
@@ -257,25 +221,20 @@ class ElasticSampler(Sampler[list[int]]):
         """Train what is leased now. What was consumed and is leased no longer is done."""
         if self._cluster is None:
             return
-        if self._epoch != counters[EPOCH]:
-            self._consumed.clear()
-            self._passes.clear()
-        self._epoch = counters[EPOCH]
-        self._leased = self._leases.holding(tensors, self._cluster).blocks
-        self._place = {block: place for place, block in enumerate(self._leased.tolist())}
-        kept = [block in self._place for block in self._consumed]
-        self._aloft = sum(kept[: self._aloft])
-        self._consume([block for block, keep in zip(self._consumed, kept, strict=True) if keep])
+        if self.epoch != counters[EPOCH]:
+            self._passed.begin()
+        self._trained.lease(counters[EPOCH], self._leases.holding(tensors, self._cluster).blocks)
+        self._sort()
 
     # As a part of the policy.
 
     def join(self, cluster: ClusterId, tell: Callable[[str], None]) -> None:
         """Lease for this cluster, and `tell` people what they should know."""
-        self._cluster, self._tell, self._drained = cluster, tell, False
+        self._cluster, self._passed.tell, self._drained = cluster, tell, False
 
     def regroup(self, rank: int, workers: int) -> None:
         """Share the lease among so many workers, of which this is one."""
-        self._rank, self._workers = rank, workers
+        self._deck.rank, self._deck.workers = rank, workers
         self._sort()
 
     def mark(self) -> int:
@@ -285,13 +244,12 @@ class ElasticSampler(Sampler[list[int]]):
             LocalProtocolError: a step was taken without a batch.
         """
         block = self._hand.first()
-        return block[1] if self._counts(block) else NOTHING
+        return block[1] if self._trained.counts(block) else NOTHING
 
     def left(self) -> int:
         """Which block this worker leaves out, or `NOTHING`: said with each step until all know it."""
-        while self._left and not self._counts(self._left[0]):
-            self._left.popleft()
-        return self._left[0][1] if self._left else NOTHING
+        block = self._passed.left_out(self._trained.counts)
+        return NOTHING if block is None else block[1]
 
     def stepped(self, marks: Sequence[int], left: Sequence[int] = (), *, taken: bool = True) -> None:
         """All workers came to a step with the gradients of these blocks.
@@ -303,27 +261,26 @@ class ElasticSampler(Sampler[list[int]]):
         """
         block = self._hand.take()
         done = (*marks, *left) if taken else left
-        self._consumed.update(dict.fromkeys(each for each in done if each != NOTHING))
+        self._trained.add(each for each in done if each != NOTHING)
         if not taken:
             self._again(block)
         elif block[1] != NOTHING:
-            self._filler, self._wasted = block, max(0, self._wasted - 1)
-        self._advance()
+            self._filler = block
+            self._passed.used()
 
     @property
     def dry(self) -> bool:
         """Whether the cluster has trained all that it leased."""
-        return len(self._consumed) == len(self._leased) and not self.ended
+        return self._trained.all and not self.ended
 
     def launches(self, steps: int) -> None:
         """A round is being launched, with a phase of so many inner steps after it.
 
         What was only left out is said, too, in a contribution without weight.
         """
-        places = np.sort(np.array([self._place[block] for block in self._consumed], dtype=np.int64))
-        self._aloft = len(places)
         ahead = steps + len(self._hand) + 1
-        self._wish = Wish(self._epoch, math.ceil((1.0 + _SPARE) * ahead * self._workers), places)
+        wanted = math.ceil((1.0 + _SPARE) * ahead * self._deck.workers)
+        self._wish = Wish(self.epoch, wanted, self._trained.launch())
 
     def fate(self, counters: Mapping[str, int], tensors: Mapping[str, Tensor], *, mine: bool) -> Fate:
         """What became of what this cluster trained, in a state that it received.
@@ -334,44 +291,15 @@ class ElasticSampler(Sampler[list[int]]):
             mine: what the mesh says, for a contribution without samples.
         """
         assert self._cluster is not None
-        holding, blocks = self._leases.holding(tensors, self._cluster), tensors[BLOCKS]
-        others = set(self._consumed) - set(holding.blocks.tolist()) if self._epoch == counters[EPOCH] else set()
-        if self._consumed and (not holding.seated or any(int(blocks[block]) != DONE for block in others)):
-            self.forget()
-            return Fate.REVOKED
-        if self._aloft and self._epoch != counters[EPOCH]:
-            return Fate.IN  # no epoch ends while a cluster with a seat has blocks that are not done
-        if self._aloft:
-            brought = list(self._consumed)[: self._aloft]
-            inside = [block for block in brought if int(blocks[block]) == DONE]
-            mine = bool(inside)
-            if mine:  # what was added since an earlier attempt to bring it has gone with the local progress
-                later = list(self._consumed)[self._aloft :]
-                self._aloft = len(inside)
-                self._consume([*inside, *later])
-        return Fate.IN if mine else Fate.OUT
+        held = self._leases.holding(tensors, self._cluster)
+        fate = self._trained.fate(counters, tensors, held, mine=mine)
+        self._sort()
+        return fate
 
     def forget(self) -> None:
         """The model is the agreed one again."""
-        self._aloft = 0
-        self._consume([])
-
-    def _consume(self, blocks: Sequence[int]) -> None:
-        """These are consumed, and no others."""
-        self._consumed = dict.fromkeys(blocks)
-        self._whole = 0
-        self._advance()
+        self._trained.forget()
         self._sort()
-
-    def _advance(self) -> None:
-        while self._whole < len(self._leased) and int(self._leased[self._whole]) in self._consumed:
-            self._whole += 1
-
-    def _counts(self, block: Block) -> bool:
-        """Whether a block is this cluster's to train, and not trained yet."""
-        epoch, number = block
-        due = epoch == self._epoch and number in self._place and number not in self._consumed
-        return due and self._place[number] < self._whole + WINDOW
 
     # Drawing.
 
@@ -383,18 +311,13 @@ class ElasticSampler(Sampler[list[int]]):
 
     def _again(self, block: Block) -> None:
         """No step was taken with a block: draw it again after all others, or leave it out."""
-        self._waste()
+        self._passed.wasted()
         self._refill(block)
         epoch, number = block
-        if number == NOTHING or epoch != self._epoch:
+        if number == NOTHING or epoch != self.epoch:
             return
-        self._passes[number] += 1
-        if self._passes[number] < _PATIENCE:
-            self._own.append(number)
-            return
-        self._left.append(block)
-        samples = self._indices(epoch, number)
-        self._tell(f"samples {samples} are left out of epoch {epoch}: given {_PATIENCE} times, and no step was taken")
+        if self._passed.again(block, lambda: self._indices(epoch, number)):
+            self._deck.again(number)
 
     def _refill(self, block: Block) -> None:
         """What a batch without weight was made of came to no step: another one may, and the others wait for it."""
@@ -402,37 +325,23 @@ class ElasticSampler(Sampler[list[int]]):
             epoch, number = self._filler
             self._filler = epoch, (number + 1) % self._blocks
 
-    def _waste(self) -> None:
-        self._wasted += _LEAK
-        if self._wasted >= _MANY and not self._warned:
-            self._warned = True
-            self._tell(
-                "many batches come to no step, and are given again. Where the gradients of several are added up before "
-                "a step, the sampler must know: ElasticSampler(..., accumulate=...)"
-            )
-
     def _draw(self) -> int:
-        if not (self._own or self._others):
+        if not len(self._deck):
             self._sort()
         drawn = self._busy()
-        while self._own or self._others:
-            block = self._own.popleft() if self._own else self._others.pop()
-            if block not in self._consumed and block not in drawn:
+        while (block := self._deck.draw()) != NOTHING:
+            if block not in self._trained and block not in drawn:
                 return block
         return NOTHING
 
     def _sort(self) -> None:
-        """Line up what may be drawn: first this worker's own, then what others would draw last."""
+        """Line up what may be drawn."""
         drawn = self._busy()
-        near = self._leased[self._whole : self._whole + WINDOW].tolist()
-        there = [block for block in near if block not in self._consumed and block not in drawn]
-        mine = [block % self._workers == self._rank for block in there]
-        self._own = deque(block for block, own in zip(there, mine, strict=True) if own)
-        self._others = deque(block for block, own in zip(there, mine, strict=True) if not own)
+        self._deck.sort(block for block in self._trained.left() if block not in drawn)
 
     def _busy(self) -> set[int]:
         """What is not to be drawn, though nobody trained it."""
-        return self._hand.blocks(self._epoch) | {block for epoch, block in self._left if epoch == self._epoch}
+        return self._hand.blocks(self.epoch) | self._passed.blocks(self.epoch)
 
     def _indices(self, epoch: int, block: int) -> list[int]:
         start, length = block * self.batch * self.accumulate, self.batch * self.accumulate

@@ -18,7 +18,8 @@ from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, NoQuorum, Rou
 from ictp2p.sync.cluster.progress import Progress
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.model.weights import Weights
-from ictp2p.sync.samples.sampler import ElasticSampler, Fate
+from ictp2p.sync.samples.sampler import ElasticSampler
+from ictp2p.sync.samples.trained import Fate
 from ictp2p.sync.two_level.stream import Kind, Verdict
 
 Late = Literal["keep", "discount", "drop"]

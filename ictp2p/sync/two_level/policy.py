@@ -21,11 +21,10 @@ due: the step is retried, the outer round repeated. Three rules keep anything fr
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -40,7 +39,6 @@ from ictp2p.sync.cluster.groups import Groups, Moved
 from ictp2p.sync.cluster.heal import Replica, Stateful, heal
 from ictp2p.sync.cluster.progress import Progress
 from ictp2p.sync.mesh import Group, Mesh
-from ictp2p.sync.model import contents
 from ictp2p.sync.model.strangers import Strangers
 from ictp2p.sync.model.trainees import Trainees, checked_weight
 from ictp2p.sync.model.weights import Weights
@@ -49,19 +47,18 @@ from ictp2p.sync.optimizers.outer import OuterFactory
 from ictp2p.sync.optimizers.outer_schedule import OuterSchedule
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.samples.sampler import ElasticSampler
-from ictp2p.sync.state import checkpoint, resuming
+from ictp2p.sync.state import checkpoint
 from ictp2p.sync.state.agreed import Agenda, Agreed
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import describe
+from ictp2p.sync.two_level.beginning import Beginning
+from ictp2p.sync.two_level.hooks import Hooks
 from ictp2p.sync.two_level.landing import Late
 from ictp2p.sync.two_level.outer_round import OuterRound, WithoutQuorum
-from ictp2p.sync.values import MOST_SPREAD, Grouping, Spec
+from ictp2p.sync.two_level.settings import Fragments, Frozen, Settings
+from ictp2p.sync.values import Grouping, Spec
 
 _T = TypeVar("_T")
-
-Frozen = Literal["same", "own"]
-"""Parameters that nobody trains: the `same` everywhere, or each cluster's `own` (a base model in another precision, a
-teacher that follows the model)."""
 
 
 class Policy:
@@ -76,7 +73,7 @@ class Policy:
         sync_every: int | Pace,
         *,
         name: str,
-        fragments: int | Sequence[Collection[str]] = 1,
+        fragments: Fragments = 1,
         overlap: int = 0,
         mix: float = 0.0,
         codec: str = "none",
@@ -143,25 +140,25 @@ class Policy:
         if outer is inner:
             raise ConfigError("outer is the inner optimizer itself: give another one, or None for Nesterov's momentum")
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
-        if without_quorum not in get_args(WithoutQuorum):
-            raise ConfigError(f"without_quorum {without_quorum!r} is none of {', '.join(get_args(WithoutQuorum))}")
-        most_skipped = options.whole("most_skipped", most_skipped, 0)
-        resume, overlap, fragments = options.flag("resume", resume), options.plain(overlap), options.plain(fragments)
-        options.codec(codec)
-        if not isinstance(fragments, int | list | tuple) or isinstance(fragments, bool):
-            raise ConfigError(f"fragments {fragments!r} is neither a whole number nor a list of the modules in each")
-        quorum = options.number("quorum", quorum, lambda share: 0.0 < share <= 1.0, "in (0, 1]")
-        words = f"from 0 to {MOST_SPREAD:g}"
-        spread = options.number("spread", spread, lambda width: 0.0 <= width <= MOST_SPREAD, words)
-        _check_late(late, sampler)
-        if frozen not in get_args(Frozen):
-            raise ConfigError(f"frozen {frozen!r} is none of {', '.join(get_args(Frozen))}")
-        pace.fit(fragments if isinstance(fragments, int) else len(fragments), overlap)
+        checked = Settings(
+            fragments=fragments,
+            overlap=overlap,
+            codec=codec,
+            without_quorum=without_quorum,
+            most_skipped=most_skipped,
+            quorum=quorum,
+            spread=spread,
+            late=late,
+            frozen=frozen,
+            resume=resume,
+            samples=sampler is not None,
+        )
+        pace.fit(checked.parts, checked.overlap)
         self._weight = 1.0
         self.progress = Progress()
         """How far this worker is; read it, do not write it."""
         self._peer, self._model, self._inner = peer, model, inner
-        self._compares = frozen == "same"
+        overlap = self._overlap = checked.overlap
         settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
         self._sampler = sampler
         if sampler is not None:
@@ -170,19 +167,18 @@ class Policy:
             self.progress.due = True  # a newcomer has no samples before its first round
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
         self._weights = weights = arithmetic(
-            model, outer, settings, fragments, mix, Agenda(agenda), pace, outer_schedule
+            model, outer, settings, checked.fragments, mix, Agenda(agenda), pace, outer_schedule
         )
         self._trainees = Trainees(model, inner)
         if codec.startswith("topk") and not weights.keeps_residual:
             raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
         self.progress.due = self.progress.due or weights.attends
-        self._overlap = overlap
         self._resting = 0.0
         """When the last step and what followed it ended."""
         self.progress.weights, self.progress.behind = [0.0] * len(weights.fragments), [0] * len(weights.fragments)
-        self.state.brought = 0 if resume else None
+        self.state.brought = 0 if checked.resume else None
         dtype = str(weights.dtype).removeprefix("torch.")
-        spec = Spec("sync", name, dtype, 0, "avg", codec, b"", quorum, spread, grouping)
+        spec = Spec("sync", name, dtype, 0, "avg", codec, b"", checked.quorum, checked.spread, grouping)
         self._outer_round = OuterRound(
             peer,
             weights,
@@ -190,7 +186,7 @@ class Policy:
             spec,
             without_quorum,
             pace,
-            most_skipped,
+            checked.most_skipped,
             overlaps=overlap > 0,
             sampler=sampler,
             late=late,
@@ -202,13 +198,8 @@ class Policy:
         self._groups = Groups(peer, self._joined)
         self._spent = False
         """Whether the gradient in hand must not count."""
-        self._hooks: list[Any] = []
-        self._loaded: checkpoint.Checkpoint | None = None
-        """What was loaded."""
-        self._loaded_as: Mapping[str, bytes] = {}
-        """What the model's parameters were then, by their digests."""
-        self._half_loaded = False
-        """Whether loading has failed in its midst, so that what is here is neither fresh nor what was saved."""
+        self._hooks = Hooks(inner, self._gradients, self._stepped)
+        self._beginning = Beginning(model, inner, weights, compares=frozen == "same")
 
     def __repr__(self) -> str:
         at = self.progress
@@ -312,18 +303,7 @@ class Policy:
         """
         if self._hooks or self.version:
             raise LocalProtocolError("a checkpoint must be loaded before the policy is entered")
-        found = checkpoint.Checkpoint(path)
-        local = found.local()
-        self._weights.share(self._frozen())
-        found.load(self.state)
-        self._half_loaded = True
-        with following(self._inner):
-            self._weights.load()
-        if local is not None:
-            self._replica.load(*local)
-            self._outer_round.resumed()
-        self._loaded_as = contents.digests(dict(self._model.named_parameters()))
-        self._loaded, self._half_loaded = found, False
+        self._beginning.load(path, self._replica, self._outer_round.resumed)
         self.state.brought = 0
 
     def __enter__(self) -> Self:
@@ -341,82 +321,36 @@ class Policy:
                 cluster must take over cannot be sent to them.
         """
         options.connected(self._peer)
-        if self._half_loaded:
-            raise LocalProtocolError(
-                "a checkpoint was loaded in part before load() failed: make model, optimizer and policy anew"
-            )
+        self._beginning.check()
         self._trainees.check()
         self._weights.follow()
-        self._look_at_the_model()
+        if not self.version:
+            self._beginning.look()
         self._outer_round.begin()
         self._items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]
         self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
         self._groups.enter(home(self._weights.tensors()))
         try:
             self.state.lineage = self._peer.lineage
-            if self._loaded is not None:
-                resuming.recognize(self._loaded, self.state)
+            self._beginning.recognize()
             self._peer.serve_state(self.state)
             self._settle()
-            if self._loaded is not None and (text := resuming.given_up(self._loaded, self.state)) is not None:
+            if (text := self._beginning.given_up()) is not None:
                 self._warn(text)
             self._resting = self._peer.clock()
-            self._hooks.append(self._inner.register_step_pre_hook(self._before_step))
-            self._hooks.append(self._inner.register_step_post_hook(self._after_step))
-            self._hooks.append(Strangers(self._inner, lambda: self.progress.step, self._warn))
+            self._hooks.set()
+            self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn))
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _look_at_the_model(self) -> None:
-        """Begin from the model as it is, or see that it is what was loaded: a difference would pass for training."""
-        if self.version:
-            return
-        if self._loaded is None:
-            self._weights.share(self._frozen())
-            return self._weights.take()
-        now = contents.digests(dict(self._model.named_parameters()))
-        changed = next((name for name, digest in self._loaded_as.items() if now.get(name) != digest), None)
-        if changed is not None:
-            raise ConfigError(
-                f"parameter {changed!r} was changed after the checkpoint was loaded: what was written to it would be "
-                "brought to the mesh as training. Load the checkpoint last, or none"
-            )
-
-    def _frozen(self) -> list[tuple[str, str]]:
-        """What all must have alike of what nobody trains."""
-        trained, parameters = self._weights.trained, self._model.named_parameters()
-        return contents.frozen({n: p for n, p in parameters if n not in trained}) if self._compares else []
-
     def __exit__(self, *_: object) -> None:
         """Leave the cluster's group; the others go on."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
+        self._hooks.remove()
         self._leave()
 
     # The inner loop.
-
-    def _before_step(self, optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given = dict(zip(("closure",), args[1:], strict=False)) | kwargs
-        if given.get("closure") is None:
-            return self._gradients()
-        given["closure"] = self._averaging(given["closure"])
-        return args[:1], given
-
-    def _averaging(self, closure: Callable[[], _T]) -> Callable[[], _T]:
-        """Lightning, for one, computes gradients inside of the step."""
-        calls = itertools.count()
-
-        def averaged() -> _T:
-            if next(calls):
-                raise ConfigError("an optimizer that calls its closure more than once in a step cannot be averaged")
-            result = closure()
-            self._gradients()
-            return result
-
-        return averaged
 
     def _gradients(self) -> None:
         """Have the gradients in hand averaged, whatever it takes."""
@@ -430,7 +364,8 @@ class Policy:
         self.progress.averaged(heads.weight if taken else 0.0, due=heads.due or self._dry)
         self._spent = False
 
-    def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
+    def _stepped(self) -> None:
+        """See what is due now that a step has been taken."""
         self._peer.phase(TRAINING, "committed")
         self.progress.step += 1
         self.progress.since += 1
@@ -538,10 +473,3 @@ def _check_objects(model: object, inner: object, agenda: object, carry: object, 
     options.each_has("carry", carry, options.STATEFUL)
     if sampler is not None:
         options.kind("sampler", sampler, ElasticSampler)
-
-
-def _check_late(late: str, sampler: ElasticSampler | None) -> None:
-    if late not in get_args(Late):
-        raise ConfigError(f"late {late!r} is none of {', '.join(get_args(Late))}")
-    if late == "drop" and sampler is not None:
-        raise ConfigError("late 'drop' would lose samples, which a sampler must not: 'keep' or 'discount'")

@@ -72,7 +72,7 @@ MUTATIONS: Final = (
     Mutation(
         "half-a-checkpoint-trained-on",
         "A policy that has loaded a part of a checkpoint alone is not entered.",
-        "ictp2p/sync/two_level/policy.py",
+        "ictp2p/sync/two_level/beginning.py",
         "        if self._half_loaded:\n",
         "        if False:\n",
         ("sync/state/test_checkpoint.py::test_a_policy_that_has_loaded_half_a_checkpoint_is_not_entered",),
@@ -215,7 +215,7 @@ MUTATIONS: Final = (
     Mutation(
         "loaded-late-passes-for-training",
         "What is loaded into a model before its policy is entered is where training starts, and no training.",
-        "ictp2p/sync/two_level/policy.py",
+        "ictp2p/sync/two_level/beginning.py",
         "            return self._weights.take()\n",
         "            return\n",
         ("sync/two_level/test_late_weights.py::test_what_was_loaded_before_training_began_is_no_training",),
@@ -302,7 +302,7 @@ MUTATIONS: Final = (
     Mutation(
         "another-base-model",
         "Clusters whose frozen parameters differ do not train together, unless they say that these are their own.",
-        "ictp2p/sync/two_level/policy.py",
+        "ictp2p/sync/two_level/beginning.py",
         "            self._weights.share(self._frozen())\n            return",
         "            return",
         (
@@ -337,7 +337,7 @@ MUTATIONS: Final = (
     Mutation(
         "checkpoint-written-over",
         "What is written over a checkpoint that was loaded is refused, and no training.",
-        "ictp2p/sync/two_level/policy.py",
+        "ictp2p/sync/two_level/beginning.py",
         "if now.get(name) != digest), None)",
         "if False), None)",
         ("sync/two_level/test_late_weights.py::test_what_is_written_over_a_checkpoint_is_refused",),
@@ -656,8 +656,8 @@ MUTATIONS: Final = (
     Mutation(
         "epoch-of-a-broken-sample",
         "A batch that never comes to a step does not keep the epoch from ending.",
-        "ictp2p/sync/samples/sampler.py",
-        "if self._passes[number] < _PATIENCE:",
+        "ictp2p/sync/samples/drawing.py",
+        "if self._times[number] < _PATIENCE:",
         "if True:",
         ("sync/samples/test_hand.py::test_a_batch_that_never_comes_to_a_step_does_not_keep_the_epoch_from_ending",),
     ),
@@ -673,7 +673,7 @@ MUTATIONS: Final = (
         "trained-behind-its-back",
         "People are told where another optimizer steps what a policy keeps in step.",
         "ictp2p/sync/two_level/policy.py",
-        "            self._hooks.append(Strangers(self._inner, lambda: self.progress.step, self._warn))\n",
+        "            self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn))\n",
         "",
         ("sync/model/test_strangers.py::test_an_optimizer_made_anew_is_told_of_once",),
     ),
@@ -826,7 +826,7 @@ MUTATIONS: Final = (
     Mutation(
         "revoked-but-brought",
         "A cluster whose samples others have trained meanwhile does not bring what it trained apart.",
-        "ictp2p/sync/samples/sampler.py",
+        "ictp2p/sync/samples/trained.py",
         "            return Fate.REVOKED\n",
         "            return Fate.OUT\n",
         ("sync/samples/test_sampler.py::test_a_cluster_comes_back_after_others_have_trained_its_samples",),

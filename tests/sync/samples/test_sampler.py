@@ -309,7 +309,7 @@ def test_whom_nothing_is_left_for_momentum_does_not_move(make_world: Any) -> Non
         inner = torch.optim.SGD(model.parameters(), lr=0.1)
         before = model.weight.detach().clone()
         with EagerDiLoCo(mesh, model, inner, sync_every=1, sampler=sampler) as policy:
-            return before, policy.global_parameters()["weight"], policy.version, sampler._leased.tolist()
+            return before, policy.global_parameters()["weight"], policy.version, sampler._trained.leased.tolist()
 
     before, after, version, leased = make_world(a=1).run(a_0=body)["a_0"]
     assert torch.equal(before, after)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ictp2p.errors import IctError, LocalGroupError, NoQuorum
 from ictp2p.sync.cluster.progress import Progress
-from ictp2p.sync.samples.sampler import Fate
+from ictp2p.sync.samples.trained import Fate
 from ictp2p.sync.two_level.landing import Landing, Late
 from ictp2p.sync.two_level.stream import Kind, Verdict
 

@@ -1,0 +1,76 @@
+"""The hooks of an inner optimizer: what happens before and after each of its steps.
+
+The user's loop stays as it is. It may call `step()` with gradients in hand, or with a closure that computes them, as
+Lightning does; either way they are averaged before the optimizer sees them. A closure that is called several times in a
+step (a line search) asks for the gradient at points where the others are not, so there is nothing to average.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from ictp2p.errors import ConfigError
+
+_T = TypeVar("_T")
+
+
+class Hook(Protocol):
+    """What was hooked, until it is removed."""
+
+    def remove(self) -> None:
+        """Take it away."""
+
+
+class Hooks:
+    """The hooks of one inner optimizer, of which there are none before `set` and after `remove`.
+
+    Args:
+        inner: the optimizer.
+        before: called with the gradients in hand.
+        after: called when the step has been taken.
+    """
+
+    def __init__(self, inner: torch.optim.Optimizer, before: Callable[[], None], after: Callable[[], None]) -> None:
+        self._inner, self._before, self._after = inner, before, after
+        self._set: list[Hook] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._set)
+
+    def set(self) -> None:
+        """Hook the optimizer."""
+        self._set.append(self._inner.register_step_pre_hook(self._before_step))
+        self._set.append(self._inner.register_step_post_hook(lambda *_: self._after()))
+
+    def add(self, hook: Hook) -> None:
+        """Have another one removed with these."""
+        self._set.append(hook)
+
+    def remove(self) -> None:
+        """Let the optimizer be."""
+        for hook in self._set:
+            hook.remove()
+        self._set = []
+
+    def _before_step(self, optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = dict(zip(("closure",), args[1:], strict=False)) | kwargs
+        if given.get("closure") is None:
+            return self._before()
+        given["closure"] = self._averaging(given["closure"])
+        return args[:1], given
+
+    def _averaging(self, closure: Callable[[], _T]) -> Callable[[], _T]:
+        calls = itertools.count()
+
+        def averaged() -> _T:
+            if next(calls):
+                raise ConfigError("an optimizer that calls its closure more than once in a step cannot be averaged")
+            result = closure()
+            self._before()
+            return result
+
+        return averaged
