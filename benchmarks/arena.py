@@ -30,12 +30,12 @@ import torch.distributed as dist
 import uvloop
 
 from ictp2p.bulk import Bulk, BulkProfile
-from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import Links, RoundTag
 from ictp2p.collectives.codecs.prices import AUTO, PRICES, leaves_out
-from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.collectives.running.execute import Stats, all_reduce
 from ictp2p.errors import Unreachable
 from ictp2p.types import PeerId
 

@@ -14,7 +14,7 @@ nobody can open a connection. `emulator` gives the network.
 - *ring*: the best ring on the lines as they are, on the data plane alone.
 - *gloo*: torch's ring.
 
-The *bound* is certified (`collectives.bounds`) for the lines as they are, less the headers of TCP, IP and Ethernet; it
+The *bound* is certified (`planning.bounds`) for the lines as they are, less the headers of TCP, IP and Ethernet; it
 allows no time for ways. Of each plan that the mesh agreed on it is told what the planner thought that it would take,
 and what it should take on the lines as they are: apart, these show whether a link was measured wrongly or a plan was
 carried out badly. Needs root, on Linux.
@@ -48,9 +48,9 @@ from wan import GLOO, PATIENCE, Node
 import ictp2p
 from ictp2p.bulk import BulkProfile
 from ictp2p.collectives import plan as plans
-from ictp2p.collectives import planner
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest
-from ictp2p.collectives.schedules.trees import Tree
+from ictp2p.collectives.planning import planner
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest
+from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.machine import Notice
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.values import Open

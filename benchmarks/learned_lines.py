@@ -26,7 +26,7 @@ from arguments import count, megabytes, output, seconds, whole
 from heterogeneous import PAYLOAD, Network, fluid
 
 from ictp2p.collectives import plan as plans
-from ictp2p.collectives import planner
+from ictp2p.collectives.planning import planner
 from ictp2p.machine import Notice
 from ictp2p.participation import Reduction
 from ictp2p.sync.agreement.chain import Decided

@@ -24,12 +24,12 @@ import worlds
 from arguments import count, megabytes, output, seconds, whole
 from planner import NETWORKS, Drawn
 
-from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import all_reduce
 from ictp2p.collectives.plan import Plan
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
-from ictp2p.collectives.topology import Trunk
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.collectives.planning.topology import Trunk
+from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.collectives.running.execute import all_reduce
 from ictp2p.tables import Table, show
 from ictp2p.types import PeerId
 from sim import World

@@ -5,7 +5,7 @@
 Each network is drawn from a fresh seed. Times are those of the fluid model: the most loaded resource paces the plan,
 as it does when flows are paced at their shares; beside them the planner's own price, delays and windows included, and
 the most room that a plan asks of a participant, both as worst of all seeds. The bound is the planner's own, certified
-by `collectives.bounds`. The ring is the best that is found (exactly, up to nine participants), on the same links.
+by `planning.bounds`. The ring is the best that is found (exactly, up to nine participants), on the same links.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from arguments import count, output, seconds, whole
 
-from ictp2p.collectives import topology
 from ictp2p.collectives.plan import Plan, validate
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
-from ictp2p.collectives.schedules import ring
-from ictp2p.collectives.schedules.trees import WHOLE, Tree
-from ictp2p.collectives.topology import Topology, Trunk
+from ictp2p.collectives.planning import topology
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.collectives.planning.schedules import ring
+from ictp2p.collectives.planning.schedules.trees import WHOLE, Tree
+from ictp2p.collectives.planning.topology import Topology, Trunk
 from ictp2p.types import PeerId
 
 ELEMENTS = 250_000_000

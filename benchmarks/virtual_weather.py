@@ -25,7 +25,7 @@ from arguments import count, megabytes, output, seconds, whole
 from heterogeneous import PAYLOAD, Network, fluid
 from learned_lines import UP, Mesh, built
 
-from ictp2p.collectives import planner
+from ictp2p.collectives.planning import planner
 from ictp2p.tables import Table, show
 from sim import World
 

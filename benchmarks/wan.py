@@ -34,7 +34,7 @@ from streams import PORT, Streams
 
 from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.collectives.plan import Plan
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.types import PeerId
 

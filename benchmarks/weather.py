@@ -37,8 +37,8 @@ from heterogeneous import fluid
 
 import ictp2p
 from ictp2p.collectives import plan as plans
-from ictp2p.collectives import planner
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest
+from ictp2p.collectives.planning import planner
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest
 from ictp2p.machine import Notice
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.values import Open

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ictp2p.config import Config
-from ictp2p.control import ControlConnection, SelfConnection, open_control
 from ictp2p.core import planning
 from ictp2p.core.cards import Limits, PeerCard
 from ictp2p.core.commands import Command
@@ -20,12 +19,13 @@ from ictp2p.core.stack import Core
 from ictp2p.core.standing import StandingPlan
 from ictp2p.data_folder import NOT_A_COPY, begin_life
 from ictp2p.driver import Driver
+from ictp2p.edge.control import ControlConnection, SelfConnection, open_control
+from ictp2p.edge.reception import Reception
+from ictp2p.edge.security import Security
 from ictp2p.errors import StateError, TurnedAway
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
-from ictp2p.reception import Reception
 from ictp2p.seams import Seams
-from ictp2p.security import Security
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rounds.restore import Held
 from ictp2p.sync.values import Value, genesis

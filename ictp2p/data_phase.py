@@ -16,10 +16,11 @@ from typing import TypeAlias
 import torch
 
 from ictp2p.carried import copied, gaps, shares
-from ictp2p.collectives import execute, plan
-from ictp2p.collectives.attempt import ExecuteProfile, together
+from ictp2p.collectives import plan
 from ictp2p.collectives.channel import Links, RoundTag
-from ictp2p.collectives.flat import Flat
+from ictp2p.collectives.running import execute
+from ictp2p.collectives.running.attempt import ExecuteProfile, together
+from ictp2p.collectives.running.flat import Flat
 from ictp2p.errors import ConfigError
 from ictp2p.sync.values import Open, Spec
 from ictp2p.types import ClusterId, PeerId

@@ -18,12 +18,12 @@ from ictp2p.bulk import Bulk, BulkProfile
 from ictp2p.config import Config
 from ictp2p.core.packets import Channel
 from ictp2p.driver import Driver
+from ictp2p.edge.network import Network
+from ictp2p.edge.opening import open_bulk
+from ictp2p.edge.security import Security
 from ictp2p.errors import HandshakeFailed, IctError, NetworkError, PeerClosed, Unreachable
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.identity import Identity
-from ictp2p.network import Network
-from ictp2p.opening import open_bulk
-from ictp2p.security import Security
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId, Transfer
 

@@ -27,14 +27,14 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ictp2p import tasks
-from ictp2p.control import ControlConnection, open_control
 from ictp2p.core.commands import Command, Dial, Hangup, Restarted, Transmit
 from ictp2p.core.packets import Channel
 from ictp2p.disk import Disk
+from ictp2p.edge.control import ControlConnection, open_control
+from ictp2p.edge.network import Network
+from ictp2p.edge.security import Security
 from ictp2p.errors import IctError, Refused, StateError
 from ictp2p.machine import Effects, Notice, Persist
-from ictp2p.network import Network
-from ictp2p.security import Security
 from ictp2p.types import Address, PeerId
 
 if TYPE_CHECKING:

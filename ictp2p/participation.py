@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ictp2p.collectives import execute, plan
-from ictp2p.collectives.advance import Advance
-from ictp2p.collectives.attempt import ExecuteProfile
+from ictp2p.collectives import plan
 from ictp2p.collectives.channel import CollectiveTimeout, Links, ParticipantLost
 from ictp2p.collectives.codecs.prices import check_name
-from ictp2p.collectives.digest import EMPTY, digest_of
+from ictp2p.collectives.running import execute
+from ictp2p.collectives.running.advance import Advance
+from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.collectives.running.digest import EMPTY, digest_of
 from ictp2p.core.packets import Channel
 from ictp2p.core.planning import check_groups
 from ictp2p.data_phase import Brought, DataPhase, Holds, check_kind

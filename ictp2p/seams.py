@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ictp2p.disk import Disk
-from ictp2p.network import Network
+from ictp2p.edge.network import Network
 
 
 @dataclass(frozen=True, slots=True)

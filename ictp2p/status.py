@@ -11,7 +11,6 @@ import json
 from typing import Any
 
 from ictp2p.config.checks import dialed
-from ictp2p.control import open_control
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import CODECS
 from ictp2p.core.packets import (
@@ -25,12 +24,13 @@ from ictp2p.core.packets import (
     decode_packet,
     encode_packet,
 )
-from ictp2p.credential import Mesh
+from ictp2p.edge.control import open_control
+from ictp2p.edge.credential import Mesh
+from ictp2p.edge.network import Network, TcpNetwork
+from ictp2p.edge.security import TlsSecurity
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, StatusRefused, Unreachable
 from ictp2p.identity import Identity
 from ictp2p.machine import Message
-from ictp2p.network import Network, TcpNetwork
-from ictp2p.security import TlsSecurity
 from ictp2p.types import ClusterId, PeerId
 
 _NOBODY = ClusterId("")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import torch
 
-from ictp2p.collectives.library import describe
-from ictp2p.collectives.local import GroupTimeouts, LocalGroup
+from ictp2p.collectives.group.library import describe
+from ictp2p.collectives.group.local import GroupTimeouts, LocalGroup
 from ictp2p.conversation import IDLE, Conversation
 from ictp2p.errors import (
     LibraryRefused,

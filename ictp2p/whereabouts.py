@@ -17,7 +17,7 @@ import ipaddress
 from collections.abc import Callable
 
 from ictp2p.config import Config
-from ictp2p.network import is_local, is_ours
+from ictp2p.edge.network import is_local, is_ours
 from ictp2p.types import Address
 
 _WILDCARDS = ("0.0.0.0", "::")

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from ictp2p.preamble import Kind
+from ictp2p.edge.preamble import Kind
 from ictp2p.types import Address
 from sim.elided import KEPT, is_empty, nothing
 from sim.internet import Internet

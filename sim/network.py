@@ -1,6 +1,6 @@
 """Connections without sockets: asyncio transports whose bytes take the way that the topology says.
 
-`SimNetwork` is one process's `ictp2p.network.Network`; `sim.internet` is what they all share. Connections behave as
+`SimNetwork` is one process's `edge.network.Network`; `sim.internet` is what they all share. Connections behave as
 TCP's do, as far as a program can see: order is kept, a dial takes a round trip, a port where nobody listens refuses,
 a path into nowhere is noticed (`sim.patience`), a killed process's kernel says goodbye for it, a host that lost its
 power says nothing, and resets whoever still talks to it when it is back. This module listens and dials; the two ends
@@ -14,8 +14,8 @@ import errno
 from collections.abc import Callable
 from typing import TypeVar
 
+from ictp2p.edge.network import Listener, translate
 from ictp2p.errors import AddressInUse, AddressNotOurs, Unreachable
-from ictp2p.network import Listener, translate
 from ictp2p.types import Address
 from sim.connection import Endpoint
 from sim.internet import Internet
@@ -49,7 +49,7 @@ class SimListener:
 
 
 class SimNetwork:
-    """What one process sees of the network (`ictp2p.network.Network`)."""
+    """What one process sees of the network (`edge.network.Network`)."""
 
     def __init__(self, internet: Internet, process: Process) -> None:
         self._internet = internet

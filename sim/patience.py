@@ -1,7 +1,7 @@
 """What a kernel does about a connection whose path has gone dark: keep, try again, and give up in the end.
 
 Something that stays unacknowledged for `USER_TIMEOUT` ends the connection, and so does silence on an idle one after
-`KEEPALIVE`; the numbers are those that `ictp2p.network` asks the kernel for. What is sent into the dark is kept and
+`KEEPALIVE`; the numbers are those that `edge.network` asks the kernel for. What is sent into the dark is kept and
 leaves when TCP next tries, whose pauses double (RFC 6298, section 5.5), not at once when the path is back.
 """
 

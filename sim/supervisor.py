@@ -14,9 +14,9 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.config import Config
 from ictp2p.config.values import PRESETS
 from ictp2p.core.commands import Failed
+from ictp2p.edge.security import PlainSecurity
 from ictp2p.errors import IctError, PeerClosed
 from ictp2p.machine import Notice
-from ictp2p.security import PlainSecurity
 from ictp2p.sync.agreement import acceptor
 from ictp2p.sync.agreement.acceptor import Acceptor
 from ictp2p.sync.values import quorum

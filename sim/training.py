@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ictp2p.async_peer import AsyncPeer
-from ictp2p.collectives.local import GroupTimeouts
+from ictp2p.collectives.group.local import GroupTimeouts
 from ictp2p.handle.service import PeerService
 from ictp2p.handle.thread import ThreadHandle
 from ictp2p.life import Life

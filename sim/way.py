@@ -13,7 +13,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ictp2p.preamble import Kind
+from ictp2p.edge.preamble import Kind
 from sim.fluid import INITIAL_WINDOW, SEGMENT, Flow
 from sim.internet import Internet
 

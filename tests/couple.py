@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Callable
 
-from ictp2p.control import ControlConnection, Limits, open_control
-from ictp2p.credential import Mesh
+from ictp2p.edge.control import ControlConnection, Limits, open_control
+from ictp2p.edge.credential import Mesh
+from ictp2p.edge.network import TcpNetwork
+from ictp2p.edge.reception import serve
+from ictp2p.edge.security import PlainSecurity, Security, TlsSecurity
 from ictp2p.errors import (
     IctError,
 )
 from ictp2p.identity import Identity
-from ictp2p.network import TcpNetwork
-from ictp2p.reception import serve
-from ictp2p.security import PlainSecurity, Security, TlsSecurity
 from ictp2p.types import Address
 
 NETWORK = TcpNetwork()

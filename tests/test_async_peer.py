@@ -18,6 +18,8 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.config import Config, Timeouts
 from ictp2p.core.commands import Failed
 from ictp2p.disk import FileDisk
+from ictp2p.edge.network import TcpNetwork
+from ictp2p.edge.preamble import PREAMBLE_SIZE, Preamble, Verdict
 from ictp2p.errors import (
     AddressInUse,
     ConfigError,
@@ -33,9 +35,7 @@ from ictp2p.errors import (
     VersionMismatch,
 )
 from ictp2p.machine import Notice
-from ictp2p.network import TcpNetwork
 from ictp2p.participation import Outcome, Reduction
-from ictp2p.preamble import PREAMBLE_SIZE, Preamble, Verdict
 from ictp2p.status import fetch_status
 from ictp2p.sync.values import Spec
 from ictp2p.types import Address, PeerId

@@ -14,7 +14,7 @@ from ictp2p.calls.tensors import Bundle
 from ictp2p.collective_calls import Synced
 from ictp2p.errors import ConfigError, IctError, LocalProtocolError, MeshMismatch, PeerClosed, RoundMissed, RoundTimeout
 from tests.calls.callers import PATIENCE, TOKEN, Mesh, succeeded
-from tests.collectives.formless import FORMLESS
+from tests.collectives.running.formless import FORMLESS
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 from msgspec.structs import replace
 
-from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
-from ictp2p.collectives.execute import Stats
 from ictp2p.collectives.plan import BROADCAST, GROUPS, NO_PARENT, ONE_SHOT, REDUCE, Plan, Share
+from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.collectives.running.execute import Stats
 from ictp2p.core.planning import check_groups, groups
 from ictp2p.data_phase import Brought, DataPhase, Holds, check_kind
 from ictp2p.errors import ConfigError
@@ -25,7 +25,7 @@ from ictp2p.sync.rounds.modules import NAME, Card, Held
 from ictp2p.sync.values import Grouping, Open, Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 from sim.loop import SimLoop
-from tests.collectives.drawn_plans import plans
+from tests.collectives.planning.drawn_plans import plans
 from tests.wires import Wires
 
 PROFILE = ExecuteProfile(connect=1.0, start=10.0, total=100.0)

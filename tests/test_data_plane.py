@@ -14,11 +14,11 @@ from ictp2p.core.cards import PeerCard
 from ictp2p.core.packets import Channel
 from ictp2p.data_plane import DataPlane
 from ictp2p.disk import MemoryDisk
+from ictp2p.edge.network import TcpNetwork
+from ictp2p.edge.security import PlainSecurity
 from ictp2p.errors import HandshakeFailed, Unreachable
 from ictp2p.gossip.links import ProbeWanted
 from ictp2p.identity import Identity
-from ictp2p.network import TcpNetwork
-from ictp2p.security import PlainSecurity
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, Direction, PeerId, Transfer
 

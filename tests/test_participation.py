@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import Receiver, Slots
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
+from ictp2p.collectives.running.attempt import ExecuteProfile
 from ictp2p.errors import MeshMismatch
 from ictp2p.participation import Participation, Reduction
 from ictp2p.sync.agreement.quorum_watch import QuorumLost

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ictp2p.collectives.channel import Receiver, Slots
 from ictp2p.types import PeerId
-from tests.collectives.sessions import Chunk, chunk_of, hand
+from tests.collectives.running.sessions import Chunk, chunk_of, hand
 
 
 class Wires:

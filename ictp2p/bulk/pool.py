@@ -26,6 +26,7 @@ from ictp2p.bulk.relay import Relay
 from ictp2p.bulk.shared import Rings
 from ictp2p.bulk.splice import Shrink
 from ictp2p.bulk.users import User
+from ictp2p.edge.places import Places, network_of
 from ictp2p.errors import (
     ConfigError,
     ConnectionLost,
@@ -34,7 +35,6 @@ from ictp2p.errors import (
     PeerClosed,
     Unreachable,
 )
-from ictp2p.places import Places, network_of
 from ictp2p.types import PeerId
 
 MOST_OF_ONE = 40

@@ -7,7 +7,7 @@ What we asked for comes in by itself, among all that others dial for reasons of 
 will do. One more beside it must be the very one, told by its ticket: what the other end makes for itself it may end,
 whatever we send over it. One that comes when nobody waits for it any longer is ended, since only we know that.
 
-*Large packets.* A way may open for small packets and lose all that are full, without a word (`ictp2p.network`). IS-IS
+*Large packets.* A way may open for small packets and lose all that are full, without a word (`edge.network`). IS-IS
 therefore pads its first Hellos (ISO 10589, section 8.2.3), and so do we the proof that ends a handshake, to a full
 packet (`BulkConnection.secure`). Whom we dialed and who is not ready soon is dialed once more, with small packets; it
 may as well have been busy, and then nothing is lost but a hundredth of the line.
@@ -29,8 +29,8 @@ from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.splice import Shrink
 from ictp2p.bulk.ways import first_way
+from ictp2p.edge.network import shown_address
 from ictp2p.errors import ConnectionLost, RemoteProtocolError, Unreachable
-from ictp2p.network import shown_address
 from ictp2p.types import PeerId
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from typing import TypeAlias, cast
 from ictp2p.bulk import resting, tuning
 from ictp2p.bulk.pacing import Watch
 from ictp2p.bulk.renewal import Renewal
-from ictp2p.network import shown_address
+from ictp2p.edge.network import shown_address
 
 _BUFFER_BYTES = 256 * 1024
 
 Shrink: TypeAlias = Callable[[str], object]
 """Told of a host (a numeric address) that took nothing of what was sent until its connection ended: its packets may
-have been too large (`ictp2p.network`)."""
+have been too large (`ictp2p.edge.network`)."""
 
 
 class Splice(asyncio.BufferedProtocol):

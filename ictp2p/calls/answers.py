@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Sequence
 from torch import Tensor
 
 from ictp2p.async_peer import AsyncPeer
-from ictp2p.collectives.digest import digest_of
+from ictp2p.collectives.running.digest import digest_of
 from ictp2p.errors import NetworkError, RoundMissed, StateError
 from ictp2p.sync.values import Close, Open
 from ictp2p.types import ClusterId, PeerId

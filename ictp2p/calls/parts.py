@@ -21,7 +21,7 @@ from ictp2p.calls.chronicle import Past
 from ictp2p.calls.rounds import Barrier, Completed, RoundCall, SumCall
 from ictp2p.calls.runner import Call
 from ictp2p.calls.tensors import Addend, Bundle
-from ictp2p.collectives.halves import cuts
+from ictp2p.collectives.planning.halves import cuts
 from ictp2p.errors import RoundTimeout
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.values import Spec

@@ -20,8 +20,8 @@ from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.telling import as_told, tell_failure, tell_success
 from ictp2p.calls.tensors import Addend, Bundle, local_sum, name_of
-from ictp2p.collectives.digest import EMPTY, ResultDigest
 from ictp2p.collectives.plan import decode
+from ictp2p.collectives.running.digest import EMPTY, ResultDigest
 from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, PeerClosed, RoundAborted, RoundMissed
 from ictp2p.participation import Outcome
 from ictp2p.sync.cluster.heal import broadcast_bytes

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ictp2p.collectives.usable import unreadable, unwritable
+from ictp2p.collectives.running.usable import unreadable, unwritable
 from ictp2p.core.planning import ITEM_SIZES
 from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Group

@@ -22,8 +22,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from ictp2p.collectives.planner import PlanRequest
-from ictp2p.collectives.topology import UNMEASURED, LinkEstimate, Pair
+from ictp2p.collectives.planning.planner import PlanRequest
+from ictp2p.collectives.planning.topology import UNMEASURED, LinkEstimate, Pair
 from ictp2p.types import PeerId
 
 FEW = 16

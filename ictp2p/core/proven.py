@@ -31,10 +31,10 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from ictp2p.collectives import plan as plans
-from ictp2p.collectives import planner
 from ictp2p.collectives.codecs.prices import PRICES
-from ictp2p.collectives.schedules.trees import Tree
-from ictp2p.collectives.topology import Pair
+from ictp2p.collectives.planning import planner
+from ictp2p.collectives.planning.schedules.trees import Tree
+from ictp2p.collectives.planning.topology import Pair
 from ictp2p.core.lines import FEW, Lines
 from ictp2p.core.planning import ITEM_SIZES
 from ictp2p.errors import NoRoute

@@ -20,9 +20,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from ictp2p.collectives import plan as plans
-from ictp2p.collectives import planner
-from ictp2p.collectives.bounds import lower_bound
-from ictp2p.collectives.topology import build
+from ictp2p.collectives.planning import planner
+from ictp2p.collectives.planning.bounds import lower_bound
+from ictp2p.collectives.planning.topology import build
 from ictp2p.core.directory import Directory
 from ictp2p.core.lines import FEW
 from ictp2p.core.overlay import COMPLETE

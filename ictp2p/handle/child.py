@@ -22,7 +22,7 @@ import msgspec
 import torch
 
 from ictp2p.async_peer import AsyncPeer
-from ictp2p.collectives.rendezvous import open_store
+from ictp2p.collectives.group.rendezvous import open_store
 from ictp2p.handle import News, messages, news, to_peer, to_training
 from ictp2p.handle.end import End
 from ictp2p.handle.failures import packed, unpacked

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from ictp2p.async_peer import AsyncPeer
-from ictp2p.collectives.rendezvous import open_store
+from ictp2p.collectives.group.rendezvous import open_store
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import Attempts, EventCallback, Subscriber, Where

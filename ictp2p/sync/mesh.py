@@ -109,7 +109,7 @@ class Receiver(Protocol):
 
 
 class Group(Protocol):
-    """One generation of the process group inside the cluster; see `collectives.local.LocalGroup`."""
+    """One generation of the process group inside the cluster; see `collectives.group.local.LocalGroup`."""
 
     @property
     def generation(self) -> Generation:

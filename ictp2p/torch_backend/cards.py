@@ -26,7 +26,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ictp2p.credential import Mesh
+from ictp2p.edge.credential import Mesh
 from ictp2p.errors import IctError
 from ictp2p.torch_backend.errors import CardRefused, RankRefused, RanksMissing, SizeRefused, VersionRefused
 from ictp2p.types import Address, PeerId

@@ -1,4 +1,4 @@
-"""The collectives of one group as coroutines on host memory, each a plan that `collectives.execute` runs.
+"""The collectives of one group as coroutines on host memory, each a plan that `collectives.running.execute` runs.
 
 torch tells a group nothing about its network, so all links are taken for equal, and then the direct schedules are
 optimal: every rank is the root of an equal share of an all-reduce (the star, which the planner would choose as well),
@@ -6,7 +6,7 @@ and a scattered reduction or a gathered copy is one half of that. Only a reducti
 whole vector on one rank's link however they are arranged; a chain there carries it once where a star would carry it
 size - 1 times, and costs a chunk's time per hop.
 
-**Small tensors** go in one shot (`collectives.one_shot`): every rank sends what it has to every other, and each adds
+**Small tensors** go in one shot (`running.one_shot`): every rank sends what it has to every other, and each adds
 all of it up in the same order: one hop instead of two, and still equal bits.
 
 **Messages between two ranks** are broadcasts in a group of two. So there is one format of plans, one executor and one
@@ -25,12 +25,12 @@ import torch
 from torch import Tensor
 
 from ictp2p.bulk import Bulk
-from ictp2p.collectives import execute, one_shot
-from ictp2p.collectives.attempt import ExecuteProfile, together
 from ictp2p.collectives.channel import ParticipantLost, RoundTag
-from ictp2p.collectives.flat import Flat
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share, one_shot_plan
-from ictp2p.collectives.schedules import star
+from ictp2p.collectives.planning.schedules import star
+from ictp2p.collectives.running import execute, one_shot
+from ictp2p.collectives.running.attempt import ExecuteProfile, together
+from ictp2p.collectives.running.flat import Flat
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId
 

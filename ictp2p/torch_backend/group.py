@@ -17,7 +17,7 @@ import torch
 import torch.distributed.distributed_c10d
 from torch import Tensor
 
-from ictp2p.credential import Mesh
+from ictp2p.edge.credential import Mesh
 from ictp2p.errors import ConfigError, IctError
 from ictp2p.torch_backend.calls import Calls, Start
 from ictp2p.torch_backend.cards import Card, meet

@@ -19,8 +19,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from ictp2p.collectives.flat import writable
-from ictp2p.collectives.usable import unreadable, unwritable
+from ictp2p.collectives.running.flat import writable
+from ictp2p.collectives.running.usable import unreadable, unwritable
 from ictp2p.errors import ConfigError
 
 

@@ -1,4 +1,4 @@
-"""torch's reduction operations as those of `collectives.sums`, for every type that has them.
+"""torch's reduction operations as those of `collectives.running.sums`, for every type that has them.
 
 Bools are bytes of 0 or 1, and a sum of them is whether any is set, as torch has it; complex numbers are pairs of real
 ones, of which only sums and means are defined by parts. `PREMUL_SUM` multiplies each contribution by a factor first.
@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ictp2p.collectives.flat import writable
+from ictp2p.collectives.running.flat import writable
 from ictp2p.errors import ConfigError
 
 _OPS: dict[Any, str] = {
@@ -52,7 +52,7 @@ class Reduction:
         elif dtype.is_complex and kind not in ("sum", "avg"):
             raise ConfigError(f"{dtype} has no reduction {kind!r}")
         self.op = kind
-        """Its name in `collectives.sums`."""
+        """Its name in `collectives.running.sums`."""
 
     def view(self, flat: Tensor) -> Tensor:
         """See a flat tensor as a type that can be reduced."""

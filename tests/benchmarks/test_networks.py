@@ -15,7 +15,7 @@ import wan
 
 from benchmarks.chaos import summary
 from benchmarks.chaos.crowd import Worker
-from ictp2p.collectives import planner
+from ictp2p.collectives.planning import planner
 from ictp2p.types import PeerId
 
 NAMES = tuple(PeerId(f"{number:032x}") for number in range(8))

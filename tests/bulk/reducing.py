@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan, Share
-from ictp2p.collectives.schedules import parameter_server, ring, star
+from ictp2p.collectives.planning.schedules import parameter_server, ring, star
+from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.collectives.running.execute import Stats, all_reduce
 
 KINDS = {
     "star": star.trees,

@@ -11,8 +11,8 @@ from ictp2p.bulk.collective import Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.hub import Bulk
 from ictp2p.bulk.stripes import COUNT
-from ictp2p.collectives.execute import Stats, broadcast
 from ictp2p.collectives.plan import BROADCAST, Plan, Share
+from ictp2p.collectives.running.execute import Stats, broadcast
 from ictp2p.types import PeerId
 from tests.bulk.conftest import Mesh
 from tests.bulk.reducing import PROFILE, contribution, plan_of, reduce_all, tag

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from ictp2p.bulk import BulkProfile
 from ictp2p.bulk.collective import Attached, Hold
 from ictp2p.bulk.frames import Kind
-from ictp2p.collectives.execute import Stats, all_reduce, broadcast
 from ictp2p.collectives.plan import Plan, Share
-from ictp2p.collectives.schedules import ring, star
-from ictp2p.collectives.schedules.trees import downward
+from ictp2p.collectives.planning.schedules import ring, star
+from ictp2p.collectives.planning.schedules.trees import downward
+from ictp2p.collectives.running.execute import Stats, all_reduce, broadcast
 from tests.bulk.conftest import Mesh, run_turns
 from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag
 

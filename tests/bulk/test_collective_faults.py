@@ -14,9 +14,9 @@ from ictp2p.bulk import BulkProfile
 from ictp2p.bulk.collective import Hold
 from ictp2p.bulk.frames import Kind
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost, RoundTag
-from ictp2p.collectives.execute import Stats, all_reduce
 from ictp2p.collectives.plan import Plan
-from ictp2p.collectives.session import Session
+from ictp2p.collectives.running.execute import Stats, all_reduce
+from ictp2p.collectives.running.session import Session
 from ictp2p.errors import IctError
 from ictp2p.types import PeerId
 from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag

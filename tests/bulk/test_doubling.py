@@ -16,7 +16,7 @@ from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.streams import PROBE_CHUNK
 from ictp2p.bulk.stripes import AGAIN, COUNT, LEAST, MOST, Stripe
 from ictp2p.collectives.channel import ParticipantLost
-from ictp2p.collectives.execute import all_reduce
+from ictp2p.collectives.running.execute import all_reduce
 from ictp2p.errors import ConnectionLost
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, Mesh

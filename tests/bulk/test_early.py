@@ -15,11 +15,11 @@ from ictp2p.bulk import BulkProfile, early
 from ictp2p.bulk import desk as desk_module
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind
-from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import all_reduce, broadcast
 from ictp2p.collectives.plan import BROADCAST, Plan, Share, one_shot_plan
-from ictp2p.collectives.schedules import star
+from ictp2p.collectives.planning.schedules import star
+from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.collectives.running.execute import all_reduce, broadcast
 from tests.bulk.conftest import Mesh, run_turns
 
 PROFILE = ExecuteProfile(connect=2.0, start=2.0, total=5.0)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.streams import Fetch
-from ictp2p.collectives import execute
 from ictp2p.collectives.channel import RoundTag
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
+from ictp2p.collectives.running import execute
 from ictp2p.errors import StateError
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE

@@ -12,8 +12,8 @@ from ictp2p.bulk import frames
 from ictp2p.bulk.ciphers import MOST, Cipher
 from ictp2p.bulk.frames import MAX_BODY, Header, Hello, Kind, Purpose, read_header, read_hello, transcript
 from ictp2p.bulk.seal import Seal
+from ictp2p.edge.preamble import Preamble
 from ictp2p.errors import HandshakeFailed, RemoteProtocolError, VersionMismatch
-from ictp2p.preamble import Preamble
 from ictp2p.types import PeerId
 from ictp2p.wire import WIRE_VERSION, FrameKind, frame
 

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.bulk.limit import Ceiling
-from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import broadcast
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, Plan, Share
+from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.collectives.running.execute import broadcast
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, Mesh, run_turns
 

@@ -16,10 +16,10 @@ import uvloop
 
 from ictp2p.bulk import Bulk, BulkProfile, reaching
 from ictp2p.bulk.connection import BulkConnection
-from ictp2p.collectives.attempt import ExecuteProfile
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.execute import all_reduce
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.collectives.running.execute import all_reduce
 from ictp2p.errors import ConnectionLost, IctError, PeerClosed
 from ictp2p.types import PeerId
 

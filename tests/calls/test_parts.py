@@ -12,7 +12,7 @@ from ictp2p.calls import parts
 from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.rounds import Barrier, Completed
 from ictp2p.calls.tensors import Addend, Bundle
-from ictp2p.collectives.halves import cuts
+from ictp2p.collectives.planning.halves import cuts
 from ictp2p.errors import ConfigError, RoundTimeout
 from tests.calls.callers import PATIENCE, Mesh, succeeded
 

@@ -15,8 +15,8 @@ from ictp2p.calls.parts import Gather, Reduce, Scatter
 from ictp2p.calls.rounds import AllReduce, Barrier, Broadcast, Completed
 from ictp2p.calls.runner import Answer
 from ictp2p.calls.tensors import Addend, Bundle
-from ictp2p.collectives import digest
-from ictp2p.collectives.digest import digest_of
+from ictp2p.collectives.running import digest
+from ictp2p.collectives.running.digest import digest_of
 from ictp2p.participation import Outcome
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.values import StateRef

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives.plan import Plan, Share
-from ictp2p.collectives.schedules import star
+from ictp2p.collectives.planning.schedules import star
 from ictp2p.errors import RemoteProtocolError
-from tests.collectives.planned import bytes_between
+from tests.collectives.planning.planned import bytes_between
 
 NAMES = ("a", "b", "c")
 STAR = Share(0, 10, 1, (1, -1, 1), (1, -1, 1))

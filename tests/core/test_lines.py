@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest
-from ictp2p.collectives.topology import UNMEASURED, Pair
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest
+from ictp2p.collectives.planning.topology import UNMEASURED, Pair
 from ictp2p.core.lines import FEW, FOLLOWED, NEAR, UNKNOWN, Lines
 from ictp2p.types import PeerId
 

@@ -18,7 +18,7 @@ from ictp2p.sync.rounds import modules
 from ictp2p.sync.rounds.opening import PlanRequest
 from ictp2p.sync.values import Participant, Spec
 from ictp2p.types import ClusterId, PeerId
-from tests.collectives.planned import bytes_between
+from tests.collectives.planning.planned import bytes_between
 
 MB = 1e6
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ictp2p.collectives import plan as plans
-from ictp2p.collectives import planner
-from ictp2p.collectives.schedules.trees import Tree
+from ictp2p.collectives.planning import planner
+from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.core.directory import Directory
 from ictp2p.core.lines import Lines
 from ictp2p.core.planning import asked_of, links_between, make_plan

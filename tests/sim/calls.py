@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ictp2p.calls.engine import CallEngine
 from ictp2p.collective_calls import CollectiveCalls
-from ictp2p.collectives.local import GroupTimeouts
+from ictp2p.collectives.group.local import GroupTimeouts
 from ictp2p.errors import LocalGroupError
 from ictp2p.sync.rosters.roster import Generation, Roster
 from ictp2p.types import PeerId

@@ -9,8 +9,8 @@ import pytest
 
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.config import Config
-from ictp2p.network import TcpNetwork
-from ictp2p.security import PlainSecurity
+from ictp2p.edge.network import TcpNetwork
+from ictp2p.edge.security import PlainSecurity
 from sim.chance import Chance
 from sim.internet import Internet
 from sim.loop import Process, SimLoop

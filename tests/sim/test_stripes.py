@@ -8,7 +8,7 @@ import pytest
 
 from ictp2p.bulk import tuning
 from ictp2p.bulk.stripes import COUNT, MOST, Stripes
-from ictp2p.preamble import Kind
+from ictp2p.edge.preamble import Kind
 from sim import World
 from sim.faults import KillLeader, ResetConnections, Restart
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ictp2p.credential import Mesh
+from ictp2p.edge.credential import Mesh
 from ictp2p.errors import HandshakeFailed, IctError, RemoteProtocolError, RoundTimeout, VersionMismatch
 from ictp2p.identity import Identity
 from ictp2p.torch_backend.cards import VERSION, Card, _refused, meet

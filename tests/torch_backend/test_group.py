@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ictp2p.collectives.channel import DIFFER
 from ictp2p.errors import ConfigError, HandshakeFailed, IctError, PeerClosed
 from ictp2p.torch_backend import Options, ProcessGroup, RankLost, RanksMissing, RankTimeout
-from tests.collectives.formless import FORMLESS
+from tests.collectives.running.formless import FORMLESS
 from tests.torch_backend.conftest import SECONDS, formed, together
 
 LOCAL = Options(host="127.0.0.1")

@@ -74,10 +74,10 @@ MUTATIONS: Final = (
     Mutation(
         "address-as-written",
         "A host is known as connections show it, however its address was written.",
-        "ictp2p/happy_eyeballs.py",
+        "ictp2p/edge/happy_eyeballs.py",
         '    host = getattr(host, "ipv4_mapped", None) or host\n',
         "",
-        ("test_happy_eyeballs.py::test_an_address_is_one_host_however_it_is_written",),
+        ("edge/test_happy_eyeballs.py::test_an_address_is_one_host_however_it_is_written",),
     ),
     Mutation(
         "raised-pace-waits-for-the-old-timer",
@@ -122,7 +122,7 @@ MUTATIONS: Final = (
     Mutation(
         "control-in-large-packets",
         "Control connections have packets that fit everywhere.",
-        "ictp2p/opening.py",
+        "ictp2p/edge/opening.py",
         "mine.kind is Kind.CONTROL",
         "False",
         ("sim/test_swallowed.py::test_where_large_packets_are_lost_from_the_start_no_call_waits_for_them",),
@@ -165,18 +165,18 @@ MUTATIONS: Final = (
     Mutation(
         "small-for-good",
         "Small packets are tried for an hour; a way may be mended.",
-        "ictp2p/network.py",
+        "ictp2p/edge/network.py",
         "if until > now}",
         "if until > 0.0}",
-        ("test_network.py::test_a_host_whose_large_packets_may_be_lost_is_dialed_with_small_ones_for_an_hour",),
+        ("edge/test_network.py::test_a_host_whose_large_packets_may_be_lost_is_dialed_with_small_ones_for_an_hour",),
     ),
     Mutation(
         "small-one-way",
         "A host whose large packets may be lost is dialed with small ones.",
-        "ictp2p/network.py",
+        "ictp2p/edge/network.py",
         "if small or host in self._shrunk():",
         "if small:",
-        ("test_network.py::test_a_host_whose_large_packets_may_be_lost_is_dialed_with_small_ones_for_an_hour",),
+        ("edge/test_network.py::test_a_host_whose_large_packets_may_be_lost_is_dialed_with_small_ones_for_an_hour",),
     ),
     Mutation(
         "relay-that-stalls-again",
@@ -333,10 +333,10 @@ MUTATIONS: Final = (
     Mutation(
         "contribution-left-in-the-ring",
         "A contribution that cannot be added at once is copied out of memory that the sender writes again.",
-        "ictp2p/collectives/session.py",
+        "ictp2p/collectives/running/session.py",
         "        if chunk in staged and not isinstance(body.obj, bytearray):",
         "        if chunk not in staged:",
-        ("collectives/test_session.py::test_any_interleaving_ends_everywhere_with_the_right_elements",),
+        ("collectives/running/test_session.py::test_any_interleaving_ends_everywhere_with_the_right_elements",),
     ),
     Mutation(
         "memory-for-a-stranger",
@@ -617,10 +617,10 @@ MUTATIONS: Final = (
     Mutation(
         "paced-at-nothing",
         "A neighbour that the plan sends nothing to is not paced at nothing: what is said beside chunks must leave.",
-        "ictp2p/collectives/session.py",
+        "ictp2p/collectives/running/session.py",
         "max(self.plan.seconds, 1e-3) or None for each",
         "max(self.plan.seconds, 1e-3) for each",
-        ("collectives/test_execute.py::test_who_gets_no_chunks_from_us_is_not_paced_at_nothing",),
+        ("collectives/running/test_execute.py::test_who_gets_no_chunks_from_us_is_not_paced_at_nothing",),
     ),
     Mutation(
         "cipher-of-one-end",
@@ -704,10 +704,10 @@ MUTATIONS: Final = (
     Mutation(
         "early-chunk-frees-nobody",
         "Who waits until others have caught up is told when a chunk that goes ahead was what they lacked.",
-        "ictp2p/collectives/session.py",
+        "ictp2p/collectives/running/session.py",
         "        self._release()\n        early =",
         "        early =",
-        ("collectives/test_session.py::test_who_waited_for_a_chunk_that_went_ahead_is_told_once_it_has",),
+        ("collectives/running/test_session.py::test_who_waited_for_a_chunk_that_went_ahead_is_told_once_it_has",),
     ),
     Mutation(
         "long-reply-ends-the-connection",

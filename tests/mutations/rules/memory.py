@@ -10,18 +10,18 @@ MUTATIONS: Final = (
     Mutation(
         "ended-connection-knows-its-owner",
         "A control connection that has ended forgets who knows it, and its TLS.",
-        "ictp2p/control.py",
+        "ictp2p/edge/control.py",
         "        on_closed, self._on_frame, self._on_closed, self._transport = self._on_closed, None, None, None\n",
         "        on_closed = self._on_closed\n",
-        ("test_control.py::test_a_connection_that_has_ended_leaves_nothing_to_the_garbage_collector",),
+        ("edge/test_control.py::test_a_connection_that_has_ended_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
         "failed-dial-in-a-cycle",
         "A dial that failed leaves no cycle of its error, its frames and its socket.",
-        "ictp2p/happy_eyeballs.py",
+        "ictp2p/edge/happy_eyeballs.py",
         "    finally:\n        del weightiest\n",
         "    finally:\n        pass\n",
-        ("test_network.py::test_a_dial_that_fails_leaves_nothing_to_the_garbage_collector",),
+        ("edge/test_network.py::test_a_dial_that_fails_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
         "user-of-half-a-body-kept",
@@ -34,10 +34,10 @@ MUTATIONS: Final = (
     Mutation(
         "wrong-answer-in-a-cycle",
         "An answer that is none leaves no cycle of its error and what heard it.",
-        "ictp2p/opening.py",
+        "ictp2p/edge/opening.py",
         "            opening = None  # what",
         "            pass  # what",
-        ("test_opening.py::test_an_answer_that_is_none_leaves_nothing_to_the_garbage_collector",),
+        ("edge/test_opening.py::test_an_answer_that_is_none_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
         "failed-request-in-a-cycle",
@@ -100,10 +100,10 @@ MUTATIONS: Final = (
     Mutation(
         "unmet-group-in-a-cycle",
         "A group that did not meet leaves no cycle of its error and who waited for it.",
-        "ictp2p/collectives/local.py",
+        "ictp2p/collectives/group/local.py",
         "            del made  # it knows",
         "            pass  # it knows",
-        ("collectives/test_local.py::test_a_group_that_does_not_meet_leaves_nothing_to_the_garbage_collector",),
+        ("collectives/group/test_local.py::test_a_group_that_does_not_meet_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
         "missed-round-in-a-cycle",

@@ -56,10 +56,10 @@ MUTATIONS: Final = (
     Mutation(
         "mode-of-another-thread",
         "Tensors that were made under inference_mode are written to by the thread of the event loop as others are.",
-        "ictp2p/collectives/flat.py",
+        "ictp2p/collectives/running/flat.py",
         "    if not (tensor.is_inference() and tensor.numel()):\n",
         "    if True:\n",
-        ("torch_backend/test_inference.py", "collectives/test_flat.py"),
+        ("torch_backend/test_inference.py", "collectives/running/test_flat.py"),
     ),
     Mutation(
         "messages-without-places",
@@ -144,10 +144,10 @@ MUTATIONS: Final = (
     Mutation(
         "storage-frozen",
         "What a collective has seen can be freed and grow again.",
-        "ictp2p/collectives/flat.py",
+        "ictp2p/collectives/running/flat.py",
         "        self._starts = list(map(_address, given))\n",
         "        self._starts = [tensor.view(-1).view(torch.uint8).numpy().ctypes.data for tensor in given]\n",
-        ("collectives/test_flat.py::test_tensors_that_were_seen_as_one_can_be_freed_and_grow_again",),
+        ("collectives/running/test_flat.py::test_tensors_that_were_seen_as_one_can_be_freed_and_grow_again",),
     ),
     Mutation(
         "earlier-token-refused",

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ictp2p.collectives import execute, plan
+from ictp2p.collectives import plan
 from ictp2p.collectives.channel import RoundTag
-from ictp2p.collectives.planner import LinkEstimate, PlanRequest
-from ictp2p.collectives.planner import plan as plan_for
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest
+from ictp2p.collectives.planning.planner import plan as plan_for
+from ictp2p.collectives.running import execute
 from ictp2p.sync.rounds.notices import RoundOpened, StateAdvanced
 from ictp2p.sync.values import Open
 from ictp2p.types import PeerId

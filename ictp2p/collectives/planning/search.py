@@ -1,0 +1,130 @@
+"""What the planner chooses among: candidates in the order of their simplicity, and the bound on them all.
+
+First come the schedules that have a name: stars, each parameter server, the best ring, recursive halving. Of a ring the
+best single chain comes first: where a slow line can be its root it is as fast as all of them together, and depends on
+fewer figures that may be wrong. Unless one of them is at the bound, sets of trees follow. Where links are what limits,
+trees are laid that fill them alike (`levelling`), which is quick and comes near the bound; where it does not, and
+wherever something else limits, trees are grown over the graph as the prices of a linear program ask for them
+(`growing`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from ictp2p.collectives.planning import levelling
+from ictp2p.collectives.planning.bounds import lower_bound
+from ictp2p.collectives.planning.candidates import Candidate, Job, alone, shared, together
+from ictp2p.collectives.planning.growing import EXACT, grow
+from ictp2p.collectives.planning.schedules import halving_doubling, parameter_server, ring, star, tree
+from ictp2p.collectives.planning.schedules.trees import Tree
+from ictp2p.collectives.planning.topology import Topology
+
+MARGIN = 1.05
+"""A more complicated schedule has to be faster by this factor. Candidates are tried in the order of simplicity."""
+SLOW = 0.05
+"""Trees are also tried without links slower than this share of the fastest: a little carried by them costs the delay
+of a chunk on them."""
+FEW = 8
+"""Among so few participants trees are grown up to the bound sooner than links are levelled."""
+_QUICK = 12
+"""Up to so many participants trees are also grown if levelled ones are not within `MARGIN` of the bound: it takes a
+tenth of a second."""
+_NEAR = 1.1
+"""Among more, levelled trees so near to the bound will do. To grow them takes half a second and more, and among more
+than `EXACT` they did not come so near where links limit."""
+_WAITING = 2
+"""Where more than half of the time is not for bytes, one tree may do, and a deeper one sends fewer messages at once."""
+
+
+class Search:
+    """Makes the candidates, the simplest first, and the bound on them all."""
+
+    def __init__(self, job: Job, only: str | None) -> None:
+        self._job, self._only = job, only
+        self.bound = lower_bound(job.topology, job.size * job.price.least)
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Predict candidates until one is at the bound, or there are no more."""
+        size, cycle = self._job.topology.size, around(self._job.topology)
+        chain = ring.best_chain(self._job.topology.width, self._job.topology.delay)
+        best = float("inf")
+        for kind, trees, single in (
+            ("star", star.trees(size), False),
+            ("parameter_server", parameter_server.trees(size), True),
+            ("ring", (chain, *cycle) if chain else (), True),
+            ("ring", cycle, False),
+            ("halving_doubling", halving_doubling.trees(size), False),
+            ("halving_doubling", halving_doubling.trees(size), True),
+        ):
+            for candidate in self._named(kind, trees, single=single):
+                best = min(best, candidate.fluid + max(0.0, candidate.crowded - candidate.seconds))
+                yield candidate
+        if self._only in (None, "tree") and not best <= MARGIN * self.bound:
+            yield from self._trees()
+
+    def _named(self, kind: str, trees: Sequence[Tree], *, single: bool) -> Iterator[Candidate]:
+        fitting = [one for one in trees if self._job.topology.fits(one)]
+        if self._only not in (None, kind) or (len(fitting) < len(trees) and not single):
+            return
+        candidate = (alone if single else together)(kind, fitting, self._job)
+        if candidate is not None:
+            yield candidate
+
+    def _trees(self) -> Iterator[Candidate]:
+        """Level links, and unless that comes near the bound grow trees; these come first, for they were paid for."""
+        levelled = sorted(self._levelled(), key=lambda candidate: candidate.seconds)
+        nearest = min(levelled, key=lambda candidate: candidate.fluid, default=None)
+        size = self._job.topology.size
+        if nearest is None or nearest.fluid > (MARGIN if size <= _QUICK else _NEAR) * self.bound:
+            yield from self._grown(nearest.trees if nearest and size <= EXACT else ())
+        if nearest is not None and nearest.seconds > _WAITING * nearest.fluid:
+            single = alone("tree", tree.trees(self._job.topology, 1, 1), self._job)
+            yield from [single] if single else ()
+        yield from levelled
+
+    def _levelled(self) -> Iterator[Candidate]:
+        """Give trees that fill links alike: many, which fill them better, to few, which wait less often."""
+        job, topology = self._job, self._job.topology
+        least = levelling.least(topology.width) * job.size * job.price.least
+        if topology.size <= FEW or MARGIN * least < self.bound:
+            return
+        graphs = [graph for graph in (topology, topology.without(SLOW)) if graph is not None]
+        for graph, count in itertools.product(graphs, levelling.COUNTS):
+            found = levelling.trees(graph.width, count)
+            if found is not None:
+                yield shared("tree", found.trees, found.parts, job)
+
+    def _grown(self, known: Sequence[Tree]) -> Iterator[Candidate]:
+        job = self._job
+        grown = grow(job.topology, job.cost, self.bound / (job.size * job.price.least) if job.size else 0.0, known)
+        self.bound = max(self.bound, grown.bound * job.size * job.price.least if job.size else 0.0)
+        if not grown.trees:
+            return
+        yield shared("tree", grown.trees, grown.rates, job)
+        wide = job.topology.without(SLOW)
+        for arrange, trees in (
+            (together, grown.shallow if len(grown.shallow) < len(grown.trees) else ()),
+            (together, [one for one in grown.shallow if wide.fits(one)] if wide else ()),
+            (alone, grown.shallow),
+        ):
+            candidate = arrange("tree", trees, job)
+            if candidate is not None:
+                yield candidate
+
+
+def chosen(candidates: Sequence[Candidate]) -> Candidate:
+    """Choose among those that are about as fast as the fastest the one that crowds its lines least; or the simplest."""
+    limit = MARGIN * min(candidate.seconds for candidate in candidates)
+    best, *others = [candidate for candidate in candidates if candidate.seconds <= limit]
+    for candidate in others:
+        if candidate.crowded * MARGIN < best.crowded:
+            best = candidate
+    return best
+
+
+def around(topology: Topology) -> tuple[Tree, ...]:
+    """Give the chains along the best ring, if there is one."""
+    cycle = ring.best_cycle(topology.width, topology.delay)
+    return ring.trees(cycle) if cycle else ()
