@@ -15,37 +15,37 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from ictp2p.closing import Step, close_all
 from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.concurrency.closing import Step, close_all
+from ictp2p.concurrency.tasks import Tasks
 from ictp2p.config import Config
-from ictp2p.control_plane import ControlPlane
 from ictp2p.core import commands
 from ictp2p.core.packets import Channel
-from ictp2p.data_folder import claim, let_go
-from ictp2p.data_plane import DataPlane
-from ictp2p.departure import Departure
 from ictp2p.disk import Disk, FileDisk, MemoryDisk
 from ictp2p.edge.credential import Mesh
 from ictp2p.edge.network import Network, TcpNetwork
 from ictp2p.edge.reception import Reception, serve
 from ictp2p.edge.security import Security, TlsSecurity
-from ictp2p.entrance import Entrance
-from ictp2p.errands import Errands
 from ictp2p.errors import IctError, PeerClosed, PeerFailed, StateError, Unreachable
-from ictp2p.events import tell
-from ictp2p.group_store import GroupStore, OpenStore
-from ictp2p.health import Health
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
-from ictp2p.participation import Outcome, Participation, Reduction
-from ictp2p.reactions import Reactions
-from ictp2p.reporting import status_of
+from ictp2p.runtime.control_plane import ControlPlane
+from ictp2p.runtime.data_folder import claim, let_go
+from ictp2p.runtime.data_plane import DataPlane
+from ictp2p.runtime.departure import Departure
+from ictp2p.runtime.entrance import Entrance
+from ictp2p.runtime.errands import Errands
+from ictp2p.runtime.events import tell
+from ictp2p.runtime.group_store import GroupStore, OpenStore
+from ictp2p.runtime.health import Health
+from ictp2p.runtime.participation import Outcome, Participation, Reduction
+from ictp2p.runtime.reactions import Reactions
+from ictp2p.runtime.reporting import status_of
+from ictp2p.runtime.state_exchange import Here, Provider, fetch_agreed, serve_state
 from ictp2p.seams import Seams
-from ictp2p.state_exchange import Here, Provider, fetch_agreed, serve_state
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rounds.restore import NOTHING, Held
 from ictp2p.sync.values import StateRef
-from ictp2p.tasks import Tasks
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import Address, ClusterId, PeerId
 

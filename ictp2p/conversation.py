@@ -11,11 +11,11 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Sequence
 
+from ictp2p.concurrency.threads import Inbox
 from ictp2p.handle import Handle
-from ictp2p.participation import Outcome
+from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.values import Participant
-from ictp2p.threads import Inbox
 
 IDLE = 0.5
 """Seconds between two `idle` calls: half of what policies are promised."""

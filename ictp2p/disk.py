@@ -30,8 +30,8 @@ import struct
 from pathlib import Path
 from typing import Protocol
 
+from ictp2p.concurrency.forks import held_alone
 from ictp2p.errors import ConfigError, StateError
-from ictp2p.forks import held_alone
 
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MAGIC = b"ICTD"

@@ -350,8 +350,9 @@ TABLES = (LIFE, TRAINING, RECONFIG_PG, ROLLBACK, DRAINING, REJOIN, RECEIVED_JOIN
 _HEAD = """# The life of a peer
 
 This page is generated from the tables in `ictp2p/fsm.py`: `python -m ictp2p.fsm > docs/life.md`. The first table is
-the top level; every peer runs it (`ictp2p/life.py`), and `Peer.state` and its `life` events are what it says. The other
-tables are what happens inside its states. `[*]` is the outside of a table: where it is entered, and where it ends."""
+the top level; every peer runs it (`ictp2p/runtime/life.py`), and `Peer.state` and its `life` events are what it says.
+The other tables are what happens inside its states. `[*]` is the outside of a table: where it is entered, and where it
+ends."""
 
 
 if __name__ == "__main__":

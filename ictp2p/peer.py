@@ -23,8 +23,8 @@ from ictp2p.fsm import DRAINING
 from ictp2p.handle import Handle
 from ictp2p.handle.process import ProcessHandle
 from ictp2p.handle.thread import beside
-from ictp2p.life import Life
-from ictp2p.repetition import Repetition
+from ictp2p.runtime.life import Life
+from ictp2p.runtime.repetition import Repetition
 from ictp2p.sync.samples.hand import Batches
 from ictp2p.sync.samples.sampler import ElasticSampler
 from ictp2p.training import TrainingMesh

@@ -16,6 +16,7 @@ import torch
 
 from ictp2p.collectives.group.library import describe
 from ictp2p.collectives.group.local import GroupTimeouts, LocalGroup
+from ictp2p.concurrency.threads import Thread
 from ictp2p.conversation import IDLE, Conversation
 from ictp2p.errors import (
     LibraryRefused,
@@ -28,15 +29,14 @@ from ictp2p.errors import (
 )
 from ictp2p.fsm import RECEIVED_JOIN, REJOIN, Table
 from ictp2p.handle import Asking, Ended, Handle, LeftOut, NewcomerWaits, News, Regrouped, WorkerGone
-from ictp2p.life import Life
-from ictp2p.participation import Outcome
+from ictp2p.runtime.life import Life
+from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rosters.roster import Generation, Roster
 from ictp2p.sync.rounds.notices import StateAdvanced
 from ictp2p.sync.state.lent import Lent
 from ictp2p.sync.values import Spec, StateRef, contributed
-from ictp2p.threads import Thread
 
 if TYPE_CHECKING:
     from ictp2p.sync.state.global_state import GlobalState

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Generic, SupportsFloat, TypeVar
 
+from ictp2p.concurrency.interrupts import Answer
+from ictp2p.concurrency.threads import Inbox
 from ictp2p.errors import ConfigError, PeerClosed
 from ictp2p.handle import Handle
-from ictp2p.interrupts import Answer
-from ictp2p.threads import Inbox
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, TypeVar
 
+from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import PeerClosed
-from ictp2p.threads import Threads
 from sim.loop import Process, SimLoop
 
 T = TypeVar("T")
@@ -269,7 +269,7 @@ class SimInbox:
 
 
 class BesideLoop:
-    """The simulator's loop as a training thread beside it sees it; see `ictp2p.loop_thread.LoopThread`."""
+    """The simulator's loop as a training thread beside it sees it; see `ictp2p.concurrency.loop_thread.LoopThread`."""
 
     def __init__(self, crew: Crew) -> None:
         self.threads: Threads = crew

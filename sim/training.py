@@ -31,8 +31,8 @@ from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.group.local import GroupTimeouts
 from ictp2p.handle.service import PeerService
 from ictp2p.handle.thread import ThreadHandle
-from ictp2p.life import Life
-from ictp2p.participation import Outcome
+from ictp2p.runtime.life import Life
+from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.rosters.roster import Roster
 from ictp2p.training import Openable, TrainingMesh

@@ -35,7 +35,7 @@ from ictp2p.errors import (
     VersionMismatch,
 )
 from ictp2p.machine import Notice
-from ictp2p.participation import Outcome, Reduction
+from ictp2p.runtime.participation import Outcome, Reduction
 from ictp2p.status import fetch_status
 from ictp2p.sync.values import Spec
 from ictp2p.types import Address, PeerId

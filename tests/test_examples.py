@@ -204,7 +204,7 @@ def foreground() -> Iterator[None]:
     [
         ("train.py", "numpy"),
         ("train.py", "torch.nn.modules"),
-        ("train.py", "ictp2p.participation"),
+        ("train.py", "ictp2p.runtime.participation"),
         *((script, "torch") for script in ("all_reduce.py", "elastic_data.py", "paths.py", "pccl_loop.py")),
         ("hf_trainer.py", "transformers"),
         ("lightning_module.py", "lightning"),

@@ -13,8 +13,8 @@ from ictp2p.core.cards import PeerCard
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.gossip.messages import Record, Status
 from ictp2p.gossip.table import Member
-from ictp2p.reporting import clusters_of, members_of, routes_of
 from ictp2p.routing.algebra import Link
+from ictp2p.runtime.reporting import clusters_of, members_of, routes_of
 from ictp2p.status import _read, fetch_status
 from ictp2p.types import ClusterId, PeerId
 from tests.routing.one_router import advert

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import RoundTimeout, StateError
 from ictp2p.sync.mesh import Receiver
 from ictp2p.sync.values import StateRef
-from ictp2p.threads import Threads
 from ictp2p.training import TrainingMesh
 from ictp2p.types import PeerId
 from sim.training import Training

@@ -36,8 +36,8 @@ from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult,
 from ictp2p.bulk.users import User
 from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Receiver, Slots
 from ictp2p.collectives.running.exchange import STAGING_BYTES
+from ictp2p.concurrency.tasks import Tasks
 from ictp2p.errors import ConfigError, ConnectionLost, IctError
-from ictp2p.tasks import Tasks
 from ictp2p.types import Direction, PeerId, Transfer
 
 OnTransfer: TypeAlias = Callable[[PeerId, Transfer], None]

@@ -15,7 +15,7 @@ import mmap
 import os
 import weakref
 
-from ictp2p.forks import undivided
+from ictp2p.concurrency.forks import undivided
 
 _FAILED = ctypes.c_void_p(-1).value
 

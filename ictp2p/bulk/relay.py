@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from ictp2p import tasks
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello
@@ -22,6 +21,7 @@ from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.refusals import refusal
 from ictp2p.bulk.splice import Shrink, Splice, splice
 from ictp2p.bulk.ways import first_way
+from ictp2p.concurrency import tasks
 from ictp2p.errors import NetworkError, ProtocolError, Unreachable
 from ictp2p.types import PeerId
 

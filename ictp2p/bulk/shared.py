@@ -31,8 +31,8 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ictp2p.bulk.mapping import mapped
+from ictp2p.concurrency.forks import held_alone, undivided
 from ictp2p.errors import RemoteProtocolError
-from ictp2p.forks import held_alone, undivided
 
 if sys.platform == "linux":
     import fcntl

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from ictp2p import tasks
+from ictp2p.concurrency import tasks
 from ictp2p.errors import NetworkError, ProtocolError, Unreachable
 
 T = TypeVar("T")

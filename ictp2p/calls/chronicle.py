@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import RoundMissed
 from ictp2p.handle import Decided, Handle, News
 from ictp2p.sync.values import Close, Open, Spec, upcoming
-from ictp2p.threads import Threads
 from ictp2p.types import ClusterId, PeerId
 
 

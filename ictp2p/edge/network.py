@@ -31,10 +31,10 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from ictp2p import tasks
+from ictp2p.concurrency import tasks
+from ictp2p.concurrency.forks import connected_alone, held_alone
 from ictp2p.edge.happy_eyeballs import reach
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
-from ictp2p.forks import connected_alone, held_alone
 from ictp2p.types import Address
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)

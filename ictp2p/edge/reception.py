@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from ictp2p import tasks
+from ictp2p.concurrency import tasks
 from ictp2p.edge.control import ControlConnection, Limits
 from ictp2p.edge.network import Listener, Network
 from ictp2p.edge.opening import Opening

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ictp2p.concurrency.threads import Threads
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
 from ictp2p.sync.agreement.chain import Decided
@@ -24,13 +25,12 @@ from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rosters.roster import Generation, Roster
 from ictp2p.sync.rounds.notices import StateAdvanced
 from ictp2p.sync.values import Close, Open, Participant, StateRef
-from ictp2p.threads import Threads
 from ictp2p.types import Address, ClusterId, PeerId
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ictp2p.participation import Outcome
+    from ictp2p.runtime.participation import Outcome
     from ictp2p.sync.state.global_state import GlobalState
 
 T = TypeVar("T")

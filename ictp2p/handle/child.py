@@ -23,15 +23,15 @@ import torch
 
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.group.rendezvous import open_store
+from ictp2p.concurrency.loop_thread import new_loop
 from ictp2p.handle import News, messages, news, to_peer, to_training
 from ictp2p.handle.end import End
 from ictp2p.handle.failures import packed, unpacked
 from ictp2p.handle.memory import Regions
 from ictp2p.handle.receiving import RemoteReceiver
 from ictp2p.handle.service import PeerService
-from ictp2p.loop_thread import new_loop
 from ictp2p.machine import Notice
-from ictp2p.participation import Outcome, Reduction
+from ictp2p.runtime.participation import Outcome, Reduction
 from ictp2p.sync.rounds.restore import NOTHING, Held
 from ictp2p.telemetry import Event
 

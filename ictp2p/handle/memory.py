@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import LocalProtocolError
 from ictp2p.handle.messages import TensorRef
 from ictp2p.handle.reuse import Reuse
-from ictp2p.threads import Threads
 
 _ALIGN = 64
 """Every tensor that is staged starts at a multiple of this many bytes."""

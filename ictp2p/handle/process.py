@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from ictp2p.concurrency.threads import Threads
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import Attempts, Ended, EventCallback, News, Subscriber, Where, news, to_peer, to_training
@@ -25,12 +26,11 @@ from ictp2p.handle.memory import Arena
 from ictp2p.handle.questions import Questions
 from ictp2p.handle.requests import Requests
 from ictp2p.handle.staging import StagedRound
-from ictp2p.participation import Outcome
+from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import Receiver, RoundRequest
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rosters.roster import Generation
 from ictp2p.sync.values import Close, Open, StateRef
-from ictp2p.threads import Threads
 from ictp2p.types import Address, ClusterId, PeerId
 
 if TYPE_CHECKING:

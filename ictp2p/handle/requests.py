@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ictp2p.concurrency.interrupts import Answer
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import to_peer
-from ictp2p.interrupts import Answer
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ictp2p.threads import Event, Threads
+from ictp2p.concurrency.threads import Event, Threads
 
 LEAST = 256 * 1024
 """Bytes below which the allocator, which keeps small blocks itself, serves as well."""

@@ -15,9 +15,9 @@ from ictp2p.calls.messages import Messages
 from ictp2p.core import commands
 from ictp2p.core.packets import Channel
 from ictp2p.handle import Asking, Ended, LeftOut, NewcomerWaits, News, Regrouped, Subscriber, WorkerGone
-from ictp2p.health import quantile
 from ictp2p.machine import Notice
-from ictp2p.reporting import clusters_of, links_of, members_of, routes_of
+from ictp2p.runtime.health import quantile
+from ictp2p.runtime.reporting import clusters_of, links_of, members_of, routes_of
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rosters.roster import Generation, RosterChanged, RosterMissed, RosterPending

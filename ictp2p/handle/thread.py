@@ -12,18 +12,18 @@ import torch
 
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.collectives.group.rendezvous import open_store
+from ictp2p.concurrency.loop_thread import LoopThread
+from ictp2p.concurrency.threads import Beside, Threads
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import Attempts, EventCallback, Subscriber, Where
 from ictp2p.handle.reuse import Private
 from ictp2p.handle.service import PeerService
-from ictp2p.loop_thread import LoopThread
-from ictp2p.participation import Outcome, Reduction
+from ictp2p.runtime.participation import Outcome, Reduction
 from ictp2p.sync.mesh import Receiver, RoundRequest
 from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rosters.roster import Generation
 from ictp2p.sync.values import Close, Open, StateRef
-from ictp2p.threads import Beside, Threads
 from ictp2p.types import Address, ClusterId, PeerId
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ictp2p.concurrency.threads import Thread
 from ictp2p.fsm import Table
 from ictp2p.sync.rosters.roster import Generation, Roster
 from ictp2p.sync.state.manifest import Manifest
 from ictp2p.sync.values import Participant, Spec, StateRef
-from ictp2p.threads import Thread
 from ictp2p.types import ClusterId
 
 if TYPE_CHECKING:

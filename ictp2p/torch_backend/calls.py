@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from ictp2p.loop_thread import LoopThread
+from ictp2p.concurrency.loop_thread import LoopThread
 from ictp2p.torch_backend.errors import CalledInCallback, GroupClosed, translated
 from ictp2p.torch_backend.memory import Memory
 from ictp2p.torch_backend.work import GroupWork, calls_back

@@ -22,6 +22,7 @@ from ictp2p.bulk import Bulk, BulkConnection, BulkProfile
 from ictp2p.bulk.collective import Aborted
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.users import Frame
+from ictp2p.concurrency.loop_thread import LoopThread
 from ictp2p.edge.credential import Mesh
 from ictp2p.edge.network import TcpNetwork
 from ictp2p.edge.opening import open_bulk
@@ -29,7 +30,6 @@ from ictp2p.edge.reception import Reception, serve
 from ictp2p.edge.security import PlainSecurity
 from ictp2p.errors import HandshakeFailed, IctError, PeerClosed
 from ictp2p.identity import Identity
-from ictp2p.loop_thread import LoopThread
 from ictp2p.torch_backend.cards import VERSION, Card
 from ictp2p.torch_backend.errors import GroupClosed
 from ictp2p.torch_backend.options import Options

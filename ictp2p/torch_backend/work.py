@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from ictp2p.interrupts import Event
-from ictp2p.loop_thread import beside
+from ictp2p.concurrency.interrupts import Event
+from ictp2p.concurrency.loop_thread import beside
 from ictp2p.torch_backend.errors import GroupClosed, again
 from ictp2p.torch_backend.uncompiled import uncompiled
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ictp2p import state_exchange
 from ictp2p.bulk import tuning
 from ictp2p.bulk.lanes import LONG
 from ictp2p.bulk.stripes import COUNT, MOST
-from ictp2p.state_exchange import Here, fetch_state, serve_state
+from ictp2p.runtime import state_exchange
+from ictp2p.runtime.state_exchange import Here, fetch_state, serve_state
 from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.state.manifest import CHUNK
 from ictp2p.sync.state.transfer import TransferProfile

@@ -20,11 +20,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p import forks
 from ictp2p.bulk import BulkProfile, mapping, shared, tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import NO_TAG, Header, Kind
 from ictp2p.collectives.running.execute import Stats, all_reduce
+from ictp2p.concurrency import forks
 from ictp2p.errors import ConnectionLost, RemoteProtocolError
 from tests.bulk.conftest import Mesh, run_turns
 from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag

@@ -18,8 +18,8 @@ import ictp2p.calls.engine
 import ictp2p.work
 from ictp2p.calls.engine import CallEngine
 from ictp2p.calls.tensors import Bundle
+from ictp2p.concurrency.threads import Condition, Thread, Threads
 from ictp2p.errors import LocalProtocolError, PeerClosed, RoundTimeout
-from ictp2p.threads import Condition, Thread, Threads
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
 from ictp2p.work import WorkQueue

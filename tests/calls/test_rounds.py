@@ -17,7 +17,7 @@ from ictp2p.calls.runner import Answer
 from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.collectives.running import digest
 from ictp2p.collectives.running.digest import digest_of
-from ictp2p.participation import Outcome
+from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.values import StateRef
 from ictp2p.types import ClusterId, PeerId

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from ictp2p.core.cards import ClusterCard, PeerCard
 from ictp2p.core.directory import Directory
-from ictp2p.entrance import address_book
+from ictp2p.runtime.entrance import address_book
 from ictp2p.types import Address, ClusterId, PeerId
 
 AFTER = 100.0

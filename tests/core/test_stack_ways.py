@@ -11,7 +11,7 @@ from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import CODECS
 from ictp2p.core.packets import MAX_HOPS, Channel, Need, Packet, decode_packet, encode_packet
 from ictp2p.gossip.messages import Status
-from ictp2p.reporting import clusters_of
+from ictp2p.runtime.reporting import clusters_of
 from ictp2p.sync.agreement.chain import Agreement
 from ictp2p.types import ClusterId, PeerId, Transfer
 from tests.core.control_planes import Host, World, mesh

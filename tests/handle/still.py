@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ictp2p.threads import Event, Thread, Threads
+from ictp2p.concurrency.threads import Event, Thread, Threads
 
 
 class Hours:

@@ -16,7 +16,7 @@ from ictp2p.handle import to_peer, to_training
 from ictp2p.handle.child import Child
 from ictp2p.handle.framing import Frames
 from ictp2p.handle.messages import encode
-from ictp2p.participation import Outcome, Reduction
+from ictp2p.runtime.participation import Outcome, Reduction
 from ictp2p.sync.values import Spec, StateRef
 
 REDUCE = to_peer.Reduce(

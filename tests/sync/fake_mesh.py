@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ictp2p.concurrency.threads import Thread, Threads
 from ictp2p.errors import LocalGroupError, PeerClosed, RoundAborted, RoundMissed, StateError
 from ictp2p.fsm import Fsm, Table
 from ictp2p.sync.mesh import RoundRequest, RoundResult
@@ -17,7 +18,6 @@ from ictp2p.sync.rounds import modules
 from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.values import Participant, Spec, StateRef
-from ictp2p.threads import Thread, Threads
 from ictp2p.types import ClusterId, PeerId
 from tests.sync.fake_group import DEADLINE, FakeGroup, Killed
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.collectives.channel import ParticipantLost
+from ictp2p.concurrency.loop_thread import LoopThread
 from ictp2p.errors import PeerClosed
-from ictp2p.loop_thread import LoopThread
 from ictp2p.torch_backend import work as work_module
 from ictp2p.torch_backend.calls import Calls
 from ictp2p.torch_backend.errors import RankLost, RankTimeout, translated

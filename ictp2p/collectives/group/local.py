@@ -46,9 +46,9 @@ from torch import Tensor
 
 from ictp2p.collectives.group.library import connect
 from ictp2p.collectives.group.rendezvous import Rendezvous
+from ictp2p.concurrency.interrupts import Answer
 from ictp2p.device_memory import placed
 from ictp2p.errors import LibraryRefused, LocalGroupError
-from ictp2p.interrupts import Answer
 from ictp2p.sync.rosters.devices import GLOO
 from ictp2p.sync.rosters.roster import Roster
 from ictp2p.types import Address, PeerId

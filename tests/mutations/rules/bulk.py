@@ -456,11 +456,11 @@ MUTATIONS: Final = (
     Mutation(
         "asks-to-be-dialed-without-an-address",
         "Nobody is asked to dial a peer that has no address: the next way is tried at once.",
-        "ictp2p/data_plane.py",
+        "ictp2p/runtime/data_plane.py",
         "if self.core.directory.reached_at(peer) is None:",
         "if False:",
         (
-            "test_data_plane.py::test_nobody_is_asked_to_dial_where_there_is_no_address",
+            "runtime/test_data_plane.py::test_nobody_is_asked_to_dial_where_there_is_no_address",
             "sim/test_world.py::test_hidden_clusters_take_a_relay_at_once_and_nobody_is_warned",
         ),
     ),

@@ -172,7 +172,7 @@ MUTATIONS: Final = (
     Mutation(
         "waits-for-the-parents-thread",
         "A call of a group in a forked process is refused: the thread that would end it was not forked along.",
-        "ictp2p/loop_thread.py",
+        "ictp2p/concurrency/loop_thread.py",
         "        if self.left_behind:\n            raise self._closed(",
         "        if self._closing:\n            raise self._closed(",
         ("torch_backend/test_fork.py::test_every_call_in_a_forked_process_is_refused_by_name",),

@@ -484,7 +484,7 @@ MUTATIONS: Final = (
     Mutation(
         "former-life-keeps-the-living-out",
         "An address book has room for the living before all others.",
-        "ictp2p/entrance.py",
+        "ictp2p/runtime/entrance.py",
         "key=lambda other: other[0] not in here)",
         "key=lambda other: other[0])",
         ("core/test_directory.py::test_an_address_book_has_room_for_the_living_before_all_others",),

@@ -92,10 +92,10 @@ MUTATIONS: Final = (
     Mutation(
         "failed-fetch-in-a-cycle",
         "A fetch of the state that failed lets go of what it still asked for.",
-        "ictp2p/state_exchange.py",
+        "ictp2p/runtime/state_exchange.py",
         "            self._opening, self._asked, self._fatal = [], {}, None\n",
         "            self._fatal = None\n",
-        ("test_state_exchange.py::test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector",),
+        ("runtime/test_state_exchange.py::test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector",),
     ),
     Mutation(
         "unmet-group-in-a-cycle",

@@ -26,10 +26,10 @@ MUTATIONS: Final = (
     Mutation(
         "round-without-roots",
         "In a round of the mesh each element is made in one place, and copied.",
-        "ictp2p/data_phase.py",
+        "ictp2p/runtime/data_phase.py",
         "frozenset({plan.BROADCAST, plan.REDUCE, plan.ONE_SHOT})",
         "frozenset({plan.BROADCAST, plan.REDUCE})",
-        ("test_data_phase.py::test_a_round_is_done_by_plans_of_its_kind",),
+        ("runtime/test_data_phase.py::test_a_round_is_done_by_plans_of_its_kind",),
     ),
     Mutation(
         "kept-by-the-gone",
@@ -193,7 +193,7 @@ MUTATIONS: Final = (
     Mutation(
         "groups-without-a-fence",
         "Groups that move at once are fenced off from each other as attempts are.",
-        "ictp2p/data_phase.py",
+        "ictp2p/runtime/data_phase.py",
         "return RoundTag(opened.lineage, opened.round, opened.attempt, one.digest())",
         'return RoundTag(opened.lineage, opened.round, opened.attempt, b"")',
         (
@@ -204,18 +204,18 @@ MUTATIONS: Final = (
     Mutation(
         "plan-of-another-kind",
         "What is to be added up is never copied, nor the reverse: all would hold the same bytes, which nobody brought.",
-        "ictp2p/participation.py",
+        "ictp2p/runtime/participation.py",
         "            or check_kind(chosen, opened.spec)\n",
         "",
-        ("test_participation.py::test_a_plan_that_does_something_else_fails_the_attempt_and_not_the_caller",),
+        ("runtime/test_participation.py::test_a_plan_that_does_something_else_fails_the_attempt_and_not_the_caller",),
     ),
     Mutation(
         "root-brings-what-it-has",
         "A root copies to others what it was given, whole, and never what happens to lie in its outputs.",
-        "ictp2p/data_phase.py",
+        "ictp2p/runtime/data_phase.py",
         "if due and (source.elements != due or",
         "if due and (source.elements > due or",
-        ("test_data_phase.py::test_a_root_that_does_not_bring_what_is_copied_from_it_is_told_so",),
+        ("runtime/test_data_phase.py::test_a_root_that_does_not_bring_what_is_copied_from_it_is_told_so",),
     ),
     Mutation(
         "groups-one-after-the-other",
@@ -314,10 +314,10 @@ MUTATIONS: Final = (
     Mutation(
         "differs-in-silence",
         "That results differ is told at once, everywhere, with who differs from whom.",
-        "ictp2p/alarms.py",
+        "ictp2p/runtime/alarms.py",
         "case Decided(value=Close(camps=camps) as close) if camps:",
         "case Decided(value=Close(camps=camps) as close) if not camps:",
-        ("test_events.py::test_results_that_differ_are_told_at_once_to_everybody",),
+        ("runtime/test_events.py::test_results_that_differ_are_told_at_once_to_everybody",),
     ),
     Mutation(
         "commit-without-majority",
@@ -520,11 +520,11 @@ MUTATIONS: Final = (
     Mutation(
         "stands-for-nobody",
         "A contribution stands no longer once its caller has gone on, however it learnt that: else all attempts abort.",
-        "ictp2p/participation.py",
+        "ictp2p/runtime/participation.py",
         "if not decided.done() or decided.cancelled() or decided.exception() is not None:",
         "if not decided.done() or decided.cancelled():",
         (
-            "test_participation.py::test_nothing_stands_for_a_caller_that_has_gone_on",
+            "runtime/test_participation.py::test_nothing_stands_for_a_caller_that_has_gone_on",
             "sim/test_quorum.py::test_who_gave_up_does_not_stand_in_the_way_of_the_others",
         ),
     ),
@@ -542,10 +542,12 @@ MUTATIONS: Final = (
     Mutation(
         "begins-before-the-last-has-ended",
         "An attempt begins once all earlier ones have let go of the tensors, those too that were not the last.",
-        "ictp2p/participation.py",
+        "ictp2p/runtime/participation.py",
         "            await asyncio.wait(standing.ending)  # they must let go of the tensors first\n",
         "            pass\n",
-        ("test_participation.py::test_an_attempt_that_ends_says_its_last_word_whole_and_the_next_waits_for_it",),
+        (
+            "runtime/test_participation.py::test_an_attempt_that_ends_says_its_last_word_whole_and_the_next_waits_for_it",
+        ),
     ),
     Mutation(
         "bids-what-cannot-be-read",
@@ -580,7 +582,7 @@ MUTATIONS: Final = (
     Mutation(
         "waited-for-again-and-again",
         "Who was waited for until it had the state is a straggler like others from then on.",
-        "ictp2p/reactions.py",
+        "ictp2p/runtime/reactions.py",
         "                self._control.caught_up()\n",
         "",
         (
@@ -710,7 +712,7 @@ MUTATIONS: Final = (
     Mutation(
         "parts-among-others",
         "Tensors that are cut for some clusters do not move in an attempt of others.",
-        "ictp2p/participation.py",
+        "ictp2p/runtime/participation.py",
         "        if work.among and work.among != tuple(",
         "        if work.among and not tuple(",
         ("sim/test_calls.py::test_whenever_a_cluster_dies_the_others_get_their_parts_of_what_is_left",),
@@ -792,23 +794,23 @@ MUTATIONS: Final = (
     Mutation(
         "restart-kept-from-the-data-plane",
         "The data plane hears of peers that have restarted.",
-        "ictp2p/reactions.py",
+        "ictp2p/runtime/reactions.py",
         "                self._bulk.distrust(peer)\n",
         "                pass\n",
-        ("test_reactions.py::test_no_data_connection_to_the_former_life_of_a_peer_is_used_again",),
+        ("runtime/test_reactions.py::test_no_data_connection_to_the_former_life_of_a_peer_is_used_again",),
     ),
     Mutation(
         "restart-not-told",
         "That a peer is another process now is told.",
-        "ictp2p/driver.py",
+        "ictp2p/runtime/driver.py",
         "[Restarted(peer), *self.core.lost(peer, self.clock())]",
         "self.core.lost(peer, self.clock())",
-        ("test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
+        ("runtime/test_driver.py::test_a_restarted_peer_is_not_taken_for_its_former_life",),
     ),
     Mutation(
         "silence-kept-from-the-data-plane",
         "The data plane hears of links that have fallen silent.",
-        "ictp2p/reactions.py",
+        "ictp2p/runtime/reactions.py",
         "            self._bulk.distrust(leader)\n",
         "            pass\n",
         ("sim/test_cut_lines.py",),

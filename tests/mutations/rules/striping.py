@@ -212,7 +212,7 @@ MUTATIONS: Final = (
     Mutation(
         "cut-short-for-good",
         "Whether several connections carry more is found out later if a round came first, and anew for another one.",
-        "ictp2p/data_plane.py",
+        "ictp2p/runtime/data_plane.py",
         "self.bulk.probing.undecided(peer, transfer.size, transfer.seconds):\n",
         "False:\n",
         (

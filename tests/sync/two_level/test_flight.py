@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 import torch
 
+from ictp2p.concurrency.threads import Thread, Threads
 from ictp2p.errors import RoundMissed
 from ictp2p.sync.mesh import Mesh, RoundRequest, RoundResult
 from ictp2p.sync.two_level.flight import Flight
 from ictp2p.sync.values import Spec, StateRef
-from ictp2p.threads import Thread, Threads
 from tests.garbage import LARGE, uncollected
 
 NOTHING = StateRef(0, b"", ())

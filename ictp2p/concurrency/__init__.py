@@ -1,0 +1,1 @@
+"""What threads, tasks and processes of one program owe each other, through interrupts, forks and ends."""

@@ -1,0 +1,71 @@
+"""How a peer leaves for good, so that those who stay lose nothing by it: its vote first, then its place.
+
+Who just ends takes its vote along. Its mesh counts it for dead, but a quorum is one of decided voters, and two of three
+that ended one after the other would leave a mesh in which nothing can be decided any more. So a peer that leaves asks
+to be released, and votes on until the others have decided that they do without it. Where no quorum answers in time, it
+cannot know whether they need it, and says so: then its disk may be what lets them go on.
+
+A leader then lets a mate take over: one that is busy would find its place empty only once it is suspected. Both have a
+deadline, since who leaves must not depend on anybody; what comes of it is told in a notice, and so is set from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from ictp2p.config import Config
+from ictp2p.core.packets import Channel
+from ictp2p.runtime.control_plane import ControlPlane
+from ictp2p.telemetry import Telemetry
+
+_UNRELEASED = "left without being released from voting, for no quorum answered in time: whoever stays may need its vote"
+
+
+class Departure:
+    """One peer's leaving.
+
+    Args:
+        config: for its deadlines, and where its disk is.
+        telemetry: told of a vote that could not be given up.
+    """
+
+    def __init__(self, config: Config, telemetry: Telemetry) -> None:
+        self._config = config
+        self._telemetry = telemetry
+        self.released = asyncio.Event()
+        """Set once this peer's vote is given up."""
+        self.resigned = asyncio.Event()
+        """Set once somebody else leads its cluster, or nobody is left of it."""
+
+    async def take(self, control: ControlPlane) -> None:
+        """Give up the vote, and the lead, and say goodbye; each within its deadline."""
+        await self._be_released(control)
+        await self._resign(control)
+        control.leave()
+
+    async def _be_released(self, control: ControlPlane) -> None:
+        self.released.clear()
+        control.driver.call(Channel.ROUNDS, control.core.m.rounds.drop_out)
+        try:
+            async with asyncio.timeout(self._config.global_timeouts.connect):
+                await self.released.wait()
+        except TimeoutError:
+            self._telemetry.event("warning", text=f"{_UNRELEASED}. {_kept(self._config.data_dir)}")
+
+    async def _resign(self, control: ControlPlane) -> None:
+        """Let a mate take this peer's place, if it leads: one that is busy finds it empty later."""
+        control.resign()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.local_timeouts.connect):
+                await self.resigned.wait()
+
+
+def _kept(data_dir: str | None) -> str:
+    """Say what becomes of the vote of a peer that was not released, with its folder or without one."""
+    if data_dir is None:
+        return "It had no data_dir to come back with: if the others report that they have no quorum, they have lost it"
+    return (
+        f"Keep data_dir {data_dir!r}, and start it again if the others report that they have no quorum; "
+        "if nobody stays, it is of no more use"
+    )

@@ -1,0 +1,183 @@
+"""What the data connections ask of the control plane, and what they tell it, on stand-ins for both."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ictp2p.config import Config, Timeouts
+from ictp2p.core.cards import PeerCard
+from ictp2p.core.packets import Channel
+from ictp2p.disk import MemoryDisk
+from ictp2p.edge.network import TcpNetwork
+from ictp2p.edge.security import PlainSecurity
+from ictp2p.errors import HandshakeFailed, Unreachable
+from ictp2p.gossip.links import ProbeWanted
+from ictp2p.identity import Identity
+from ictp2p.runtime.data_plane import DataPlane
+from ictp2p.telemetry import Telemetry
+from ictp2p.types import Address, ClusterId, Direction, PeerId, Transfer
+
+HERE, THERE = ClusterId("here"), ClusterId("there")
+PEERS = [PeerId(letter * 32) for letter in "bcdef"]
+
+
+class Directory:
+    """Nobody is known but whom the test names."""
+
+    def __init__(self) -> None:
+        self.peers: dict[PeerId, PeerCard] = {}
+        self.homes: dict[PeerId, ClusterId] = {}
+        self.here: Address | None = Address("10.0.0.1", 1)
+
+    def endpoint(self, peer: PeerId) -> Address | None:
+        return self.peers[peer].endpoint() if peer in self.peers else None
+
+    def reached_at(self, peer: PeerId) -> Address | None:
+        return self.here
+
+    def cluster_of(self, peer: PeerId) -> ClusterId | None:
+        return self.homes.get(peer)
+
+    def leader_of(self, cluster: ClusterId) -> PeerId | None:
+        return next((peer for peer, home in self.homes.items() if home == cluster), None)
+
+
+class Stack:
+    """A core and its driver in one; `measured` has what the links machine was told, `invited` who was asked to dial."""
+
+    def __init__(self) -> None:
+        self.core = self
+        self.directory = Directory()
+        self.m = SimpleNamespace(links=self)
+        self.hop: PeerId | None = None
+        self.near: list[PeerId] = []
+        self.measured: list[tuple[Any, ...]] = []
+        self.invited: list[PeerId] = []
+
+    def clock(self) -> float:
+        return 7.0
+
+    def relay(self, target: PeerId, size: int) -> PeerId | None:
+        return self.hop if size > 2**20 else None
+
+    def neighbours(self) -> list[PeerId]:
+        return self.near
+
+    def call(self, channel: Channel, act: Any) -> None:
+        assert channel is Channel.LINKS
+        act(self.clock())
+
+    def invite(self, peer: PeerId, _ticket: bytes, _now: float) -> list[PeerId]:
+        return [peer]
+
+    def execute(self, invitations: list[PeerId]) -> None:
+        self.invited += invitations
+
+    def transferred(self, *told: Any) -> list[Any]:
+        self.measured.append(told)
+        return []
+
+
+def plane(stack: Stack, **values: Any) -> DataPlane:
+    config = Config.local(cluster=HERE, token="a token that only the tests know", **values)
+    identity = Identity.load(MemoryDisk())
+    driver: Any = stack
+    network: Any = TcpNetwork()
+    return DataPlane(
+        config, identity, driver, network, PlainSecurity(identity, b"f" * 8), Telemetry(stack.clock), bytes
+    )
+
+
+async def test_whose_card_is_not_known_gets_no_key_and_whose_address_is_not_known_is_not_dialed() -> None:
+    stack = Stack()
+    data = plane(stack)
+    with pytest.raises(HandshakeFailed, match=PEERS[0]):
+        data._keys(PEERS[0], b"context")
+    with pytest.raises(Unreachable, match=PEERS[0]):
+        await data._dial(PEERS[0], 1.0)
+    stack.directory.peers[PEERS[0]] = PeerCard(PEERS[0], THERE, "", bytes(32))
+    with pytest.raises(Unreachable, match=PEERS[0]):
+        await data._dial(PEERS[0], 1.0)
+
+
+def test_both_ends_agree_on_keys_from_each_other_s_card() -> None:
+    stacks = Stack(), Stack()
+    ends = [plane(stack) for stack in stacks]
+    for stack, end in zip(stacks, reversed(ends), strict=True):
+        identity = end._identity
+        stack.directory.peers[identity.peer_id] = PeerCard(identity.peer_id, THERE, "", identity.bulk_public)
+    first = ends[0]._keys(ends[1].bulk.me, b"context")
+    assert first == ends[1]._keys(ends[0].bulk.me, b"context")[::-1]
+
+
+@given(hop=st.sampled_from([None, *PEERS]), near=st.lists(st.sampled_from(PEERS), unique=True))
+def test_nobody_is_a_relay_to_itself_and_the_way_of_the_route_comes_first(
+    hop: PeerId | None, near: list[PeerId]
+) -> None:
+    stack = Stack()
+    stack.hop, stack.near = hop, near
+    relays = plane(stack)._relays(PEERS[0])
+    assert PEERS[0] not in relays
+    assert len(set(relays)) == len(relays)
+    assert set(relays) == {peer for peer in (hop, *near) if peer not in (None, PEERS[0])}
+    assert hop in (None, PEERS[0]) or relays[0] == hop
+
+
+@given(
+    home=st.sampled_from([None, HERE, THERE]),
+    direction=st.sampled_from(["in", "out"]),
+    seconds=st.sampled_from([0.0, 0.5]),
+)
+def test_only_what_came_from_or_went_to_another_cluster_is_measured(
+    home: ClusterId | None, direction: Direction, seconds: float
+) -> None:
+    stack = Stack()
+    if home is not None:
+        stack.directory.homes[PEERS[0]] = home
+    data = plane(stack)
+    transfer = Transfer(direction, 1000, seconds, False, 6.0)
+    data._transferred(PEERS[0], transfer)
+    assert stack.measured == ([(THERE, transfer, 7.0)] if home == THERE and seconds > 0 else [])
+    assert data._telemetry.snapshot().counters[f"bulk_bytes_{direction}"] == 1000
+
+
+async def test_a_probe_that_fails_is_a_warning_and_a_cluster_without_a_leader_is_not_probed() -> None:
+    stack = Stack()
+    data = plane(stack, global_timeouts=Timeouts(connect=0.01, stall=0.01, form=0.01, complete=0.01))
+    await data.probe(ProbeWanted(THERE, 1000, 30.0))
+    assert data._telemetry.events() == ()
+    stack.directory.homes[PEERS[0]] = THERE
+    await data.probe(ProbeWanted(THERE, 1000, 30.0))
+    assert stack.invited == [PEERS[0]]
+    assert [event.kind for event in data._telemetry.events()] == ["warning"]
+    assert THERE in data._telemetry.events()[0].fields["text"]
+
+
+def test_nobody_is_asked_to_dial_where_there_is_no_address() -> None:
+    """Regression: the other end warned of it, and the relay was tried only when the head start of that way was over."""
+    stack = Stack()
+    data = plane(stack)
+    data._ask_dial(PEERS[0], b"ticket")
+    assert stack.invited == [PEERS[0]]
+    stack.directory.here = None
+    with pytest.raises(Unreachable, match=PEERS[1]):
+        data._ask_dial(PEERS[1], b"ticket")
+    assert stack.invited == [PEERS[0]]
+
+
+async def test_who_asked_to_be_dialed_in_vain_is_named() -> None:
+    data = plane(Stack())
+    await data.answer(PEERS[0], b"ticket")
+    (event,) = data._telemetry.events()
+    assert PEERS[0] in event.fields["text"]
+
+
+def test_collectives_run_under_the_ceiling_if_there_is_one() -> None:
+    free, limited = plane(Stack()), plane(Stack(), bulk_rate=1e6)
+    assert free.bulk.profile.ceiling is None
+    assert limited.bulk.profile.ceiling == 1e6

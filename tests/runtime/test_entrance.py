@@ -1,0 +1,161 @@
+"""The way in: what one address does keeps nobody from the others."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ictp2p.config import Config
+from ictp2p.disk import MemoryDisk
+from ictp2p.errors import Unreachable
+from ictp2p.runtime.entrance import Entrance
+from ictp2p.types import Address, PeerId
+from sim.loop import SimLoop
+
+ODD, SOUND = Address("192.0.2.1", 7450), Address("192.0.2.2", 7450)
+
+
+class Bed:
+    """An entrance with two seeds: one that raises what nobody expects, and one that takes us in the third time."""
+
+    def __init__(self) -> None:
+        self.dialed: list[Address] = []
+        self.refusals = 2
+        self.told: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: self.told.append(context["exception"]))
+        rounds = SimpleNamespace(tip=None, in_touch=lambda: False)
+        core: Any = SimpleNamespace(
+            m=SimpleNamespace(rounds=rounds),
+            directory=SimpleNamespace(peers={}),
+            linked=list,
+            connected=list,
+        )
+        config = Config.local(cluster="a", token="x" * 32, join=(str(ODD), str(SOUND)))
+        self.warned: list[str] = []
+        ways = self.dial, lambda: None, lambda: None
+        self.entrance = Entrance(config, MemoryDisk(), core, *ways, self.warned.append)
+
+    async def dial(self, address: Address) -> PeerId:
+        self.dialed.append(address)
+        if address == ODD:
+            raise ZeroDivisionError
+        if self.dialed.count(SOUND) <= self.refusals:
+            raise Unreachable(f"{address} is busy")
+        self.entrance.open()
+        return PeerId("1")
+
+
+async def test_a_seed_that_raises_what_nobody_expects_keeps_nobody_out() -> None:
+    bed = Bed()
+    async with asyncio.timeout(10):
+        await bed.entrance.enter()
+    assert bed.told
+    assert all(isinstance(error, ZeroDivisionError) for error in bed.told)
+
+
+def test_who_waits_for_its_seeds_says_so_long_before_it_gives_up() -> None:
+    """Regression: where a name was misspelt nothing was said for a minute."""
+
+    async def story() -> list[str]:
+        bed, loop = Bed(), asyncio.get_running_loop()
+        bed.entrance._seeds = (SOUND,)
+        bed.refusals = 10**9
+        waits, began = bed.entrance._timeouts, loop.time()
+        entering = asyncio.create_task(bed.entrance.enter())
+        while not (bed.warned or entering.done()):
+            await asyncio.sleep(0.1)
+        assert loop.time() - began < waits.form / 3
+        with pytest.raises(Unreachable):
+            await entering
+        return bed.warned
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        (said,) = runner.run(story())
+    assert said == f"no seed has let this peer in yet, and it goes on trying: {SOUND} is busy"
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_gives_up_just_as_it_is_let_in_is_cancelled_or_in(turns: int) -> None:
+    """Regression: a cancellation that came in the same turn was swallowed, and the peer went on to start."""
+    bed = Bed()
+    entering = asyncio.create_task(bed.entrance.enter())
+    while SOUND not in bed.dialed:
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)  # it waits by now
+    bed.entrance.open()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    cancelled = entering.cancel()
+    await asyncio.wait([entering])
+    assert entering.cancelled() == cancelled
+
+
+async def test_a_peer_goes_on_looking_for_the_others_after_what_nobody_expects() -> None:
+    """Regression: the first such error ended the search, and islands of one mesh never met again."""
+    bed = Bed()
+    bed.entrance.open()
+    bed.entrance._timeouts = replace(bed.entrance._timeouts, connect=0.001)
+    looking = asyncio.create_task(bed.entrance.keep_in_touch())
+    async with asyncio.timeout(10):
+        while bed.dialed.count(SOUND) < 3:
+            await asyncio.sleep(0.001)
+    looking.cancel()
+    assert bed.dialed.count(ODD) >= 3
+
+
+async def test_what_an_address_answered_that_is_dialed_no_more_is_not_kept() -> None:
+    """Who comes back elsewhere each time has another address each time; and an error knows much."""
+    bed = Bed()
+    for number in range(1, 5):
+        elsewhere = Address(f"192.0.2.{100 + number}", 7450)
+        await bed.entrance._call_on((SOUND, elsewhere))
+        assert bed.entrance._answers.keys() == {SOUND, elsewhere}
+
+
+def anywhere(*numbers: int) -> list[Address]:
+    return [Address(f"192.0.2.{number}", 7450) for number in numbers]
+
+
+def leading(bed: Bed, living: dict[PeerId, Address], book: list[Address]) -> Entrance:
+    """An entrance whose peer leads, is in touch with all voters, and sees these others."""
+    core: Any = bed.entrance._core
+    core.leading, core.connected, core.neighbours = True, lambda: [*living], lambda: [*living]
+    core.m.rounds.in_touch = lambda: True
+    core.m.mesh, core.m.members = SimpleNamespace(alive=tuple), SimpleNamespace(alive=lambda: tuple(living))
+    core.directory = SimpleNamespace(peers=living, me=SimpleNamespace(peer="me"), clusters={}, endpoint=living.get)
+    bed.entrance._book = tuple(map(str, book))
+    return bed.entrance
+
+
+async def test_who_misses_nobody_looks_now_and_then_where_nobody_is_known_to_be() -> None:
+    """All such addresses have their turn, a few at a time; and none where the living are, by whatever address."""
+    bed = Bed()
+    living = {PeerId("1"): anywhere(10)[0], PeerId("2"): anywhere(11)[0]}
+    entrance = leading(bed, living, anywhere(*range(10, 40)))
+    entrance._answers = {SOUND: PeerId("2")}
+    turns = [entrance._sought(turn) for turn in range(1, 31)]
+    sought = [turn for turn in turns if turn]
+    assert len(sought) == 5
+    assert all(len(set(turn)) == 8 for turn in sought)
+    assert {address for turn in sought for address in turn} == {ODD, *anywhere(*range(12, 40))}
+
+
+async def test_who_misses_nobody_has_nobody_to_look_for() -> None:
+    bed = Bed()
+    living = {PeerId("1"): ODD, PeerId("2"): SOUND}
+    entrance = leading(bed, living, [])
+    assert {entrance._sought(turn) for turn in range(1, 31)} == {()}
+
+
+@pytest.mark.parametrize("seen", [(), ("1",)])
+async def test_who_misses_those_whom_it_needs_looks_everywhere_each_time(seen: tuple[str, ...]) -> None:
+    bed = Bed()
+    entrance = leading(bed, {PeerId(name): ODD for name in seen}, anywhere(10, 11))
+    core: Any = entrance._core
+    core.leading, core.m.rounds.in_touch = False, lambda: not seen
+    assert {entrance._sought(turn) for turn in range(1, 9)} == {(ODD, SOUND, *anywhere(10, 11))}
