@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ictp2p.collective_calls import AVG, SUM, Work
     from ictp2p.config import Config
     from ictp2p.peer import Peer
+    from ictp2p.shards import shard_token
     from ictp2p.sync.optimizers.delayed import DelayedNesterov
     from ictp2p.sync.optimizers.joint import JointOptimizer
     from ictp2p.sync.optimizers.mirror import MirrorDescent
@@ -52,6 +53,7 @@ __all__ = [
     "SparseDiLoCo",
     "StreamingDiLoCo",
     "Work",
+    "shard_token",
 ]
 
 _HOMES = {
@@ -74,6 +76,7 @@ _HOMES = {
     "StreamingDiLoCo": "ictp2p.sync.policies.streaming",
     "SUM": "ictp2p.collective_calls",
     "Work": "ictp2p.collective_calls",
+    "shard_token": "ictp2p.shards",
 }
 
 

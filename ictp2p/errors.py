@@ -28,6 +28,7 @@ One rule tells them apart: whoever can mend it decides the branch.
     ├── StateError             state that cannot be had, or whose bytes do not match its agreed digest
     ├── LocalGroupError        the group inside the cluster broke: a new one is being formed
     │   └── LibraryRefused         a vendor's collective library did not come up: the new one falls back to Gloo
+    ├── SiblingLost            a rank of this cluster that holds another shard of its model stopped, or is gone
     └── PeerClosed             the peer was closed, or drained, while something waited on it
         └── PeerFailed         the peer stopped by itself: to go on would have broken a promise
 
@@ -148,6 +149,10 @@ class LocalGroupError(IctError):
 
 class LibraryRefused(LocalGroupError):
     """A vendor's collective library did not come up between the workers of a cluster."""
+
+
+class SiblingLost(IctError):
+    """A rank of this cluster that holds another shard of its model cannot go on, or cannot be reached any more."""
 
 
 class PeerClosed(IctError):

@@ -182,6 +182,7 @@ class Peer(CollectiveCalls):
         reached = self._reached()
         if self._draining_from is None:
             self._draining_from = reached
+            self._training.asked_to_leave()
             if self._life is not None:
                 self._life.draining()
 
@@ -212,6 +213,8 @@ class Peer(CollectiveCalls):
     @property
     def drained(self) -> bool:
         """Whether this worker was asked to leave and may: the round after which it does is over."""
+        if self._training.left_together is not None:
+            return self._training.left_together
         if self._draining_from is None:
             return False
         reached = zip(self._reached(), self._draining_from, strict=True)

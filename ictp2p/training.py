@@ -77,6 +77,9 @@ class TrainingMesh:
         """Ends the use of the group by collective calls, for a policy; set by them."""
         self._policy_in = False
         self._ready = False
+        self._leaves = False
+        self.left_together: bool | None = None
+        """Whether it may, with the ranks that hold the other shards of its model; None if there are none."""
         self._device = torch.device("cpu")
         # What the peer was told last: to say it again is a way to its thread and back, for each call that is made.
         self._wanted: Device | None = None
@@ -162,6 +165,19 @@ class TrainingMesh:
             self._set_training(True)
         return group
 
+    @property
+    def leaves(self) -> bool:
+        """Whether this worker was asked to leave."""
+        return self._leaves
+
+    def asked_to_leave(self) -> None:
+        """It was."""
+        self._leaves = True
+
+    def leave_together(self, left: bool | None) -> None:
+        """Have `Peer.drained` be what the ranks of a sharded model agree on; None for this worker alone again."""
+        self.left_together = left
+
     # ------------------------------------------------------------ state
 
     def serve_state(self, state: GlobalState) -> None:
@@ -185,11 +201,8 @@ class TrainingMesh:
     def offer(self, digest: bytes, idle: Callable[[], None]) -> StateRef:
         """Offer a state to begin with, and wait until there is an agreed one, ours or another's."""
         self._peer.offer(digest)
-        with self._changed:
-            while (agreed := self.decided_state()).version == 0:
-                self._check()
-                self._changed.wait(IDLE)
-                idle()
+        while (agreed := self._news_of_state(0)).version == 0:
+            idle()
         return agreed
 
     @property
@@ -221,14 +234,19 @@ class TrainingMesh:
         """Nobody provides `ref`: wait a while for another decision; the state to ask for after that."""
         self.event("state_missing", version=ref.version, reason=reason)
         end = self._peer.clock() + self._peer.config.global_timeouts.connect
-        with self._changed:
-            while self.decided_state().version <= ref.version and self._peer.clock() < end:
-                self._check()
-                self._changed.wait(IDLE)
-                idle()
-        agreed = self.decided_state()
+        while (agreed := self._news_of_state(ref.version)).version <= ref.version and self._peer.clock() < end:
+            idle()
         if agreed.version <= ref.version:
             self._warn_of_lacking(ref.version, reason)
+        return agreed
+
+    def _news_of_state(self, version: int) -> StateRef:
+        """The newest agreed state; one after that version, if it comes soon."""
+        with self._changed:
+            if (agreed := self.decided_state()).version <= version:
+                self._check()
+                self._changed.wait(IDLE)
+                agreed = self.decided_state()
         return agreed
 
     def _warn_of_lacking(self, version: int, reason: str) -> None:

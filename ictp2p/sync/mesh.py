@@ -204,6 +204,15 @@ class Mesh(Protocol):
         """
         ...
 
+    @property
+    def leaves(self) -> bool:
+        """Whether this worker was asked to leave."""
+        ...
+
+    def leave_together(self, left: bool | None) -> None:
+        """Say whether it may, where that is agreed with the ranks that hold other shards; None where it is not."""
+        ...
+
     def serve_state(self, state: GlobalState) -> None:
         """From now on answer other peers' questions for `state.manifest` and `state.chunk`, from any thread."""
         ...

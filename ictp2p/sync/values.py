@@ -28,6 +28,8 @@ MAX_VOTERS = 7
 """Most voters that a value may name. Seven survive three deaths; more only make each decision slower."""
 LOOKS_ON = 1e-30
 """Weight of a contribution that holds nothing: positive, as it must be, and lost in any sum with a real one."""
+ATTENDS = 1e-33
+"""Weight of one that holds nothing and begins nothing: it goes along with a round that others have a reason for."""
 MAX_PARTICIPANTS = 1024
 """Most clusters in one round."""
 MAX_NOTE = 1024

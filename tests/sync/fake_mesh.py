@@ -86,6 +86,12 @@ class FakeMesh:
                 raise LocalGroupError("a newer roster came")
             return FakeGroup(self, roster, self.site.exchange)
 
+    leaves = False
+    left_together: bool | None = None
+
+    def leave_together(self, left: bool | None) -> None:
+        self.left_together = left
+
     def serve_state(self, state: GlobalState) -> None:
         self.world.states[self.name] = state
 

@@ -27,6 +27,7 @@ from ictp2p.device_memory import settle
 from ictp2p.errors import ConfigError, LocalGroupError
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.optimizers.outer import wide
+from ictp2p.sync.state.local import as_part_of, local
 
 _HEAD = struct.Struct("<dQBqq")
 _MOVES, _DUE = 1, 2
@@ -133,30 +134,32 @@ class Averager:
         if group.size == 1:
             return
         tensors = [t for t, here in zip((*self._parameters, *self._buffers), heads.present, strict=True) if here]
-        staging = group.staging(sum(t.numel() for t in tensors), self._dtype, group.device)
-        views = [
-            v.view(t.shape) for v, t in zip(torch.split(staging, [t.numel() for t in tensors]), tensors, strict=True)
-        ]
+        parts = [local(tensor) for tensor in tensors]
+        sizes = [part.numel() for part in parts]
+        staging = group.staging(sum(sizes), self._dtype, group.device)
+        views = [view.view(part.shape) for view, part in zip(torch.split(staging, sizes), parts, strict=True)]
         for tensor, view in zip(tensors, views, strict=True):
             _load(view, self._source(tensor), heads.share)
-        settle(tensors if staging.device.type == "cpu" else ())
+        settle(parts if staging.device.type == "cpu" else ())
         staging.mul_(heads.share)
         group.all_reduce(staging)
         for tensor, view in zip(tensors, views, strict=True):
             self._store(tensor, view)
-        settle(tensors if staging.device.type == "cpu" else ())
+        settle(parts if staging.device.type == "cpu" else ())
         self.agreed()
 
     def _source(self, tensor: Tensor) -> Tensor | None:
-        return tensor.grad if isinstance(tensor, torch.nn.Parameter) else tensor
+        if not isinstance(tensor, torch.nn.Parameter):
+            return tensor
+        return None if tensor.grad is None else local(tensor.grad)
 
     def _store(self, tensor: Tensor, mean: Tensor) -> None:
         if not isinstance(tensor, torch.nn.Parameter):
             tensor.copy_(mean, non_blocking=True)
         elif tensor.grad is None:
-            tensor.grad = mean.to(tensor.device, tensor.dtype, copy=True)
+            tensor.grad = as_part_of(mean.to(tensor.device, tensor.dtype, copy=True), tensor)
         else:
-            tensor.grad.copy_(mean, non_blocking=True)
+            local(tensor.grad).copy_(mean, non_blocking=True)
 
 
 def _load(view: Tensor, source: Tensor | None, share: float) -> None:

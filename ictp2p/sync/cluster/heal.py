@@ -29,6 +29,7 @@ from ictp2p.sync.mesh import Group
 from ictp2p.sync.optimizers.joint import kind
 from ictp2p.sync.optimizers.reload import reload
 from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.state.local import local
 from ictp2p.sync.state.manifest import DIGEST, config_digest, difference
 from ictp2p.sync.state.pack import allocate, octets, pack, unpack
 
@@ -106,7 +107,8 @@ class Replica:
             part.load_state_dict(state)
 
     def _tensors(self) -> dict[str, Tensor]:
-        return {**dict(self._model.named_parameters()), **dict(self._model.named_buffers())}
+        named = (*self._model.named_parameters(), *self._model.named_buffers())
+        return {name: local(tensor) for name, tensor in named}
 
 
 def heal(

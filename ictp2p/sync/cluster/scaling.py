@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ictp2p.sync.state.local import local
+
 
 @torch.no_grad()
 def unscale(optimizer: Any) -> None:
@@ -47,4 +49,4 @@ def look_again(optimizer: Any) -> bool:
 
 def _gradients(optimizer: Any) -> Iterator[Tensor]:
     for group in optimizer.param_groups:
-        yield from (parameter.grad for parameter in group["params"] if parameter.grad is not None)
+        yield from (local(parameter.grad) for parameter in group["params"] if parameter.grad is not None)

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
+from ictp2p.sync.state.local import local
 from ictp2p.sync.state.manifest import digest_of
 from ictp2p.sync.state.pack import octets
 
@@ -45,7 +46,7 @@ def frozen(tensors: Mapping[str, Tensor]) -> list[tuple[str, str]]:
 
 
 def _digest(tensor: Tensor) -> bytes:
-    held = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    held = local(tensor)
     return digest_of(digest_of(octets(held)) + _words(held).encode()) if _has_bytes(held) else b""
 
 

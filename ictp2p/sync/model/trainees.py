@@ -7,8 +7,8 @@ A parameter that requires gradients and is in no group of the optimizer is eithe
 optimizer's, which steps it before its gradient was averaged or after the round. So all of that is refused, when the
 policy is made and at every step after that.
 
-What counts is memory, not identity: the shards that a policy averages may be other views of what the optimizer steps
-(`examples/fsdp2_lanes.py`).
+What counts is identity: a view of what the optimizer steps has no gradient, so nothing could be averaged. Of a model
+whose parameters are sharded the policy takes the model itself.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class Trainees:
             self._known = len(held)
 
     def _check_places(self, held: list[Tensor]) -> None:
-        places = {_place(p) for p in self._parameters}  # as they lie now: a model may have been moved
-        strange = [p for p in held if p.requires_grad and p.numel() and _place(p) not in places]
+        own = {*map(id, self._parameters)}
+        strange = [p for p in held if p.requires_grad and p.numel() and id(p) not in own]
         if strange:
             raise ConfigError(
                 f"the inner optimizer holds {len(strange)} parameters, the first of shape {tuple(strange[0].shape)}, "
                 f"that were not {self._model}'s when the policy was made: each worker would train them apart"
             )
-        known = {_place(p) for p in held}
-        lacking = next((n for n, p, *_ in self._places if p.numel() and _place(p) not in known), None)
+        known = {*map(id, held)}
+        lacking = next((n for n, p, *_ in self._places if p.numel() and id(p) not in known), None)
         if lacking is not None:
             raise ConfigError(
                 f"parameter {lacking!r} requires a gradient and is in no group of the inner optimizer: another one "
@@ -110,12 +110,3 @@ def checked_weight(weight: Any) -> float:
     if value and not LEAST_WEIGHT <= value <= MOST_WEIGHT:
         raise ConfigError(f"weight {weight!r} is neither 0 nor from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
     return value
-
-
-def _place(tensor: Tensor) -> int:
-    """The address of a tensor's memory; of a distributed one, of what of it is here. One that has none is itself."""
-    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    try:
-        return local.untyped_storage().data_ptr()
-    except RuntimeError:  # a tensor made of others, by a subclass
-        return id(tensor)

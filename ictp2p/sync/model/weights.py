@@ -35,6 +35,7 @@ from ictp2p.sync.pace import Pace
 from ictp2p.sync.state import manifest
 from ictp2p.sync.state.agreed import Agenda
 from ictp2p.sync.state.global_state import GlobalState, entry
+from ictp2p.sync.state.local import as_part_of, is_distributed, local
 from ictp2p.sync.state.manifest import Entry, describe
 from ictp2p.sync.values import LOOKS_ON, Participant
 
@@ -86,7 +87,7 @@ class Weights:
         self._places = [(name, *_place(model, name.removeprefix(BUFFER))) for name in self.buffers]
         """Where the buffers are: a program may put other tensors in their places."""
         self._variances = {f"{BUFFER}{name}" for name in _variances(model)}
-        self._tensors: dict[str, Tensor] = {**self.trained, **self.buffers}
+        self._tensors: dict[str, Tensor] = {n: local(t) for n, t in (*self.trained.items(), *self.buffers.items())}
         self._mix = mix
         self.agenda = agenda or Agenda(())
         self._pace = pace or Pace(1)
@@ -115,9 +116,12 @@ class Weights:
     def follow(self) -> None:
         """Take the model's buffers as they are now: a module that assigns one, or a converted model, has another.
 
+        And its shards where they are now: what they lie in is FSDP's.
+
         Raises:
             ConfigError: one is gone, or cannot be averaged with those that it was before.
         """
+        self._tensors.update((n, local(p)) for n, p in self.trained.items() if is_distributed(p))
         for name, module, leaf in self._places:
             held, now = self.buffers[name], getattr(module, leaf, None)
             if now is held:
@@ -128,7 +132,7 @@ class Weights:
                 raise ConfigError(f"{name} is {what} by now, and was {was} when the policy was made")
             if _overlaps(now):
                 raise ConfigError(f"{name} {_OVERLAPS}")
-            self.buffers[name] = self._tensors[name] = now
+            self.buffers[name], self._tensors[name] = now, local(now)
 
     def share(self, words: Sequence[tuple[str, str]]) -> None:
         """Have that equal everywhere as well. Before the state is taken, or loaded: it is what both are named by.
@@ -348,7 +352,10 @@ class Weights:
 
     def _copies(self) -> dict[str, Tensor]:
         committed = self.state.committed
-        return {n.removeprefix(BUFFER): committed[n].to(t.device, t.dtype, copy=True) for n, t in self._tensors.items()}
+        return {
+            name.removeprefix(BUFFER): as_part_of(committed[name].to(t.device, t.dtype, copy=True), t)
+            for name, t in (*self.trained.items(), *self.buffers.items())
+        }
 
     def _make_state(self, entries: Sequence[Entry], settings: Sequence[tuple[str, str]]) -> GlobalState:
         return GlobalState(entries, settings)
@@ -384,8 +391,12 @@ def _check_model(model: torch.nn.Module) -> None:
     lazy = next((n for n, t in (*model.named_parameters(), *model.named_buffers()) if is_lazy(t)), None)
     if lazy is not None:
         raise ConfigError(f"{lazy!r} has no shape yet: call the lazy module once before the policy is made")
-    if not any(p.numel() for p in trained.values()):
+    if not trained:
         raise ConfigError(f"{type(model).__name__} has no parameter that could be trained: none requires a gradient")
+    if not any(local(p).numel() for p in trained.values()):
+        raise ConfigError(
+            f"what {type(model).__name__} has to train has no element here: {', '.join(list(trained)[:3])}"
+        )
     shared = next((n for n, b in model.named_buffers() if b.is_floating_point() and _overlaps(b)), None)
     if shared is not None:
         raise ConfigError(f"buffer {shared!r} {_OVERLAPS}")

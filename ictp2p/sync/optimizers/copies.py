@@ -18,6 +18,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from ictp2p.sync.state.local import local
+
 _FIRST = 64
 """Elements that are compared before all are: of two tensors that differ nearly always one of these does."""
 
@@ -39,7 +41,7 @@ def _copies(optimizer: torch.optim.Optimizer) -> list[tuple[Tensor, Tensor]]:
     for parameter, state in optimizer.state.items():
         for key, value in state.items() if isinstance(state, dict) else ():
             if isinstance(value, Tensor) and value.shape == parameter.shape and value.is_floating_point():
-                kept.setdefault(str(key), []).append((_local(parameter), _local(value)))
+                kept.setdefault(str(key), []).append((local(parameter).detach(), local(value).detach()))
     return [pair for pairs in kept.values() if _are_copies(pairs) for pair in pairs]
 
 
@@ -70,9 +72,3 @@ def _follow(parameter: Tensor, copy: Tensor) -> None:
     """Take what has changed; of the rest a copy may know more digits."""
     now = parameter.to(copy.device)
     copy.copy_(torch.where(copy.to(now.dtype) == now, copy, now.to(copy.dtype)))
-
-
-def _local(tensor: Tensor) -> Tensor:
-    """Of a distributed tensor, what of it is here."""
-    found: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return found.detach()

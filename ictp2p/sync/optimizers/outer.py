@@ -32,6 +32,7 @@ from ictp2p.sync.optimizers.delayed import DelayedNesterov
 from ictp2p.sync.optimizers.joint import JointOptimizer, kind
 from ictp2p.sync.optimizers.outer_schedule import OuterSchedule, Schedule, Settings
 from ictp2p.sync.state.global_state import entry
+from ictp2p.sync.state.local import local
 from ictp2p.sync.state.manifest import Entry
 
 _PIECE = 256 * 1024
@@ -165,7 +166,8 @@ class Outer:
         self._settings, self._optimizer = Settings(optimizer), _exact(optimizer)
         self._schedule = Schedule(schedule)
         self._groups = _names(self._optimizer, parameters)
-        self._state = {n: _state_entries(n, p.to("meta", dtype), *self._made(n)) for n, p in parameters.items()}
+        metas = {name: local(parameter).to("meta", dtype) for name, parameter in parameters.items()}
+        self._state = {name: _state_entries(name, meta, *self._made(name)) for name, meta in metas.items()}
         self.entries = tuple(e for kept in self._state.values() for e in kept.values())
         """Its state, as tensors of the global state."""
 

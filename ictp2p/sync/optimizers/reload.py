@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.optimizers.joint import JointOptimizer
+from ictp2p.sync.state.local import as_part_of, is_distributed, local
 
 
 def reload(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
@@ -24,6 +25,7 @@ def reload(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
     Raises:
         ConfigError: a tensor has another dtype by now, and lies where it cannot be put back.
     """
+    saved = _distributed(optimizer, saved)
     optimizer.load_state_dict(dict(saved))  # of which it may take things out
     _put_back(optimizer, saved)
     for where, before, now in _pairs(saved, optimizer.state_dict(), "state_dict()"):
@@ -33,6 +35,30 @@ def reload(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
                 "a worker that is healed or restored would not step as before. Keep the dtype there, or that tensor in "
                 "the optimizer's `state`"
             )
+
+
+def _distributed(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
+    """A state whose tensors are parts of distributed ones where the parameters are: torch takes them as they are."""
+    if isinstance(optimizer, JointOptimizer):
+        pairs = zip(optimizer.parts, saved["parts"], strict=True)
+        return {**saved, "parts": [_distributed(part, each) for part, each in pairs]}
+    numbers = [number for group in saved.get("param_groups", ()) for number in group["params"]]
+    held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    of = {number: p for number, p in zip(numbers, held, strict=False) if is_distributed(p)}
+    states = saved.get("state", {})
+    return (
+        {**saved, "state": {n: _as_parts(each, of[n]) if n in of else each for n, each in states.items()}}
+        if of
+        else saved
+    )
+
+
+def _as_parts(state: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
+    shape = local(parameter).shape
+    return {
+        key: as_part_of(value, parameter) if isinstance(value, Tensor) and value.shape == shape else value
+        for key, value in state.items()
+    }
 
 
 def _put_back(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:

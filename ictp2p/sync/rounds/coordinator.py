@@ -30,7 +30,7 @@ from ictp2p.sync.rounds.restore import Survey, restoring
 from ictp2p.sync.rounds.sight import Sight
 from ictp2p.sync.rounds.voters import desired_voters
 from ictp2p.sync.rounds.waiting import Waiting
-from ictp2p.sync.values import Close, Open, Spec, StateRef, Value, Voters, advanced, upcoming
+from ictp2p.sync.values import ATTENDS, Close, Open, Spec, StateRef, Value, Voters, advanced, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -234,6 +234,8 @@ class Coordinator:
             self._failures.pardon()
             expected = ", ".join(roll.absent) or "nobody"
             return Step(None, f"nobody is READY for round {roll.round}; expecting {expected}")
+        if all(ready.weight <= ATTENDS for _, ready in roll.standing.values()):
+            return Step(None, f"whoever is READY for round {roll.round} would only attend it")
         wait = self._waiting.look(roll, now)
         return self._open(tip, roll, now) if wait is None else Step(None, wait.reason, wait.until)
 

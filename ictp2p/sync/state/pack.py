@@ -1,8 +1,9 @@
 """Turning a `state_dict` into plain bytes and tensors, and back: no pickle, so nothing received is ever executed.
 
-A tree of dicts, lists, tuples, numbers, strings and tensors becomes a MessagePack skeleton, in which each tensor is
-its number, dtype and shape, and the list of the tensors. The skeleton is checked before anything is allocated for it.
-NumPy's scalars, as a schedule leaves them in an optimizer, are the numbers that they hold.
+A tree of dicts, lists, tuples, numbers, strings and tensors becomes a MessagePack skeleton, in which each tensor is its
+number, dtype and shape, and the list of the tensors; of a distributed one, what of it is here. The skeleton is checked
+before anything is allocated for it. NumPy's scalars, as a schedule leaves them in an optimizer, are the numbers that
+they hold.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError, StateError
 from ictp2p.sync import options
+from ictp2p.sync.state.local import local
 from ictp2p.sync.state.manifest import ITEM_BYTES
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
@@ -69,7 +71,8 @@ def octets(tensor: Tensor) -> memoryview:
 
 def _flatten(tree: Any, where: str, tensors: list[Tensor]) -> list[Any]:
     if isinstance(tree, Tensor):
-        return ["t", _dtype(tree, where, tensors), list(tree.shape)]
+        part = local(tree)
+        return ["t", _dtype(part, where, tensors), list(part.shape)]
     if isinstance(tree, dict):
         return ["d", [[_key(k, where), _flatten(v, f"{where}[{k!r}]", tensors)] for k, v in tree.items()]]
     if isinstance(tree, (list, tuple)):

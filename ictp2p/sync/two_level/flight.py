@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ictp2p.sync.mesh import Mesh, RoundRequest, RoundResult
 
-_IDLE = 0.5
+IDLE = 0.5
 """Seconds between two signs of life while a landing waits."""
 
 
@@ -40,14 +40,15 @@ class Flight:
         """Whether it has ended, however."""
         return not self._thread.is_alive()
 
-    def wait(self, idle: Callable[[], None]) -> RoundResult:
+    def wait(self, idle: Callable[[], None], every: float = IDLE) -> RoundResult:
         """Wait for the decision; raises whatever `Mesh.outer_round` raised.
 
         Args:
             idle: called now and then meanwhile.
+            every: seconds between two calls.
         """
         while not self.over:
-            self._thread.join(_IDLE)
+            self._thread.join(every)
             idle()
         result, self._result = self._result, None
         assert result is not None, "it is waited for once"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -28,16 +29,18 @@ from ictp2p.errors import (
 from ictp2p.fsm import TRAINING
 from ictp2p.sync.cluster.heal import share_state
 from ictp2p.sync.cluster.progress import Progress
+from ictp2p.sync.cluster.siblings import Siblings
 from ictp2p.sync.mesh import Group, Mesh, RoundRequest, RoundResult
 from ictp2p.sync.messages import MOST_SLACK
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.samples.sampler import ElasticSampler
 from ictp2p.sync.state.manifest import config_digest
-from ictp2p.sync.two_level.flight import Flight
+from ictp2p.sync.two_level.company import Abandoned, Company
+from ictp2p.sync.two_level.flight import IDLE, Flight
 from ictp2p.sync.two_level.landing import Landing, Late
 from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict, follow
-from ictp2p.sync.values import LOOKS_ON, Participant, Spec, StateRef
+from ictp2p.sync.values import ATTENDS, LOOKS_ON, Participant, Spec, StateRef
 
 WithoutQuorum = Literal["wait", "continue", "stop"]
 """What to do while the mesh cannot decide: `wait` for it, `continue` with inner steps, or `stop` with an error.
@@ -70,6 +73,7 @@ class OuterRound:
         overlaps: bool = False,
         sampler: ElasticSampler | None = None,
         late: Late = "keep",
+        siblings: Siblings | None = None,
     ) -> None:
         """Take what a round works on.
 
@@ -85,6 +89,8 @@ class OuterRound:
             overlaps: whether rounds are under way while training goes on.
             sampler: says which samples are in a contribution.
             late: what becomes of training that missed its round.
+            siblings: the ranks that hold the other shards of the model. Then every round is in the background, so that
+                this thread is there for them.
         """
         self._landing = Landing(peer, weights, progress, late, sampler)
         self._late = late
@@ -92,7 +98,12 @@ class OuterRound:
         self._spec, self._without_quorum = spec, without_quorum
         self._pace = pace
         self._most_skipped, self._skipped = most_skipped, 0
-        self._overlaps = overlaps
+        self._overlaps = overlaps or siblings is not None
+        self._company = None if siblings is None else Company(siblings, peer.clock, lambda: self._opened)
+        self._opened = False
+        """Whether an attempt of the round under way has begun."""
+        self._attends_only = False
+        """Whether a contribution of nothing must begin no round."""
         self._sampler = sampler
         self._flight: Flight | None = None
         self._parts: Sequence[Participant] = ()
@@ -123,6 +134,9 @@ class OuterRound:
             self._phase("given_up")
             raise
         self._progress.launched(fragment)
+        self._opened = False
+        if self._company is not None:
+            self._company.launched()
         if self._sampler is not None:
             steps = self._pace.length(self._weights.fragment + 1) + self._pace.overlap
             self._sampler.launches(steps)
@@ -156,6 +170,32 @@ class OuterRound:
             self._phase("given_up")
             raise
         self._phase("decided")
+
+    def gather(self, group: Group) -> None:
+        """Wait at this boundary until the ranks that hold the other shards have landed as well.
+
+        Raises:
+            SiblingLost: one of them stops, or cannot be reached.
+        """
+        if self._company is not None:
+            self._company.gather(None if self._progress.aloft else partial(self._attend, group))
+
+    def stop(self) -> None:
+        """Tell those ranks that this one cannot go on."""
+        if self._company is not None:
+            self._company.stop()
+
+    def _attend(self, group: Group) -> None:
+        """Go along with the next round of this mesh, with what there is: nothing, unless the last one was given up."""
+        self._attends_only = True
+        try:
+            self.launch(group)
+            self.land(group)
+        except Abandoned:
+            self.withdraw()
+            self._landing.act(Verdict(Kind.ABANDON, reason="attended, and not begun"))
+        finally:
+            self._attends_only = False
 
     def resumed(self) -> None:
         """What was trained apart comes from a file: another cluster's is no good here."""
@@ -198,7 +238,7 @@ class OuterRound:
         self._peer.phase(TRAINING, trigger)
 
     def _lead(self, group: Group) -> None:
-        publisher = Publisher(group, self._weights.average)
+        publisher = Publisher(group, self._weights.average, () if self._company is None else (self._company.wait,))
         try:
             verdict = self._decide(publisher)
         except (PeerClosed, LocalGroupError):
@@ -259,7 +299,7 @@ class OuterRound:
         flight = self._flight
         assert flight is not None
         try:
-            result = flight.wait(publisher.wait)
+            result = flight.wait(publisher.wait, IDLE if self._company is None else self._company.pause)
         finally:
             if flight.over:  # else this wait was interrupted, and it has still to be withdrawn
                 self._flight = None
@@ -292,6 +332,9 @@ class OuterRound:
         def restarted(attempt: int, parts: Sequence[Participant]) -> None:
             nonlocal reducing, began
             reducing, self._parts, began = True, parts, self._peer.clock()
+            self._opened = True
+            if self._company is not None:
+                self._company.begun()
             if publisher is not None:
                 self._phase("round_opened")
                 publisher.restart(attempt, parts)
@@ -312,7 +355,7 @@ class OuterRound:
         return RoundRequest(
             spec=self._spec_of(weights.fragment),
             base=StateRef(weights.state.version, weights.state.digest, ()),
-            weight=max(LOOKS_ON, self._counts(self._progress.brought, weights.landed)),
+            weight=max(self._least, self._counts(self._progress.brought, weights.landed)),
             inputs=[weights.delta],
             outputs=[weights.average],
             finish=finish if publisher is None else self._finish,
@@ -324,6 +367,11 @@ class OuterRound:
             note=self._note,
             holds=weights.holds,
         )
+
+    @property
+    def _least(self) -> float:
+        """What a contribution of nothing counts."""
+        return ATTENDS if self._attends_only else LOOKS_ON
 
     def _slack(self) -> float:
         """Seconds by which a round in the background may begin later, and still end before training waits for it.

@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from ictp2p.device_memory import home
-from ictp2p.errors import ConfigError, LocalProtocolError
+from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost
 from ictp2p.fsm import RECONFIG_PG, TRAINING
 from ictp2p.sync import options
 from ictp2p.sync.cluster import scaling
@@ -38,7 +39,9 @@ from ictp2p.sync.cluster.averaging import NOTHING, Averager, Heads
 from ictp2p.sync.cluster.groups import Groups, Moved
 from ictp2p.sync.cluster.heal import Replica, Stateful, heal
 from ictp2p.sync.cluster.progress import Progress
+from ictp2p.sync.cluster.siblings import Exchange, ProcessGroup, Siblings, Step
 from ictp2p.sync.mesh import Group, Mesh
+from ictp2p.sync.model.sharding import check_shards
 from ictp2p.sync.model.strangers import Strangers
 from ictp2p.sync.model.trainees import Trainees, checked_weight
 from ictp2p.sync.model.weights import Weights
@@ -88,6 +91,7 @@ class Policy:
         agenda: Sequence[Agreed] = (),
         sampler: ElasticSampler | None = None,
         outer_schedule: OuterSchedule | None = None,
+        within: Any = None,
         grouping: Grouping = "all",
         arithmetic: Callable[..., Weights] = Weights,
     ) -> None:
@@ -130,6 +134,8 @@ class Policy:
             sampler: leases the samples that are trained on; what is trained without it counts for nothing.
             outer_schedule: the factor of the outer learning rates in the step from a state that has so many rounds
                 behind it (`rounds`), the same function everywhere; None for always 1.
+            within: of a sharded model (FSDP2, tensor parallelism) the process group, or device mesh, of this cluster's
+                ranks among which it is; each of them has a peer in a mesh of its own (`shard_token`).
             grouping: over whom a round averages: `all`, `pairs` drawn anew for each round, or by `modules`.
             arithmetic: how the model and the global state act on each other.
 
@@ -137,6 +143,8 @@ class Policy:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
         _check_objects(model, inner, agenda, carry, sampler)
+        check_shards(model, within=within is not None)
+        self._trainees = Trainees(model, inner)
         if outer is inner:
             raise ConfigError("outer is the inner optimizer itself: give another one, or None for Nesterov's momentum")
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
@@ -160,6 +168,8 @@ class Policy:
         self._peer, self._model, self._inner = peer, model, inner
         overlap = self._overlap = checked.overlap
         settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
+        self._siblings = siblings = _siblings(within, sampler, grouping)
+        settings += [siblings.describe()] if siblings is not None else []
         self._sampler = sampler
         if sampler is not None:
             sampler.join(peer.cluster, self._warn)
@@ -169,7 +179,8 @@ class Policy:
         self._weights = weights = arithmetic(
             model, outer, settings, checked.fragments, mix, Agenda(agenda), pace, outer_schedule
         )
-        self._trainees = Trainees(model, inner)
+        self._meets = within is not None
+        """Whether the ranks with the other shards are waited for at this boundary."""
         if codec.startswith("topk") and not weights.keeps_residual:
             raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
         self.progress.due = self.progress.due or weights.attends
@@ -190,6 +201,7 @@ class Policy:
             overlaps=overlap > 0,
             sampler=sampler,
             late=late,
+            siblings=siblings,
         )
         self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
         self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
@@ -198,6 +210,10 @@ class Policy:
         self._groups = Groups(peer, self._joined)
         self._spent = False
         """Whether the gradient in hand must not count."""
+        self._leaves = False
+        """Whether one of those ranks was asked to leave."""
+        self._agreed: Step | None = None
+        """What was agreed with them for the step that is being taken."""
         self._hooks = Hooks(inner, self._gradients, self._stepped)
         self._beginning = Beginning(model, inner, weights, compares=frozen == "same")
 
@@ -331,6 +347,7 @@ class Policy:
         self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
         self._groups.enter(home(self._weights.tensors()))
         try:
+            self._peer.leave_together(None if self._siblings is None else False)
             self.state.lineage = self._peer.lineage
             self._beginning.recognize()
             self._peer.serve_state(self.state)
@@ -357,6 +374,8 @@ class Policy:
         self._trainees.check()
         self._weights.follow()
         scaling.unscale(self._inner)
+        if self._siblings is not None:
+            self._agreed = self._agree(self._siblings)
         heads = self._in_group(self._average)
         taken = scaling.look_again(self._inner)
         if self._sampler is not None:
@@ -371,9 +390,22 @@ class Policy:
         self.progress.since += 1
         self.progress.aloft += self.progress.aloft > 0
         self._pace.stepped(self._peer.clock() - self._resting)
-        if self._lands or self._launches:
+        if self._agreed is not None:
+            self._meets, self._leaves = self._agreed.meets, self._leaves or self._agreed.leaves
+        if self._lands or self._launches or self._meets:
             self._settle()
         self._resting = self._peer.clock()
+
+    @property
+    def _due(self) -> bool:
+        """Whether this cluster would launch a round after this step."""
+        return self._pace.due(self.progress.since + 1, self._weights.fragment + (self.progress.aloft > 0))
+
+    def _agree(self, siblings: Siblings) -> Step:
+        """Agree on what comes after this step, once, however often the group breaks in it."""
+        aloft = self.progress.aloft
+        lands = aloft > 0 and aloft + 1 > self._overlap
+        return siblings.step(due=self._due, lands=lands, since=self.progress.since, leaves=self._peer.leaves)
 
     def _average(self, group: Group) -> Heads:
         """Average the gradients."""
@@ -382,7 +414,7 @@ class Policy:
         spent = self._spent or (self._sampler is not None and mark == NOTHING)
         weight = 0.0 if spent else self.weight
         moves = self._peer.roster_moves(group.generation)
-        due = self._pace.due(self.progress.since + 1, self._weights.fragment + (self.progress.aloft > 0))
+        due = self._due if self._agreed is None else self._agreed.due
         heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due, mark=mark, left=left)
         if heads.moves:
             self._peer.phase(TRAINING, "pg_diff")
@@ -415,7 +447,7 @@ class Policy:
         of step with the others, and miss one round after another. What is done here may move the parameters: a gradient
         in hand, of a program that caught an error in the middle of a round and went on, is of what they were.
         """
-        if not (self._lands or self._launches):
+        if not (self._lands or self._launches or self._meets):
             return
         self._spent = True
         with following(self._inner):
@@ -425,6 +457,15 @@ class Policy:
                 self._act(self._outer_round.launch, group)
                 if self._lands:
                     self._act(self._outer_round.land, group)
+            if self._meets:
+                self._gather(group)
+
+    def _gather(self, group: Group) -> None:
+        """Go on when all shards do; and leave when all do."""
+        self._act(self._outer_round.gather, group)
+        self._meets = False
+        if self._leaves:
+            self._peer.leave_together(True)
 
     def _act(self, action: Callable[[Group], None], group: Group) -> None:
         """Launch or land, and have a schedule no further back after it, on this worker or on one that healing moves."""
@@ -443,10 +484,21 @@ class Policy:
             self._synchronize(group)
             return action(group)
 
-        return self._groups.run(due_first)
+        try:
+            return self._groups.run(due_first)
+        except SiblingLost:
+            raise
+        except Exception:
+            with suppress(SiblingLost):
+                self._outer_round.stop()
+            raise
 
     def _joined(self, group: Group) -> int:
         """Be made equal to the others of a new group; gives the inner step before which all stand."""
+        if self._siblings is not None and group.size > 1:
+            raise ConfigError(
+                f"{group.size} workers of cluster {self._peer.cluster} hold the same shard: with `within`, one may"
+            )
         before = (self.progress.version, self.progress.step)
         told = partial(self._peer.phase, RECONFIG_PG)
         heal(group, self.progress, self._replica, self.state, self._items, told)
@@ -473,3 +525,14 @@ def _check_objects(model: object, inner: object, agenda: object, carry: object, 
     options.each_has("carry", carry, options.STATEFUL)
     if sampler is not None:
         options.kind("sampler", sampler, ElasticSampler)
+
+
+def _siblings(within: Any, sampler: ElasticSampler | None, grouping: Grouping) -> Siblings | None:
+    """The ranks that hold the other shards of the model, if it is sharded."""
+    if within is None:
+        return None
+    if sampler is not None:
+        raise ConfigError("a sampler leases samples in one mesh, and with `within` each shard has its own: give none")
+    if grouping != "all":
+        raise ConfigError(f"rounds by {grouping} are drawn in one mesh, and with `within` each shard has its own")
+    return Siblings(within if isinstance(within, Exchange) else ProcessGroup(within))

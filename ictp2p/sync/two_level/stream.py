@@ -71,14 +71,16 @@ class Publisher:
     The error itself knows the frames that it went through, and so this and the average: a cycle.
     """
 
-    def __init__(self, group: Group, average: Tensor) -> None:
-        """Publish ranges of `average`, a flat CPU tensor, to `group`."""
+    def __init__(self, group: Group, average: Tensor, others: Sequence[Callable[[], None]] = ()) -> None:
+        """Publish ranges of `average`, a flat CPU tensor, to `group`; `others` are told, too, that the leader waits."""
         self.broken = ""
-        self._group, self._average = group, average
+        self._group, self._average, self._others = group, average, others
 
     def wait(self) -> None:
         """Say that the leader is alive."""
         self._send(Kind.WAIT)
+        for tell in self._others:
+            tell()
 
     def restart(self, attempt: int, parts: Sequence[Participant]) -> None:
         """Say that an attempt begins, and who takes part."""

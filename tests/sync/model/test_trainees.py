@@ -90,9 +90,11 @@ def test_a_parameter_that_is_made_of_other_tensors_is_known_by_itself() -> None:
         Trainees(model, sgd(model, other))
 
 
-def test_views_of_what_the_optimizer_steps_are_the_models() -> None:
+def test_views_of_what_the_optimizer_steps_are_none_of_the_models() -> None:
+    """Regression: they have no gradients, so of shards that were given so none was averaged, and nothing said so."""
     model = nn.Linear(3, 2)
-    Trainees(nn.ParameterList(p.detach() for p in model.parameters()), sgd(model)).check()
+    with pytest.raises(ConfigError, match=r"holds 2 parameters, the first of shape \(2, 3\)"):
+        Trainees(nn.ParameterList(p.detach() for p in model.parameters()), sgd(model))
 
 
 @pytest.mark.parametrize("part", ["frozen", "empty", "subset"])

@@ -15,7 +15,7 @@ from ictp2p.sync.rounds.notices import (
     RoundOpened,
     RoundPassed,
 )
-from ictp2p.sync.values import LOOKS_ON, Spec
+from ictp2p.sync.values import ATTENDS, LOOKS_ON, Spec
 from tests.sync.rounds.rounds_mesh import A0, B0, C0, CALL, DELAY, SYNC, Mesh, in_second_round, mesh, peer
 
 
@@ -500,3 +500,20 @@ def test_who_looks_on_has_all_the_time_of_the_others() -> None:
     m.run(0.5)
     commit = m.told(A0, RoundCommitted)[-1]
     assert [p.cluster for p in commit.open.participants] == ["A", "B", "C"]  # type: ignore[attr-defined]
+
+
+def test_who_only_attends_begins_no_round_and_is_in_one_that_others_begin() -> None:
+    """Or those who wait for their siblings would have one round of nothing after the other meanwhile."""
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    before = len(m.told(A0, RoundCommitted))
+    m.ready("A", weight=ATTENDS)
+    m.ready("B", weight=ATTENDS)
+    m.ready("C", weight=ATTENDS)
+    m.run(10 * m.profile.straggler_floor)
+    assert len(m.told(A0, RoundCommitted)) == before
+    m.ready("C")
+    m.run(1.0)
+    commit = m.told(A0, RoundCommitted)[-1]
+    assert len(m.told(A0, RoundCommitted)) == before + 1
+    assert len(commit.open.participants) == 3

@@ -1,0 +1,31 @@
+"""Tokens for the meshes of a model's shards.
+
+Each rank of a sharded cluster averages its shard with the same shard of the other clusters, in a mesh of its own. A
+mesh is who knows its token; so each shard has one, made from the training's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ictp2p.errors import ConfigError
+
+_PERSON = b"ictp2p shard"
+
+
+def shard_token(token: str, shard: int) -> str:
+    """The token of the mesh of one shard.
+
+    Args:
+        token: of the training, as `ictp2p token` gives; who knows it knows those of all shards, but not the reverse.
+        shard: the rank within the cluster that holds it, from 0.
+
+    Raises:
+        ConfigError: the shard is no whole number of at least 0, or the token no text.
+    """
+    if not isinstance(token, str) or not token:
+        raise ConfigError("the token of a sharded training is empty, or no text")
+    if not isinstance(shard, int) or isinstance(shard, bool) or shard < 0:
+        raise ConfigError(f"shard {shard!r} is not a whole number of at least 0")
+    key = hashlib.sha512(token.encode()).digest()
+    return hashlib.blake2b(str(shard).encode(), key=key, person=_PERSON, digest_size=32).hexdigest()

@@ -1,0 +1,102 @@
+"""Models whose shards are averaged each by a mesh of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+_SHARDS = "sync/two_level/test_shards.py::"
+_COMPANY = "sync/two_level/test_company.py::"
+_WORKER = ("sync/model/test_sharding.py::test_shards_are_trained_saved_and_healed_as_whole_models_are",)
+
+MUTATIONS: Final = (
+    Mutation(
+        "clusters-in-turns",
+        "A shard that is much earlier than shard 0 attends the next round of its mesh.",
+        "ictp2p/sync/two_level/company.py",
+        "        if self._apart and attend is not None:\n",
+        "        if False:\n",
+        ("sync/two_level/test_in_turns.py::test_no_clusters_train_in_turns",),
+    ),
+    Mutation(
+        "both-give-way",
+        "Of two clusters that wait for each other with one shard each, one attends.",
+        "ictp2p/sync/two_level/company.py",
+        "return self._leave(found[0][1])",
+        "return self._leave(max(waited for _, waited in found))",
+        ("sync/two_level/test_in_turns.py::test_no_clusters_train_in_turns",),
+    ),
+    Mutation(
+        "others-wait-for-who-waits",
+        "A shard that has landed attends the rounds of its mesh while a sibling waits.",
+        "ictp2p/sync/two_level/company.py",
+        "if attend is not None and",
+        "if False and",
+        (f"{_COMPANY}test_who_has_landed_attends_the_next_round_while_a_sibling_waits",),
+    ),
+    Mutation(
+        "rounds-of-nothing",
+        "Who only attends begins no round.",
+        "ictp2p/sync/rounds/coordinator.py",
+        "if all(ready.weight <= ATTENDS for _, ready in roll.standing.values()):",
+        "if False:",
+        ("sync/rounds/test_round_waits.py::test_who_only_attends_begins_no_round_and_is_in_one_that_others_begin",),
+    ),
+    Mutation(
+        "attended-for-good",
+        "A round that was only attended is given up when no sibling waits any more.",
+        "ictp2p/sync/two_level/company.py",
+        "            raise Abandoned\n",
+        "            pass\n",
+        (f"{_COMPANY}test_a_round_that_was_only_attended_is_given_up_when_nobody_waits_any_more",),
+    ),
+    Mutation(
+        "given-up-though-begun",
+        "A round that has begun is seen to its end.",
+        "ictp2p/sync/two_level/company.py",
+        "Standing.MOVES if self._moves() else waits",
+        "waits",
+        (f"{_COMPANY}test_but_not_once_it_has_begun",),
+    ),
+    Mutation(
+        "shards-launch-apart",
+        "All ranks launch after the same step.",
+        "ictp2p/sync/cluster/siblings.py",
+        "        due = bool(heads[last][1])\n",
+        "",
+        ("sync/cluster/test_siblings.py::test_all_come_to_mean_the_same",),
+    ),
+    Mutation(
+        "waits-for-who-stopped",
+        "A rank that cannot go on tells its siblings.",
+        "ictp2p/sync/two_level/policy.py",
+        "                self._outer_round.stop()\n",
+        "                pass\n",
+        (f"{_SHARDS}test_a_shard_that_stops_is_no_shard_that_is_waited_for",),
+    ),
+    Mutation(
+        "leaves-alone",
+        "All ranks of a cluster leave at the same boundary.",
+        "ictp2p/sync/cluster/siblings.py",
+        "any(head[3] for head in heads))",
+        "leaves)",
+        (f"{_SHARDS}test_all_leave_at_the_same_step_if_one_is_asked_to",),
+    ),
+    Mutation(
+        "shard-state-as-a-whole",
+        "A newcomer's optimizer holds parts of distributed tensors where its parameters are such.",
+        "ictp2p/sync/optimizers/reload.py",
+        "    saved = _distributed(optimizer, saved)\n",
+        "",
+        _WORKER,
+    ),
+    Mutation(
+        "copies-come-apart",
+        "What several ranks hold as a whole is not averaged by each apart.",
+        "ictp2p/sync/model/sharding.py",
+        "if not is_distributed(parameter) or _is_copied(parameter):",
+        "if False:",
+        _WORKER,
+    ),
+)

@@ -1,0 +1,175 @@
+"""A model that each cluster shards: every shard in a mesh of its own, and no cluster trains in turns with another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from ictp2p.errors import ConfigError, LocalGroupError, NoQuorum, PeerClosed, SiblingLost
+from ictp2p.sync.policies.diloco import DiLoCo
+from ictp2p.sync.policies.noloco import NoLoCo
+from ictp2p.sync.policies.streaming import StreamingDiLoCo
+from ictp2p.sync.samples.sampler import ElasticSampler
+from ictp2p.sync.two_level import company
+from tests.sync.diloco_trace import Golden, Model, rows, same, train
+from tests.sync.fake_group import Exchange
+from tests.sync.policy_world import World
+
+EVERY = 4
+
+
+class Rank:
+    """A rank's end of what the ranks of one cluster talk over."""
+
+    def __init__(self, exchange: Exchange, rank: int) -> None:
+        self._exchange, self.rank, self.size, self._turn = exchange, rank, exchange.size, 0
+
+    def all_gather(self, data: bytes) -> list[bytes]:
+        self._turn += 1
+        try:
+            return self._exchange.swap(self._turn, self.rank, data)
+        except LocalGroupError as error:
+            raise SiblingLost(str(error)) from error
+
+
+class Shards:
+    """Clusters whose models have two shards: a world for each, and a worker in both for each cluster."""
+
+    def __init__(self, *clusters: str) -> None:
+        self.clusters = clusters
+        self.worlds = [World(**dict.fromkeys(clusters, 1)) for _ in range(2)]
+        self.within = {name: Exchange(2) for name in clusters}
+
+    def run(self, body: Callable[[Any, Rank, str], Any]) -> dict[tuple[str, int], Any]:
+        threads: list[threading.Thread] = []
+        for shard, world in enumerate(self.worlds):
+            for name in self.clusters:
+                rank = Rank(self.within[name], shard)
+                threads.append(world.start(f"{name}_0", lambda mesh, rank=rank, name=name: body(mesh, rank, name)))
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a worker hangs"
+        return {(name, s): w.results.get(f"{name}_0") for s, w in enumerate(self.worlds) for name in self.clusters}
+
+    @property
+    def errors(self) -> dict[tuple[str, int], BaseException]:
+        return {(n.split("_")[0], s): e for s, w in enumerate(self.worlds) for n, e in w.errors.items()}
+
+
+def trained(steps: int, **options: Any) -> Callable[[Any, Rank, str], Any]:
+    def body(mesh: Any, rank: Rank, name: str) -> Any:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        data = rows(10 * rank.rank + ord(name[0]), steps)
+        with DiLoCo(mesh, model, inner, None, EVERY, within=rank, **options):
+            return train(model, inner, data)
+
+    return body
+
+
+def test_each_shard_is_trained_as_if_it_were_alone() -> None:
+    found = Shards("a").run(trained(3 * EVERY))
+    for shard in range(2):
+        same(found["a", shard], Golden().run([[row] for row in rows(10 * shard + ord("a"), 3 * EVERY)]))
+
+
+@pytest.mark.parametrize("policy", [DiLoCo, StreamingDiLoCo])
+@pytest.mark.parametrize("without", [{}, {1: {"b"}}, {1: {"b"}, 4: {"a"}}], ids=["none", "once", "twice"])
+def test_each_shard_is_agreed_on_whatever_its_siblings_do(policy: Any, without: dict[int, set[str]]) -> None:
+    shards = Shards("a", "b")
+    shards.worlds[0].absent = without
+    more = {"fragments": 1, "overlap": 1} if policy is StreamingDiLoCo else {}
+
+    def body(mesh: Any, rank: Rank, name: str) -> dict[int, str]:
+        model, held = Model(), {}
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with policy(mesh, model, inner, None, EVERY, within=rank, **more) as used:
+            for row in rows(1, 12 * EVERY):
+                train(model, inner, [row])
+                held[used.version] = used.digest()
+        return held
+
+    found = shards.run(body)
+    assert not shards.errors
+    for shard in range(2):
+        common = found["a", shard].keys() & found["b", shard].keys()
+        assert len(common) > 5
+        assert all(found["a", shard][version] == found["b", shard][version] for version in common)
+
+
+@pytest.mark.parametrize("apart", [-9.0, 9.0])
+def test_rounds_that_were_only_attended_change_nothing(monkeypatch: pytest.MonkeyPatch, apart: float) -> None:
+    monkeypatch.setattr(company, "_MUCH", apart)
+    found = Shards("a").run(trained(3 * EVERY))
+    for shard in range(2):
+        same(found["a", shard], Golden().run([[row] for row in rows(10 * shard + ord("a"), 3 * EVERY)]))
+
+
+def test_a_shard_that_stops_is_no_shard_that_is_waited_for() -> None:
+    shards = Shards("a")
+    shards.worlds[1].faults["a/0", "outer_round", 1] = lambda: NoQuorum("lost")
+    shards.run(trained(4 * EVERY, without_quorum="stop"))
+    assert isinstance(shards.errors["a", 1], NoQuorum)
+    assert isinstance(shards.errors["a", 0], SiblingLost)
+    assert "rank 1 of this cluster" in str(shards.errors["a", 0])
+
+
+def test_a_shard_without_a_quorum_has_its_siblings_wait_with_it() -> None:
+    """Not in a collective of the model's, whose time would run out."""
+    shards = Shards("a")
+    for attempt in range(1, 4):
+        shards.worlds[1].faults["a/0", "outer_round", attempt] = lambda: NoQuorum("lost")
+    found = shards.run(trained(3 * EVERY))
+    for shard in range(2):
+        same(found["a", shard], Golden().run([[row] for row in rows(10 * shard + ord("a"), 3 * EVERY)]))
+
+
+def test_all_leave_at_the_same_step_if_one_is_asked_to() -> None:
+    shards = Shards("a")
+
+    def body(mesh: Any, rank: Rank, name: str) -> int:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, EVERY, within=rank) as policy:
+            for row in rows(1, 9 * EVERY):
+                if mesh.left_together:
+                    break
+                train(model, inner, [row])
+                mesh.leaves = mesh.leaves or (rank.rank == 1 and policy.progress.step == EVERY + 2)
+            return policy.progress.step
+
+    assert set(shards.run(body).values()) == {2 * EVERY}
+
+
+def test_a_shard_has_one_worker_in_a_cluster() -> None:
+    world, exchange = World(a=2), Exchange(1)
+
+    def body(mesh: Any) -> None:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, EVERY, within=Rank(exchange, 0)):
+            pass
+
+    with pytest.raises((ConfigError, PeerClosed)):
+        world.run(a_0=body, a_1=body)
+    assert any("2 workers of cluster a hold the same shard" in str(error) for error in world.errors.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (DiLoCo, {"within": "all"}, "within 'all' is no process group of torch's, nor a device mesh"),
+        (DiLoCo, {"sampler": ElasticSampler(4, 2)}, "a sampler leases samples in one mesh"),
+        (NoLoCo, {}, "rounds by pairs are drawn in one mesh"),
+    ],
+)
+def test_what_does_not_go_with_shards_is_refused(kind: Any, options: dict[str, Any], message: str) -> None:
+    model = Model()
+    inner = torch.optim.SGD(model.parameters(), lr=0.125)
+    options = {"within": Rank(Exchange(1), 0), **options}
+    with pytest.raises(ConfigError, match=message):
+        World(a=1).run(a_0=lambda mesh: kind(mesh, model, inner, sync_every=EVERY, **options))
