@@ -90,7 +90,10 @@ def main() -> None:
         together = PolicyCallback(peer, ictp2p.DiLoCo, sync_every=10)
         data = Windows(begin=0 if options.join else 100_000, count=min(8 * options.steps, 4096))
         trainer = Trainer(model, arguments, train_dataset=data, callbacks=[together])
-        trainer.train()
+        try:
+            trainer.train()
+        finally:
+            together.leave()  # the trainer does not say that an error has broken it off, and the others would wait
         policy = together.policy
         losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
         print(f"losses {' '.join(str(loss) for loss in losses)}", flush=True)

@@ -66,6 +66,8 @@ class Peer(CollectiveCalls):
         self._ended = self._closed = False
         self._left: bool | None = None  # it has not begun to
         self._told = threading.local()  # set on the thread that runs a callback, as long as it does
+        self.embedded: object = None
+        """Which callback of `integrations` has a policy entered with this peer; set by them."""
 
     def __repr__(self) -> str:
         if self._handle is None:

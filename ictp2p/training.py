@@ -16,6 +16,7 @@ import torch
 
 from ictp2p.collectives.group.library import describe
 from ictp2p.collectives.group.local import GroupTimeouts, LocalGroup
+from ictp2p.concurrency.interrupts import Answer
 from ictp2p.concurrency.threads import Thread
 from ictp2p.conversation import IDLE, Conversation
 from ictp2p.errors import (
@@ -181,7 +182,9 @@ class TrainingMesh:
     # ------------------------------------------------------------ state
 
     def serve_state(self, state: GlobalState) -> None:
-        """Answer other peers' questions for `state` from now on."""
+        """Answer other peers' questions for `state` from now on, and for what was held before until it is as far."""
+        if self.state is not None and self.state is not state:
+            state.succeed(self.state)
         self.state = state
         self._peer.serve_state(state)
 
@@ -219,9 +222,10 @@ class TrainingMesh:
 
         Else whoever takes longer to receive a state than the others take for a round would never catch up.
         """
-        lent = Lent(state)
+        kept = self._kept(ref)
+        lent = Lent(state if kept is None else self._heir(kept, state))
         try:
-            self.wait_for(self._peer.fetch_state(ref, lent), idle)
+            self.wait_for(self._peer.fetch_state(ref, lent) if kept is None else self._handed(kept, ref, lent), idle)
         except StateError:
             if self.decided_state().version > ref.version:
                 self._set_training(True)
@@ -229,6 +233,32 @@ class TrainingMesh:
         finally:
             lent.take_back()
         self._set_training(True)
+
+    def _kept(self, ref: StateRef) -> GlobalState | None:
+        """What this process held before, if that is the state that is wanted: nobody need be asked for it."""
+        kept = None if self.state is None else self.state.predecessor
+        return kept if kept is not None and ref.digest in (kept.digest, kept.sealed) else None
+
+    def _heir(self, kept: GlobalState, state: Receiver) -> Receiver:
+        """Who receives what was held here: all of it, where a cluster would take but the name from another one."""
+        mine = self.state
+        return mine if mine is not None and not mine.version and mine.entries == kept.entries else state
+
+    def _handed(self, kept: GlobalState, ref: StateRef, lent: Lent) -> Future[None]:
+        """Have it handed on, beside the training thread, which has to show meanwhile that it lives."""
+        handed = Answer[None]()
+
+        def hand_on() -> None:
+            try:
+                kept.hand_on(ref.digest, ref.version, lent)
+            except BaseException as error:
+                handed.set_exception(error)
+            else:
+                handed.set_result(None)
+
+        handed.set_running_or_notify_cancel()  # nothing stops a thread: what it holds is taken back instead
+        self._peer.threads.start(hand_on, "ictp2p state")
+        return handed
 
     def missing_state(self, ref: StateRef, reason: str, idle: Callable[[], None]) -> StateRef:
         """Nobody provides `ref`: wait a while for another decision; the state to ask for after that."""

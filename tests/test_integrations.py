@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 import torch
 
 import ictp2p
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, LocalProtocolError
 from ictp2p.integrations.embedded import Embedded, check_alone, check_unscaled, samples
 from tests import forked
 from tests.tally import Count, Summing, Tally, Watched
@@ -191,6 +192,30 @@ def test_a_policy_that_somebody_elses_loop_enters_and_leaves() -> None:
                 peer.drain()
         embedded.leave()
         assert (steps, policy.version, embedded.policy) == (4, 3, policy)
+
+
+@pytest.mark.real
+def test_what_an_error_broke_off_is_left_by_the_next_one_that_its_thread_enters() -> None:
+    """Regression: Hugging Face's trainer tells nobody of an error, and its peer was of no use to another one."""
+    model = torch.nn.Linear(2, 1)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    with ictp2p.Peer(ictp2p.Config.local(cluster="oslo", token=ENVIRONMENT["ICTP2P_TOKEN"])) as peer:
+        broken, other = (Embedded(peer, ictp2p.LocalSGD, {"sync_every": 1}) for _ in range(2))
+        first = broken.enter(model, [inner], [])
+        model(torch.ones(1, 2)).sum().backward()
+        inner.step()
+        with ThreadPoolExecutor() as pool, pytest.raises(LocalProtocolError, match="trains with this peer already"):
+            pool.submit(other.enter, model, [inner], []).result()
+        second = other.enter(model, [inner], [])
+        assert second.version == first.version == 2
+        inner.step()
+        assert (second.version, first.version) == (3, 2), "the one that was left is hooked no more"
+        broken.leave()  # whoever caught the error says so late
+        inner.step()
+        assert second.version == 4
+        other.leave()
+        with ictp2p.LocalSGD(peer, model, inner, sync_every=1) as third:
+            assert third.version == 4
 
 
 @pytest.mark.real

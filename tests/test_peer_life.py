@@ -21,10 +21,12 @@ from ictp2p.errors import (
     AddressInUse,
     ConfigError,
     LocalProtocolError,
+    MeshMismatch,
     PeerClosed,
     PeerFailed,
     StateError,
 )
+from ictp2p.sync.two_level.policy import Policy
 from tests.trainers import Together, Worker, config, finish, model, same_bits, start
 
 
@@ -174,6 +176,33 @@ def test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others(
     assert {"started", "leader"} <= {event["kind"] for event in told}
     assert failed == told
     assert "on_event failed on started" in caplog.text
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_second_policy_goes_on_from_what_the_first_one_held_though_nobody_else_does(isolation: str) -> None:
+    """Regression: what it had served was replaced by a state that held nothing, so it waited for ever."""
+    warnings: list[str] = []
+
+    def train(kind: type[Policy], steps: int) -> Policy:
+        net = torch.nn.Linear(2, 1)
+        inner = torch.optim.SGD(net.parameters(), lr=0.1)
+        with kind(peer, net, inner, sync_every=1) as policy:
+            for _ in range(steps):
+                net(torch.ones(1, 2)).sum().backward()
+                inner.step()
+        return policy
+
+    with ictp2p.Peer(replace(config("a"), isolation=isolation)) as peer:
+        peer.on_event(lambda event: warnings.append(event["text"]) if event["kind"] == "warning" else None)
+        first = train(ictp2p.DiLoCo, 2)
+        idle = train(ictp2p.DiLoCo, 0)
+        assert (idle.version, idle.digest()) == (first.version, first.digest())
+        assert idle.state.predecessor is None
+        assert train(ictp2p.DiLoCo, 2).version == first.version + 2
+        with pytest.raises(MeshMismatch, match="policy"):
+            train(ictp2p.LocalSGD, 0)
+        assert train(ictp2p.DiLoCo, 0).version == first.version + 2
+    assert warnings == []
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])

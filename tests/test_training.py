@@ -11,6 +11,9 @@ import torch
 from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import RoundTimeout, StateError
 from ictp2p.sync.mesh import Receiver
+from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.state.manifest import Entry
+from ictp2p.sync.state.own import Name, OwnState, PathState
 from ictp2p.sync.values import StateRef
 from ictp2p.training import TrainingMesh
 from ictp2p.types import PeerId
@@ -129,6 +132,52 @@ def test_a_fetch_that_was_given_up_does_nothing_more_to_the_state() -> None:
     with pytest.raises(StateError, match="not wanted"):
         lent[0].verified(2)
     assert state.done == ["expect"]
+
+
+class Alone(Listening):
+    """A peer of which nobody else is left."""
+
+    agreed = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.served: list[GlobalState] = []
+
+    def serve_state(self, state: GlobalState) -> None:
+        self.served.append(state)
+
+    def fetch_state(self, ref: StateRef, state: Receiver) -> Future[None]:
+        raise StateError("nobody has it")
+
+    def wait(self, future: Future[None], timeout: float) -> None:
+        return future.result(timeout)
+
+
+@pytest.mark.parametrize("kind", [GlobalState, OwnState, PathState])
+def test_what_this_process_held_before_is_taken_over_from_there(kind: type[GlobalState]) -> None:
+    """All of it, also where of another cluster's nothing but the name would be."""
+
+    def made(value: float) -> GlobalState:
+        state = kind([Entry("w", "float32", (3,))], [("policy", "any")])
+        state.tentative["w"].fill_(value)
+        state.seal({"round": 4})
+        state.commit(0)
+        return state
+
+    peer = Alone()
+    mesh = TrainingMesh(peer, None)  # type: ignore[arg-type]
+    first, second, third = made(1.0), made(0.0), made(0.0)
+    mesh.serve_state(first)
+    first.confirm(5)
+    mesh.serve_state(second)  # it ends before it has come to anything
+    mesh.serve_state(third)
+    assert peer.served[-1].held() == (5, first.digest)
+    receiver = Name(third) if isinstance(third, PathState) else third
+    mesh.fetch_state(StateRef(5, first.digest, ()), receiver, lambda: None)
+    assert (third.version, third.committed["w"].tolist()) == (5, [1.0] * 3)
+    assert {state.predecessor for state in (first, second, third)} == {None}
+    with pytest.raises(StateError, match="nobody has it"):
+        mesh.fetch_state(StateRef(6, b"another", ()), receiver, lambda: None)
 
 
 def test_who_waits_for_a_state_that_nobody_gives_says_so_once_for_each_version() -> None:

@@ -86,7 +86,7 @@ class Mirror(GlobalState):
         super().confirm(version)
         self._confirmed = (version, self.digest)
 
-    def held(self) -> tuple[int, bytes]:
+    def _answered_for(self) -> tuple[int, bytes]:
         """The agreed state, as long as either half is that."""
         confirmed = self._confirmed
         return confirmed if confirmed[1] in (self.digest, self._before[0]) else (0, b"")
@@ -94,6 +94,11 @@ class Mirror(GlobalState):
     def forget(self) -> None:
         """The other half is about to be written."""
         self._before = (b"", b"")
+
+    def release(self) -> None:
+        """Give back the memory of the other half."""
+        self.forget()
+        super().release()
 
     def expect(self, encoded: bytes, digest: bytes) -> list[int]:
         """Prepare to receive a state; see `GlobalState.expect`."""

@@ -1,8 +1,14 @@
-"""What a trainer's callback does with a policy, whichever library calls it."""
+"""What a trainer's callback does with a policy, whichever library calls it.
+
+A trainer that is broken off by an error need not say so: Hugging Face's tells its callbacks nothing. The policy is then
+entered still, and its cluster waits for this worker's gradients. Whoever caught the error can leave it, and does so at
+the latest by entering the next one: two trainers do not run in one thread at once.
+"""
 
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +45,8 @@ class Embedded:
         """The one that was entered last; still readable after training."""
         self._peer, self._make, self._options = peer, policy, options
         self._inside = False
+        self._thread = 0
+        """Where it was entered last."""
         self._steps: Iterator[None] = iter(())
 
     def enter(
@@ -48,7 +56,7 @@ class Embedded:
         schedules: Sequence[Stateful],
         accumulate: int = 1,
     ) -> Policy:
-        """Make the policy and join the cluster.
+        """Make the policy and join the cluster; what this thread has entered before with this peer has ended.
 
         Args:
             model: what is trained.
@@ -62,7 +70,7 @@ class Embedded:
         if len(optimizers) != 1:
             raise ConfigError(f"{len(optimizers)} optimizers: a policy goes with exactly one")
         self.check_accumulation(accumulate)
-        self.leave()
+        self._leave_broken_off()
         inner: Any = optimizers[0]
         while isinstance(getattr(inner, "optimizer", None), torch.optim.Optimizer):
             inner = inner.optimizer
@@ -70,7 +78,8 @@ class Embedded:
         policy = self._make(self._peer, model, inner, **{**self._options, "carry": carry})
         kind(f"what {self._make!r} makes", policy, Policy)
         self.policy = policy.__enter__()
-        self._inside = True
+        self._inside, self._thread = True, threading.get_ident()
+        self._peer.embedded = self
         self._steps = self._peer.steps(itertools.repeat(None))
         return policy
 
@@ -118,7 +127,14 @@ class Embedded:
         """Leave the cluster, if it was entered."""
         if self._inside and self.policy is not None:
             self._inside = False
+            self._peer.embedded = None
             self.policy.__exit__(None, None, None)
+
+    def _leave_broken_off(self) -> None:
+        self.leave()
+        other = self._peer.embedded if isinstance(self._peer, Peer) else None
+        if isinstance(other, Embedded) and other._thread == threading.get_ident():
+            other.leave()
 
 
 def check_alone(world_size: int) -> None:

@@ -3,9 +3,18 @@
 ```python
 with ictp2p.Peer(config) as peer:
     trainer = Trainer(model, arguments, train_dataset=data)
-    trainer.add_callback(PolicyCallback(peer, ictp2p.DiLoCo, sync_every=100))
-    trainer.train()
+    together = PolicyCallback(peer, ictp2p.DiLoCo, sync_every=100)
+    trainer.add_callback(together)
+    try:
+        trainer.train()
+    finally:
+        together.leave()
 ```
+
+The trainer tells its callbacks when training ends, but not when an error (or Ctrl-C) breaks it off: hence `leave`. The
+other workers of the cluster would wait for this one as long as its peer lives, or until this thread trains again with
+that peer. Training again begins from the agreed state, also where nobody but this process holds it any more; so does
+what `auto_find_batch_size` begins anew, and what was trained since the last round is not in it.
 
 The trainer makes its optimizer when training begins, so the policy is made then, with the trainer's own model,
 optimizer and learning-rate schedule. Gradients are accumulated and clipped by the trainer, on each worker, before the
@@ -89,4 +98,8 @@ class PolicyCallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave the cluster; the others go on."""
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the cluster, if it has not been left; the others go on. For when an error has broken training off."""
         self._embedded.leave()

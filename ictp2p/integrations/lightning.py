@@ -8,7 +8,9 @@ with ictp2p.Peer(config) as peer:
 
 The policy is made once the trainer has its optimizer and has loaded what it resumes from. Lightning computes gradients
 inside of `optimizer.step`, and clips them there, on each worker, before the policy averages them in the cluster. A step
-counts as many samples as its batches have.
+counts as many samples as its batches have. The policy is left when training ends, and when an error or Ctrl-C breaks it
+off, of which Lightning tells its callbacks. Fitting again begins from the agreed state, also where nobody but this
+process holds it any more; what was trained since the last round is not in it.
 
 With an `ElasticSampler` in the loader training ends when the sampler is finished, which may be within an epoch of the
 trainer: that takes each for one of the whole mesh (`max_epochs=-1` leaves it to the sampler). The sampler's

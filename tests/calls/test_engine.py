@@ -20,6 +20,7 @@ from ictp2p.calls.engine import CallEngine
 from ictp2p.calls.tensors import Bundle
 from ictp2p.concurrency.threads import Condition, Thread, Threads
 from ictp2p.errors import LocalProtocolError, PeerClosed, RoundTimeout
+from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.training import TrainingMesh
 from ictp2p.types import ClusterId
 from ictp2p.work import WorkQueue
@@ -272,7 +273,7 @@ def test_the_state_that_is_synchronised_is_the_one_that_is_served(peer: Peer) ->
     engine.sync({"w": torch.zeros(4)})
     mirror = served()[-1]
     assert len(served()) == 2
-    other: Any = object()
+    other = GlobalState([entry("w", torch.ones(3))])
     engine.mesh.serve_state(other)
     engine.sync({"w": torch.ones(4)})
     assert served()[-2:] == [other, mirror]

@@ -17,6 +17,10 @@ it touches are copied when the next state begins, hashed when it is sealed, and 
 them at once, where the round was of the whole model, by exchanging the two ranges). The other pages of the second range
 go back to the system (`pages`) once another fragment begins. Who receives a whole state has both in full for as long
 as it compares the two, and then gives back the other one (`release`).
+
+A process may come to have another state: a second policy begins with one that holds nothing yet. What the first one
+held may be the only copy that there is, so the second has it as its `predecessor`, and answers for it until it has come
+as far itself; then it lets go of it.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
@@ -45,6 +49,9 @@ from ictp2p.sync.state.manifest import (
     offsets,
 )
 from ictp2p.sync.state.pages import Pages
+
+if TYPE_CHECKING:
+    from ictp2p.sync.mesh import Receiver
 
 _T = TypeVar("_T")
 
@@ -85,6 +92,8 @@ class GlobalState:
 
         0 if this mesh never agreed on it, or nobody can tell; None: as none at all.
         """
+        self.predecessor: GlobalState | None = None
+        """What this process held before, while that is further."""
         self._held = (0, b"")
         self._moves = 0
         """How many times a commit has begun or ended; odd while one is under way."""
@@ -188,8 +197,38 @@ class GlobalState:
         if not self.sealed:
             self._touch(set())
 
+    def succeed(self, former: GlobalState) -> None:
+        """Take the place of the state that this process held before; see `predecessor`.
+
+        That may have had one itself, of a policy that ended before it had come anywhere.
+        """
+        further = [
+            each
+            for each in (former, former.predecessor)
+            if each is not None and each is not self and each.version > self.version
+        ]
+        former.predecessor, self.predecessor = None, max(further, key=lambda each: each.version, default=None)
+        if self.predecessor is not None:
+            self.predecessor.release()
+
+    def hand_on(self, digest: bytes, version: int, receiver: Receiver) -> None:
+        """Have it received by another state of this process.
+
+        Raises:
+            StateError: `digest` is not to be had here.
+            MeshMismatch: the other one is of another training; the message names the first difference.
+        """
+        for index in receiver.expect(self.manifest(digest), digest):
+            receiver.take(index, memoryview(self.chunk(digest, index)))
+        receiver.verified(version)
+
     def held(self) -> tuple[int, bytes]:
-        """Version and digest of what other peers can have of it, from any thread; no digest if that is nothing."""
+        """Version and digest of what other peers can have here, from any thread; no digest if that is nothing."""
+        before = self.predecessor
+        return self._answered_for() if before is None else before.held()
+
+    def _answered_for(self) -> tuple[int, bytes]:
+        """The same of this state alone."""
         version, digest = self._held
         if version:
             return version, digest
@@ -218,20 +257,24 @@ class GlobalState:
     # For other peers, from any thread.
 
     def manifest(self, digest: bytes) -> bytes:
-        """The manifest of the committed state or of the sealed one, encoded.
+        """The manifest of the committed state or of the sealed one, or of the predecessor's, encoded.
 
         Raises:
-            StateError: `digest` is of neither, or the next one is about to be the committed one.
+            StateError: `digest` is of none, or the next one is about to be the committed one.
         """
+        if (before := self._elsewhere(digest)) is not None:
+            return before.manifest(digest)
         with self._served(digest) as sealed:
             return self._next.encode() if sealed else self._manifest_bytes
 
     def chunk(self, digest: bytes, index: int) -> bytes:
-        """A copy of one chunk of the committed state or of the sealed one.
+        """A copy of one chunk of the committed state or of the sealed one, or of the predecessor's.
 
         Raises:
-            StateError: `digest` is of neither, the next is about to be the committed one, or there is no such chunk.
+            StateError: `digest` is of none, the next is about to be the committed one, or there is no such chunk.
         """
+        if (before := self._elsewhere(digest)) is not None:
+            return before.chunk(digest, index)
         with self._served(digest) as sealed:
             manifest = self._next if sealed else self._manifest
             if not 0 <= index < manifest.count:
@@ -304,6 +347,12 @@ class GlobalState:
         self.version = version
         if version:
             self.brought = None
+        if self.predecessor is not None and version >= self.predecessor.version:
+            self.predecessor = None
+
+    def _elsewhere(self, digest: bytes) -> GlobalState | None:
+        """The predecessor, if what is asked for is not here."""
+        return None if digest in (self.digest, self.sealed) else self.predecessor
 
     def _name(self, manifest: Manifest) -> bytes:
         """What a state is agreed on by."""

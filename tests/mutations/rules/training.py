@@ -8,6 +8,38 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "second-policy-holds-nothing",
+        "What a process holds of the agreed state stays to be had until whatever comes after it holds as much.",
+        "ictp2p/training.py",
+        "            state.succeed(self.state)\n",
+        "            pass\n",
+        ("test_training.py::test_what_this_process_held_before_is_taken_over_from_there",),
+    ),
+    Mutation(
+        "name-alone-of-its-own-state",
+        "What a cluster held itself it takes over with all its content, where of another's it takes but the name.",
+        "ictp2p/training.py",
+        "return mine if mine is not None and not mine.version and mine.entries == kept.entries else state",
+        "return state",
+        ("test_training.py::test_what_this_process_held_before_is_taken_over_from_there",),
+    ),
+    Mutation(
+        "broken-off-trainer-stays-entered",
+        "A trainer that an error has broken off does not keep the next one of its thread from its peer.",
+        "ictp2p/integrations/embedded.py",
+        "other._thread == threading.get_ident():",
+        "False:",
+        ("test_integrations.py::test_what_an_error_broke_off_is_left_by_the_next_one_that_its_thread_enters",),
+    ),
+    Mutation(
+        "predecessor-kept-for-ever",
+        "The state that a process held before is let go of once the next one is as far.",
+        "ictp2p/sync/state/global_state.py",
+        "        if self.predecessor is not None and version >= self.predecessor.version:\n",
+        "        if False:\n",
+        ("sync/state/test_state.py::test_what_a_process_held_before_is_had_of_it_until_its_next_state_is_as_far",),
+    ),
+    Mutation(
         "sealed-and-given-back",
         "What a worker has computed for a round is kept until it is known whether the mesh has committed it.",
         "ictp2p/sync/state/global_state.py",

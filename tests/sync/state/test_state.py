@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -152,6 +153,45 @@ def test_only_the_committed_state_is_served() -> None:
     for ask in (lambda: state.chunk(old, 0), lambda: state.manifest(old)):
         with pytest.raises(StateError, match="is gone; version 2 is"):
             ask()
+
+
+def test_what_a_process_held_before_is_had_of_it_until_its_next_state_is_as_far() -> None:
+    """Regression: a second policy began with one that holds nothing, and nobody held what the mesh had agreed on."""
+    before, now = filled(1), GlobalState(ENTRIES, SETTINGS)
+    before.confirm(7)
+    gone = weakref.ref(before)
+    now.succeed(before)
+    assert now.held() == (7, before.digest)
+    assert now.manifest(before.digest) == before.manifest(before.digest)
+    assert now.chunk(before.digest, 1) == before.chunk(before.digest, 1)
+    before.hand_on(before.digest, 7, now)
+    assert (now.held(), now.predecessor) == ((7, before.digest), None)
+    del before
+    assert gone() is None, "it would be kept twice"
+
+
+@given(took_place=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=12))
+@example(took_place=[(0, 5), (1, 0), (2, 0), (2, 6)])  # the second one never came so far
+@example(took_place=[(0, 5), (1, 9), (0, 5), (1, 9)])  # one that is taken up again has been overtaken
+def test_whichever_state_takes_the_place_of_another_the_furthest_is_had(took_place: list[tuple[int, int]]) -> None:
+    """Each entry is a state that takes the place of the one before, and the version that it then comes to, if it does.
+
+    Versions never go back: what is agreed on next is further than anything that was held.
+    """
+    states = [GlobalState([Entry("w", "float32", (1,))]) for _ in range(4)]
+    furthest, present = 0, states[0]
+    for which, gain in took_place:
+        if states[which] is not present:
+            states[which].succeed(present)
+            present = states[which]
+        assert present.held()[0] == furthest
+        if gain:
+            furthest += gain
+            present.seal({"round": furthest})
+            present.commit(furthest)
+            assert present.predecessor is None
+        assert sum(state.predecessor is not None for state in states) <= 1, "no chain of states is kept"
+        assert present.held()[0] == furthest
 
 
 @pytest.mark.parametrize(("brought", "version"), [(None, None), (0, 0), (58, 58)])
