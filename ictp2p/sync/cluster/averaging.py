@@ -1,10 +1,10 @@
 """Averaging gradients inside a cluster, at every inner step.
 
 Two exchanges. The *heads* first, a few bytes from each worker: its weight, its step, whether it wants the group to
-change, and which parameters have a gradient at all. Then one sum of everything in a flat staging buffer, where each
-worker has put its gradients times its share of the weight. Knowing all weights beforehand makes the average one
-multiplication (during the copy that is needed anyway) instead of a division afterwards, keeps the weights exact, and
-lets everybody leave at the same step boundary when one head says so.
+change, with which options it steps (`likeness`), and which parameters have a gradient at all. Then one sum of
+everything in a flat staging buffer, where each worker has put its gradients times its share of the weight. Knowing all
+weights beforehand makes the average one multiplication (during the copy that is needed anyway) instead of a division
+afterwards, keeps the weights exact, and lets everybody leave at the same step boundary when one head says so.
 
 The gradients themselves are written only after the sum has succeeded. Whatever happens before leaves them as they
 were, and the step can be retried in another group. Where the group has a vendor's library the staging buffer lies on
@@ -29,8 +29,10 @@ from ictp2p.sync.mesh import Group
 from ictp2p.sync.optimizers.outer import wide
 from ictp2p.sync.state.local import as_part_of, local
 
-_HEAD = struct.Struct("<dQBqq")
-_MOVES, _DUE = 1, 2
+OPTIONS = 8
+"""Bytes of the digest of what an optimizer is set to."""
+_HEAD = struct.Struct(f"<dQBqq{OPTIONS}s")
+_MOVES, _DUE, _ASKS = 1, 2, 4
 NOTHING = -1
 """Instead of the number of a batch: this gradient is of none in particular."""
 
@@ -53,6 +55,10 @@ class Heads:
     """The batches that are in the average, by number, of those that have one."""
     left: tuple[int, ...] = ()
     """The batches that some worker leaves out, by number."""
+    unlike: bool = False
+    """Whether some worker steps with other options than another."""
+    asks: bool = False
+    """Whether some worker wants to know which."""
 
 
 class Averager:
@@ -86,6 +92,8 @@ class Averager:
         due: bool,
         mark: int = NOTHING,
         left: int = NOTHING,
+        options: bytes = bytes(OPTIONS),
+        asks: bool = False,
     ) -> Heads:
         """Exchange heads.
 
@@ -97,13 +105,15 @@ class Averager:
             due: whether it would have a round after this step; the leader's word counts.
             mark: which batch they are of: of two workers with the same one the first counts.
             left: which batch it leaves out.
+            options: digest of what its optimizer is set to.
+            asks: whether it would know what the others' are set to.
 
         Raises:
             LocalGroupError: the exchange failed, or the workers stand at different steps.
         """
         mine = [p.grad is not None for p in self._parameters]
         mine += _differ(self._buffers, self._common) if group.size > 1 else [False for _ in self._buffers]
-        data = _HEAD.pack(weight, step, _MOVES * moves | _DUE * due, mark, left) + _pack(mine)
+        data = _HEAD.pack(weight, step, _MOVES * moves | _DUE * due | _ASKS * asks, mark, left, options) + _pack(mine)
         replies = group.all_gather(data)
         heads = [_HEAD.unpack_from(reply) for reply in replies]
         steps = [head[1] for head in heads]
@@ -118,7 +128,9 @@ class Averager:
         moves, due = any(head[2] & _MOVES for head in heads), bool(heads[0][2] & _DUE)
         counted = tuple(mark for mark, again in zip(marks, twice, strict=True) if mark != NOTHING and not again)
         left_out = tuple(head[4] for head in heads if head[4] != NOTHING)
-        return Heads(weight / total if total else 0.0, total, moves, due, present, counted, left_out)
+        unlike, asks = len({head[5] for head in heads}) > 1, any(head[2] & _ASKS for head in heads)
+        share = weight / total if total else 0.0
+        return Heads(share, total, moves, due, present, counted, left_out, unlike, asks)
 
     @torch.no_grad()
     def average(self, group: Group, heads: Heads) -> None:

@@ -38,6 +38,7 @@ from ictp2p.sync.cluster import scaling
 from ictp2p.sync.cluster.averaging import NOTHING, Averager, Heads
 from ictp2p.sync.cluster.groups import Groups, Moved
 from ictp2p.sync.cluster.heal import Replica, Stateful, heal
+from ictp2p.sync.cluster.likeness import Likeness
 from ictp2p.sync.cluster.progress import Progress
 from ictp2p.sync.cluster.siblings import Exchange, ProcessGroup, Siblings, Step
 from ictp2p.sync.mesh import Group, Mesh
@@ -204,6 +205,7 @@ class Policy:
             siblings=siblings,
         )
         self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
+        self._likeness = Likeness(inner, self._warn)
         self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
         self._items: list[tuple[str, str]] = []
         """What all workers of a cluster must have alike; known when the policy is entered."""
@@ -415,11 +417,22 @@ class Policy:
         weight = 0.0 if spent else self.weight
         moves = self._peer.roster_moves(group.generation)
         due = self._due if self._agreed is None else self._agreed.due
-        heads = self._averager.heads(group, weight, self.progress.step, moves=moves, due=due, mark=mark, left=left)
+        heads = self._averager.heads(
+            group,
+            weight,
+            self.progress.step,
+            moves=moves,
+            due=due,
+            mark=mark,
+            left=left,
+            options=self._likeness.digest(group),
+            asks=self._likeness.asks,
+        )
         if heads.moves:
             self._peer.phase(TRAINING, "pg_diff")
             raise Moved(self.progress.step)
         self._peer.phase(TRAINING, "pg_same")
+        self._likeness.heard(group, heads)
         self._averager.average(group, heads)
         self._peer.phase(TRAINING, "averaged")
         return heads
