@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from ictp2p.collectives.running.attempt import ExecuteProfile
+from ictp2p.concurrency.blocking import blocking
 from ictp2p.concurrency.closing import Step, close_all
 from ictp2p.concurrency.tasks import Tasks
 from ictp2p.config import Config
@@ -135,8 +136,7 @@ class AsyncPeer:
             raise
 
     async def _start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.security = await loop.run_in_executor(None, self._secured)
+        self.security = await blocking(self._secured)
         self._check()
         self.reception: Reception = await serve(
             self._seams.network,

@@ -16,6 +16,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from ictp2p.concurrency.blocking import blocking
+
 
 class Store(Protocol):
     """An open store."""
@@ -66,11 +68,11 @@ class GroupStore:
     async def _renew(self, host: str, before: asyncio.Task[str] | None) -> str:
         if before is not None:
             await asyncio.wait([before])
-        address, store = await asyncio.get_running_loop().run_in_executor(None, self._open, host)
+        address, store = await blocking(self._open, host)
         await self._replace(store)
         return address
 
     async def _replace(self, store: Store | None) -> None:
         old, self._present = self._present, store
         if old is not None:  # shielded: nobody else knows it, and what waits for a thread would be called back
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, old.close))
+            await asyncio.shield(blocking(old.close))

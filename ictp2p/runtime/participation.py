@@ -21,6 +21,7 @@ from ictp2p.collectives.running import execute
 from ictp2p.collectives.running.advance import Advance
 from ictp2p.collectives.running.attempt import ExecuteProfile
 from ictp2p.collectives.running.digest import EMPTY, digest_of
+from ictp2p.concurrency.blocking import blocking
 from ictp2p.core.packets import Channel
 from ictp2p.core.planning import check_groups
 from ictp2p.errors import (
@@ -354,7 +355,7 @@ class Participation:
             return await work.finish()
         if not opened.spec.elements:
             return EMPTY
-        return await asyncio.get_running_loop().run_in_executor(None, _digest_of, work.outputs)
+        return await blocking(_digest_of, work.outputs)
 
     def _progress(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> Callable[[int, int], None]:
         advance = Advance(chosen.shares)

@@ -19,6 +19,7 @@ import msgspec
 from ictp2p.bulk import Bulk
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.lanes import LONG
+from ictp2p.concurrency.blocking import blocking
 from ictp2p.core.stack import Core
 from ictp2p.errors import IctError, NetworkError, RemoteProtocolError, StateError
 from ictp2p.sync.rounds.restore import Held
@@ -221,7 +222,7 @@ class _Transfer:
             self._opening, self._asked, self._fatal = [], {}, None
             for peer, connection in self._lanes.values():
                 self._bulk.lanes.close(peer, [connection])
-        await asyncio.get_running_loop().run_in_executor(None, self._state.verified, self._ref.version)
+        await blocking(self._state.verified, self._ref.version)
         self._telemetry.event(
             "state_fetched",
             version=self._ref.version,
@@ -317,8 +318,8 @@ class _Transfer:
             return  # two were asked, and the other was first
         self._expecting = True
         try:
-            encoded, loop = bytes(buffer[:size]), asyncio.get_running_loop()
-            missing = await loop.run_in_executor(None, self._state.expect, encoded, self._ref.digest)
+            encoded = bytes(buffer[:size])
+            missing = await blocking(self._state.expect, encoded, self._ref.digest)
             if self._state.own:
                 self._fetch.only(provider)
             self._fetch.begin(self._state.incoming, missing)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
+from ictp2p.concurrency.blocking import blocking
 from ictp2p.concurrency.loop_thread import LoopThread
 from ictp2p.torch_backend.errors import CalledInCallback, GroupClosed, translated
 from ictp2p.torch_backend.memory import Memory
@@ -131,7 +132,7 @@ class Calls:
         try:
             source = await start()
             if memory.returns:
-                await asyncio.get_running_loop().run_in_executor(None, memory.give_back)
+                await blocking(memory.give_back)
         except asyncio.CancelledError:
             work.finish(_shut_down(name))
             raise

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "nothing-closed-at-exit",
+        "A peer that is closed as its program exits is closed, though there are no threads for it any more.",
+        "ictp2p/concurrency/blocking.py",
+        "        if threading.main_thread().is_alive():\n            raise\n",
+        "        raise\n",
+        ("concurrency/test_blocking.py::test_a_peer_may_be_closed_when_the_program_exits",),
+    ),
+    Mutation(
         "only-we-can-read-it",
         "A state is refused where it is made if those who are sent its manifest would refuse that.",
         "ictp2p/sync/state/global_state.py",
