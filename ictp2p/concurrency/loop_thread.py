@@ -233,7 +233,8 @@ def _hand_over(task: asyncio.Task[T], answer: Answer[T]) -> None:
 def _finish(loop: asyncio.AbstractEventLoop, last: Begin[None]) -> None:
     loop.run_until_complete(_end_tasks(last))
     loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.run_until_complete(loop.shutdown_default_executor())
+    if threading.main_thread().is_alive():  # else the interpreter has ended its threads, and 3.12 begins none to do it
+        loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
 
 

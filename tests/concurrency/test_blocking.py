@@ -32,6 +32,29 @@ async def test_a_loop_that_takes_no_more_work_while_the_program_goes_on_says_so(
     assert done == []
 
 
+LOOP_AT_EXIT = """
+import atexit
+from ictp2p.concurrency.blocking import blocking
+from ictp2p.concurrency.loop_thread import LoopThread
+loop, done = LoopThread("x"), []
+loop.run(lambda: blocking(int))
+
+async def last():
+    done.append(await blocking(max, 3, 4))
+
+atexit.register(lambda: print(done, flush=True))
+atexit.register(lambda: loop.close(last))
+"""
+
+
+def test_a_loop_may_end_when_the_program_exits() -> None:
+    """Since Python 3.12 the interpreter begins no thread any more by then, also none that would end the others."""
+    ran = subprocess.run(
+        [sys.executable, "-c", LOOP_AT_EXIT], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[4]\n", "")
+
+
 AT_EXIT = """
 import atexit, sys, torch, ictp2p
 peer = ictp2p.Peer(ictp2p.Config.local(cluster="a", token=sys.argv[1], isolation=sys.argv[2]))

@@ -8,12 +8,20 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "folder-of-nobody-known",
+        "Where a peer of the same process has what another one wants, the error says which, so that it can be closed.",
+        "ictp2p/peer.py",
+        "raise named(error, self.config, self.running()) from error",
+        "raise",
+        ("test_peer_life.py::test_a_peer_whose_name_was_given_to_another_one_is_named_and_can_be_closed",),
+    ),
+    Mutation(
         "nothing-closed-at-exit",
         "A peer that is closed as its program exits is closed, though there are no threads for it any more.",
         "ictp2p/concurrency/blocking.py",
         "        if threading.main_thread().is_alive():\n            raise\n",
         "        raise\n",
-        ("concurrency/test_blocking.py::test_a_peer_may_be_closed_when_the_program_exits",),
+        ("concurrency/test_blocking.py::test_a_loop_may_end_when_the_program_exits",),
     ),
     Mutation(
         "only-we-can-read-it",
