@@ -70,7 +70,7 @@ class AsyncPeer:
             what to close; without it this peer cannot lead a cluster whose workers train together.
 
     Raises:
-        ConfigError: the data folder cannot be used, or is in use by another peer.
+        ConfigError: the data folder cannot be used; `FolderInUse`: another peer has it.
         StateError: it is corrupt, or that of a peer of another cluster.
     """
 

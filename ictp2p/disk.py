@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ictp2p.concurrency.forks import held_alone
-from ictp2p.errors import ConfigError, StateError
+from ictp2p.errors import ConfigError, FolderInUse, StateError
 
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MAGIC = b"ICTD"
@@ -84,7 +84,8 @@ class FileDisk:
         """Create the directory if need be, and lock it.
 
         Raises:
-            ConfigError: the directory cannot be made or written, or another process holds it.
+            ConfigError: the directory cannot be made or written.
+            FolderInUse: another peer holds it.
         """
         self._directory = Path(directory)
         self._held: list[int] = []
@@ -101,10 +102,12 @@ class FileDisk:
             _lock(*self._held)
         except OSError as error:
             self.close()
-            what = f"cannot be locked ({error.strerror}): keep it on a disk of this machine"
+            place = f"data directory {str(self._directory)!r}"
             if isinstance(error, BlockingIOError):
-                what = "is in use by another peer: give each worker its own"
-            raise ConfigError(f"data directory {str(self._directory)!r} {what}") from error
+                raise FolderInUse(f"{place} is in use by another peer: give each worker its own") from error
+            raise ConfigError(
+                f"{place} cannot be locked ({error.strerror}): keep it on a disk of this machine"
+            ) from error
         self._reserve()
 
     def load(self, key: str) -> bytes | None:

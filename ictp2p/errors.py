@@ -4,6 +4,7 @@ One rule tells them apart: whoever can mend it decides the branch.
 
     IctError
     ├── ConfigError            your input: a value that cannot be right, named in the message
+    │   ├── FolderInUse        another peer has the data folder
     │   └── MeshMismatch       your model, policy or results differ from the mesh's
     ├── ProtocolError          a message that must not be
     │   ├── LocalProtocolError     ours: a bug in this process
@@ -53,6 +54,10 @@ class IctError(Exception):
 
 class ConfigError(IctError, ValueError):
     """A value given by the user that cannot be right."""
+
+
+class FolderInUse(ConfigError):
+    """The data folder is in use by another peer."""
 
 
 class MeshMismatch(ConfigError):

@@ -18,13 +18,14 @@ from ictp2p import torchrun
 from ictp2p.calls.engine import CallEngine
 from ictp2p.collective_calls import CollectiveCalls
 from ictp2p.config import Config
-from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed
+from ictp2p.errors import AddressInUse, ConfigError, FolderInUse, LocalProtocolError, PeerClosed
 from ictp2p.fsm import DRAINING
 from ictp2p.handle import Handle
 from ictp2p.handle.process import ProcessHandle
 from ictp2p.handle.thread import beside
 from ictp2p.runtime.life import Life
 from ictp2p.runtime.repetition import Repetition
+from ictp2p.started import named, note, started
 from ictp2p.sync.samples.hand import Batches
 from ictp2p.sync.samples.sampler import ElasticSampler
 from ictp2p.training import TrainingMesh
@@ -87,7 +88,7 @@ class Peer(CollectiveCalls):
         """Join the mesh, or found one if the configuration names nobody to join.
 
         Raises:
-            ConfigError: the data folder cannot be used, or is in use by another peer.
+            ConfigError: the data folder cannot be used; `FolderInUse`: another peer has it.
             StateError: it is corrupt, or that of a peer of another cluster.
             AddressInUse: the listen address is taken; `AddressNotOurs`: it is not one of this machine.
             Unreachable: no seed answered in time.
@@ -99,6 +100,13 @@ class Peer(CollectiveCalls):
         mates = torchrun.rendezvous(self.config, os.environ)
         if mates is not None:
             self.config = mates.before(self.config)
+        try:
+            self._begin(mates)
+        except (AddressInUse, FolderInUse) as error:
+            raise named(error, self.config, self.running()) from error
+        note(self)
+
+    def _begin(self, mates: torchrun.Rendezvous | None) -> None:
         live = ProcessHandle if self.config.isolation == "process" else beside
         handle: Handle = live(self.config, self._tell)
         try:
@@ -110,6 +118,15 @@ class Peer(CollectiveCalls):
             handle.close()
             self._handle = self._mesh = self._engine = None
             raise
+
+    @classmethod
+    def running(cls) -> list[Peer]:
+        """The peers that were started in this process and not closed, the first one first.
+
+        A peer runs on when the name that it had is given to something else, as by a notebook's cell that is run again;
+        here it can be had, and closed.
+        """
+        return [p for p in started() if not (p._closed or p._handle is None or p._handle.left_behind)]
 
     def _join(self, handle: Handle) -> None:
         """Have everything that listens in place, then start."""

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.disk import FileDisk, MemoryDisk
-from ictp2p.errors import ConfigError, StateError
+from ictp2p.errors import ConfigError, FolderInUse, StateError
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_a_disk_whose_reserve_others_took_says_so_and_has_one_again_once_there_a
 
 
 def test_two_peers_cannot_share_a_directory(disk: FileDisk, tmp_path: Path):
-    with pytest.raises(ConfigError, match="in use by another peer"):
+    with pytest.raises(FolderInUse, match="in use by another peer"):
         FileDisk(tmp_path / "data")
     code = "import sys; from ictp2p.disk import FileDisk; FileDisk(sys.argv[1])"
     other = subprocess.run(
@@ -188,7 +188,7 @@ def test_two_peers_cannot_share_a_directory(disk: FileDisk, tmp_path: Path):
 def test_a_directory_whose_lock_file_was_deleted_is_still_in_use(disk: FileDisk, tmp_path: Path):
     """It looks stale, and who deletes it would have two peers of one identity."""
     (tmp_path / "data" / "lock").unlink()
-    with pytest.raises(ConfigError, match="in use by another peer"):
+    with pytest.raises(FolderInUse, match="in use by another peer"):
         FileDisk(tmp_path / "data")
     disk.close()
     FileDisk(tmp_path / "data").close()
@@ -203,7 +203,7 @@ def test_a_directory_is_held_where_only_files_can_be_locked(tmp_path: Path, monk
         lock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with FileDisk(tmp_path), pytest.raises(ConfigError, match="in use by another peer"):
+    with FileDisk(tmp_path), pytest.raises(FolderInUse, match="in use by another peer"):
         FileDisk(tmp_path)
 
 

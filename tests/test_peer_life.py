@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -20,6 +21,7 @@ from ictp2p.disk import MemoryDisk
 from ictp2p.errors import (
     AddressInUse,
     ConfigError,
+    FolderInUse,
     LocalProtocolError,
     MeshMismatch,
     PeerClosed,
@@ -273,6 +275,28 @@ def test_a_peer_whose_start_failed_may_be_started_again() -> None:
         for _ in range(2):
             with pytest.raises(AddressInUse, match=str(a.address.port)):
                 taken.start()
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_peer_whose_name_was_given_to_another_one_is_named_and_can_be_closed(isolation: str, tmp_path: Path) -> None:
+    """Regression: a notebook's cell that was run again found the folder in use, and nobody could close what used it."""
+    made = replace(config("a"), isolation=isolation, data_dir=str(tmp_path / "peer"))
+    peer = ictp2p.Peer(made)
+    peer.start()
+    me, address = peer.id, str(peer.address)
+    del peer
+    gc.collect()
+    with pytest.raises(FolderInUse, match=f"{tmp_path}.* in use .* Peer {me} of this very process has it: close"):
+        ictp2p.Peer(replace(made, data_dir=f"{tmp_path}/../{tmp_path.name}/peer")).start()
+    with pytest.raises(AddressInUse, match=f"Peer {me} of this very process"):
+        ictp2p.Peer(replace(made, data_dir=None, listen=address)).start()
+    (lost,) = ictp2p.Peer.running()
+    assert lost.id == me
+    lost.close()
+    with ictp2p.Peer(made) as again, ictp2p.Peer(config("b")) as other:
+        assert ictp2p.Peer.running() == [again, other]
+        assert again.id == me
+    assert ictp2p.Peer.running() == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
