@@ -28,23 +28,31 @@ class Hook(Protocol):
 class Hooks:
     """The hooks of one inner optimizer, of which there are none before `set` and after `remove`.
 
+    Nor does this know then whose they were: a policy is several times as large as its model, and has to go when nobody
+    holds it any more, not when the garbage collector comes.
+
     Args:
         inner: the optimizer.
-        before: called with the gradients in hand.
-        after: called when the step has been taken.
     """
 
-    def __init__(self, inner: torch.optim.Optimizer, before: Callable[[], None], after: Callable[[], None]) -> None:
-        self._inner, self._before, self._after = inner, before, after
+    def __init__(self, inner: torch.optim.Optimizer) -> None:
+        self._inner = inner
+        self._before: Callable[[], None] = lambda: None
         self._set: list[Hook] = []
 
     def __bool__(self) -> bool:
         return bool(self._set)
 
-    def set(self) -> None:
-        """Hook the optimizer."""
+    def set(self, before: Callable[[], None], after: Callable[[], None]) -> None:
+        """Hook the optimizer.
+
+        Args:
+            before: called with the gradients in hand.
+            after: called when the step has been taken.
+        """
+        self._before = before
         self._set.append(self._inner.register_step_pre_hook(self._before_step))
-        self._set.append(self._inner.register_step_post_hook(lambda *_: self._after()))
+        self._set.append(self._inner.register_step_post_hook(lambda *_: after()))
 
     def add(self, hook: Hook) -> None:
         """Have another one removed with these."""
@@ -54,7 +62,7 @@ class Hooks:
         """Let the optimizer be."""
         for hook in self._set:
             hook.remove()
-        self._set = []
+        self._set, self._before = [], lambda: None
 
     def _before_step(self, optimizer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = dict(zip(("closure",), args[1:], strict=False)) | kwargs

@@ -22,6 +22,7 @@ due: the step is retried, the outer round repeated. Three rules keep anything fr
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -167,6 +168,7 @@ class Policy:
         self.progress = Progress()
         """How far this worker is; read it, do not write it."""
         self._peer, self._model, self._inner = peer, model, inner
+        self._warn: Callable[[str], None] = lambda text: peer.event("warning", text=text)
         overlap = self._overlap = checked.overlap
         settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
         self._siblings = siblings = _siblings(within, sampler, grouping)
@@ -209,14 +211,15 @@ class Policy:
         self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
         self._items: list[tuple[str, str]] = []
         """What all workers of a cluster must have alike; known when the policy is entered."""
-        self._groups = Groups(peer, self._joined)
+        me = weakref.proxy(self)  # as `Hooks`: what it is made of does not hold a policy
+        self._groups = Groups(peer, lambda group: me._joined(group))
         self._spent = False
         """Whether the gradient in hand must not count."""
         self._leaves = False
         """Whether one of those ranks was asked to leave."""
         self._agreed: Step | None = None
         """What was agreed with them for the step that is being taken."""
-        self._hooks = Hooks(inner, self._gradients, self._stepped)
+        self._hooks = Hooks(inner)
         self._beginning = Beginning(model, inner, weights, compares=frozen == "same")
 
     def __repr__(self) -> str:
@@ -357,7 +360,7 @@ class Policy:
             if (text := self._beginning.given_up()) is not None:
                 self._warn(text)
             self._resting = self._peer.clock()
-            self._hooks.set()
+            self._hooks.set(self._gradients, self._stepped)
             self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn))
         except BaseException:
             self.__exit__()
@@ -522,9 +525,6 @@ class Policy:
         self._weights.agenda.landed(self.state.counters, self.state.committed)
         self._outer_round.resume(group)
         return self.progress.step
-
-    def _warn(self, text: str) -> None:
-        self._peer.event("warning", text=text)
 
     def _leave(self) -> None:
         self._outer_round.withdraw()

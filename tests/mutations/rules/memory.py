@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "policy-held-by-its-hooks",
+        "A policy that has ended, which is several times as large as its model, goes with whoever held it.",
+        "ictp2p/sync/two_level/hooks.py",
+        "        self._set, self._before = [], lambda: None\n",
+        "        self._set = []\n",
+        ("sync/two_level/test_policy.py::test_a_policy_that_has_ended_goes_with_whoever_held_it",),
+    ),
+    Mutation(
         "ended-connection-knows-its-owner",
         "A control connection that has ended forgets who knows it, and its TLS.",
         "ictp2p/edge/control.py",

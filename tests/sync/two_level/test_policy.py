@@ -15,9 +15,15 @@ from ictp2p.errors import ConfigError
 from ictp2p.sync.pace import AdaptivePace
 from ictp2p.sync.policies.asynchronous import AsyncDiLoCo
 from ictp2p.sync.policies.diloco import DiLoCo
+from ictp2p.sync.policies.eager import EagerDiLoCo
 from ictp2p.sync.policies.local_sgd import LocalSGD
 from ictp2p.sync.policies.noloco import NoLoCo
+from ictp2p.sync.policies.sparse import SparseDiLoCo
+from ictp2p.sync.policies.streaming import StreamingDiLoCo
 from ictp2p.sync.samples.sampler import ElasticSampler
+from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.two_level.policy import Policy
+from tests.garbage import uncollected
 from tests.sync.diloco_trace import Array, Golden, Model, rows, same, together, train, worker
 
 
@@ -92,6 +98,35 @@ def test_gradients_computed_several_times_in_a_step_are_refused(make_world: Any)
             inner.step(closure)
 
     make_world(a=1).run(a_0=body)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        DiLoCo,
+        LocalSGD,
+        partial(StreamingDiLoCo, fragments=2, overlap=1),
+        EagerDiLoCo,
+        partial(AsyncDiLoCo, clusters=1),
+        SparseDiLoCo,
+        NoLoCo,
+    ],
+)
+def test_a_policy_that_has_ended_goes_with_whoever_held_it(make_world: Any, kind: Any) -> None:
+    """Regression: it waited for the garbage collector, with several times its model, while the next one was made."""
+
+    def body(mesh: Any) -> None:
+        model = torch.nn.Linear(2, 1)
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with kind(mesh, model, inner, sync_every=4):
+            for _ in range(9):
+                model(torch.ones(1, 2)).sum().backward()
+                inner.step()
+                inner.zero_grad()
+
+    with uncollected(Policy, GlobalState) as found:
+        make_world(a=1).run(a_0=body)
+    assert found == []
 
 
 def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
