@@ -38,11 +38,12 @@ class Company:
     Args:
         siblings: the ranks that hold the other shards.
         clock: monotonic seconds.
-        moves: whether an attempt with this rank's contribution has begun.
     """
 
-    def __init__(self, siblings: Siblings, clock: Callable[[], float], moves: Callable[[], bool]) -> None:
-        self._siblings, self._clock, self._moves = siblings, clock, moves
+    def __init__(self, siblings: Siblings, clock: Callable[[], float]) -> None:
+        self._siblings, self._clock = siblings, clock
+        self._moves = False
+        """Whether an attempt with this rank's contribution has begun."""
         self._attends = self._apart = False
         self._needless: float | None = None
         """Since when nobody else waits."""
@@ -50,11 +51,13 @@ class Company:
 
     def launched(self) -> None:
         """A round of this rank's is on its way."""
+        self._moves = False
         if not self._attends:
             self._launched_at = self._began_at = self._clock()
 
     def begun(self) -> None:
-        """Its attempt begins."""
+        """Its attempt begins. From any thread."""
+        self._moves = True
         if not self._attends:
             self._began_at = self._clock()
 
@@ -71,8 +74,8 @@ class Company:
             SiblingLost: another rank stops, or cannot be reached.
         """
         waits = Standing.ATTENDS if self._attends else Standing.WAITS
-        found = self._stand(Standing.MOVES if self._moves() else waits)
-        if not self._attends or Standing.WAITS in found or Standing.MOVES in found or self._moves():
+        found = self._stand(Standing.MOVES if self._moves else waits)
+        if not self._attends or Standing.WAITS in found or Standing.MOVES in found or self._moves:
             self._needless = None
         elif self._needless is None:
             self._needless = self._clock()

@@ -99,9 +99,7 @@ class OuterRound:
         self._pace = pace
         self._most_skipped, self._skipped = most_skipped, 0
         self._overlaps = overlaps or siblings is not None
-        self._company = None if siblings is None else Company(siblings, peer.clock, lambda: self._opened)
-        self._opened = False
-        """Whether an attempt of the round under way has begun."""
+        self._company = None if siblings is None else Company(siblings, peer.clock)
         self._attends_only = False
         """Whether a contribution of nothing must begin no round."""
         self._sampler = sampler
@@ -134,7 +132,6 @@ class OuterRound:
             self._phase("given_up")
             raise
         self._progress.launched(fragment)
-        self._opened = False
         if self._company is not None:
             self._company.launched()
         if self._sampler is not None:
@@ -332,7 +329,6 @@ class OuterRound:
         def restarted(attempt: int, parts: Sequence[Participant]) -> None:
             nonlocal reducing, began
             reducing, self._parts, began = True, parts, self._peer.clock()
-            self._opened = True
             if self._company is not None:
                 self._company.begun()
             if publisher is not None:

@@ -55,7 +55,7 @@ MUTATIONS: Final = (
         "given-up-though-begun",
         "A round that has begun is seen to its end.",
         "ictp2p/sync/two_level/company.py",
-        "Standing.MOVES if self._moves() else waits",
+        "Standing.MOVES if self._moves else waits",
         "waits",
         (f"{_COMPANY}test_but_not_once_it_has_begun",),
     ),

@@ -17,9 +17,9 @@ class Scene:
     """One rank, and one sibling whose standings come from a script, a tenth of a second apart."""
 
     def __init__(self, *script: Standing) -> None:
-        self.script, self.said, self.now, self.moves = list(script), list[Standing](), 0.0, False
+        self.script, self.said, self.now = list(script), list[Standing](), 0.0
         self.others_waited = 0.0
-        self.company = Company(cast("Siblings", self), lambda: self.now, lambda: self.moves)
+        self.company = Company(cast("Siblings", self), lambda: self.now)
 
     def stand(self, standing: Standing, waited: float = 0.0) -> list[tuple[Standing, float]]:
         self.now += 0.1
@@ -96,7 +96,7 @@ def test_but_not_once_it_has_begun() -> None:
     scene = Scene(*[WAITS] * 6, LANDED)
 
     def attend() -> None:
-        scene.moves = True
+        scene.company.begun()
         wait(scene, 99)()
 
     scene.company.gather(attend)

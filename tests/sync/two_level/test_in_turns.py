@@ -85,7 +85,7 @@ def seconds_per_phase(
     def rank(cluster: str, shard: int, ranks: Ranks) -> Callable[[], None]:
         def run() -> None:
             chance = random.Random(cluster)  # the ranks of a cluster take the same steps
-            company = Company(Siblings(ranks.of(shard)), loop.time, lambda: False)
+            company = Company(Siblings(ranks.of(shard)), loop.time)
             times = ended[cluster, shard] = []
 
             def attend() -> None:
