@@ -28,7 +28,9 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   └── NotFinite          this cluster's parameters hold NaN or infinity: it brings none of it to the others
     ├── StateError             state that cannot be had, or whose bytes do not match its agreed digest
     ├── LocalGroupError        the group inside the cluster broke: a new one is being formed
-    │   └── LibraryRefused         a vendor's collective library did not come up: the new one falls back to Gloo
+    │   ├── LibraryRefused         a vendor's collective library did not come up: the new one falls back to Gloo
+    │   ├── GroupUnmet             not all members came to the meeting in time: the new one goes on without them
+    │   └── GroupUnbuilt           this worker lacks what it needs for one (descriptors, threads): it stands aside
     ├── SiblingLost            a rank of this cluster that holds another shard of its model stopped, or is gone
     └── PeerClosed             the peer was closed, or drained, while something waited on it
         └── PeerFailed         the peer stopped by itself: to go on would have broken a promise
@@ -154,6 +156,14 @@ class LocalGroupError(IctError):
 
 class LibraryRefused(LocalGroupError):
     """A vendor's collective library did not come up between the workers of a cluster."""
+
+
+class GroupUnmet(LocalGroupError):
+    """Not all members of a group came to its meeting before the deadline."""
+
+
+class GroupUnbuilt(LocalGroupError):
+    """This worker cannot build its part of a group: its machine or its process lacks something."""
 
 
 class SiblingLost(IctError):

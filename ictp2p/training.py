@@ -20,6 +20,8 @@ from ictp2p.concurrency.interrupts import Answer
 from ictp2p.concurrency.threads import Thread
 from ictp2p.conversation import IDLE, Conversation
 from ictp2p.errors import (
+    GroupUnbuilt,
+    GroupUnmet,
     LibraryRefused,
     LocalGroupError,
     LocalProtocolError,
@@ -34,7 +36,7 @@ from ictp2p.runtime.life import Life
 from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
 from ictp2p.sync.rosters.devices import Device
-from ictp2p.sync.rosters.roster import Generation, Roster
+from ictp2p.sync.rosters.roster import Breach, Generation, Roster
 from ictp2p.sync.rounds.notices import StateAdvanced
 from ictp2p.sync.state.lent import Lent
 from ictp2p.sync.values import Spec, StateRef, contributed
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NO_STATE = StateRef(0, b"", ())
+_WORDS = 500
+"""Characters of a reason that the others are told."""
 
 
 class Openable(Group, Protocol):
@@ -85,6 +89,8 @@ class TrainingMesh:
         # What the peer was told last: to say it again is a way to its thread and back, for each call that is made.
         self._wanted: Device | None = None
         self._training: bool | None = None
+        self._in_vain = False
+        """Whether people were told that this worker is let into no group."""
         self._warned_of = 0
         """The newest version of the state of which people were told that nobody gives it to this worker."""
         peer.subscribe(self._heard)
@@ -116,14 +122,25 @@ class TrainingMesh:
         """Wait for a roster with this worker in it."""
         oldest = newer_than or (0, 0)
         deadline = self._peer.clock() + self._peer.config.local_timeouts.complete
+        self._peer.attends("waits", oldest)
         with self._changed:
             while self._roster is None or self._roster.generation <= oldest:
                 self._check()
                 if not self._changed.wait(max(0.0, deadline - self._peer.clock())):
+                    self._waits_in_vain()
                     raise LocalGroupError(
                         f"no roster newer than {oldest} came within {self._peer.config.local_timeouts.complete:g} s"
                     )
+            self._in_vain = False
             return self._roster
+
+    def _waits_in_vain(self) -> None:
+        """Tell people, once for each wait, that this worker is in no group; calls end by their own deadline."""
+        if self._policy_in and not self._in_vain:
+            self._in_vain = True
+            seconds, leader = self._peer.config.local_timeouts.complete, self._peer.leader
+            text = f"has waited {seconds:g} s for the process group of its cluster; leader {leader} lets it in between"
+            self.event("warning", text=f"{text} two steps, so training may stand still there")
 
     def roster_moves(self, generation: Generation) -> bool:
         """Whether the group must change at the next step."""
@@ -139,7 +156,7 @@ class TrainingMesh:
         """A collective of that generation broke here."""
         self._life.happened("relevant_fault")
         self.event("group_failed", generation=list(generation), reason=reason)
-        self._peer.failed(generation)
+        self._peer.failed(generation, Breach(words=reason[:_WORDS]))
 
     def open_group(self, roster: Roster) -> Group:
         """Build the group of a roster."""
@@ -152,12 +169,13 @@ class TrainingMesh:
             stale = self._newest > roster.generation
         if stale:
             group.abort("a newer roster is known")
+        self._peer.attends("meets", roster.generation)
         try:
             group.open()
-        except LibraryRefused as error:
-            self.event("warning", text=f"{roster.library} did not come up, the next group falls back to gloo: {error}")
-            self._peer.failed(roster.generation, roster.library)
+        except LocalGroupError as error:
+            self._unopened(roster, error)
             raise
+        self._peer.attends("met", roster.generation)
         self.event("collectives", library=roster.library, reason=roster.reason, size=group.size)
         self._life.heard(REJOIN, "group_down")
         self._life.heard(RECEIVED_JOIN, "group_down")
@@ -178,6 +196,19 @@ class TrainingMesh:
     def leave_together(self, left: bool | None) -> None:
         """Have `Peer.drained` be what the ranks of a sharded model agree on; None for this worker alone again."""
         self.left_together = left
+
+    def _unopened(self, roster: Roster, error: LocalGroupError) -> None:
+        """Say how it failed, which is known here alone; `roster_failed` comes too late for it."""
+        words = str(error.__cause__ or error)[:_WORDS]  # without the group's own name, which differs each time
+        match error:
+            case LibraryRefused():
+                text = f"{roster.library} did not come up, the next group falls back to gloo: {error}"
+                self.event("warning", text=text)
+                self._peer.failed(roster.generation, Breach("broke", words, roster.library))
+            case GroupUnbuilt():
+                self._peer.failed(roster.generation, Breach("unbuilt", words))
+            case GroupUnmet() if self._policy_in:  # calls come when the program makes them, however late that is
+                self._peer.failed(roster.generation, Breach("unmet", words))
 
     # ------------------------------------------------------------ state
 

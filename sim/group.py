@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ictp2p.errors import LocalGroupError
+from ictp2p.errors import GroupUnmet, LocalGroupError
 from ictp2p.sync.rosters.roster import Generation, Roster
 from ictp2p.types import PeerId
 from sim.threads import Crew, SimCondition
@@ -124,7 +124,8 @@ class SimGroup:
             if self._meeting.broken:
                 raise LocalGroupError(self._meeting.broken)
             if self._world.now - began > self._patience:
-                raise LocalGroupError(f"not all members came within {self._patience:g} s")
+                kind = GroupUnmet if self._operations == 1 else LocalGroupError  # the first is the meeting
+                raise kind(f"not all members came within {self._patience:g} s")
             self._meeting.waiting[self.rank].wait(_PATIENCE)
 
     def _all_run(self) -> bool:

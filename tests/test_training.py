@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from ictp2p.concurrency.threads import Threads
-from ictp2p.errors import RoundTimeout, StateError
+from ictp2p.config import Config
+from ictp2p.errors import GroupUnbuilt, GroupUnmet, LocalGroupError, RoundTimeout, StateError
 from ictp2p.sync.mesh import Receiver
+from ictp2p.sync.rosters.roster import Breach, Roster
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry
 from ictp2p.sync.state.own import Name, OwnState, PathState
@@ -42,10 +44,41 @@ def test_a_newcomer_that_comes_before_the_leader_has_looked_at_its_roster_is_let
         assert found["a/0"] == found[late.name]
 
 
+@pytest.mark.parametrize(
+    ("error", "breaches"),
+    [
+        (GroupUnmet("late"), [Breach("unmet", "late")]),
+        (GroupUnbuilt("no descriptors"), [Breach("unbuilt", "no descriptors")]),
+        (LocalGroupError("reset"), []),
+    ],
+)
+def test_whose_fault_a_group_is_that_does_not_come_about_is_told_before_it_is_given_up(
+    error: LocalGroupError, breaches: list[Breach]
+) -> None:
+    class Failing:
+        generation, rank, size = (1, 2), 0, 2
+
+        def open(self) -> None:
+            raise error
+
+    class Mesh(TrainingMesh):
+        def _make_group(self, roster: Roster, patience: object) -> Any:
+            return Failing()
+
+    peer: Any = Listening()
+    life: Any = None
+    mesh = Mesh(peer, life)
+    mesh.roster_ready(True)
+    with pytest.raises(LocalGroupError):
+        mesh.open_group(Roster(1, 2, ("a", "b"), "127.0.0.1:1", 0))
+    assert peer.told[1:] == [("attends", "meets", (1, 2)), *(("failed", (1, 2), breach) for breach in breaches)]
+
+
 class Listening:
     """A peer that notes what it is told."""
 
     threads = Threads()
+    config = Config.local(cluster="a", token="0123456789abcdef0123456789abcdef")
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -56,6 +89,12 @@ class Listening:
 
     def wants(self, ready: bool, device: object) -> None:
         self.told.append(("wants", ready))
+
+    def attends(self, stage: str, generation: tuple[int, int]) -> None:
+        self.told.append(("attends", stage, generation))
+
+    def failed(self, generation: tuple[int, int], breach: Breach) -> None:
+        self.told.append(("failed", generation, breach))
 
     def set_training(self, training: bool, config: bytes | None = None) -> None:
         self.told.append(("training", training))

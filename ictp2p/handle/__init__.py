@@ -22,7 +22,8 @@ from ictp2p.errors import PeerClosed
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.mesh import Receiver, RoundRequest
 from ictp2p.sync.rosters.devices import Device
-from ictp2p.sync.rosters.roster import Generation, Roster
+from ictp2p.sync.rosters.presence import Stage
+from ictp2p.sync.rosters.roster import Breach, Generation, Roster
 from ictp2p.sync.rounds.notices import StateAdvanced
 from ictp2p.sync.values import Close, Open, Participant, StateRef
 from ictp2p.types import Address, ClusterId, PeerId
@@ -215,12 +216,16 @@ class Handle(Protocol):
         """Say whether a training thread wants into the cluster's group. `Asking` goes ahead of what follows."""
         ...
 
+    def attends(self, stage: Stage, generation: Generation) -> None:
+        """What the training thread is at: it waits for a roster later than a generation, or meets others in one."""
+        ...
+
     def boundary(self, step: int) -> None:
         """At the leader: everybody stands before inner step `step`."""
         ...
 
-    def failed(self, generation: Generation, library: str = "") -> None:
-        """A collective of that generation broke here, or its library did not come up."""
+    def failed(self, generation: Generation, breach: Breach) -> None:
+        """The group of that generation broke here."""
         ...
 
     # The state.

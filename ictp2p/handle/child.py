@@ -126,8 +126,10 @@ class Child:
                 return self.service.wants(ready, device)
             case to_peer.Boundary(step=step):
                 return self.service.boundary(step)
-            case to_peer.GroupFailed(generation=generation, library=library):
-                return self.service.failed(generation, library)
+            case to_peer.GroupFailed(generation=generation, breach=breach):
+                return self.service.failed(generation, breach)
+            case to_peer.Attends(stage=stage, generation=generation):
+                return self.service.attends(stage, generation)
             case to_peer.SetTraining(training=training, config=config):
                 return self.peer.set_training(training, config)
             case to_peer.Offer(digest=digest):

@@ -29,7 +29,8 @@ from ictp2p.handle.staging import StagedRound
 from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import Receiver, RoundRequest
 from ictp2p.sync.rosters.devices import Device
-from ictp2p.sync.rosters.roster import Generation
+from ictp2p.sync.rosters.presence import Stage
+from ictp2p.sync.rosters.roster import Breach, Generation
 from ictp2p.sync.values import Close, Open, StateRef
 from ictp2p.types import Address, ClusterId, PeerId
 
@@ -178,13 +179,17 @@ class ProcessHandle:
         """Say whether a training thread wants into the cluster's group."""
         self._ask(to_peer.Wants(ready, device), None)
 
+    def attends(self, stage: Stage, generation: Generation) -> None:
+        """What the training thread is at: it waits for a roster later than a generation, or meets others in one."""
+        self._ask(to_peer.Attends(stage, generation), None)
+
     def boundary(self, step: int) -> None:
         """Everybody stands at a step boundary."""
         self._ask(to_peer.Boundary(step), None)
 
-    def failed(self, generation: Generation, library: str = "") -> None:
-        """A collective of that generation broke here, or its library did not come up."""
-        self._ask(to_peer.GroupFailed(generation, library), None)
+    def failed(self, generation: Generation, breach: Breach) -> None:
+        """The group of that generation broke here."""
+        self._ask(to_peer.GroupFailed(generation, breach), None)
 
     # ------------------------------------------------------------ the state
 

@@ -20,7 +20,8 @@ from ictp2p.runtime.health import quantile
 from ictp2p.runtime.reporting import clusters_of, links_of, members_of, routes_of
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.rosters.devices import Device
-from ictp2p.sync.rosters.roster import Generation, RosterChanged, RosterMissed, RosterPending
+from ictp2p.sync.rosters.presence import Stage
+from ictp2p.sync.rosters.roster import Breach, Generation, RosterChanged, RosterMissed, RosterPending
 from ictp2p.sync.rounds.notices import StateAdvanced
 from ictp2p.types import ClusterId
 
@@ -68,10 +69,15 @@ class PeerService:
         rosters = self.peer.core.m.rosters
         self.peer.call(Channel.ROSTER, lambda now: rosters.boundary(step, now))
 
-    def failed(self, generation: Generation, library: str) -> None:
-        """A collective of that generation broke here, or its library did not come up."""
+    def attends(self, stage: Stage, generation: Generation) -> None:
+        """What the training thread is at."""
         rosters = self.peer.core.m.rosters
-        self.peer.call(Channel.ROSTER, lambda now: rosters.failed(generation, now, library))
+        self.peer.call(Channel.ROSTER, lambda now: rosters.attends(stage, generation, now))
+
+    def failed(self, generation: Generation, breach: Breach) -> None:
+        """The group of that generation broke here."""
+        rosters = self.peer.core.m.rosters
+        self.peer.call(Channel.ROSTER, lambda now: rosters.failed(generation, now, breach))
 
     def offer(self, digest: bytes) -> None:
         """Offer a state to begin with."""

@@ -22,7 +22,8 @@ from ictp2p.handle.service import PeerService
 from ictp2p.runtime.participation import Outcome, Reduction
 from ictp2p.sync.mesh import Receiver, RoundRequest
 from ictp2p.sync.rosters.devices import Device
-from ictp2p.sync.rosters.roster import Generation
+from ictp2p.sync.rosters.presence import Stage
+from ictp2p.sync.rosters.roster import Breach, Generation
 from ictp2p.sync.values import Close, Open, StateRef
 from ictp2p.types import Address, ClusterId, PeerId
 
@@ -152,13 +153,17 @@ class ThreadHandle:
         """Say whether a training thread wants into the cluster's group."""
         self.loop.call(lambda: self.service.wants(ready, device))
 
+    def attends(self, stage: Stage, generation: Generation) -> None:
+        """What the training thread is at: it waits for a roster later than a generation, or meets others in one."""
+        self.loop.call(lambda: self.service.attends(stage, generation))
+
     def boundary(self, step: int) -> None:
         """Everybody stands at a step boundary."""
         self.loop.call(lambda: self.service.boundary(step))
 
-    def failed(self, generation: Generation, library: str = "") -> None:
-        """A collective of that generation broke here, or its library did not come up."""
-        self.loop.call(lambda: self.service.failed(generation, library))
+    def failed(self, generation: Generation, breach: Breach) -> None:
+        """The group of that generation broke here."""
+        self.loop.call(lambda: self.service.failed(generation, breach))
 
     # ------------------------------------------------------------ the state
 

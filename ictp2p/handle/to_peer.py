@@ -9,6 +9,8 @@ import msgspec
 from ictp2p.config import Config
 from ictp2p.handle.messages import Failure, Number, TensorRef, Words, decoded
 from ictp2p.sync.rosters.devices import Device
+from ictp2p.sync.rosters.presence import Stage
+from ictp2p.sync.rosters.roster import Breach, Generation
 from ictp2p.sync.values import Close, Open, Spec, StateRef
 from ictp2p.types import ClusterId
 
@@ -69,10 +71,17 @@ class Boundary(Words, tag=9, frozen=True, array_like=True):
 
 
 class GroupFailed(Words, tag=10, frozen=True, array_like=True):
-    """A collective of that generation broke here."""
+    """The group of that generation broke here."""
 
-    generation: tuple[int, int]
-    library: str
+    generation: Generation
+    breach: Breach
+
+
+class Attends(Words, tag=28, frozen=True, array_like=True):
+    """What the training thread is at. Not answered."""
+
+    stage: Stage
+    generation: Generation
 
 
 class SetTraining(Words, tag=11, frozen=True, array_like=True):
@@ -203,6 +212,7 @@ ToPeer = (
     | Wants
     | Boundary
     | GroupFailed
+    | Attends
     | SetTraining
     | Offer
     | Holds

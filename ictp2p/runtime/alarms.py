@@ -9,6 +9,8 @@ from ictp2p.core.directory import Directory
 from ictp2p.machine import Notice
 from ictp2p.sync.agreement.chain import Decided, ForeignChain
 from ictp2p.sync.agreement.quorum_watch import QuorumLost, QuorumRegained
+from ictp2p.sync.rosters.roster import GroupAils, WorkersStandStill
+from ictp2p.sync.rosters.wording import ailing, without
 from ictp2p.sync.rounds.notices import StateMissing, StateRestored
 from ictp2p.sync.rounds.wording import apart
 from ictp2p.sync.values import Close
@@ -30,6 +32,14 @@ def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None
         case Decided(value=Close(camps=camps) as close) if camps:
             telemetry.event("digests_differ", round=close.round, attempt=close.attempt, camps=[list(c) for c in camps])
             telemetry.event("warning", text=f"round {close.round} came to nothing: {apart(camps)}", round=close.round)
+        case WorkersStandStill(workers=workers):
+            for worker in workers:
+                words = without(worker, directory.in_words)
+                telemetry.event("warning", text=f"the process group of {directory.me.cluster} goes on {words}")
+        case GroupAils(trouble=trouble):
+            telemetry.event(
+                "warning", text=f"the process group of {directory.me.cluster} {ailing(trouble, directory.in_words)}"
+            )
         case StateMissing():
             _missing(telemetry, notice)
         case StateRestored(restore=restore):

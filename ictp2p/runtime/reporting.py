@@ -7,6 +7,7 @@ from typing import Any
 
 from ictp2p.core.stack import Core
 from ictp2p.gossip.table import Member
+from ictp2p.sync.rosters.wording import ailing, without
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -28,6 +29,7 @@ def status_of(core: Core, life: str, inside: Mapping[str, str], now: float) -> d
         "leading": core.leading,
         "leader": core.leader,
         "term": core.m.election.term,
+        "group": _group(core),
         **_chain(core),
         "members": members_of(core, now),
         "clusters": clusters_of(core, now),
@@ -52,6 +54,17 @@ def _chain(core: Core) -> dict[str, Any]:
         "missing_voters": [core.directory.in_words(voter) for voter in core.m.rounds.agreement.missing],
         "waiting": core.m.rounds.explain(),
     }
+
+
+def _group(core: Core) -> str:
+    """The process group of this cluster in words: how large it is, whom it goes on without, and what broke the last."""
+    roster = core.m.rosters.roster
+    if roster is None:
+        return ""
+    words = [f"{len(roster.members)} of {len(core.m.members.alive())} workers"]
+    words += [without(PeerId(peer), core.directory.in_words) for peer in roster.absent]
+    words += [f"the last {ailing(roster.trouble, core.directory.in_words)}"] if roster.trouble is not None else []
+    return "; ".join(words)
 
 
 def members_of(core: Core, now: float) -> list[dict[str, Any]]:

@@ -20,7 +20,8 @@ from ictp2p.handle.messages import Failure, TensorRef, encode
 from ictp2p.handle.to_peer import ToPeer
 from ictp2p.handle.to_training import ToTraining
 from ictp2p.sync.rosters.devices import Device
-from ictp2p.sync.rosters.roster import Roster
+from ictp2p.sync.rosters.presence import Stage
+from ictp2p.sync.rosters.roster import Breach, Roster
 from ictp2p.sync.values import Close, Open, Participant, Restore, Spec, StateRef, Value, Voters
 from ictp2p.types import ClusterId, PeerId
 
@@ -107,6 +108,8 @@ OF: dict[Any, st.SearchStrategy[Any]] = {
     Config: CONFIGS,
     Device: DEVICES,
     Roster: ROSTERS,
+    Breach: st.builds(Breach, st.sampled_from(["broke", "unmet", "unbuilt"]), TEXTS, TEXTS),
+    Stage: st.sampled_from(get_args(Stage)),
     Failure: FAILURES,
     Spec: SPECS,
     StateRef: REFS,

@@ -33,6 +33,8 @@ import atexit
 import contextlib
 import ctypes
 import datetime
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -48,7 +50,7 @@ from ictp2p.collectives.group.library import connect
 from ictp2p.collectives.group.rendezvous import Rendezvous
 from ictp2p.concurrency.interrupts import Answer
 from ictp2p.device_memory import placed
-from ictp2p.errors import LibraryRefused, LocalGroupError
+from ictp2p.errors import GroupUnbuilt, GroupUnmet, LibraryRefused, LocalGroupError
 from ictp2p.sync.rosters.devices import GLOO
 from ictp2p.sync.rosters.roster import Roster
 from ictp2p.types import Address, PeerId
@@ -129,7 +131,9 @@ class LocalGroup:
 
         Raises:
             LibraryRefused: the vendor's library did not come up.
-            LocalGroupError: not all came in time, or `abort` was called.
+            GroupUnbuilt: this worker lacks what it needs to build its part.
+            GroupUnmet: not all came in time.
+            LocalGroupError: a member failed meanwhile, or `abort` was called.
         """
         _sweep()
         if self.size == 1:
@@ -138,8 +142,9 @@ class LocalGroup:
             store = Rendezvous(self._store_address, self._timeouts.join)
             self._admit(store)
             self._group = self._meet(lambda: self._build(store), lambda late: _discard(late, store))
-        except (LocalGroupError, RuntimeError) as error:
-            raise self._broken("meeting", error) from error
+        except (LocalGroupError, RuntimeError, OSError) as error:
+            kind = self._fault(error)
+            raise kind(str(self._broken("meeting", error))) from error
         if self.library != GLOO:
             self._equip(store)
         self._check()
@@ -205,6 +210,14 @@ class LocalGroup:
         self._bury()
         _sweep()
 
+    def _fault(self, error: Exception) -> type[LocalGroupError]:
+        """Whose a meeting's failure is, as far as it shows here; what was aborted from outside says nothing."""
+        if self._reason:
+            return LocalGroupError
+        if _lacking(error):
+            return GroupUnbuilt
+        return GroupUnmet if self._store is not None and self._store.in_vain else LocalGroupError
+
     def _admit(self, store: Rendezvous) -> None:
         """Let `abort` reach the rendezvous from now on, and see whether it came before."""
         with self._lock:
@@ -232,7 +245,12 @@ class LocalGroup:
         What comes into being after nobody wanted it any more is discarded.
         """
         made: Future[Any] = Answer()
-        threading.Thread(target=_fulfil, args=(made, build), daemon=True).start()
+        try:
+            threading.Thread(target=_fulfil, args=(made, build), daemon=True).start()
+        except RuntimeError:
+            if self._store is not None:
+                self._store.close()  # nobody else has it yet
+            raise
         while not made.done():
             with contextlib.suppress(TimeoutError):
                 made.exception(_SLICE.total_seconds())
@@ -336,6 +354,16 @@ class LocalGroup:
         self._bury()
         _sweep()
         return LocalGroupError(f"{self!r}, members {', '.join(m[:8] for m in self.members)}")
+
+
+_LACKS = ("can't start new thread", *map(os.strerror, (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)))
+"""How the want of descriptors, memory and threads is worded; Gloo and the standard library pass on nothing else."""
+
+
+def _lacking(error: BaseException) -> bool:
+    """Whether an error, or one that it came of, is of what this process or its machine has no more of."""
+    words = str(error)
+    return any(lack in words for lack in _LACKS) or (error.__cause__ is not None and _lacking(error.__cause__))
 
 
 _ABORTS: list[threading.Thread] = []

@@ -65,7 +65,11 @@ class RendezvousServer:
         self.address = Address(*self._server.socket.getsockname()[:2])
         """Where members find it."""
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._server.server_close()
+            raise
 
     def close(self) -> None:
         """Stop listening and disconnect whoever still waits. May be called twice."""
@@ -90,6 +94,8 @@ class Rendezvous(torch.distributed.Store):  # type: ignore[misc, name-defined]
         """
         super().__init__()
         self._address, self._reason = address, ""
+        self.in_vain = False
+        """Whether a wait has come to its deadline: whose value that was did not come."""
         self._lock = threading.Lock()
         try:
             self._socket = socket.create_connection(address, timeout)
@@ -155,6 +161,7 @@ class Rendezvous(torch.distributed.Store):  # type: ignore[misc, name-defined]
     def _translated(self, key: str) -> Translated[OSError]:
         def named(error: OSError) -> None:
             why = self._reason or f"{type(error).__name__}: {error}"
+            self.in_vain |= isinstance(error, TimeoutError) and not self._reason
             raise LocalGroupError(f"rendezvous at {self._address} broke while waiting on {key!r}: {why}") from error
 
         return Translated(OSError, named)

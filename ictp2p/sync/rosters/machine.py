@@ -25,6 +25,12 @@ Theory of operation:
    ready for `gather` seconds, the office is for that worker: the election is asked to hand it over (`HeirFound`).
    Where training has ended here, nobody comes up who is worth waiting for: two reports of a worker that is still
    ready are enough, by which it is told from one that ends at the same step.
+6. Reports say which meeting the training thread last went to. Where members wait for others to the deadline of a
+   meeting, those who did not go are left out of the next roster, which says so; they report themselves unready then
+   until their threads show themselves (`presence`). Only whoever did not go is blamed, never whom somebody accuses: of
+   two workers that cannot reach each other both went. A leader that did not go has an office that is not used (5).
+7. Who cannot build its own part says so, and stands aside for a while. Why a group broke is in the next roster: the
+   others hear of the new one before they would see the reason. From the third time in a row people are told.
 """
 
 from __future__ import annotations
@@ -35,8 +41,11 @@ from dataclasses import dataclass, field
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.machine import Effects, Message, Send, earliest
 from ictp2p.sync.rosters.devices import HOST, Device, choose
+from ictp2p.sync.rosters.presence import Presence, Stage
 from ictp2p.sync.rosters.roster import (
+    Breach,
     Generation,
+    GroupAils,
     HeirFound,
     Roster,
     RosterChanged,
@@ -46,6 +55,8 @@ from ictp2p.sync.rosters.roster import (
     RosterProposal,
     RosterReady,
     StoreWanted,
+    Trouble,
+    WorkersStandStill,
     check_proposal,
 )
 from ictp2p.types import Address, PeerId
@@ -54,6 +65,9 @@ _REFUSALS = 16
 """Refusals of a library that are remembered: each costs the group a failed attempt to learn anew."""
 _STRANGERS = 64
 """Workers that are not here, or not yet, whose reports are kept: who has no disk is another one after each start."""
+_BROKE = Breach()
+_ODD = 3
+"""Failures in a row from which people are told: a death or a restart explains one, and what follows from it another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +91,14 @@ class RosterProfile:
     backoff_most: float = 8.0
     """Seconds that such a wait never exceeds."""
 
+    aside_most: float = 60.0
+    """Seconds for which a worker that cannot build its part of a group stands aside at most: `backoff` at first, and
+    doubled each time. Raising it spares the others groups that break, and has one back later that is well again."""
+
     @classmethod
     def local(cls) -> RosterProfile:
         """Several processes on one machine."""
-        return cls(repeat=0.25, gather=2.0, store=2.0, backoff=0.1, backoff_most=2.0)
+        return cls(repeat=0.25, gather=2.0, store=2.0, backoff=0.1, backoff_most=2.0, aside_most=5.0)
 
     @classmethod
     def lan(cls) -> RosterProfile:
@@ -90,7 +108,7 @@ class RosterProfile:
     @classmethod
     def wan(cls) -> RosterProfile:
         """A cluster whose workers are themselves far apart."""
-        return cls(repeat=2.0, gather=15.0, store=10.0, backoff=1.0, backoff_most=30.0)
+        return cls(repeat=2.0, gather=15.0, store=10.0, backoff=1.0, backoff_most=30.0, aside_most=120.0)
 
 
 @dataclass(slots=True)
@@ -142,12 +160,19 @@ class Rosters:
         self._suspects: frozenset[PeerId] = frozenset()
         self._office = _Office(0, "", 0.0)
         self._ready = False
+        self._presence = Presence(profile.backoff, profile.aside_most)
         self._life, self._spell, self._sequence = life, 0, 0
         self._step = 0
         self._failed: Generation = (0, 0)
         """The newest generation that broke here."""
-        self._refused = ""
-        """The library that did not come up in it."""
+        self._breach = Breach()
+        """How."""
+        self._unmet: Generation = (0, 0)
+        """The newest generation of which this worker knows that somebody waited in its meeting to the deadline."""
+        self._trouble: tuple[Generation, Trouble] | None = None
+        """What is known of how a generation broke."""
+        self._told_of: set[str] = set()
+        """Of whose failures in a row people were told."""
         self._refusals: list[tuple[frozenset[str], str]] = []
         """At a leader: which workers a library did not come up between."""
         self._device = HOST
@@ -171,21 +196,32 @@ class Rosters:
             return []
         self._ready, self._device = ready, device
         self._spell += ready
+        self._presence.begin()
         self._office.founded, self._office.gather_until = False, now + self._profile.gather
         return [*self._report(now), *self._lead(now)]
 
-    def failed(self, generation: Generation, now: float, refused: str = "") -> Effects:
-        """Say that a collective of this worker broke. News of an earlier generation is no news.
+    def attends(self, stage: Stage, generation: Generation, now: float) -> Effects:
+        """Say what this worker's training thread is at: so much is known of it until it says something else."""
+        before = self._up, self._presence.attended(self.roster)
+        self._presence.says(stage, generation)
+        if (self._up, self._presence.attended(self.roster)) == before:
+            return []
+        return [*self._report(now), *self._lead(now)]
+
+    def failed(self, generation: Generation, now: float, breach: Breach = _BROKE) -> Effects:
+        """Say that a group of this worker broke. News of an earlier generation is no news.
 
         Args:
             generation: whose.
             now: the time.
-            refused: the library that did not come up, if that is how it broke.
+            breach: how.
         """
         if self.roster is None or generation != self.roster.generation or generation <= self._failed:
             return []
-        self._failed, self._refused = generation, refused
-        return [*self._report(now), *self._broke(generation, refused, now)]
+        self._failed, self._breach = generation, breach
+        if breach.kind == "unbuilt":
+            self._presence.step_aside(now)
+        return [*self._report(now), *self._broke(self.me, self._failure(), now)]
 
     def boundary(self, step: int, now: float) -> Effects:
         """Say that the leader's training loop, and so everybody's, stands between two steps; `step` is the next."""
@@ -206,11 +242,21 @@ class Rosters:
         office.trainers = {peer: office.reports[peer].trainer for peer in members[1:]}
         office.founded, office.number, office.wanted = True, number, None
         office.pending, office.announced = False, ()
+        trouble, absent, before = self._explained(), self._absent(), self.roster
         devices = (self._device, *(office.reports[peer].device for peer in members[1:]))
         choice = choose(devices, [library for who, library in self._refusals if who == frozenset(members)])
-        self.roster = Roster(office.term, number, members, store, self._step, choice.library, choice.reason)
+        reason = choice.reason
+        self.roster = Roster(office.term, number, members, store, self._step, choice.library, reason, trouble, absent)
         self._repeat_at = now + self._profile.repeat
-        return [RosterChanged(self.roster), *self._propose((*members, *office.left_out)), *self._lead(now)]
+        told = [RosterChanged(self.roster), *self._alarms(before)]
+        return [*told, *self._propose((*members, *office.left_out)), *self._lead(now)]
+
+    def store_refused(self, number: int, now: float) -> Effects:
+        """Hear that `StoreWanted(number)` cannot be met: who cannot open a store is no leader for now."""
+        if self._office.wanted != number:
+            return []
+        self._presence.step_aside(now)
+        return self._vacate(now)
 
     def receive(self, sender: str, message: Message, now: float) -> Effects:
         """Take a message of another worker of the cluster.
@@ -222,26 +268,25 @@ class Rosters:
             case RosterReady():
                 return self._heard(PeerId(sender), message, now)
             case RosterFailed():
-                generation = (message.term, message.number)
-                return self._broke(generation, message.refused, now) if sender in self._members() else []
+                return self._broke(PeerId(sender), message, now) if sender in self._members() else []
             case RosterProposal():
                 return self._proposed(PeerId(sender), message.roster, now)
         raise RemoteProtocolError(f"peer {sender} sent {type(message).__name__} to a roster")
 
     def handle_timeout(self, now: float) -> Effects:
         """Repeat what was not acknowledged, and go on without who did not come."""
-        effects = self._lead(now)
+        effects = [*(self._report(now) if self._presence.comes_back(now) else []), *self._lead(now)]
         if self._repeat_at is not None and self._repeat_at <= now:
             effects += [*self._report(now), *self._remind()]
         return effects
 
     def next_timeout(self) -> float | None:
         """When something is to be repeated, or a wait ends."""
-        office = self._office
-        if office.leader == self.me and not self._ready:
-            return office.yields_at
+        office, back = self._office, self._presence.aside_until
+        if office.leader == self.me and not self._up:
+            return earliest([office.yields_at, back])
         if not self._leading():
-            return self._repeat_at
+            return earliest([self._repeat_at, back])
         if office.wanted is not None:
             return earliest([self._repeat_at, office.ask_at])
         if not office.founded:
@@ -269,9 +314,31 @@ class Rosters:
         self._sequence += 1
         held = self.roster
         holds = (held.term, held.number, held.leader) if held else (0, 0, "")
-        report = RosterReady(self._ready, self._life, self._spell, self._sequence, *holds, self._device)
+        attended = self._presence.attended(held)
+        report = RosterReady(self._up, self._life, self._spell, self._sequence, *holds, self._device, attended)
         broken = held is not None and held.generation == self._failed
-        return [Send(leader, report), *([Send(leader, RosterFailed(*self._failed, self._refused))] if broken else [])]
+        return [Send(leader, report), *([Send(leader, self._failure())] if broken else [])]
+
+    @property
+    def _up(self) -> bool:
+        """Whether a group may count on this worker's training thread."""
+        return self._ready and self._presence.counted_on
+
+    def _failure(self) -> RosterFailed:
+        return RosterFailed(*self._failed, self._breach, self._presence.times)
+
+    def _alarms(self, before: Roster | None) -> Effects:
+        """What people should know of the present roster, which followed `before`."""
+        assert self.roster is not None, "it has just come"
+        trouble, known = self.roster.trouble, before.absent if before is not None else ()
+        still = tuple(PeerId(peer) for peer in self.roster.absent if peer not in known)
+        alarms: Effects = [WorkersStandStill(still)] if still else []
+        if trouble is not None and trouble.times < _ODD:
+            self._told_of.discard(trouble.culprit)
+        elif trouble is not None and trouble.culprit not in self._told_of:
+            self._told_of.add(trouble.culprit)
+            alarms.append(GroupAils(trouble))
+        return alarms
 
     def _proposed(self, sender: PeerId, roster: Roster, now: float) -> Effects:
         check_proposal(sender, roster)
@@ -282,14 +349,16 @@ class Rosters:
         self._follow(sender, roster.term, now)
         if self.roster is not None and roster.generation <= self.roster.generation:
             return self._report(now)
-        self.roster = roster
+        before, self.roster = self.roster, roster
+        if self.me in roster.absent:
+            self._presence.missed()
         notice = RosterChanged(roster) if self.me in roster.members else RosterMissed(roster)
-        return [notice, *self._report(now)]
+        return [notice, *self._alarms(before), *self._report(now)]
 
     # The leader.
 
     def _leading(self) -> bool:
-        return self._office.leader == self.me and self._ready
+        return self._office.leader == self.me and self._up
 
     def _members(self) -> tuple[PeerId, ...]:
         return tuple(PeerId(peer) for peer in self.roster.members) if self.roster else ()
@@ -304,18 +373,56 @@ class Rosters:
         missed = office.founded and sender in self._members() and report.holds != self._holding()
         return [*(self._propose((sender,)) if missed else []), *self._lead(now)]
 
-    def _broke(self, generation: Generation, refused: str, now: float) -> Effects:
+    def _broke(self, sender: PeerId, failure: RosterFailed, now: float) -> Effects:
         office = self._office
-        if refused and self.roster is not None and self.roster.generation == generation:
-            news = (frozenset(self.roster.members), refused)
-            self._refusals = [*(r for r in self._refusals if r != news), news][-_REFUSALS:]
-        if not self._leading() or not office.founded or office.wanted is not None:
+        if self.roster is None or self.roster.generation != (failure.term, failure.number):
             return []
-        if self.roster is None or self.roster.generation != generation:
+        self._learn(sender, failure)
+        if office.leader == self.me and not self._up:
+            return self._vacate(now)
+        if not self._leading() or not office.founded or office.wanted is not None:
             return []
         office.failures += 1
         wait = self._profile.backoff * 2.0 ** min(office.failures - 2, 30) if office.failures > 1 else 0.0
         return self._want_store(now, min(wait, self._profile.backoff_most))
+
+    def _learn(self, sender: PeerId, failure: RosterFailed) -> None:
+        """Remember of a failure of the present roster what the next one has to heed, and to tell."""
+        assert self.roster is not None, "it is of this one"
+        generation, breach = self.roster.generation, failure.breach
+        if breach.refused:
+            news = (frozenset(self.roster.members), breach.refused)
+            self._refusals = [*(r for r in self._refusals if r != news), news][-_REFUSALS:]
+        if breach.kind == "unmet":
+            self._unmet = generation
+            if self._office.leader == self.me and self._presence.attended(self.roster) < generation:
+                self._presence.missed()
+        known = self._trouble[1] if self._trouble is not None and self._trouble[0] == generation else None
+        if breach.kind == "unbuilt":
+            self._trouble = generation, Trouble(failure.times, sender, breach.words)
+        elif known is None:
+            self._trouble = generation, Trouble(0, "", breach.words)
+
+    def _explained(self) -> Trouble | None:
+        """What to say of the present roster's end in the next one, which is about to be made."""
+        if self.roster is None or self._trouble is None or self._trouble[0] != self.roster.generation:
+            return None
+        trouble = self._trouble[1]
+        return trouble if trouble.culprit else Trouble(self._office.failures, "", trouble.words)
+
+    def _absent(self) -> tuple[PeerId, ...]:
+        """Whose training thread stands still, whether its peer knows it already or is to be told by the next roster."""
+        if self.roster is None:
+            return ()
+        reports, present = self._office.reports, self.roster
+        # A worker that says it is ready and has this roster knows what the roster says of it, and says it all the same.
+        heard = (*present.generation, present.leader)
+        back = {peer for peer, report in reports.items() if report.ready and report.holds == heard}
+        still = {*present.absent} - back
+        if self._unmet == present.generation:
+            went = {peer for peer, report in reports.items() if report.attended >= present.generation}
+            still |= {*present.members} - went - {self.me}
+        return tuple(peer for peer in self._alive if peer in still)
 
     def _forget(self) -> None:
         """Of those who are not here, or not yet, what the last ones said is kept."""
@@ -340,6 +447,11 @@ class Rosters:
             return self._want_store(now)
         return self._announce()
 
+    def _vacate(self, now: float) -> Effects:
+        """This leader's thread is out: whether it comes back or another takes the office, a new roster is due then."""
+        self._office.founded, self._office.gather_until = False, now
+        return self._lead(now)
+
     def _hand_over(self, now: float) -> Effects:
         """Find an heir for an office that is not used, members of the last group first: they have trained."""
         office, members = self._office, self._members()
@@ -357,8 +469,8 @@ class Rosters:
 
     def _gathered(self) -> bool:
         here = [peer for peer in self._alive if peer != self.me and peer not in self._suspects]
-        expected = [peer for peer in here if peer in self._members()] if self.roster else here
-        return set(expected) <= set(self._fit())
+        expected = {peer for peer in here if peer in self._members()} - {*self._absent()} if self.roster else {*here}
+        return expected <= set(self._fit())
 
     def _announce(self) -> Effects:
         newcomers = tuple(peer for peer in self._fit() if peer not in self._members())
@@ -369,7 +481,7 @@ class Rosters:
 
     def _fit(self) -> tuple[PeerId, ...]:
         """Who, this leader aside, would be in a roster made now."""
-        ready = {peer for peer, report in self._office.reports.items() if report.ready}
+        ready = {peer for peer, report in self._office.reports.items() if report.ready} - {*self._absent()}
         return tuple(p for p in self._alive if p in ready and p not in self._suspects and p != self.me)
 
     def _gone(self, peer: PeerId) -> bool:
@@ -402,7 +514,8 @@ class Rosters:
         if not self._leading() or not self._office.founded:
             return []
         told = {peer for peer, report in self._office.reports.items() if report.holds == self._holding()}
-        return self._propose(p for p in (*self._members(), *self._office.left_out) if p not in told)
+        concerned = dict.fromkeys((*self._members(), *self._office.left_out, *self._absent()))
+        return self._propose(p for p in concerned if p not in told)
 
     def _propose(self, peers: Iterable[PeerId]) -> Effects:
         assert self.roster is not None, "a proposal follows a roster"

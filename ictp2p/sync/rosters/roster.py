@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -20,7 +20,28 @@ Generation = tuple[int, int]
 
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+_Words = Annotated[str, msgspec.Meta(max_length=1024)]
 _Library = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+
+
+class Breach(msgspec.Struct, frozen=True, array_like=True):
+    """How a group broke, as far as one of its workers knows."""
+
+    kind: Literal["broke", "unmet", "unbuilt"] = "broke"
+    """Under way; because not all came to its meeting in time; or because this worker cannot build its own part."""
+    words: _Words = ""
+    refused: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    """The library that did not come up, if that is how it broke."""
+
+
+class Trouble(msgspec.Struct, frozen=True, array_like=True):
+    """Why the rosters before this one broke, for those who were torn out of them by the next before they saw why."""
+
+    times: _Count
+    """How many in a row."""
+    culprit: Annotated[str, msgspec.Meta(max_length=64)]
+    """The worker whose own part it was that could not be built; "" if it is nobody's in particular."""
+    words: _Words
 
 
 class Roster(msgspec.Struct, frozen=True, array_like=True):
@@ -35,8 +56,12 @@ class Roster(msgspec.Struct, frozen=True, array_like=True):
     """The inner step at which the leader's training loop was last seen at a boundary; a hint, never trusted."""
     library: _Library = GLOO
     """What its members add up gradients with; chosen by the leader from what all of them compute on."""
-    reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    reason: _Words = ""
     """Why that one, in words."""
+    trouble: Trouble | None = None
+    """What broke the one before, if that is why there is a new one."""
+    absent: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=4096)] = ()
+    """Who is left out because its training thread stands still. It hears of that here."""
 
     @property
     def generation(self) -> Generation:
@@ -65,6 +90,8 @@ class RosterReady(Message, tag=61, frozen=True, array_like=True):
     leader: Annotated[str, msgspec.Meta(max_length=64)]
     device: Device = HOST
     """What its training thread computes on."""
+    attended: tuple[_Count, _Count] = (0, 0)
+    """The newest generation whose meeting its training thread went to, or for which it is there to go."""
 
     @property
     def trainer(self) -> tuple[int, int]:
@@ -84,12 +111,13 @@ class RosterProposal(Message, tag=62, frozen=True, array_like=True):
 
 
 class RosterFailed(Message, tag=63, frozen=True, array_like=True):
-    """A collective of this generation broke at the sender."""
+    """A group of this generation broke at the sender."""
 
     term: _Count
     number: _Count
-    refused: Annotated[str, msgspec.Meta(max_length=128)] = ""
-    """The library that did not come up, if that is how it broke."""
+    breach: Breach = Breach()
+    times: _Count = 0
+    """How often in a row the sender could not build its own part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +146,20 @@ class HeirFound(Notice):
     """At a leader whose training thread is not up: that of `heir` is, and waits for a group. To be repeated."""
 
     heir: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersStandStill(Notice):
+    """The group goes on without these: they did not come to a meeting in which the others waited to its deadline."""
+
+    workers: tuple[PeerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAils(Notice):
+    """The group has broken several times in a row, for one and the same reason as far as is known."""
+
+    trouble: Trouble
 
 
 @dataclass(frozen=True, slots=True)

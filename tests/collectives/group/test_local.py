@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +20,7 @@ import torch
 from ictp2p.collectives.group import local
 from ictp2p.collectives.group.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.group.rendezvous import RendezvousServer
-from ictp2p.errors import LocalGroupError
+from ictp2p.errors import GroupUnbuilt, GroupUnmet, LocalGroupError
 from ictp2p.sync.rosters.roster import Roster
 from ictp2p.types import PeerId
 from tests.garbage import uncollected
@@ -222,9 +224,39 @@ def test_a_late_member_cannot_write_into_what_the_caller_kept(server: Rendezvous
 def test_meeting_without_the_others_ends_by_the_deadline(server: RendezvousServer) -> None:
     group = LocalGroup(roster(server, 2), PeerId("0" * 32), "127.0.0.1", GroupTimeouts(join=0.3))
     started = time.monotonic()
-    with pytest.raises(LocalGroupError, match="meeting failed"):
+    with pytest.raises(GroupUnmet, match="meeting failed"):
         group.open()
     assert time.monotonic() - started < 3.0
+
+
+def no_thread(self: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def no_socket(*_: object) -> socket.socket:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "instead"), [(threading.Thread, "start", no_thread), (socket, "create_connection", no_socket)]
+)
+def test_what_this_worker_lacks_is_its_own_fault(
+    server: RendezvousServer, monkeypatch: pytest.MonkeyPatch, what: Any, name: str, instead: Any
+) -> None:
+    group = LocalGroup(roster(server, 2), PeerId("0" * 32), "127.0.0.1", GroupTimeouts(join=50.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(what, name, instead)
+        with pytest.raises(GroupUnbuilt, match=r"can't start new thread|Too many open files"):
+            group.open()
+
+
+def test_a_meeting_that_was_aborted_is_nobodys_fault(server: RendezvousServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = LocalGroup(roster(server, 2), PeerId("0" * 32), "127.0.0.1", GroupTimeouts(join=50.0))
+    group.abort("roster 1.2 came")
+    monkeypatch.setattr(socket, "create_connection", no_socket)
+    with pytest.raises(LocalGroupError, match=r"roster 1\.2 came") as raised:
+        group.open()
+    assert raised.type is LocalGroupError
 
 
 def test_meeting_ends_when_aborted(server: RendezvousServer) -> None:

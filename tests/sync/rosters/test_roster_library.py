@@ -3,6 +3,7 @@
 from ictp2p.sync.rosters.devices import GLOO
 from ictp2p.sync.rosters.machine import Rosters
 from ictp2p.sync.rosters.roster import (
+    Breach,
     RosterFailed,
     RosterProposal,
     StoreWanted,
@@ -47,7 +48,7 @@ class TestLibrary:
     def test_a_refusal_has_the_same_workers_fall_back_together(self):
         rosters = self.led(gpu(A), gpu(B), gpu(C))
         self.acknowledged(rosters, 1, sequence=2)
-        assert StoreWanted(2) in rosters.receive(B, RosterFailed(1, 1, "nccl"), 1.0)
+        assert StoreWanted(2) in rosters.receive(B, RosterFailed(1, 1, Breach(refused="nccl")), 1.0)
         rosters.store_opened(STORE, 2, 1.0)
         assert rosters.roster.members == (A, B, C)
         assert (rosters.roster.library, rosters.roster.reason) == (GLOO, "nccl did not come up between these workers")
@@ -55,7 +56,7 @@ class TestLibrary:
     def test_other_workers_are_asked_again(self):
         rosters = self.led(gpu(A), gpu(B), gpu(C))
         self.acknowledged(rosters, 1, sequence=2)
-        rosters.receive(B, RosterFailed(1, 1, "nccl"), 1.0)
+        rosters.receive(B, RosterFailed(1, 1, Breach(refused="nccl")), 1.0)
         rosters.view([A, B], 1.0)
         rosters.store_opened(STORE, 2, 1.0)
         assert (rosters.roster.members, rosters.roster.library) == ((A, B), "nccl")
@@ -70,7 +71,7 @@ class TestLibrary:
     def test_the_leaders_own_refusal_counts(self):
         rosters = self.led(gpu(A), gpu(B))
         self.acknowledged(rosters, 1, sequence=2)
-        assert StoreWanted(2) in rosters.failed((1, 1), 1.0, "nccl")
+        assert StoreWanted(2) in rosters.failed((1, 1), 1.0, Breach(refused="nccl"))
         rosters.store_opened(STORE, 2, 1.0)
         assert rosters.roster.library == GLOO
 
@@ -80,11 +81,11 @@ class TestLibrary:
         (sent,) = rosters.wants(True, 0.0, gpu(B))
         assert sent.message.device == gpu(B)
         rosters.receive(A, RosterProposal(a_roster(1, 1, (A, B), (gpu(A), gpu(B)))), 0.0)
-        _, broke = rosters.failed((1, 1), 1.0, "nccl")
-        assert broke.message == RosterFailed(1, 1, "nccl")
+        _, broke = rosters.failed((1, 1), 1.0, Breach(refused="nccl"))
+        assert broke.message == RosterFailed(1, 1, Breach(refused="nccl"))
 
     def test_refusals_are_bounded(self):
         rosters = self.led(gpu(A), gpu(B))
         for number in range(100):
-            rosters._broke((1, 1), f"library {number}", 1.0)
+            rosters._broke(B, RosterFailed(1, 1, Breach(refused=f"library {number}")), 1.0)
         assert len(rosters._refusals) == 16
