@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 from ictp2p import torchrun
 from ictp2p.calls.engine import CallEngine
 from ictp2p.collective_calls import CollectiveCalls
+from ictp2p.concurrency import logs
 from ictp2p.config import Config
 from ictp2p.errors import AddressInUse, ConfigError, FolderInUse, LocalProtocolError, PeerClosed
 from ictp2p.fsm import DRAINING
@@ -163,7 +164,7 @@ class Peer(CollectiveCalls):
         except BaseException as error:  # nobody may come who closes it once more
             self._stop(handle)
             if not self._left:
-                _log.warning(_CUT_SHORT, self.config.cluster, type(error).__name__)
+                logs.warning(_log, _CUT_SHORT, self.config.cluster, type(error).__name__)
             raise
         finally:
             self._ended = self._closed
@@ -324,8 +325,6 @@ class Peer(CollectiveCalls):
         self._callbacks.append(callback)
 
     def _tell(self, kind: str, fields: Mapping[str, Any]) -> None:
-        if kind == "warning":  # who watches no events must learn it too: a warning that is logged reaches the screen
-            self._log_warning(fields["text"], of_a_round="round" in fields)
         told = {"kind": kind, "time": time.time(), **fields}
         self._told.here = True
         try:
@@ -333,17 +332,19 @@ class Peer(CollectiveCalls):
                 self._call(callback, told)
         finally:
             self._told.here = False
+        if kind == "warning":  # who watches no events must learn it too: a warning that is logged reaches the screen
+            self._log_warning(fields["text"], of_a_round="round" in fields)
 
     def _log_warning(self, text: str, *, of_a_round: bool) -> None:
         due = self._repetition.to_log(text, time.monotonic()) if of_a_round else text
         if due is not None:
-            _log.warning("%s: %s", self.config.cluster, due)
+            logs.warning(_log, "%s: %s", self.config.cluster, due)
 
     def _call(self, callback: EventCallback, told: dict[str, Any]) -> None:
         try:
             callback(told)
         except Exception:
-            _log.exception("a callback of on_event failed on %s", told["kind"])
+            logs.exception(_log, "a callback of on_event failed on %s", told["kind"])
 
     def _check_caller(self) -> None:
         """Refuse what would wait for the very thread that it is asked on: that wait would never end."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from ictp2p.concurrency import logs
+
 _log = logging.getLogger(__name__)
 
 RING = 512
@@ -100,6 +102,6 @@ class Telemetry:
         try:
             subscriber(event)
         except Exception:
-            _log.exception("a subscriber failed on %s and is dropped", event)
             if subscriber in self._subscribers:
                 self._subscribers.remove(subscriber)
+            logs.exception(_log, "a subscriber failed on %s and is dropped", event)

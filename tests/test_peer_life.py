@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import ictp2p
+from ictp2p.concurrency import logs
 from ictp2p.disk import MemoryDisk
 from ictp2p.errors import (
     AddressInUse,
@@ -122,6 +123,7 @@ def test_who_waits_for_a_state_that_nobody_holds_is_told_so_in_the_log(
         assert told.wait(20)
     with pytest.raises(PeerClosed):
         finish(waiting)
+    logs.flush()
     assert [r.levelname for r in caplog.records if words in r.getMessage()] == ["WARNING"]
 
 
@@ -177,6 +179,7 @@ def test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others(
         assert peer.leader == peer.id
     assert {"started", "leader"} <= {event["kind"] for event in told}
     assert failed == told
+    logs.flush()
     assert "on_event failed on started" in caplog.text
 
 

@@ -2,6 +2,7 @@ import logging
 
 import pytest
 
+from ictp2p.concurrency import logs
 from ictp2p.telemetry import Event, Telemetry
 
 
@@ -54,6 +55,7 @@ def test_a_subscriber_that_fails_is_dropped_and_hurts_nobody(telemetry: Telemetr
     with caplog.at_level(logging.ERROR):
         telemetry.event("one")
         telemetry.event("two")
+        logs.flush()
     assert seen == ["one", "two"]
     assert len(caplog.records) == 1
 

@@ -49,6 +49,8 @@ if sys.platform == "linux":
     import fcntl
     import termios
 
+from ictp2p.concurrency import logs
+
 _log = logging.getLogger(__name__)
 
 NEARBY = 0.005
@@ -360,9 +362,10 @@ def _widen(endpoint: socket.socket) -> None:
 @functools.cache
 def _warn_of_losses() -> None:
     """Say once what is missing, and who can change it."""
-    _log.warning(
+    logs.warning(
+        _log,
         "this host lets us use bbr for no connection, so that losses on long ways cost most of their line; let its "
-        "administrator run: modprobe tcp_bbr; sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'"
+        "administrator run: modprobe tcp_bbr; sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'",
     )
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from ictp2p.concurrency import logs
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import framing, messages, to_training
 from ictp2p.handle.outbox import Outbox
@@ -119,7 +120,7 @@ class Line:
         except ConnectionError:  # it ended with something unread
             why = ""
         except Exception as error:
-            _log.exception("a peer's process is given up")
+            logs.exception(_log, "a peer's process is given up")
             why = f" after {type(error).__name__}: {error}"
         with contextlib.suppress(OSError):
             self._ours.close()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from ictp2p.concurrency import logs
 from ictp2p.concurrency.threads import Threads
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
@@ -359,7 +360,7 @@ class ProcessHandle:
         try:
             tell()
         except Exception:
-            _log.exception("a listener failed on what its peer told")
+            logs.exception(_log, "a listener failed on what its peer told")
 
     def _over(self, error: PeerClosed) -> None:
         """The process has ended."""

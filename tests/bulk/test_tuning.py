@@ -20,6 +20,7 @@ from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello, Purpose
 from ictp2p.collectives.running.exchange import AHEAD_BYTES
+from ictp2p.concurrency import logs
 from ictp2p.errors import ConnectionLost
 from ictp2p.types import PeerId
 from tests.bulk.conftest import MemoryTransport
@@ -247,10 +248,12 @@ def test_that_bbr_is_not_to_be_had_over_a_long_way_is_said_once(
     monkeypatch.setattr(tuning, "_FAR_CONTROL", b"unheard-of")
     monkeypatch.setattr(tuning, "_NEAR_CONTROL", b"unheard-of")
     tuning.suit(Ended(pair[0]))
+    logs.flush()
     assert not caplog.records, "over a short way it makes no difference"
     monkeypatch.setattr(tuning, "round_trip", lambda transport: 0.1)
     for _ in range(2):
         tuning.suit(Ended(pair[0]))
+    logs.flush()
     (record,) = caplog.records
     assert "tcp_allowed_congestion_control" in record.getMessage()
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p import Config, Peer
+from ictp2p.concurrency import logs
 from ictp2p.runtime import repetition
 from ictp2p.runtime.repetition import PERIOD, Repetition
 
@@ -70,6 +71,7 @@ def test_a_peer_logs_alarms_always_and_what_is_so_in_each_round_once(caplog: pyt
     for number in (1, 2):
         peer._tell("warning", {"text": "no quorum"})
         peer._tell("warning", {"text": f"round {number} goes on without b", "round": number})
+    logs.flush()
     assert [record.getMessage() for record in caplog.records] == [
         "a: no quorum",
         "a: round 1 goes on without b",
