@@ -145,6 +145,7 @@ class AsyncPeer:
             on_control=lambda connection: self.control.adopt(connection),
             on_bulk=lambda transport, preamble: self.bulk.accept(transport),
             on_refused=self._refused,
+            on_stuck=lambda text: self.telemetry.event("warning", text=text),
         )
         self._check()
         self._assemble()

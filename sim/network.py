@@ -56,7 +56,9 @@ class SimNetwork:
         self._process = process
         self._small: set[str] = set()
 
-    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], address: Address) -> Listener:
+    async def serve(
+        self, factory: Callable[[], asyncio.BaseProtocol], address: Address, stuck: object = None
+    ) -> Listener:
         """Listen; see `Network.serve`."""
         net = self._internet
         own = net.addresses[self._process.name]

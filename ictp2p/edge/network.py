@@ -54,6 +54,14 @@ _BREATHER = 1.0  # seconds without accepting after the system had no room for an
 _TAKEN = {errno.EADDRINUSE, errno.EACCES}
 
 
+OnStuck = Callable[[str], None]
+"""Told why connections cannot be accepted, once each time that this begins: those who dial see silence alone."""
+
+
+def _untold(text: str) -> None:
+    """Nobody wants to know."""
+
+
 class Listener(Protocol):
     """A port that is being listened on."""
 
@@ -74,8 +82,10 @@ class Listener(Protocol):
 class Network(Protocol):
     """What the simulator replaces."""
 
-    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], address: Address) -> Listener:
-        """Listen at `address`; every connection gets a protocol from `factory`.
+    async def serve(
+        self, factory: Callable[[], asyncio.BaseProtocol], address: Address, stuck: OnStuck = _untold
+    ) -> Listener:
+        """Listen at `address`; every connection gets a protocol from `factory`, and `stuck` is told if none can.
 
         Raises:
             AddressInUse: the port is taken.
@@ -110,7 +120,9 @@ class TcpNetwork:
         self._small: dict[str, float] = {}
         """Hosts that are dialed with small packets, and until when."""
 
-    async def serve(self, factory: Callable[[], asyncio.BaseProtocol], address: Address) -> Listener:
+    async def serve(
+        self, factory: Callable[[], asyncio.BaseProtocol], address: Address, stuck: OnStuck = _untold
+    ) -> Listener:
         """Listen at `address`; see `Network.serve`."""
         loop = asyncio.get_running_loop()
         try:
@@ -118,7 +130,7 @@ class TcpNetwork:
             sock = _listening_socket(family, where)
         except (OSError, ValueError) as error:  # ValueError: a host that cannot even be looked up, as in "a..b"
             raise translate(error, f"cannot listen on {address}", listening=True) from error
-        return _TcpListener(loop, sock, factory)
+        return _TcpListener(loop, sock, factory, stuck)
 
     async def connect(
         self, factory: Callable[[], P], address: Address, timeout: float, *, small: bool = False
@@ -168,12 +180,18 @@ class _TcpListener:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, factory: Callable[[], asyncio.BaseProtocol]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        factory: Callable[[], asyncio.BaseProtocol],
+        stuck: OnStuck,
     ) -> None:
         self.address = shown_address(sock.getsockname())
         self._loop = loop
         self._socket = sock
         self._factory = factory
+        self._tell_stuck = stuck
+        self._stuck = False
         self._arriving: set[asyncio.Task[None]] = set()
         self._listen()
 
@@ -195,14 +213,23 @@ class _TcpListener:
                 sock, _name = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return  # nobody else, or it was gone before we asked
-            except OSError:  # out of descriptors or memory: what is waiting must not turn the loop into a treadmill
+            except (
+                OSError
+            ) as error:  # out of descriptors or memory: what is waiting must not turn the loop into a treadmill
                 self._loop.remove_reader(self._socket.fileno())
                 self._loop.call_later(_BREATHER, self._listen)
+                self._begin_to_be_stuck(error)
                 return
+            self._stuck = False
             sock.setblocking(False)
             task = self._loop.create_task(self._arrive(sock))
             self._arriving.add(task)
             task.add_done_callback(lambda done, sock=sock: self._arrived(done, sock))  # type: ignore[misc]
+
+    def _begin_to_be_stuck(self, error: OSError) -> None:
+        if not self._stuck:
+            self._stuck = True
+            self._tell_stuck(f"cannot accept connections at {self.address}: {_words(error)}")
 
     async def _arrive(self, sock: socket.socket) -> None:
         transport, _ = await self._loop.connect_accepted_socket(self._factory, sock)

@@ -11,18 +11,21 @@ wants to read on *both* machines.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from ictp2p.concurrency import tasks
+from ictp2p.concurrency import logs, tasks
 from ictp2p.edge.control import ControlConnection, Limits
-from ictp2p.edge.network import Listener, Network
+from ictp2p.edge.network import Listener, Network, OnStuck
 from ictp2p.edge.opening import Opening
 from ictp2p.edge.places import Places, network_of
 from ictp2p.edge.preamble import NO_TICKET, Kind, Preamble, Verdict, check, judge
 from ictp2p.edge.security import Security
 from ictp2p.errors import HandshakeFailed, IctError
 from ictp2p.types import Address
+
+_log = logging.getLogger(__name__)
 
 OnControl = Callable[[ControlConnection], None]
 OnBulk = Callable[[asyncio.Transport, Preamble], None]
@@ -37,6 +40,7 @@ async def serve(
     on_control: OnControl,
     on_bulk: OnBulk | None = None,
     on_refused: OnRefused | None = None,
+    on_stuck: OnStuck | None = None,
     limits: Limits | None = None,
 ) -> Reception:
     """Listen at `address` until the returned reception is closed.
@@ -49,6 +53,7 @@ async def serve(
         on_bulk: given each bulk connection after the preambles: it must set its own protocol on the transport
             before it returns, and is then read for. Without it bulk connections are refused.
         on_refused: told of everyone who was not let in, and why.
+        on_stuck: told why nobody can be let in, once each time that this begins; the log is, by default.
         limits: bounds on the handshake and on connections.
 
     Raises:
@@ -56,8 +61,12 @@ async def serve(
         AddressNotOurs: the address is not one of this machine.
     """
     reception = Reception(security, on_control, on_bulk, on_refused, limits or Limits())
-    reception.listener = await network.serve(reception.knock, address)
+    reception.listener = await network.serve(reception.knock, address, on_stuck or _log_stuck)
     return reception
+
+
+def _log_stuck(text: str) -> None:
+    logs.warning(_log, text)
 
 
 class Reception:

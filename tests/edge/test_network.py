@@ -311,11 +311,12 @@ def test_who_gives_up_dialing_leaves_nothing_open(run, turns: int):
 def test_out_of_descriptors_the_port_pauses_and_goes_on(run, monkeypatch: pytest.MonkeyPatch):
     async def story() -> None:
         accepted = Caught()
-        listener = await NETWORK.serve(lambda: accepted, LOOPBACK)
+        told: list[str] = []
+        listener = await NETWORK.serve(lambda: accepted, LOOPBACK, told.append)
         real, failed = socket.socket.accept, []
 
         def accept(sock: socket.socket) -> tuple[socket.socket, object]:
-            if not failed:
+            if len(failed) < 3:
                 failed.append(sock)
                 raise OSError(errno.EMFILE, "Too many open files")
             return real(sock)
@@ -324,7 +325,8 @@ def test_out_of_descriptors_the_port_pauses_and_goes_on(run, monkeypatch: pytest
         monkeypatch.setattr(socket.socket, "accept", accept)
         transport, dialer = await NETWORK.connect(Caught, listener.address, 5)
         await accepted.made
-        assert failed
+        assert len(failed) == 3
+        assert told == [f"cannot accept connections at {listener.address}: Too many open files"], "told once"
         transport.close()
         await dialer.lost
         await accepted.lost
