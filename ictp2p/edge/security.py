@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from ictp2p.edge.credential import Credential, Mesh, certified_peer
-from ictp2p.errors import HandshakeFailed
+from ictp2p.errors import ConfigError, HandshakeFailed
 from ictp2p.identity import Identity
 from ictp2p.types import PeerId
 
@@ -156,13 +156,41 @@ def _load_key(context: ssl.SSLContext, identity: Identity, credential: Credentia
 
 @contextlib.contextmanager
 def _file_of(content: bytes) -> Iterator[Path]:
-    """Give a path to read this from: where there are files in memory, nothing has to be writable (memfd_create(2))."""
-    if hasattr(os, "memfd_create"):
-        with os.fdopen(os.memfd_create("ictp2p", os.MFD_CLOEXEC), "wb") as file:
-            file.write(content)
-            file.flush()
-            yield Path("/proc/self/fd", str(file.fileno()))
-        return
+    """Give a path to read this from: where there are files in memory, nothing has to be writable (memfd_create(2)).
+
+    They are tried, not looked for: a sandbox may forbid the call (seccomp), a chroot may lack /proc, where they are.
+
+    Raises:
+        ConfigError: neither they nor a folder for temporary files can be had here.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            path = held.enter_context(_file_in_memory(content))
+        except OSError as error:
+            try:
+                path = held.enter_context(_file_in_folder(content))
+            except OSError as other:
+                raise ConfigError(
+                    f"no place for a key that OpenSSL reads from a file: memory ({error}), temporary files ({other}); "
+                    "mount /proc, or let TMPDIR name a folder that can be written to"
+                ) from other
+        yield path
+
+
+@contextlib.contextmanager
+def _file_in_memory(content: bytes) -> Iterator[Path]:
+    if not hasattr(os, "memfd_create"):
+        raise FileNotFoundError("it has no files here")
+    with os.fdopen(os.memfd_create("ictp2p", os.MFD_CLOEXEC), "wb") as file:
+        file.write(content)
+        file.flush()
+        path = Path("/proc/self/fd", str(file.fileno()))
+        path.stat()  # raises where /proc is not mounted
+        yield path
+
+
+@contextlib.contextmanager
+def _file_in_folder(content: bytes) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ictp2p-") as directory:
         path = Path(directory, "peer.pem")
         path.touch(mode=0o600)

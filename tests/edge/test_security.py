@@ -8,7 +8,7 @@ import pytest
 
 from ictp2p.edge.credential import Mesh
 from ictp2p.edge.security import PlainSecurity, Security, TlsSecurity
-from ictp2p.errors import HandshakeFailed
+from ictp2p.errors import ConfigError, HandshakeFailed
 from ictp2p.identity import Identity
 
 MESH = Mesh.from_token("the mesh of this test")
@@ -144,7 +144,13 @@ def test_a_peer_that_says_nothing_costs_no_more_than_the_deadline(run):
     run(story())
 
 
-def test_no_key_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def forbid(*_: object) -> int:
+    """As seccomp does."""
+    raise PermissionError(1, "Operation not permitted")
+
+
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_no_key_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forbidden: bool):
     written: list[bytes] = []
     write = Path.write_bytes
 
@@ -155,13 +161,36 @@ def test_no_key_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         written.append(data)
         return write(self, data)
 
-    monkeypatch.delattr(os, "memfd_create", raising=False)
+    if forbidden:
+        monkeypatch.setattr(os, "memfd_create", forbid, raising=False)
+    else:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(Path, "write_bytes", write_bytes)
     TlsSecurity(ALICE, MESH)
     assert len(written) == 2
     assert all(data.startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") for data in written)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_file_can_be_had_at_all_the_error_says_what_was_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "memfd_create", forbid, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match=r"memory \(.*not permitted\), temporary files \(.*nowhere.*TMPDIR"):
+        TlsSecurity(ALICE, MESH)
+
+
+def test_without_proc_a_file_in_memory_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    real = Path.stat
+
+    def stat(self: Path, **how: bool) -> os.stat_result:
+        if self.is_relative_to("/proc"):
+            raise FileNotFoundError(2, "No such file or directory", str(self))
+        return real(self, **how)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert TlsSecurity(ALICE, MESH).peer_id == ALICE.peer_id
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs files in memory")
