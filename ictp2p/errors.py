@@ -32,6 +32,7 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   ├── GroupUnmet             not all members came to the meeting in time: the new one goes on without them
     │   └── GroupUnbuilt           this worker lacks what it needs for one (descriptors, threads): it stands aside
     ├── SiblingLost            a rank of this cluster that holds another shard of its model stopped, or is gone
+    ├── Exhausted              this process or its machine has no more threads, descriptors or memory to begin that with
     └── PeerClosed             the peer was closed, or drained, while something waited on it
         └── PeerFailed         the peer stopped by itself: to go on would have broken a promise
 
@@ -44,6 +45,8 @@ Foreign errors (`OSError`, `ssl.SSLError`, `msgspec.MsgspecError`) are translate
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -146,6 +149,10 @@ class NotFinite(RoundError):
     """This cluster's parameters hold NaN or infinity, which one round would bring to every other cluster."""
 
 
+class Exhausted(IctError):
+    """This process, or its machine, has no more of what is needed: threads, descriptors, memory. Nothing was begun."""
+
+
 class StateError(IctError):
     """State that no provider has, or whose bytes do not match the agreed digest."""
 
@@ -176,6 +183,16 @@ class PeerClosed(IctError):
 
 class PeerFailed(PeerClosed):
     """The peer stopped by itself: its disk keeps nothing more, its identity is taken, or it founded apart."""
+
+
+_LACKS = ("can't start new thread", *map(os.strerror, (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)))
+"""How the want of threads, descriptors and memory is worded; libraries pass on nothing else of it."""
+
+
+def lacking(error: BaseException) -> bool:
+    """Whether an error, or one that it came of, is of what this process or its machine has no more of."""
+    words = str(error)
+    return any(lack in words for lack in _LACKS) or (error.__cause__ is not None and lacking(error.__cause__))
 
 
 class Translated(Generic[E]):

@@ -19,7 +19,17 @@ from ictp2p.calls.engine import CallEngine
 from ictp2p.collective_calls import CollectiveCalls
 from ictp2p.concurrency import logs
 from ictp2p.config import Config
-from ictp2p.errors import AddressInUse, ConfigError, FolderInUse, LocalProtocolError, PeerClosed
+from ictp2p.errors import (
+    AddressInUse,
+    ConfigError,
+    Exhausted,
+    FolderInUse,
+    IctError,
+    LocalProtocolError,
+    PeerClosed,
+    Translated,
+    lacking,
+)
 from ictp2p.fsm import DRAINING
 from ictp2p.handle import Handle
 from ictp2p.handle.process import ProcessHandle
@@ -94,6 +104,7 @@ class Peer(CollectiveCalls):
             AddressInUse: the listen address is taken; `AddressNotOurs`: it is not one of this machine.
             Unreachable: no seed answered in time.
             TurnedAway, VersionMismatch: every seed refused us for good.
+            Exhausted: this process or its machine has no more threads, descriptors or memory.
             LocalProtocolError: it has been started before. One whose start failed may be started again.
         """
         if self._handle is not None:
@@ -109,16 +120,17 @@ class Peer(CollectiveCalls):
 
     def _begin(self, mates: torchrun.Rendezvous | None) -> None:
         live = ProcessHandle if self.config.isolation == "process" else beside
-        handle: Handle = live(self.config, self._tell)
-        try:
-            self._handle = handle
-            self._join(handle)
-            if mates is not None:
-                mates.after(self.config, handle.address)
-        except BaseException:
-            handle.close()
-            self._handle = self._mesh = self._engine = None
-            raise
+        with Translated(Exception, _exhausted):
+            handle: Handle = live(self.config, self._tell)
+            try:
+                self._handle = handle
+                self._join(handle)
+                if mates is not None:
+                    mates.after(self.config, handle.address)
+            except BaseException:
+                handle.close()
+                self._handle = self._mesh = self._engine = None
+                raise
 
     @classmethod
     def running(cls) -> list[Peer]:
@@ -387,6 +399,12 @@ class Peer(CollectiveCalls):
         if self._mesh is None:
             raise PeerClosed("the peer is not running: use `with peer:`")
         return self._mesh
+
+
+def _exhausted(error: Exception) -> None:
+    """What the interpreter and the system raise where there is no more of something, as one of our errors."""
+    if lacking(error) and not isinstance(error, IctError):
+        raise Exhausted(f"no peer can be started here: {type(error).__name__}: {error}") from error
 
 
 def _counted(loader: Iterable[T]) -> Iterable[T]:

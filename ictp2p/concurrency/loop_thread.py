@@ -71,7 +71,11 @@ class LoopThread:
         self.threads = Threads()
         """What threads beside this loop wait with."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self._loop.close()
+            raise
         _RUNNING[self] = None
 
     @property
@@ -185,8 +189,10 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         if self._last is not None:
-            _finish(self._loop, self._last)
-            _RUNNING.pop(self, None)
+            try:
+                _finish(self._loop, self._last)
+            finally:
+                _RUNNING.pop(self, None)
 
 
 def beside(act: Callable[[], object]) -> None:
@@ -200,7 +206,11 @@ def beside(act: Callable[[], object]) -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     _BESIDE[thread] = None
-    thread.start()
+    try:
+        thread.start()
+    except BaseException:
+        _BESIDE.pop(thread, None)
+        raise
 
 
 _RUNNING: dict[LoopThread, None] = {}
@@ -231,11 +241,15 @@ def _hand_over(task: asyncio.Task[T], answer: Answer[T]) -> None:
 
 
 def _finish(loop: asyncio.AbstractEventLoop, last: Begin[None]) -> None:
-    loop.run_until_complete(_end_tasks(last))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    if threading.main_thread().is_alive():  # else the interpreter has ended its threads, and 3.12 begins none to do it
-        loop.run_until_complete(loop.shutdown_default_executor())
-    loop.close()
+    try:
+        loop.run_until_complete(_end_tasks(last))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        # It waits in a thread of its own: where none can be had, nobody waits; as the program exits 3.12 begins none.
+        if threading.main_thread().is_alive():
+            with suppress(RuntimeError):  # it waits
+                loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
 
 
 async def _end_tasks(last: Begin[None]) -> None:

@@ -1,6 +1,6 @@
 """The training program's end of the connection to its peer's process, and the life of that process.
 
-One thread starts the process and reads what it says; it is a daemon, and the process dies with it (`child`). Writing is
+A thread starts the process and reads what it says; it is a daemon, and the process dies with it (`child`). Writing is
 done by whoever has something to say (`outbox`).
 
 A program that ends without closing its peer hangs up before the interpreter is taken apart: after that no thread reads
@@ -18,7 +18,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -26,6 +27,7 @@ from ictp2p.concurrency import logs
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import framing, messages, to_training
 from ictp2p.handle.outbox import Outbox
+from ictp2p.handle.watchdog import Watchdog
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +56,13 @@ class Line:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._watchdog = Watchdog(f"{name} watchdog", self._kill)
+            self._begin()
+        except BaseException:
+            for end in (self._ours, self._theirs):
+                end.close()
+            raise
         _OPEN[self] = None
 
     @property
@@ -77,25 +85,9 @@ class Line:
             raise PeerClosed(f"the peer belongs to process {self._owner}, from which this one was forked")
         self._outbox.put(messages.encode(number, message), descriptor)
 
-    @contextlib.contextmanager
-    def limited(self, seconds: float, what: str) -> Iterator[None]:
-        """Kill the process if what is done meanwhile takes longer, so that it ends, with a `PeerClosed` that says so.
-
-        Not even a write has a deadline of its own: a process that is stopped reads nothing.
-        """
-
-        def kill() -> None:
-            self._killed = f"did not {what} within {seconds:g} s, and "
-            if self._process is not None:
-                self._process.kill()
-
-        timer = threading.Timer(seconds, kill)
-        timer.daemon = True
-        try:
-            timer.start()
-            yield
-        finally:
-            timer.cancel()
+    def limited(self, seconds: float, what: str) -> AbstractContextManager[None]:
+        """Kill the process if what is done meanwhile takes longer: it ends with a `PeerClosed` that says so."""
+        return self._watchdog.limited(seconds, what)
 
     def close(self) -> None:
         """Hang up, and wait for the end of the process."""
@@ -107,6 +99,19 @@ class Line:
             self._ours.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._thread:
             self._thread.join(2 * _END)
+        self._watchdog.close()
+
+    def _kill(self, what: str) -> None:
+        self._killed = f"did not {what}, and "
+        if self._process is not None:
+            self._process.kill()
+
+    def _begin(self) -> None:
+        try:
+            self._thread.start()
+        except BaseException:
+            self._watchdog.close()
+            raise
 
     # ------------------------------------------------------------ reading, in the thread of the line
 

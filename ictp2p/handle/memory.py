@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ictp2p.concurrency.threads import Threads
-from ictp2p.errors import LocalProtocolError
+from ictp2p.errors import ConfigError, Exhausted, LocalProtocolError
 from ictp2p.handle.messages import TensorRef
 from ictp2p.handle.reuse import Reuse
 
@@ -28,6 +28,23 @@ _KEPT = 2
 
 Announce = Callable[[int, int, int], None]
 """Takes the number of a new region, its size, and its descriptor, which is its own to close."""
+
+
+def check_shared() -> None:
+    """See that there is such memory here, by having some.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    try:
+        descriptor, memory = _made("ictp2p", mmap.PAGESIZE)
+    except (OSError, AttributeError) as error:
+        raise ConfigError(
+            f"isolation = 'process' is not valid here: two processes cannot share memory (memfd_create): {error}; "
+            "use 'thread'"
+        ) from error
+    memory.close()
+    os.close(descriptor)
 
 
 class Arena(Reuse):
@@ -97,18 +114,25 @@ class Arena(Reuse):
         return tuple(map(self.placed, reached))
 
     def _map(self, number: int, size: int) -> mmap.mmap:
-        descriptor = os.memfd_create(f"ictp2p {number}", os.MFD_CLOEXEC)
         try:
-            os.ftruncate(descriptor, size)
-            memory = mmap.mmap(descriptor, size)
-        except BaseException:
-            os.close(descriptor)
-            raise
+            descriptor, memory = _made(f"ictp2p {number}", size)
+        except OSError as error:
+            raise Exhausted(f"no {size} bytes to share with the peer's process: {error}") from error
         self._announce(number, size, descriptor)
         return memory
 
     def _dropped(self, number: int) -> None:
         self._tell_dropped(number)
+
+
+def _made(name: str, size: int) -> tuple[int, mmap.mmap]:
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, size)
+        return descriptor, mmap.mmap(descriptor, size)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 class Regions:

@@ -19,11 +19,11 @@ import torch
 from ictp2p.concurrency import logs
 from ictp2p.concurrency.threads import Threads
 from ictp2p.config import Config
-from ictp2p.errors import PeerClosed
+from ictp2p.errors import ConfigError, PeerClosed
 from ictp2p.handle import Attempts, Ended, EventCallback, News, Subscriber, Where, news, to_peer, to_training
 from ictp2p.handle.failures import unpacked
 from ictp2p.handle.line import Line
-from ictp2p.handle.memory import Arena
+from ictp2p.handle.memory import Arena, check_shared
 from ictp2p.handle.questions import Questions
 from ictp2p.handle.requests import Requests
 from ictp2p.handle.staging import StagedRound
@@ -45,6 +45,18 @@ _CLOSING = 30.0
 """Seconds that a process has to leave, beyond those that it waits for others; it takes moments."""
 
 
+def _check(config: Config) -> None:
+    """See that a peer of this configuration can live in another process here."""
+    check_shared()
+    try:
+        (config.data_dir or "").encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"data_dir {config.data_dir!r} is not valid with isolation = 'process': its name is not UTF-8, as what the "
+            "two processes say to each other is; use 'thread', or another folder"
+        ) from None
+
+
 class ProcessHandle:
     """See `handle.Handle`.
 
@@ -53,11 +65,13 @@ class ProcessHandle:
         tell: given its events.
 
     Raises:
+        ConfigError: two processes cannot share memory here, or the name of the data folder is not text.
         StateError: the data folder is in use by another process, or corrupt.
         PeerClosed: the process ended before there was a peer in it.
     """
 
     def __init__(self, config: Config, tell: EventCallback) -> None:
+        _check(config)
         self.config = config
         self.threads = Threads()
         self._tell = tell

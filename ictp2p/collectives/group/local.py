@@ -33,8 +33,6 @@ import atexit
 import contextlib
 import ctypes
 import datetime
-import errno
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -50,7 +48,7 @@ from ictp2p.collectives.group.library import connect
 from ictp2p.collectives.group.rendezvous import Rendezvous
 from ictp2p.concurrency.interrupts import Answer
 from ictp2p.device_memory import placed
-from ictp2p.errors import GroupUnbuilt, GroupUnmet, LibraryRefused, LocalGroupError
+from ictp2p.errors import GroupUnbuilt, GroupUnmet, LibraryRefused, LocalGroupError, lacking
 from ictp2p.sync.rosters.devices import GLOO
 from ictp2p.sync.rosters.roster import Roster
 from ictp2p.types import Address, PeerId
@@ -214,7 +212,7 @@ class LocalGroup:
         """Whose a meeting's failure is, as far as it shows here; what was aborted from outside says nothing."""
         if self._reason:
             return LocalGroupError
-        if _lacking(error):
+        if lacking(error):
             return GroupUnbuilt
         return GroupUnmet if self._store is not None and self._store.in_vain else LocalGroupError
 
@@ -354,16 +352,6 @@ class LocalGroup:
         self._bury()
         _sweep()
         return LocalGroupError(f"{self!r}, members {', '.join(m[:8] for m in self.members)}")
-
-
-_LACKS = ("can't start new thread", *map(os.strerror, (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)))
-"""How the want of descriptors, memory and threads is worded; Gloo and the standard library pass on nothing else."""
-
-
-def _lacking(error: BaseException) -> bool:
-    """Whether an error, or one that it came of, is of what this process or its machine has no more of."""
-    words = str(error)
-    return any(lack in words for lack in _LACKS) or (error.__cause__ is not None and _lacking(error.__cause__))
 
 
 _ABORTS: list[threading.Thread] = []
