@@ -63,7 +63,8 @@ def _group(core: Core) -> str:
         return ""
     words = [f"{len(roster.members)} of {len(core.m.members.alive())} workers"]
     words += [without(PeerId(peer), core.directory.in_words) for peer in roster.absent]
-    words += [f"the last {ailing(roster.trouble, core.directory.in_words)}"] if roster.trouble is not None else []
+    if roster.trouble is not None and roster.trouble.times > 1:  # one may be of a death, which the members show
+        words.append(f"those before it {ailing(roster.trouble, core.directory.in_words)}")
     return "; ".join(words)
 
 

@@ -870,8 +870,8 @@ MUTATIONS: Final = (
         "leaving-without-end",
         "A peer's process that does not leave in time is killed: nobody waits for one that is stopped.",
         "ictp2p/handle/line.py",
-        "                self._process.kill()\n\n        timer",
-        "                pass\n\n        timer",
+        "            self._process.kill()\n\n    def _begin",
+        "            pass\n\n    def _begin",
         ("handle/test_isolation.py::test_who_leaves_does_not_wait_for_a_process_that_is_stopped",),
     ),
 )
