@@ -182,7 +182,7 @@ class Policy:
         self._weights = weights = arithmetic(
             model, outer, settings, checked.fragments, mix, Agenda(agenda), pace, outer_schedule
         )
-        self._meets = within is not None
+        self._meets = False
         """Whether the ranks with the other shards are waited for at this boundary."""
         if codec.startswith("topk") and not weights.keeps_residual:
             raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
@@ -352,6 +352,7 @@ class Policy:
         self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
         self._groups.enter(home(self._weights.tensors()))
         try:
+            self._meets, self._leaves = self._siblings is not None, False
             self._peer.leave_together(None if self._siblings is None else False)
             self.state.lineage = self._peer.lineage
             self._beginning.recognize()
@@ -505,8 +506,9 @@ class Policy:
         except SiblingLost:
             raise
         except Exception:
-            with suppress(SiblingLost):
-                self._outer_round.stop()
+            if self._meets:  # else they are elsewhere, and hear nothing
+                with suppress(SiblingLost):
+                    self._outer_round.stop()
             raise
 
     def _joined(self, group: Group) -> int:

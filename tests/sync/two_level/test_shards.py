@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ictp2p.errors import ConfigError, LocalGroupError, NoQuorum, PeerClosed, SiblingLost
+from ictp2p.sync.cluster.siblings import Standing
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.policies.noloco import NoLoCo
 from ictp2p.sync.policies.streaming import StreamingDiLoCo
@@ -27,9 +28,11 @@ class Rank:
 
     def __init__(self, exchange: Exchange, rank: int) -> None:
         self._exchange, self.rank, self.size, self._turn = exchange, rank, exchange.size, 0
+        self.said = list[Standing]()
 
     def all_gather(self, data: bytes) -> list[bytes]:
         self._turn += 1
+        self.said.append(Standing(data[0]))
         try:
             return self._exchange.swap(self._turn, self.rank, data)
         except LocalGroupError as error:
@@ -107,6 +110,21 @@ def test_rounds_that_were_only_attended_change_nothing(monkeypatch: pytest.Monke
     found = Shards("a").run(trained(3 * EVERY))
     for shard in range(2):
         same(found["a", shard], Golden().run([[row] for row in rows(10 * shard + ord("a"), 3 * EVERY)]))
+
+
+def test_all_meet_whenever_they_are_entered() -> None:
+    def body(mesh: Any, rank: Rank, name: str) -> list[Standing]:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        policy = DiLoCo(mesh, model, inner, None, EVERY, within=rank)
+        for _ in range(2):
+            rank.said.clear()
+            with policy:
+                entered = rank.said.copy()
+                train(model, inner, rows(1, EVERY))
+        return entered
+
+    assert all(said[-1] is Standing.LANDED for said in Shards("a").run(body).values())
 
 
 def test_a_shard_that_stops_is_no_shard_that_is_waited_for() -> None:
