@@ -41,7 +41,6 @@ from ictp2p.sync.cluster.groups import Groups, Moved
 from ictp2p.sync.cluster.heal import Replica, Stateful, heal
 from ictp2p.sync.cluster.likeness import Likeness
 from ictp2p.sync.cluster.progress import Progress
-from ictp2p.sync.cluster.siblings import Exchange, ProcessGroup, Siblings, Step
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.model.sharding import check_shards
 from ictp2p.sync.model.strangers import Strangers
@@ -59,6 +58,7 @@ from ictp2p.sync.state.manifest import describe
 from ictp2p.sync.two_level.beginning import Beginning
 from ictp2p.sync.two_level.hooks import Hooks
 from ictp2p.sync.two_level.landing import Late
+from ictp2p.sync.two_level.meeting import Meeting
 from ictp2p.sync.two_level.outer_round import OuterRound, WithoutQuorum
 from ictp2p.sync.two_level.settings import Fragments, Frozen, Settings
 from ictp2p.sync.values import Grouping, Spec
@@ -171,8 +171,8 @@ class Policy:
         self._warn: Callable[[str], None] = lambda text: peer.event("warning", text=text)
         overlap = self._overlap = checked.overlap
         settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
-        self._siblings = siblings = _siblings(within, sampler, grouping)
-        settings += [siblings.describe()] if siblings is not None else []
+        self._meeting = Meeting(peer, within, sampler, grouping)
+        settings += [self._meeting.siblings.describe()] if self._meeting.siblings is not None else []
         self._sampler = sampler
         if sampler is not None:
             sampler.join(peer.cluster, self._warn)
@@ -182,8 +182,6 @@ class Policy:
         self._weights = weights = arithmetic(
             model, outer, settings, checked.fragments, mix, Agenda(agenda), pace, outer_schedule
         )
-        self._meets = False
-        """Whether the ranks with the other shards are waited for at this boundary."""
         if codec.startswith("topk") and not weights.keeps_residual:
             raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
         self.progress.due = self.progress.due or weights.attends
@@ -204,7 +202,7 @@ class Policy:
             overlaps=overlap > 0,
             sampler=sampler,
             late=late,
-            siblings=siblings,
+            siblings=self._meeting.siblings,
         )
         self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
         self._likeness = Likeness(inner, self._warn)
@@ -215,10 +213,6 @@ class Policy:
         self._groups = Groups(peer, lambda group: me._joined(group))
         self._spent = False
         """Whether the gradient in hand must not count."""
-        self._leaves = False
-        """Whether one of those ranks was asked to leave."""
-        self._agreed: Step | None = None
-        """What was agreed with them for the step that is being taken."""
         self._hooks = Hooks(inner)
         self._beginning = Beginning(model, inner, weights, compares=frozen == "same")
 
@@ -352,8 +346,7 @@ class Policy:
         self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
         self._groups.enter(home(self._weights.tensors()))
         try:
-            self._meets, self._leaves = self._siblings is not None, False
-            self._peer.leave_together(None if self._siblings is None else False)
+            self._meeting.begin()
             self.state.lineage = self._peer.lineage
             self._beginning.recognize()
             self._peer.serve_state(self.state)
@@ -380,8 +373,9 @@ class Policy:
         self._trainees.check()
         self._weights.follow()
         scaling.unscale(self._inner)
-        if self._siblings is not None:
-            self._agreed = self._agree(self._siblings)
+        at = self.progress
+        lands = at.aloft > 0 and at.aloft + 1 > self._overlap
+        self._meeting.agree(due=self._due, lands=lands, since=at.since)
         heads = self._in_group(self._average)
         taken = scaling.look_again(self._inner)
         if self._sampler is not None:
@@ -396,9 +390,8 @@ class Policy:
         self.progress.since += 1
         self.progress.aloft += self.progress.aloft > 0
         self._pace.stepped(self._peer.clock() - self._resting)
-        if self._agreed is not None:
-            self._meets, self._leaves = self._agreed.meets, self._leaves or self._agreed.leaves
-        if self._lands or self._launches or self._meets:
+        self._meeting.stepped()
+        if self._lands or self._launches or self._meeting.on:
             self._settle()
         self._resting = self._peer.clock()
 
@@ -407,12 +400,6 @@ class Policy:
         """Whether this cluster would launch a round after this step."""
         return self._pace.due(self.progress.since + 1, self._weights.fragment + (self.progress.aloft > 0))
 
-    def _agree(self, siblings: Siblings) -> Step:
-        """Agree on what comes after this step, once, however often the group breaks in it."""
-        aloft = self.progress.aloft
-        lands = aloft > 0 and aloft + 1 > self._overlap
-        return siblings.step(due=self._due, lands=lands, since=self.progress.since, leaves=self._peer.leaves)
-
     def _average(self, group: Group) -> Heads:
         """Average the gradients."""
         self._peer.phase(TRAINING, "gradients")
@@ -420,13 +407,12 @@ class Policy:
         spent = self._spent or (self._sampler is not None and mark == NOTHING)
         weight = 0.0 if spent else self.weight
         moves = self._peer.roster_moves(group.generation)
-        due = self._due if self._agreed is None else self._agreed.due
         heads = self._averager.heads(
             group,
             weight,
             self.progress.step,
             moves=moves,
-            due=due,
+            due=self._meeting.due(self._due),
             mark=mark,
             left=left,
             options=self._likeness.digest(group),
@@ -464,7 +450,7 @@ class Policy:
         of step with the others, and miss one round after another. What is done here may move the parameters: a gradient
         in hand, of a program that caught an error in the middle of a round and went on, is of what they were.
         """
-        if not (self._lands or self._launches or self._meets):
+        if not (self._lands or self._launches or self._meeting.on):
             return
         self._spent = True
         with following(self._inner):
@@ -474,15 +460,9 @@ class Policy:
                 self._act(self._outer_round.launch, group)
                 if self._lands:
                     self._act(self._outer_round.land, group)
-            if self._meets:
-                self._gather(group)
-
-    def _gather(self, group: Group) -> None:
-        """Go on when all shards do; and leave when all do."""
-        self._act(self._outer_round.gather, group)
-        self._meets = False
-        if self._leaves:
-            self._peer.leave_together(True)
+            if self._meeting.on:
+                self._act(self._outer_round.gather, group)
+                self._meeting.over()
 
     def _act(self, action: Callable[[Group], None], group: Group) -> None:
         """Launch or land, and have a schedule no further back after it, on this worker or on one that healing moves."""
@@ -506,14 +486,14 @@ class Policy:
         except SiblingLost:
             raise
         except Exception:
-            if self._meets:  # else they are elsewhere, and hear nothing
+            if self._meeting.on:  # else they are elsewhere, and hear nothing
                 with suppress(SiblingLost):
                     self._outer_round.stop()
             raise
 
     def _joined(self, group: Group) -> int:
         """Be made equal to the others of a new group; gives the inner step before which all stand."""
-        if self._siblings is not None and group.size > 1:
+        if self._meeting.siblings is not None and group.size > 1:
             raise ConfigError(
                 f"{group.size} workers of cluster {self._peer.cluster} hold the same shard: with `within`, one may"
             )
@@ -540,14 +520,3 @@ def _check_objects(model: object, inner: object, agenda: object, carry: object, 
     options.each_has("carry", carry, options.STATEFUL)
     if sampler is not None:
         options.kind("sampler", sampler, ElasticSampler)
-
-
-def _siblings(within: Any, sampler: ElasticSampler | None, grouping: Grouping) -> Siblings | None:
-    """The ranks that hold the other shards of the model, if it is sharded."""
-    if within is None:
-        return None
-    if sampler is not None:
-        raise ConfigError("a sampler leases samples in one mesh, and with `within` each shard has its own: give none")
-    if grouping != "all":
-        raise ConfigError(f"rounds by {grouping} are drawn in one mesh, and with `within` each shard has its own")
-    return Siblings(within if isinstance(within, Exchange) else ProcessGroup(within))
