@@ -41,6 +41,7 @@ class FakeMesh:
     def roster_ready(self, ready: bool, device: torch.device | None = None) -> None:
         world, cluster = self.world, self.site
         with world.changed:
+            world.late.pop(self.name, None)
             if not ready:
                 world.leave(self.name)
                 return
@@ -152,6 +153,7 @@ class FakeMesh:
         world, me = self.world, self.cluster_name
         world.fault(self.name, "outer_round")
         with world.changed:
+            self._wait(lambda: all(world.rounds < after for after in world.late.values()), request)
             if request.base.digest != world.digest:
                 return self._passed(request)
             number = world.rounds

@@ -51,6 +51,8 @@ class World:
         self.faults: dict[tuple[str, str, int], Callable[[], BaseException]] = {}
         self.counts: dict[tuple[str, str], int] = {}
         self.dead: set[str] = set()
+        self.late: dict[str, int] = {}
+        """Workers that come once so many rounds have ended; the next one waits for them, however slow the machine."""
         self.events: list[tuple[str, str, dict[str, object]]] = []
         self.results: dict[str, Any] = {}
         self.clock: Callable[[str], float] = lambda worker: time.monotonic()
@@ -72,6 +74,7 @@ class World:
     def kill(self, worker: str) -> None:
         with self.changed:
             self.dead.add(worker)
+            self.late.pop(worker, None)
             self.leave(worker)
 
     def leave(self, worker: str) -> None:
@@ -109,6 +112,8 @@ class World:
     def start(self, name: str, body: Callable[[FakeMesh], Any], after: int = 0) -> threading.Thread:
         """Run a worker in a thread, once so many rounds have ended."""
         worker, cluster = name.replace("_", "/"), name.split("_")[0]
+        if after:
+            self.late[worker] = after
 
         def work() -> None:
             with self.changed:
