@@ -186,7 +186,12 @@ class TrainingMesh:
 
     @property
     def leaves(self) -> bool:
-        """Whether this worker was asked to leave."""
+        """Whether this worker was asked to leave.
+
+        Raises:
+            PeerClosed: it has left.
+        """
+        self._check()
         return self._leaves
 
     def asked_to_leave(self) -> None:

@@ -206,7 +206,11 @@ class Mesh(Protocol):
 
     @property
     def leaves(self) -> bool:
-        """Whether this worker was asked to leave."""
+        """Whether this worker was asked to leave.
+
+        Raises:
+            PeerClosed: it has left, or cannot go on.
+        """
         ...
 
     def leave_together(self, left: bool | None) -> None:

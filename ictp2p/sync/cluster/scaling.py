@@ -31,14 +31,21 @@ def unscale(optimizer: Any) -> None:
 
 
 @torch.no_grad()
-def look_again(optimizer: Any) -> bool:
+def look_again(optimizer: Any, *, shards: bool = False) -> bool:
     """Have the kernel skip the step if the gradients, averaged by now, are not all finite; and only then.
 
     Says whether the step is taken: samples whose step was skipped are in no model.
+
+    Args:
+        optimizer: the inner one.
+        shards: whether this worker holds a part of each gradient. The scaler has looked at all parts then, nothing was
+            averaged since, and this part alone does not tell: another one may not be finite.
     """
     found = getattr(optimizer, "found_inf", None)
     if found is None:
         return True
+    if shards:
+        return not found.item()
     finite = [torch.isfinite(gradient).all().to(found.device) for gradient in _gradients(optimizer)]
     if not finite:  # nobody had any weight: nothing is stepped
         return True

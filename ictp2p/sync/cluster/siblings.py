@@ -24,7 +24,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost, Translated
 
-_HEAD = struct.Struct("<B???xxxxQ")
+_HEAD = struct.Struct("<B???xxxxQQ")
 _SECOND = 10**9
 
 
@@ -55,6 +55,8 @@ class Step:
     """Whether they wait for each other after it."""
     leaves: bool
     """Whether one of them was asked to leave, and so all do."""
+    scheduled: int
+    """What a schedule is at then that all of them follow."""
 
 
 @runtime_checkable
@@ -90,7 +92,7 @@ class Siblings:
         """What all must have alike who average with this rank, in words."""
         return "shard", f"{self._exchange.rank} of {self._exchange.size}"
 
-    def step(self, *, due: bool, lands: bool, since: int, leaves: bool) -> Step:
+    def step(self, *, due: bool, lands: bool, since: int, leaves: bool, scheduled: int) -> Step:
         """Agree on what happens after the next inner step.
 
         Args:
@@ -98,14 +100,20 @@ class Siblings:
             lands: whether one lands.
             since: inner steps since this rank launched a round.
             leaves: whether it was asked to leave.
+            scheduled: what its own mesh has a schedule at.
 
         Raises:
             SiblingLost: one of them stops, or cannot be reached.
         """
-        heads = self._gather(Standing.STEPS, due, lands, leaves, since)
+        heads = self._gather(Standing.STEPS, due, lands, leaves, since, scheduled)
         last = min(range(len(heads)), key=lambda rank: (heads[rank][4], rank))
         due = bool(heads[last][1])
-        return Step(due, due or any(head[2] for head in heads), any(head[3] for head in heads))
+        meets, leaves = due or any(head[2] for head in heads), any(head[3] for head in heads)
+        return Step(due, meets, leaves, max(head[5] for head in heads))
+
+    def most(self, number: int) -> int:
+        """The greatest of a number of each, from where all have met."""
+        return int(max(head[4] for head in self._gather(Standing.LANDED, False, False, False, number)))
 
     def stand(self, standing: Standing, waited: float = 0.0) -> Sequence[tuple[Standing, float]]:
         """Tell the others where this rank is at a boundary; gives where each is.
@@ -120,8 +128,8 @@ class Siblings:
         heads = self._gather(standing, False, False, False, int(waited * _SECOND))
         return [(Standing(head[0]), head[4] / _SECOND) for head in heads]
 
-    def _gather(self, standing: Standing, due: bool, lands: bool, leaves: bool, count: int) -> list[tuple[Any, ...]]:
-        mine = _HEAD.pack(standing, due, lands, leaves, count)
+    def _gather(self, standing: Standing, due: bool, lands: bool, leaves: bool, *counts: int) -> list[tuple[Any, ...]]:
+        mine = _HEAD.pack(standing, due, lands, leaves, *counts, *[0] * (2 - len(counts)))
         heads = [_HEAD.unpack(each) for each in self._exchange.all_gather(mine)]
         standings = [head[0] for head in heads]
         if standing is Standing.STOPS:
@@ -151,6 +159,8 @@ class ProcessGroup:
         group = _group(within)
         self._group = group
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self.ranks = dist.get_process_group_ranks(group) if self.rank >= 0 else []
+        """Its members, as the whole process group numbers them."""
         if self.rank < 0:
             raise ConfigError(f"within {within!r} is a group that this rank is not in")
         backend = dist.get_backend_config(group)

@@ -8,6 +8,8 @@ part for the whole.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor
 
@@ -42,6 +44,29 @@ def check_shards(model: torch.nn.Module, *, within: bool) -> None:
                 f"parameter {name!r} is whole on several ranks, while {sharded[0]!r} is sharded: each of them would "
                 f"average it in a mesh of its own, and they would come apart; {_WHERE}"
             )
+
+
+def check_ranks(model: torch.nn.Module, ranks: Collection[int]) -> None:
+    """See that all who hold parts of a model's parameters are among these ranks: who is not would not keep step.
+
+    There may be more of them: stages of a pipeline are sharded each among its own.
+
+    Raises:
+        ConfigError: some are not; a parameter of theirs is named.
+    """
+    for name, parameter in model.named_parameters():
+        holders = _holders(parameter) if is_distributed(parameter) else []
+        lacking = sorted({*holders}.difference(ranks))
+        if lacking:
+            raise ConfigError(
+                f"within has the ranks {sorted(ranks)}, and parameter {name!r} is distributed among {sorted(holders)}: "
+                f"{lacking} would not keep step with the others; {_WHERE}"
+            )
+
+
+def _holders(parameter: Tensor) -> list[int]:
+    found: list[int] = parameter.device_mesh.mesh.flatten().tolist()  # type: ignore[attr-defined]
+    return found
 
 
 def _is_copied(parameter: Tensor) -> bool:

@@ -1,17 +1,23 @@
 """When the ranks that hold the shards of a cluster's model wait for each other; never, where it is not sharded.
 
 Before each inner step they agree on whether a round is due after it, and so whether they meet there. That is done once
-a step, however often a rank's own group breaks in it: an exchange that one rank repeats would be answered by the next
-one.
+a step, however often a rank's own group breaks in it: an exchange that one rank repeats would be answered by the next.
+
+What follows the rounds that are agreed, as a learning rate does, has to be the same on all ranks of a model, and each
+of them has rounds of its own: so it follows whoever is furthest.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ictp2p.errors import ConfigError
 from ictp2p.sync.cluster.siblings import Exchange, ProcessGroup, Siblings, Step
 from ictp2p.sync.mesh import Mesh
+from ictp2p.sync.model.sharding import check_ranks, check_shards
+from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.samples.sampler import ElasticSampler
 from ictp2p.sync.values import Grouping
 
@@ -21,35 +27,57 @@ class Meeting:
 
     Args:
         peer: told when this worker may leave, where all ranks do.
-        within: the ranks among which the model is sharded, as a process group or a device mesh; None if it is not.
+        model: that is trained.
+        within: the ranks among which it is sharded, as a process group or a device mesh; None if it is not.
         sampler: the policy's.
         grouping: over whom its rounds average.
+        pace: how often there are any.
 
     Raises:
-        ConfigError: `within` is no such thing, or does not go with the others.
+        ConfigError: `within` is no such thing, does not go with the others, or is wanted.
     """
 
-    def __init__(self, peer: Mesh, within: Any, sampler: ElasticSampler | None, grouping: Grouping) -> None:
+    def __init__(
+        self,
+        peer: Mesh,
+        model: torch.nn.Module,
+        within: Any,
+        sampler: ElasticSampler | None,
+        grouping: Grouping,
+        pace: Pace,
+    ) -> None:
+        check_shards(model, within=within is not None)
         if within is not None:
-            _check(sampler, grouping)
+            _check(sampler, grouping, pace)
         self._peer = peer
-        self.siblings = None if within is None else _siblings(within)
+        self.siblings = None if within is None else _siblings(model, within)
         """The ranks, if there are any."""
         self.on = False
         """Whether they are waited for at this boundary."""
+        self.scheduled = 0
+        """What a schedule is at that all of them follow."""
         self._agreed: Step | None = None
         """On what comes after the step that is being taken."""
-        self._leaves = False
+        self._asked = self._leaves = False
 
     def begin(self) -> None:
         """Training begins: all wait until all have a state."""
         self.on, self._agreed, self._leaves = self.siblings is not None, None, False
         self._peer.leave_together(None if self.siblings is None else False)
 
-    def agree(self, *, due: bool, lands: bool, since: int) -> None:
+    def look(self) -> None:
+        """See whether this worker was asked to leave, before it says anything of the next step.
+
+        Raises:
+            PeerClosed: it has left, or cannot go on.
+        """
+        self._asked = self.siblings is not None and self._peer.leaves
+
+    def agree(self, *, due: bool, lands: bool, since: int, scheduled: int) -> None:
         """Agree on what comes after the next step; see `Siblings.step`."""
         if self.siblings is not None:
-            self._agreed = self.siblings.step(due=due, lands=lands, since=since, leaves=self._peer.leaves)
+            leaves = self._asked
+            self._agreed = self.siblings.step(due=due, lands=lands, since=since, leaves=leaves, scheduled=scheduled)
 
     def due(self, mine: bool) -> bool:
         """Whether a round is due after it, by what was agreed, or as this worker sees it."""
@@ -59,20 +87,30 @@ class Meeting:
         """The step was taken."""
         if self._agreed is not None:
             self.on, self._leaves = self._agreed.meets, self._leaves or self._agreed.leaves
+            self.scheduled = self._agreed.scheduled
 
-    def over(self) -> None:
-        """All have landed, and go on; or leave, if one of them was asked to."""
-        self.on = False
+    def over(self, scheduled: int) -> None:
+        """All have landed, and go on; or leave, if one of them was asked to. This one's schedule is so far."""
+        assert self.siblings is not None, "who is alone has no meetings"
+        self.on, self.scheduled = False, self.siblings.most(scheduled)
         if self._leaves:
             self._peer.leave_together(True)
 
 
-def _check(sampler: ElasticSampler | None, grouping: Grouping) -> None:
+def _check(sampler: ElasticSampler | None, grouping: Grouping, pace: Pace) -> None:
     if sampler is not None:
         raise ConfigError("a sampler leases samples in one mesh, and with `within` each shard has its own: give none")
+    if isinstance(pace, AdaptivePace):
+        raise ConfigError(
+            "an AdaptivePace is agreed in one mesh, and with `within` each shard has its own: give a number"
+        )
     if grouping != "all":
         raise ConfigError(f"rounds by {grouping} are drawn in one mesh, and with `within` each shard has its own")
 
 
-def _siblings(within: Any) -> Siblings:
-    return Siblings(within if isinstance(within, Exchange) else ProcessGroup(within))
+def _siblings(model: torch.nn.Module, within: Any) -> Siblings:
+    if isinstance(within, Exchange):
+        return Siblings(within)
+    group = ProcessGroup(within)
+    check_ranks(model, group.ranks)
+    return Siblings(group)

@@ -183,16 +183,33 @@ class OuterRound:
             self._company.stop()
 
     def _attend(self, group: Group) -> None:
-        """Go along with the next round of this mesh, with what there is: nothing, unless the last one was given up."""
+        """Go along with the next round of this mesh, with what there is: nothing, mostly.
+
+        It is something if the last round was given up, or if training went on under it.
+
+        One that is missed is not made up for at once, as others are: the siblings go on from this boundary.
+        """
+        progress, behind, skipped = self._progress, list(self._progress.behind), self._skipped
         self._attends_only = True
         try:
             self.launch(group)
-            self.land(group)
-        except Abandoned:
-            self.withdraw()
-            self._landing.act(Verdict(Kind.ABANDON, reason="attended, and not begun"))
+            self._see_through(group)
         finally:
-            self._attends_only = False
+            self._attends_only = progress.due = False
+            self._skipped = min(skipped, self._skipped)
+            if not progress.brought:
+                progress.behind = behind
+
+    def _see_through(self, group: Group) -> None:
+        """Land a round that is only attended, unless nobody needs it and it has not begun."""
+        try:
+            return self.land(group)
+        except Abandoned:
+            flight, self._flight = self._flight, None
+            if flight is None or flight.give_up():
+                return self._landing.act(Verdict(Kind.ABANDON, reason="attended, and not begun"))
+            self._flight = flight
+        self.land(group)
 
     def resumed(self) -> None:
         """What was trained apart comes from a file: another cluster's is no good here."""
@@ -298,7 +315,7 @@ class OuterRound:
         try:
             result = flight.wait(publisher.wait, IDLE if self._company is None else self._company.pause)
         finally:
-            if flight.over:  # else this wait was interrupted, and it has still to be withdrawn
+            if flight.told:  # else this wait was interrupted, and what comes of it has still to be heard, or withdrawn
                 self._flight = None
         if result.state.digest == self._weights.state.sealed:
             self._phase("round_opened")

@@ -42,7 +42,6 @@ from ictp2p.sync.cluster.heal import Replica, Stateful, heal
 from ictp2p.sync.cluster.likeness import Likeness
 from ictp2p.sync.cluster.progress import Progress
 from ictp2p.sync.mesh import Group, Mesh
-from ictp2p.sync.model.sharding import check_shards
 from ictp2p.sync.model.strangers import Strangers
 from ictp2p.sync.model.trainees import Trainees, checked_weight
 from ictp2p.sync.model.weights import Weights
@@ -145,8 +144,6 @@ class Policy:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
         _check_objects(model, inner, agenda, carry, sampler)
-        check_shards(model, within=within is not None)
-        self._trainees = Trainees(model, inner)
         if outer is inner:
             raise ConfigError("outer is the inner optimizer itself: give another one, or None for Nesterov's momentum")
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
@@ -171,7 +168,8 @@ class Policy:
         self._warn: Callable[[str], None] = lambda text: peer.event("warning", text=text)
         overlap = self._overlap = checked.overlap
         settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
-        self._meeting = Meeting(peer, within, sampler, grouping)
+        self._meeting = Meeting(peer, model, within, sampler, grouping, pace)
+        self._trainees = Trainees(model, inner)
         settings += [self._meeting.siblings.describe()] if self._meeting.siblings is not None else []
         self._sampler = sampler
         if sampler is not None:
@@ -258,11 +256,12 @@ class Policy:
         It never goes backwards, unless the mesh itself goes back to an older version. A round that comes to nothing is
         a phase that no other cluster counts either: it stays where it is then, until as much was trained again.
         """
-        return max(self.progress.scheduled, self._scheduled())
+        return self._scheduled() if self._meeting.siblings is None else self._meeting.scheduled
 
-    def _scheduled(self) -> int:
+    def _scheduled(self, ahead: int = 0) -> int:
+        """The same, as this worker's own mesh has it, so many steps further."""
         agreed = self._pace.agreed(self.state.counters, aloft=self.progress.aloft > 0) if self.version else 0
-        return agreed + self.progress.since
+        return max(self.progress.scheduled, agreed + self.progress.since + ahead)
 
     @property
     def version(self) -> int:
@@ -370,14 +369,19 @@ class Policy:
 
     def _gradients(self) -> None:
         """Have the gradients in hand averaged, whatever it takes."""
-        self._trainees.check()
-        self._weights.follow()
-        scaling.unscale(self._inner)
+        try:
+            self._trainees.check()
+            self._weights.follow()
+            scaling.unscale(self._inner)
+            self._meeting.look()
+        except Exception:
+            self._stop()
+            raise
         at = self.progress
         lands = at.aloft > 0 and at.aloft + 1 > self._overlap
-        self._meeting.agree(due=self._due, lands=lands, since=at.since)
+        self._meeting.agree(due=self._due, lands=lands, since=at.since, scheduled=self._scheduled(1))
         heads = self._in_group(self._average)
-        taken = scaling.look_again(self._inner)
+        taken = scaling.look_again(self._inner, shards=self._meeting.siblings is not None)
         if self._sampler is not None:
             self._sampler.stepped(heads.marks, heads.left, taken=taken)
         self.progress.averaged(heads.weight if taken else 0.0, due=heads.due or self._dry)
@@ -462,7 +466,7 @@ class Policy:
                     self._act(self._outer_round.land, group)
             if self._meeting.on:
                 self._act(self._outer_round.gather, group)
-                self._meeting.over()
+                self._meeting.over(self._scheduled())
 
     def _act(self, action: Callable[[Group], None], group: Group) -> None:
         """Launch or land, and have a schedule no further back after it, on this worker or on one that healing moves."""
@@ -486,10 +490,14 @@ class Policy:
         except SiblingLost:
             raise
         except Exception:
-            if self._meeting.on:  # else they are elsewhere, and hear nothing
-                with suppress(SiblingLost):
-                    self._outer_round.stop()
+            if self._meeting.on:  # else they do not listen: FSDP would take this for a word of its own
+                self._stop()
             raise
+
+    def _stop(self) -> None:
+        """Tell the ranks that hold the other shards, who listen, that this one cannot go on."""
+        with suppress(SiblingLost):
+            self._outer_round.stop()
 
     def _joined(self, group: Group) -> int:
         """Be made equal to the others of a new group; gives the inner step before which all stand."""

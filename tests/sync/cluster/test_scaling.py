@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from ictp2p.sync.policies.diloco import DiLoCo
-from tests.sync.diloco_trace import Array, Model, rows
+from tests.sync.diloco_trace import START, Array, Model, rows
+from tests.sync.fake_group import Exchange
+from tests.sync.two_level.test_shards import Rank
 
 STEPS, OVERFLOWS = 9, 5
 Body = Callable[[Any], Array]
@@ -98,3 +100,20 @@ def test_a_step_in_which_one_worker_overflows_is_skipped_by_all(make_world: Any,
     wanted = make_world(a=2).run(a_0=plain(one), a_1=plain(other))["a_0"]
     np.testing.assert_array_equal(found["a_0"], wanted)
     np.testing.assert_array_equal(found["a_1"], wanted)
+
+
+@pytest.mark.parametrize("overflowed", [False, True])
+def test_of_a_sharded_model_no_shard_is_stepped_if_one_overflowed(make_world: Any, overflowed: bool) -> None:
+    """Regression: each looked at its own part again, and all but those that had overflowed took a step of their own."""
+
+    def run(mesh: Any) -> Array:
+        model = Model()
+        inner: Any = torch.optim.SGD(model.parameters(), lr=0.125, fused=True)
+        with DiLoCo(mesh, model, inner, None, 4, within=Rank(Exchange(1), 0)):
+            model.w.grad = torch.ones(3)
+            inner.grad_scale, inner.found_inf = torch.ones(()), torch.tensor(float(overflowed))  # as the scaler does
+            inner.step()
+            return model.w.detach().numpy().copy()
+
+    moved = np.abs(make_world(a=1).run(a_0=run)["a_0"] - START).max()
+    assert moved == (0.0 if overflowed else 0.125)

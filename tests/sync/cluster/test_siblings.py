@@ -21,9 +21,9 @@ class Scripted:
         return [*self.others[: self.rank], data, *self.others[self.rank :]]
 
 
-def said_before_a_step(due: bool, lands: bool, since: int, leaves: bool) -> bytes:
+def said_before_a_step(due: bool, lands: bool, since: int, leaves: bool, scheduled: int = 0) -> bytes:
     exchange = Scripted(0, [])
-    Siblings(exchange).step(due=due, lands=lands, since=since, leaves=leaves)
+    Siblings(exchange).step(due=due, lands=lands, since=since, leaves=leaves, scheduled=scheduled)
     return exchange.said
 
 
@@ -33,28 +33,31 @@ def said_at_a_boundary(standing: Standing, waited: float = 0.0) -> bytes:
     return exchange.said
 
 
-words = st.tuples(st.booleans(), st.booleans(), st.integers(0, 9), st.booleans())
+words = st.tuples(st.booleans(), st.booleans(), st.integers(0, 9), st.booleans(), st.integers(0, 99))
 
 
 @given(st.lists(words, min_size=1, max_size=5))
-def test_all_come_to_mean_the_same(said: list[tuple[bool, bool, int, bool]]) -> None:
+def test_all_come_to_mean_the_same(said: list[tuple[bool, bool, int, bool, int]]) -> None:
     spoken = [said_before_a_step(*each) for each in said]
     found: list[Step] = []
-    for rank, (due, lands, since, leaves) in enumerate(said):
+    for rank, (due, lands, since, leaves, scheduled) in enumerate(said):
         siblings = Siblings(Scripted(rank, [*spoken[:rank], *spoken[rank + 1 :]]))
-        found.append(siblings.step(due=due, lands=lands, since=since, leaves=leaves))
+        found.append(siblings.step(due=due, lands=lands, since=since, leaves=leaves, scheduled=scheduled))
     assert len(set(found)) == 1
     last = min(range(len(said)), key=lambda rank: (said[rank][2], rank))
     assert found[0].due == said[last][0], "the word of whoever launched last counts"
-    assert found[0].meets == (found[0].due or any(lands for _, lands, _, _ in said))
-    assert found[0].leaves == any(leaves for *_, leaves in said)
+    assert found[0].meets == (found[0].due or any(lands for _, lands, *_ in said))
+    assert found[0].leaves == any(leaves for *_, leaves, _ in said)
+    assert found[0].scheduled == max(scheduled for *_, scheduled in said)
 
 
 def test_who_stops_is_named_to_all_others_and_not_to_itself() -> None:
     with pytest.raises(SiblingLost, match="rank 0 of this cluster"):
         Siblings(Scripted(1, [said_at_a_boundary(Standing.STOPS)])).stand(Standing.LANDED)
     with pytest.raises(SiblingLost, match="rank 0 of this cluster"):
-        Siblings(Scripted(1, [said_at_a_boundary(Standing.STOPS)])).step(due=False, lands=False, since=0, leaves=False)
+        Siblings(Scripted(1, [said_at_a_boundary(Standing.STOPS)])).step(
+            due=False, lands=False, since=0, leaves=False, scheduled=0
+        )
     found = Siblings(Scripted(1, [said_at_a_boundary(Standing.LANDED)])).stand(Standing.STOPS)
     assert [standing for standing, _ in found] == [Standing.LANDED, Standing.STOPS]
 

@@ -19,6 +19,8 @@ from torch.distributed.tensor import DTensor
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.cluster.heal import Replica
+from ictp2p.sync.cluster.siblings import ProcessGroup
+from ictp2p.sync.model.sharding import check_ranks
 from ictp2p.sync.policies.diloco import DiLoCo
 from tests.sync.policy_world import World
 
@@ -123,6 +125,15 @@ def what_cannot_be_is_named() -> None:
     refused("parameter '0.weight' is distributed among ranks (DTensor), each of which averages its part: give these")
     pieces = lambda model: torch.nn.ParameterList(p.to_local().detach() for p in model.parameters())  # noqa: E731
     refused("the inner optimizer holds 4 parameters", model=pieces, within=within())
+
+    for ranks in ([], [1, 2]):
+        with pytest.raises(ConfigError, match=re.escape(f"within has the ranks {ranks}, and parameter '0.weight'")):
+            check_ranks(made()[0], ranks)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ProcessGroup, "ranks", property(lambda _: [1], lambda *_: None), raising=False)
+        refused("within has the ranks [1], and parameter '0.weight' is distributed among [0]: [0]", within=within())
+    check_ranks(made()[0], [0, 1])
+    check_ranks(made(sharded=False)[0], [])
 
     def with_a_head(model: torch.nn.Module) -> torch.nn.Module:
         return torch.nn.ModuleDict({"body": model, "head": torch.nn.Linear(2, 2)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -48,6 +49,19 @@ class Undecided(Committed):
             request.idle()
 
 
+class Begun(Committed):
+    """A mesh that begins an attempt, and commits it when a test says so."""
+
+    def __init__(self) -> None:
+        self.commits = threading.Event()
+
+    def outer_round(self, request: RoundRequest) -> RoundResult:
+        request.restarted(1, ())
+        assert self.commits.wait(10)
+        request.idle()
+        return RoundResult(NOTHING, mine=True)
+
+
 def flight(mesh: Committed) -> Flight:
     tensors = [torch.ones(LARGE)]
     spec = Spec("sync", "a round", "float32", 1, "avg", "none", b"")
@@ -73,3 +87,31 @@ def test_nor_does_one_that_came_to_nothing(end: Callable[[], None]) -> None:
     with uncollected() as left:
         end()
     assert left == []
+
+
+def test_a_round_that_has_begun_is_not_given_up() -> None:
+    """Regression: it was committed all the same, and what was brought next was dropped as if it had been in it."""
+    mesh = Begun()
+    held = flight(mesh)
+    assert not held.give_up()
+    mesh.commits.set()
+    assert held.wait(nothing).mine
+
+
+def test_one_that_has_not_is() -> None:
+    assert flight(Undecided()).give_up()
+
+
+def test_what_came_of_a_round_is_there_after_a_wait_that_was_interrupted() -> None:
+    mesh = Begun()
+    held = flight(mesh)
+
+    def interrupted() -> None:
+        mesh.commits.set()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        held.wait(interrupted, 0.01)
+    assert not held.told
+    assert held.wait(nothing).mine
+    assert held.told

@@ -11,6 +11,7 @@ import torch
 
 from ictp2p.errors import ConfigError, LocalGroupError, NoQuorum, PeerClosed, SiblingLost
 from ictp2p.sync.cluster.siblings import Standing
+from ictp2p.sync.pace import AdaptivePace
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.policies.noloco import NoLoCo
 from ictp2p.sync.policies.streaming import StreamingDiLoCo
@@ -112,6 +113,29 @@ def test_rounds_that_were_only_attended_change_nothing(monkeypatch: pytest.Monke
         same(found["a", shard], Golden().run([[row] for row in rows(10 * shard + ord("a"), 3 * EVERY)]))
 
 
+def test_a_schedule_is_at_the_same_on_all_ranks_whatever_their_rounds_were() -> None:
+    """Regression: it followed the rounds of each shard, and so the learning rates of one model differed."""
+    shards = Shards("a", "b")
+    shards.worlds[1].absent = {1: {"b"}}
+    shards.worlds[0].aborts = {3}
+
+    def body(mesh: Any, rank: Rank, name: str) -> list[int]:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, EVERY, within=rank) as policy:
+            seen = [policy.schedule_step]
+            for row in rows(1, 8 * EVERY):
+                train(model, inner, [row])
+                seen.append(policy.schedule_step)
+        return seen
+
+    found = shards.run(body)
+    assert not shards.errors
+    for name in "ab":
+        assert found[name, 0] == found[name, 1] == sorted(found[name, 0])
+        assert found[name, 0][-1] >= 7 * EVERY
+
+
 def test_all_meet_whenever_they_are_entered() -> None:
     def body(mesh: Any, rank: Rank, name: str) -> list[Standing]:
         model = Model()
@@ -127,6 +151,17 @@ def test_all_meet_whenever_they_are_entered() -> None:
     assert all(said[-1] is Standing.LANDED for said in Shards("a").run(body).values())
 
 
+def test_a_round_that_was_attended_and_missed_is_not_made_up_for_before_the_next_boundary(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: the one rank was at a round of its own, in the middle of the others' phase, and all stopped."""
+    monkeypatch.setattr(company, "_MUCH", -9.0)
+    shards = Shards("a", "b")
+    shards.worlds[1].absent = {2: {"a"}, 3: {"a"}}
+    shards.run(trained(8 * EVERY))
+    assert not shards.errors
+
+
 def test_a_shard_that_stops_is_no_shard_that_is_waited_for() -> None:
     shards = Shards("a")
     shards.worlds[1].faults["a/0", "outer_round", 1] = lambda: NoQuorum("lost")
@@ -134,6 +169,37 @@ def test_a_shard_that_stops_is_no_shard_that_is_waited_for() -> None:
     assert isinstance(shards.errors["a", 1], NoQuorum)
     assert isinstance(shards.errors["a", 0], SiblingLost)
     assert "rank 1 of this cluster" in str(shards.errors["a", 0])
+
+
+@pytest.mark.parametrize("sees", ["before the step", "in it"])
+def test_who_stops_says_so_where_its_siblings_listen_and_nowhere_else(sees: str) -> None:
+    """Regression: in a step its word came between the collectives of FSDP, and gloo ended the process for it."""
+    shards = Shards("a")
+    turns: dict[tuple[str, int], int] = {}
+
+    def body(mesh: Any, rank: Rank, name: str) -> None:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, EVERY, within=rank):
+            train(model, inner, rows(1, 2))
+            if rank.rank == 1 and sees == "before the step":
+                inner.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]})
+            elif rank.rank == 1:
+                mesh.roster_moves = closed
+            turns["before", rank.rank] = rank._turn
+            try:
+                train(model, inner, rows(1, 1))
+            except (ConfigError, PeerClosed):
+                turns["after", rank.rank] = rank._turn
+                raise
+
+    def closed(generation: object) -> bool:
+        raise PeerClosed("the peer is closed")
+
+    shards.run(body)
+    assert turns["after", 1] - turns["before", 1] == 1
+    if sees == "before the step":
+        assert "rank 1 of this cluster" in str(shards.errors["a", 0])
 
 
 def test_a_shard_without_a_quorum_has_its_siblings_wait_with_it() -> None:
@@ -182,6 +248,7 @@ def test_a_shard_has_one_worker_in_a_cluster() -> None:
     [
         (DiLoCo, {"within": "all"}, "within 'all' is no process group of torch's, nor a device mesh"),
         (DiLoCo, {"sampler": ElasticSampler(4, 2)}, "a sampler leases samples in one mesh"),
+        (DiLoCo, {"sync_every": AdaptivePace(10)}, "an AdaptivePace is agreed in one mesh"),
         (NoLoCo, {}, "rounds by pairs are drawn in one mesh"),
     ],
 )
@@ -190,4 +257,4 @@ def test_what_does_not_go_with_shards_is_refused(kind: Any, options: dict[str, A
     inner = torch.optim.SGD(model.parameters(), lr=0.125)
     options = {"within": Rank(Exchange(1), 0), **options}
     with pytest.raises(ConfigError, match=message):
-        World(a=1).run(a_0=lambda mesh: kind(mesh, model, inner, sync_every=EVERY, **options))
+        World(a=1).run(a_0=lambda mesh: kind(mesh, model, inner, **{"sync_every": EVERY, **options}))
