@@ -90,9 +90,9 @@ class Ledger(ictp2p.LocalSGD):
             opening = have - self.count.steps
             self.count.opening = opening if forgotten else max(self.count.opening, opening)
 
-    def _after_step(self, optimizer: object, args: object, kwargs: object) -> None:
+    def _stepped(self) -> None:
         self.count.steps += self.books.steps.grad is not None
-        super()._after_step(optimizer, args, kwargs)
+        super()._stepped()
 
     def report(self) -> None:
         """Say version and digest, once for each version."""
