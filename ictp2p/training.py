@@ -122,17 +122,20 @@ class TrainingMesh:
         """Wait for a roster with this worker in it."""
         oldest = newer_than or (0, 0)
         deadline = self._peer.clock() + self._peer.config.local_timeouts.complete
-        self._peer.attends("waits", oldest)
-        with self._changed:
-            while self._roster is None or self._roster.generation <= oldest:
-                self._check()
-                if not self._changed.wait(max(0.0, deadline - self._peer.clock())):
-                    self._waits_in_vain()
-                    raise LocalGroupError(
-                        f"no roster newer than {oldest} came within {self._peer.config.local_timeouts.complete:g} s"
-                    )
-            self._in_vain = False
-            return self._roster
+        while True:
+            heard = self._newest
+            self._peer.attends("waits", oldest)  # again with each that comes: it may leave out who stands still
+            with self._changed:
+                while self._newest == heard and (self._roster is None or self._roster.generation <= oldest):
+                    self._check()
+                    if not self._changed.wait(max(0.0, deadline - self._peer.clock())):
+                        self._waits_in_vain()
+                        raise LocalGroupError(
+                            f"no roster newer than {oldest} came within {self._peer.config.local_timeouts.complete:g} s"
+                        )
+                if self._roster is not None and self._roster.generation > oldest:
+                    self._in_vain = False
+                    return self._roster
 
     def _waits_in_vain(self) -> None:
         """Tell people, once for each wait, that this worker is in no group; calls end by their own deadline."""

@@ -11,6 +11,8 @@ import torch
 from ictp2p.concurrency.threads import Threads
 from ictp2p.config import Config
 from ictp2p.errors import GroupUnbuilt, GroupUnmet, LocalGroupError, RoundTimeout, StateError
+from ictp2p.handle import LeftOut, Regrouped
+from ictp2p.runtime.life import Life
 from ictp2p.sync.mesh import Receiver
 from ictp2p.sync.rosters.roster import Breach, Roster
 from ictp2p.sync.state.global_state import GlobalState
@@ -98,6 +100,26 @@ class Listening:
 
     def set_training(self, training: bool, config: bytes | None = None) -> None:
         self.told.append(("training", training))
+
+
+def test_who_waits_for_a_roster_says_so_with_each_that_comes() -> None:
+    """It is left out as standing still if it does not; and nothing but news would have it say so."""
+    left_out = Roster(1, 2, ("b",), "127.0.0.1:1", 0, absent=("a",))
+    news = [LeftOut(left_out), Regrouped(Roster(1, 3, ("a", "b"), "127.0.0.1:1", 0), ())]
+
+    class Telling(Listening):
+        def clock(self) -> float:
+            return 0.0
+
+        def attends(self, stage: str, generation: Any) -> None:
+            super().attends(stage, generation)
+            if news:
+                mesh._heard(news.pop(0))
+
+    peer: Any = Telling()
+    mesh = TrainingMesh(peer, Life(lambda kind, **fields: None))
+    assert mesh.wait_roster(None).number == 3
+    assert peer.told == [("attends", "waits", (0, 0))] * 2
 
 
 def test_the_peer_is_told_what_it_does_not_know_and_nothing_twice() -> None:

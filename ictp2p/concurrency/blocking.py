@@ -16,12 +16,24 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-async def blocking(work: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call `work` beside the running event loop, and give what it gives."""
+def blocking(work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+    """Call `work` beside the running event loop; gives what will be its answer.
+
+    It is begun here, and not when somebody first waits: who is cancelled before that has still begun it.
+    """
+    loop = asyncio.get_running_loop()
     try:
-        answer = asyncio.get_running_loop().run_in_executor(None, work, *args)
+        return loop.run_in_executor(None, work, *args)
     except RuntimeError:
         if threading.main_thread().is_alive():
             raise
-        return work(*args)
-    return await answer
+        return _on_the_loop(loop, work, *args)
+
+
+def _on_the_loop(loop: asyncio.AbstractEventLoop, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+    answer: asyncio.Future[T] = loop.create_future()
+    try:
+        answer.set_result(work(*args))
+    except Exception as error:
+        answer.set_exception(error)
+    return answer

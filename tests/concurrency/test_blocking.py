@@ -23,6 +23,14 @@ async def test_it_runs_in_another_thread_and_gives_what_that_gives() -> None:
         await blocking(lambda: 1 / 0)
 
 
+async def test_it_is_begun_though_nobody_comes_to_wait_for_it() -> None:
+    """Regression: a store's close that was shielded had not begun when all tasks were cancelled, and never did."""
+    done: list[int] = []
+    blocking(done.append, 1)
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert done == [1]
+
+
 async def test_a_loop_that_takes_no_more_work_while_the_program_goes_on_says_so() -> None:
     await blocking(int)
     await asyncio.get_running_loop().shutdown_default_executor()
@@ -37,7 +45,11 @@ import atexit
 from ictp2p.concurrency.blocking import blocking
 from ictp2p.concurrency.loop_thread import LoopThread
 loop, done = LoopThread("x"), []
-loop.run(lambda: blocking(int))
+
+async def first():
+    await blocking(int)
+
+loop.run(first)
 
 async def last():
     done.append(await blocking(max, 3, 4))

@@ -202,9 +202,9 @@ class Rosters:
 
     def attends(self, stage: Stage, generation: Generation, now: float) -> Effects:
         """Say what this worker's training thread is at: so much is known of it until it says something else."""
-        before = self._up, self._presence.attended(self.roster)
+        before = self._up, self._presence.attended
         self._presence.says(stage, generation)
-        if (self._up, self._presence.attended(self.roster)) == before:
+        if (self._up, self._presence.attended) == before:
             return []
         return [*self._report(now), *self._lead(now)]
 
@@ -314,7 +314,7 @@ class Rosters:
         self._sequence += 1
         held = self.roster
         holds = (held.term, held.number, held.leader) if held else (0, 0, "")
-        attended = self._presence.attended(held)
+        attended = self._presence.attended
         report = RosterReady(self._up, self._life, self._spell, self._sequence, *holds, self._device, attended)
         broken = held is not None and held.generation == self._failed
         return [Send(leader, report), *([Send(leader, self._failure())] if broken else [])]
@@ -395,7 +395,7 @@ class Rosters:
             self._refusals = [*(r for r in self._refusals if r != news), news][-_REFUSALS:]
         if breach.kind == "unmet":
             self._unmet = generation
-            if self._office.leader == self.me and self._presence.attended(self.roster) < generation:
+            if self._office.leader == self.me and self._presence.attended < generation:
                 self._presence.missed()
         known = self._trouble[1] if self._trouble is not None and self._trouble[0] == generation else None
         if breach.kind == "unbuilt":

@@ -3,8 +3,9 @@
 A peer cannot see what its training thread does between two calls, and need not as long as groups hold. It matters once
 one broke: a thread that stands still (a debugger, a device that hangs) wants into the group as firmly as ever, and each
 group that counts on it holds up the others to the deadline of their meeting. So the thread says when it waits for a
-roster and when it goes to a meeting. Who is told that others waited for it in vain takes its thread for standing still,
-unless it waits for a roster just then, until it says something again; and wants into no group until then.
+roster and when it goes to a meeting. Who is told that others waited for it in vain takes its thread for standing still
+until it says something again, and wants into no group until then. A thread that waits for a roster hears of each that
+comes, and says so: one that stands still just there does not.
 
 A thread that is there but cannot build its part (no descriptors, no threads) stands aside for a while, longer each time
 in a row: each attempt costs the others the group they train in.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ictp2p.sync.rosters.roster import Generation, Roster
+from ictp2p.sync.rosters.roster import Generation
 
 Stage = Literal["waits", "meets", "met"]
 """What a training thread says: it waits for a roster; it goes to a meeting; the members have met there."""
@@ -31,7 +32,6 @@ class Presence:
     def __init__(self, first: float, most: float) -> None:
         self._first, self._most = first, most
         self._tried: Generation = (0, 0)
-        self._waiting = False
         self._still = False
         self.times = 0
         """How often in a row it could not build its part."""
@@ -42,17 +42,18 @@ class Presence:
         """Whether a group may count on it."""
         return not self._still and self.aside_until is None
 
-    def attended(self, roster: Roster | None) -> Generation:
-        """The newest generation that it went to; who waits for a roster has the newest as good as taken."""
-        return roster.generation if self._waiting and roster is not None else self._tried
+    @property
+    def attended(self) -> Generation:
+        """The newest generation that it went to."""
+        return self._tried
 
     def begin(self) -> None:
         """Another training thread comes up, of which nothing is known."""
-        self._tried, self._waiting, self._still, self.times, self.aside_until = (0, 0), False, False, 0, None
+        self._tried, self._still, self.times, self.aside_until = (0, 0), False, 0, None
 
     def says(self, stage: Stage, generation: Generation) -> None:
         """Take what the thread says, by which it shows that it does not stand still."""
-        self._waiting, self._still = stage == "waits", False
+        self._still = False
         if stage == "meets":
             self._tried = generation
         elif stage == "met":
@@ -60,7 +61,7 @@ class Presence:
 
     def missed(self) -> None:
         """Others have waited for it in vain."""
-        self._still = not self._waiting
+        self._still = True
 
     def step_aside(self, now: float) -> None:
         """It could not build its part."""

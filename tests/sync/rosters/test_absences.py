@@ -48,6 +48,8 @@ class Thread:
     seen: tuple[int, int] = (0, 0)
     meeting: tuple[int, int] | None = None
     group: tuple[int, int] | None = None
+    pending: bool = False
+    """Whether a newcomer waits for its next boundary."""
 
 
 @dataclass
@@ -108,6 +110,7 @@ class Cluster(Scheduled):
             self.threads[member].meeting, self.threads[member].group = None, roster.generation
             if member not in self.still:
                 self.execute(member, self.machines[member].attends("met", roster.generation, self.now))
+                self.put(self.now + 0.5, "stop", member)
         for member in self.still.intersection(members):  # it met the others from within a library, and does no more
             self.hold(member)
 
@@ -137,7 +140,9 @@ class Cluster(Scheduled):
         at = thread.group or thread.meeting
         if at is not None:
             self.put(self.now, "fail", peer, at, Breach())
-        self.put(self.now, "take", peer)
+            self.put(self.now, "take", peer)
+        else:
+            self.put(self.now, "seek", peer)  # it waits for a roster, and finds which have come meanwhile
 
     # What peers do.
 
@@ -152,6 +157,7 @@ class Cluster(Scheduled):
                 case StoreWanted(number=number):
                     self.put(self.now + 0.05, "opened", name, number)
                 case RosterPending():
+                    self.threads[name].pending = True
                     self.put(self.now + 0.5, "stop", name)
                 case HeirFound(heir=heir):
                     self.lead(heir)
@@ -160,16 +166,20 @@ class Cluster(Scheduled):
 
     def adopt(self, peer: PeerId, roster: Roster) -> None:
         thread = self.threads[peer]
+        thread.pending = False
         at = thread.meeting or thread.group
         if at is not None:
             self.put(self.now, "fail", peer, at, Breach())
         if peer in roster.members:
             thread.roster = roster
             self.put(self.now, "take", peer)
+        elif at is None and peer not in self.still:
+            self.put(self.now, "seek", peer)
 
     def stop(self, peer: PeerId) -> None:
         """The leader's threads and so all others' stand at a boundary, which is in no collective."""
-        if peer not in self.still and self.threads[peer].group is not None:
+        thread = self.threads[peer]
+        if peer not in self.still and thread.group is not None and thread.pending:
             self.execute(peer, self.machines[peer].boundary(1, self.now))
 
     def opened(self, peer: PeerId, number: int) -> None:
@@ -332,7 +342,9 @@ class TestWorker:
         rosters.attends("waits", (5, 1), 1.0)
         left = Roster(5, 3, (A, B), STORE, 0, absent=(C,))
         (report,) = sends(rosters.receive(A, RosterProposal(left), 2.0), RosterReady)
-        assert report.message.ready
+        assert not report.message.ready, "it may stand still while it waits"
+        (report,) = sends(rosters.attends("waits", (5, 1), 2.1), RosterReady)
+        assert report.message.ready, "but this one has heard of it"
 
     def test_why_the_last_groups_broke_comes_with_the_next(self) -> None:
         rosters = following(C)
