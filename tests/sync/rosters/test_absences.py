@@ -215,8 +215,8 @@ def test_those_who_move_train_together_whoever_stands_still(
             cluster.run(cluster.now + pause)
     cluster.run(cluster.now + 3 * LONG)
     moving = {*cluster.peers} - cluster.still
-    if moving and not any(cluster.threads[peer].roster.members == (peer,) for peer in cluster.still):
-        # Nobody waits in a meeting for one that is alone in its group: newcomers wait for its next step, and say so.
+    if moving and not any({*cluster.threads[peer].roster.members} <= cluster.still for peer in cluster.still):
+        # Nobody waits in a meeting for a group all of which stands still: newcomers wait for its next step, and say so.
         (members,) = cluster.groups()
         assert {*members} == moving
     for peer in tuple(cluster.still):
