@@ -96,6 +96,11 @@ class Meeting:
         if self._leaves:
             self._peer.leave_together(True)
 
+    def end(self) -> None:
+        """Training has ended: whether this worker may leave is its own affair again, unless all leave."""
+        if self.siblings is not None and not self._leaves:
+            self._peer.leave_together(None)
+
 
 def _check(sampler: ElasticSampler | None, grouping: Grouping, pace: Pace) -> None:
     if sampler is not None:

@@ -519,6 +519,7 @@ class Policy:
     def _leave(self) -> None:
         self._outer_round.withdraw()
         self._groups.leave()
+        self._meeting.end()
 
 
 def _check_objects(model: object, inner: object, agenda: object, carry: object, sampler: object) -> None:

@@ -215,7 +215,7 @@ def test_a_shard_without_a_quorum_has_its_siblings_wait_with_it() -> None:
 def test_all_leave_at_the_same_step_if_one_is_asked_to() -> None:
     shards = Shards("a")
 
-    def body(mesh: Any, rank: Rank, name: str) -> int:
+    def body(mesh: Any, rank: Rank, name: str) -> tuple[int, bool | None]:
         model = Model()
         inner = torch.optim.SGD(model.parameters(), lr=0.125)
         with DiLoCo(mesh, model, inner, None, EVERY, within=rank) as policy:
@@ -224,9 +224,19 @@ def test_all_leave_at_the_same_step_if_one_is_asked_to() -> None:
                     break
                 train(model, inner, [row])
                 mesh.leaves = mesh.leaves or (rank.rank == 1 and policy.progress.step == EVERY + 2)
-            return policy.progress.step
+        return policy.progress.step, mesh.left_together
 
-    assert set(shards.run(body).values()) == {2 * EVERY}
+    assert set(shards.run(body).values()) == {(2 * EVERY, True)}
+
+
+def test_who_has_trained_to_the_end_leaves_by_itself_again() -> None:
+    """Regression: a peer whose sharded policy had ended never came to have drained."""
+
+    def body(mesh: Any, rank: Rank, name: str) -> list[bool | None]:
+        trained(EVERY)(mesh, rank, name)
+        return [mesh.left_together]
+
+    assert list(Shards("a").run(body).values()) == [[None], [None]]
 
 
 def test_a_shard_has_one_worker_in_a_cluster() -> None:
