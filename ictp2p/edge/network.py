@@ -213,9 +213,7 @@ class _TcpListener:
                 sock, _name = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return  # nobody else, or it was gone before we asked
-            except (
-                OSError
-            ) as error:  # out of descriptors or memory: what is waiting must not turn the loop into a treadmill
+            except OSError as error:  # out of descriptors or memory: who waits must not turn the loop into a treadmill
                 self._loop.remove_reader(self._socket.fileno())
                 self._loop.call_later(_BREATHER, self._listen)
                 self._begin_to_be_stuck(error)
