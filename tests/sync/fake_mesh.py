@@ -17,6 +17,7 @@ from ictp2p.sync.rosters.roster import Roster
 from ictp2p.sync.rounds import modules
 from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.state.global_state import GlobalState
+from ictp2p.sync.two_level.flight import Withdrawn
 from ictp2p.sync.values import Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 from tests.sync.fake_group import DEADLINE, FakeGroup, Killed
@@ -165,7 +166,13 @@ class FakeMesh:
             world.contributions[me] = request
             world.weights.setdefault(number, {})[me] = request.weight
             world.changed.notify_all()
-            self._wait(lambda: world.rounds > number or not self._lacking(members, world.contributions), request)
+            begins = lambda: world.rounds > number or not self._lacking(members, world.contributions)  # noqa: E731
+            try:
+                self._wait(begins, request)
+            except Withdrawn:
+                if not begins():  # else others have it by now: it is as if the attempt had begun here a moment before
+                    world.contributions.pop(me, None)
+                    raise
             if world.rounds > number:
                 return self._passed(request)
             everyone = [name for name in members if name in world.contributions]
