@@ -40,7 +40,8 @@ from ictp2p.sync import messages
 from ictp2p.sync.agreement import acceptor
 from ictp2p.sync.agreement.chain import Agreement
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.rosters.machine import RosterProfile, Rosters
+from ictp2p.sync.rosters.machine import Rosters
+from ictp2p.sync.rosters.profile import RosterProfile
 from ictp2p.sync.rosters.roster import RosterFailed, RosterProposal, RosterReady
 from ictp2p.sync.rounds.machine import Rounds
 from ictp2p.sync.rounds.opening import Planner, Validate

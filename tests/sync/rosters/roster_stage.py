@@ -2,7 +2,8 @@
 
 from ictp2p.machine import Send
 from ictp2p.sync.rosters.devices import HOST, Device, choose
-from ictp2p.sync.rosters.machine import RosterProfile, Rosters
+from ictp2p.sync.rosters.machine import Rosters
+from ictp2p.sync.rosters.profile import RosterProfile
 from ictp2p.sync.rosters.roster import (
     Roster,
     RosterProposal,

@@ -5,7 +5,7 @@ import pytest
 
 from ictp2p.errors import ConfigError, RemoteProtocolError
 from ictp2p.machine import Message, Send
-from ictp2p.sync.rosters.machine import RosterProfile, Rosters
+from ictp2p.sync.rosters.machine import Rosters
 from ictp2p.sync.rosters.roster import (
     HeirFound,
     Roster,
@@ -372,9 +372,3 @@ class TestWorker:
 def test_the_decoder_refuses_what_cannot_be(fields):
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(msgspec.msgpack.encode(fields), type=RosterReady | RosterProposal | RosterFailed)
-
-
-def test_presets_keep_their_order():
-    local, lan, wan = RosterProfile.local(), RosterProfile.lan(), RosterProfile.wan()
-    assert local.gather < lan.gather < wan.gather
-    assert all(p.repeat < p.gather and p.backoff < p.backoff_most for p in (local, lan, wan))
