@@ -40,13 +40,14 @@ from dataclasses import dataclass, field
 
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.machine import Effects, Message, Send, earliest
+from ictp2p.sync.rosters.alarms import Alarms
 from ictp2p.sync.rosters.devices import HOST, Device, choose
+from ictp2p.sync.rosters.failures import Failures
 from ictp2p.sync.rosters.presence import Presence, Stage
 from ictp2p.sync.rosters.profile import RosterProfile
 from ictp2p.sync.rosters.roster import (
     Breach,
     Generation,
-    GroupAils,
     HeirFound,
     Roster,
     RosterChanged,
@@ -56,19 +57,13 @@ from ictp2p.sync.rosters.roster import (
     RosterProposal,
     RosterReady,
     StoreWanted,
-    Trouble,
-    WorkersStandStill,
     check_proposal,
 )
 from ictp2p.types import Address, PeerId
 
-_REFUSALS = 16
-"""Refusals of a library that are remembered: each costs the group a failed attempt to learn anew."""
 _STRANGERS = 64
 """Workers that are not here, or not yet, whose reports are kept: who has no disk is another one after each start."""
 _BROKE = Breach()
-_ODD = 3
-"""Failures in a row from which people are told: a death or a restart explains one, and what follows from it another."""
 
 
 @dataclass(slots=True)
@@ -127,14 +122,7 @@ class Rosters:
         """The newest generation that broke here."""
         self._breach = Breach()
         """How."""
-        self._unmet: Generation = (0, 0)
-        """The newest generation of which this worker knows that somebody waited in its meeting to the deadline."""
-        self._trouble: tuple[Generation, Trouble] | None = None
-        """What is known of how a generation broke."""
-        self._told_of: set[str] = set()
-        """Of whose failures in a row people were told."""
-        self._refusals: list[tuple[frozenset[str], str]] = []
-        """At a leader: which workers a library did not come up between."""
+        self._failures, self._alarms = Failures(), Alarms()
         self._device = HOST
         self._repeat_at: float | None = None
 
@@ -202,13 +190,13 @@ class Rosters:
         office.trainers = {peer: office.reports[peer].trainer for peer in members[1:]}
         office.founded, office.number, office.wanted = True, number, None
         office.pending, office.announced = False, ()
-        trouble, absent, before = self._explained(), self._absent(), self.roster
+        trouble, absent = self._failures.trouble(self.roster, office.failures), self._absent()
         devices = (self._device, *(office.reports[peer].device for peer in members[1:]))
-        choice = choose(devices, [library for who, library in self._refusals if who == frozenset(members)])
-        reason = choice.reason
+        choice = choose(devices, self._failures.refused(members))
+        reason, before = choice.reason, self.roster
         self.roster = Roster(office.term, number, members, store, self._step, choice.library, reason, trouble, absent)
         self._repeat_at = now + self._profile.repeat
-        told = [RosterChanged(self.roster), *self._alarms(before)]
+        told = [RosterChanged(self.roster), *self._alarms.of(self.roster, before)]
         return [*told, *self._propose((*members, *office.left_out)), *self._lead(now)]
 
     def store_refused(self, number: int, now: float) -> Effects:
@@ -287,19 +275,6 @@ class Rosters:
     def _failure(self) -> RosterFailed:
         return RosterFailed(*self._failed, self._breach, self._presence.times)
 
-    def _alarms(self, before: Roster | None) -> Effects:
-        """What people should know of the present roster, which followed `before`."""
-        assert self.roster is not None, "it has just come"
-        trouble, known = self.roster.trouble, before.absent if before is not None else ()
-        still = tuple(PeerId(peer) for peer in self.roster.absent if peer not in known)
-        alarms: Effects = [WorkersStandStill(still)] if still else []
-        if trouble is not None and trouble.times < _ODD:
-            self._told_of.discard(trouble.culprit)
-        elif trouble is not None and trouble.culprit not in self._told_of:
-            self._told_of.add(trouble.culprit)
-            alarms.append(GroupAils(trouble))
-        return alarms
-
     def _proposed(self, sender: PeerId, roster: Roster, now: float) -> Effects:
         check_proposal(sender, roster)
         if roster == self.roster:
@@ -313,7 +288,7 @@ class Rosters:
         if self.me in roster.absent:
             self._presence.missed()
         notice = RosterChanged(roster) if self.me in roster.members else RosterMissed(roster)
-        return [notice, *self._alarms(before), *self._report(now)]
+        return [notice, *self._alarms.of(roster, before), *self._report(now)]
 
     # The leader.
 
@@ -337,7 +312,10 @@ class Rosters:
         office = self._office
         if self.roster is None or self.roster.generation != (failure.term, failure.number):
             return []
-        self._learn(sender, failure)
+        self._failures.learn(self.roster, sender, failure)
+        late = failure.breach.kind == "unmet" and self._presence.attended < self.roster.generation
+        if office.leader == self.me and late:
+            self._presence.missed()
         if office.leader == self.me and not self._up:
             return self._vacate(now)
         if not self._leading() or not office.founded or office.wanted is not None:
@@ -345,30 +323,6 @@ class Rosters:
         office.failures += 1
         wait = self._profile.backoff * 2.0 ** min(office.failures - 2, 30) if office.failures > 1 else 0.0
         return self._want_store(now, min(wait, self._profile.backoff_most))
-
-    def _learn(self, sender: PeerId, failure: RosterFailed) -> None:
-        """Remember of a failure of the present roster what the next one has to heed, and to tell."""
-        assert self.roster is not None, "it is of this one"
-        generation, breach = self.roster.generation, failure.breach
-        if breach.refused:
-            news = (frozenset(self.roster.members), breach.refused)
-            self._refusals = [*(r for r in self._refusals if r != news), news][-_REFUSALS:]
-        if breach.kind == "unmet":
-            self._unmet = generation
-            if self._office.leader == self.me and self._presence.attended < generation:
-                self._presence.missed()
-        known = self._trouble[1] if self._trouble is not None and self._trouble[0] == generation else None
-        if breach.kind == "unbuilt":
-            self._trouble = generation, Trouble(failure.times, sender, breach.words)
-        elif known is None:
-            self._trouble = generation, Trouble(0, "", breach.words)
-
-    def _explained(self) -> Trouble | None:
-        """What to say of the present roster's end in the next one, which is about to be made."""
-        if self.roster is None or self._trouble is None or self._trouble[0] != self.roster.generation:
-            return None
-        trouble = self._trouble[1]
-        return trouble if trouble.culprit else Trouble(self._office.failures, "", trouble.words)
 
     def _absent(self) -> tuple[PeerId, ...]:
         """Whose training thread stands still, whether its peer knows it already or is to be told by the next roster."""
@@ -379,7 +333,7 @@ class Rosters:
         heard = (*present.generation, present.leader)
         back = {peer for peer, report in reports.items() if report.ready and report.holds == heard}
         still = {*present.absent} - back
-        if self._unmet == present.generation:
+        if self._failures.unmet(present):
             went = {peer for peer, report in reports.items() if report.attended >= present.generation}
             still |= {*present.members} - went - {self.me}
         return tuple(peer for peer in self._alive if peer in still)

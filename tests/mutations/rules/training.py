@@ -510,7 +510,7 @@ MUTATIONS: Final = (
     Mutation(
         "late-though-the-deadline-is-not-over",
         "Nobody is left out for being late at a meeting that broke before its deadline.",
-        "ictp2p/sync/rosters/machine.py",
+        "ictp2p/sync/rosters/failures.py",
         'if breach.kind == "unmet":',
         "if True:",
         (
@@ -522,8 +522,8 @@ MUTATIONS: Final = (
         "office-of-one-that-stands-still",
         "A leader whose training thread did not come to a meeting makes way for a worker that did.",
         "ictp2p/sync/rosters/machine.py",
-        "            if self._office.leader == self.me and self._presence.attended < generation:\n",
-        "            if False:\n",
+        "        if office.leader == self.me and late:\n",
+        "        if False:\n",
         ("sync/rosters/test_absences.py::TestLeader::test_one_that_did_not_go_itself_makes_way",),
     ),
     Mutation(
@@ -562,8 +562,8 @@ MUTATIONS: Final = (
         "sick-one-silent",
         "All workers of a cluster hear why its groups break one after the other.",
         "ictp2p/sync/rosters/machine.py",
-        "trouble, absent, before = self._explained(),",
-        "trouble, absent, before = None,",
+        "trouble, absent = self._failures.trouble(self.roster, office.failures),",
+        "trouble, absent = None,",
         ("sync/rosters/test_absences.py::test_one_that_cannot_build_its_part_costs_the_others_ever_less",),
     ),
     Mutation(
@@ -587,7 +587,7 @@ MUTATIONS: Final = (
     Mutation(
         "refused-library-named-again",
         "Workers between whom a collective library did not come up are not asked to use it together again.",
-        "ictp2p/sync/rosters/machine.py",
+        "ictp2p/sync/rosters/failures.py",
         "library for who, library in self._refusals if who == frozenset(members)",
         "library for who, library in self._refusals if who == members",
         ("sync/rosters/test_roster_library.py::TestLibrary::test_a_refusal_has_the_same_workers_fall_back_together",),

@@ -83,9 +83,3 @@ class TestLibrary:
         rosters.receive(A, RosterProposal(a_roster(1, 1, (A, B), (gpu(A), gpu(B)))), 0.0)
         _, broke = rosters.failed((1, 1), 1.0, Breach(refused="nccl"))
         assert broke.message == RosterFailed(1, 1, Breach(refused="nccl"))
-
-    def test_refusals_are_bounded(self):
-        rosters = self.led(gpu(A), gpu(B))
-        for number in range(100):
-            rosters._broke(B, RosterFailed(1, 1, Breach(refused=f"library {number}")), 1.0)
-        assert len(rosters._refusals) == 16
