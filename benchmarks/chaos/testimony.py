@@ -66,7 +66,7 @@ def beliefs(inside: AsyncPeer) -> dict[str, Any]:
         "members": [[row["peer"], row["status"]] for row in status["members"]],
         "roster": None if rosters.roster is None else [*rosters.roster.generation, list(rosters.roster.members)],
         "office": f"wanted={office.wanted} founded={office.founded} pending={office.pending} failed={office.failures}"
-        f" ready={rosters._ready}",
+        f" ready={rosters._worker.ready}",
     }
 
 

@@ -59,6 +59,7 @@ from ictp2p.sync.rosters.roster import (
     StoreWanted,
     check_proposal,
 )
+from ictp2p.sync.rosters.worker import Worker
 from ictp2p.types import Address, PeerId
 
 _STRANGERS = 64
@@ -114,16 +115,9 @@ class Rosters:
         self._alive: tuple[PeerId, ...] = ()
         self._suspects: frozenset[PeerId] = frozenset()
         self._office = _Office(0, "", 0.0)
-        self._ready = False
-        self._presence = Presence(profile.backoff, profile.aside_most)
-        self._life, self._spell, self._sequence = life, 0, 0
+        self._worker = Worker(life, Presence(profile.backoff, profile.aside_most))
         self._step = 0
-        self._failed: Generation = (0, 0)
-        """The newest generation that broke here."""
-        self._breach = Breach()
-        """How."""
         self._failures, self._alarms = Failures(), Alarms()
-        self._device = HOST
         self._repeat_at: float | None = None
 
     def view(self, alive: Iterable[PeerId], now: float, suspects: frozenset[PeerId] = frozenset()) -> Effects:
@@ -140,19 +134,17 @@ class Rosters:
 
     def wants(self, ready: bool, now: float, device: Device = HOST) -> Effects:
         """Say whether this worker's training thread is up and wants into the group, and what it computes on."""
-        if ready == self._ready:
+        if not self._worker.wants(ready, device):
             return []
-        self._ready, self._device = ready, device
-        self._spell += ready
-        self._presence.begin()
         self._office.founded, self._office.gather_until = False, now + self._profile.gather
         return [*self._report(now), *self._lead(now)]
 
     def attends(self, stage: Stage, generation: Generation, now: float) -> Effects:
         """Say what this worker's training thread is at: so much is known of it until it says something else."""
-        before = self._up, self._presence.attended
-        self._presence.says(stage, generation)
-        if (self._up, self._presence.attended) == before:
+        worker, presence = self._worker, self._worker.presence
+        before = worker.up, presence.attended
+        presence.says(stage, generation)
+        if (worker.up, presence.attended) == before:
             return []
         return [*self._report(now), *self._lead(now)]
 
@@ -164,12 +156,11 @@ class Rosters:
             now: the time.
             breach: how.
         """
-        if self.roster is None or generation != self.roster.generation or generation <= self._failed:
+        if self.roster is None or generation != self.roster.generation:
             return []
-        self._failed, self._breach = generation, breach
-        if breach.kind == "unbuilt":
-            self._presence.step_aside(now)
-        return [*self._report(now), *self._broke(self.me, self._failure(), now)]
+        if not self._worker.broke(generation, breach, now):
+            return []
+        return [*self._report(now), *self._broke(self.me, self._worker.failure(), now)]
 
     def boundary(self, step: int, now: float) -> Effects:
         """Say that the leader's training loop, and so everybody's, stands between two steps; `step` is the next."""
@@ -191,7 +182,7 @@ class Rosters:
         office.founded, office.number, office.wanted = True, number, None
         office.pending, office.announced = False, ()
         trouble, absent = self._failures.trouble(self.roster, office.failures), self._absent()
-        devices = (self._device, *(office.reports[peer].device for peer in members[1:]))
+        devices = (self._worker.device, *(office.reports[peer].device for peer in members[1:]))
         choice = choose(devices, self._failures.refused(members))
         reason, before = choice.reason, self.roster
         self.roster = Roster(office.term, number, members, store, self._step, choice.library, reason, trouble, absent)
@@ -203,7 +194,7 @@ class Rosters:
         """Hear that `StoreWanted(number)` cannot be met: who cannot open a store is no leader for now."""
         if self._office.wanted != number:
             return []
-        self._presence.step_aside(now)
+        self._worker.presence.step_aside(now)
         return self._vacate(now)
 
     def receive(self, sender: str, message: Message, now: float) -> Effects:
@@ -223,15 +214,15 @@ class Rosters:
 
     def handle_timeout(self, now: float) -> Effects:
         """Repeat what was not acknowledged, and go on without who did not come."""
-        effects = [*(self._report(now) if self._presence.comes_back(now) else []), *self._lead(now)]
+        effects = [*(self._report(now) if self._worker.presence.comes_back(now) else []), *self._lead(now)]
         if self._repeat_at is not None and self._repeat_at <= now:
             effects += [*self._report(now), *self._remind()]
         return effects
 
     def next_timeout(self) -> float | None:
         """When something is to be repeated, or a wait ends."""
-        office, back = self._office, self._presence.aside_until
-        if office.leader == self.me and not self._up:
+        office, back = self._office, self._worker.presence.aside_until
+        if office.leader == self.me and not self._worker.up:
             return earliest([office.yields_at, back])
         if not self._leading():
             return earliest([self._repeat_at, back])
@@ -259,21 +250,7 @@ class Rosters:
         self._repeat_at = now + self._profile.repeat
         if leader == self.me:
             return []
-        self._sequence += 1
-        held = self.roster
-        holds = (held.term, held.number, held.leader) if held else (0, 0, "")
-        attended = self._presence.attended
-        report = RosterReady(self._up, self._life, self._spell, self._sequence, *holds, self._device, attended)
-        broken = held is not None and held.generation == self._failed
-        return [Send(leader, report), *([Send(leader, self._failure())] if broken else [])]
-
-    @property
-    def _up(self) -> bool:
-        """Whether a group may count on this worker's training thread."""
-        return self._ready and self._presence.counted_on
-
-    def _failure(self) -> RosterFailed:
-        return RosterFailed(*self._failed, self._breach, self._presence.times)
+        return [Send(leader, message) for message in self._worker.report(self.roster)]
 
     def _proposed(self, sender: PeerId, roster: Roster, now: float) -> Effects:
         check_proposal(sender, roster)
@@ -286,14 +263,14 @@ class Rosters:
             return self._report(now)
         before, self.roster = self.roster, roster
         if self.me in roster.absent:
-            self._presence.missed()
+            self._worker.presence.missed()
         notice = RosterChanged(roster) if self.me in roster.members else RosterMissed(roster)
         return [notice, *self._alarms.of(roster, before), *self._report(now)]
 
     # The leader.
 
     def _leading(self) -> bool:
-        return self._office.leader == self.me and self._up
+        return self._office.leader == self.me and self._worker.up
 
     def _members(self) -> tuple[PeerId, ...]:
         return tuple(PeerId(peer) for peer in self.roster.members) if self.roster else ()
@@ -313,10 +290,10 @@ class Rosters:
         if self.roster is None or self.roster.generation != (failure.term, failure.number):
             return []
         self._failures.learn(self.roster, sender, failure)
-        late = failure.breach.kind == "unmet" and self._presence.attended < self.roster.generation
+        late = failure.breach.kind == "unmet" and self._worker.presence.attended < self.roster.generation
         if office.leader == self.me and late:
-            self._presence.missed()
-        if office.leader == self.me and not self._up:
+            self._worker.presence.missed()
+        if office.leader == self.me and not self._worker.up:
             return self._vacate(now)
         if not self._leading() or not office.founded or office.wanted is not None:
             return []
@@ -374,8 +351,7 @@ class Rosters:
             office.yields_at = None
             return []
         if office.yields_at is None:
-            ended = self._spell > 0
-            office.yields_at = now + (2 * self._profile.repeat if ended else self._profile.gather)
+            office.yields_at = now + (2 * self._profile.repeat if self._worker.has_trained else self._profile.gather)
         if now < office.yields_at:
             return []
         office.yields_at = now + self._profile.repeat

@@ -553,9 +553,9 @@ MUTATIONS: Final = (
     Mutation(
         "sick-one-in-every-group",
         "A worker that cannot build its part of a group stands aside, and the others train on.",
-        "ictp2p/sync/rosters/machine.py",
-        "            self._presence.step_aside(now)\n        return [*self._report(now)",
-        "            self._presence.times += 1\n        return [*self._report(now)",
+        "ictp2p/sync/rosters/worker.py",
+        "            self.presence.step_aside(now)\n",
+        "            self.presence.times += 1\n",
         ("sync/rosters/test_absences.py::test_one_that_cannot_build_its_part_costs_the_others_ever_less",),
     ),
     Mutation(
@@ -579,9 +579,9 @@ MUTATIONS: Final = (
     Mutation(
         "ended-office-waits",
         "A leader whose training has ended does not wait for it to come up.",
-        "ictp2p/sync/rosters/machine.py",
-        "ended = self._spell > 0",
-        "ended = self._spell > 1",
+        "ictp2p/sync/rosters/worker.py",
+        "return self._spell > 0",
+        "return self._spell > 1",
         ("sim/test_training.py::test_a_leader_whose_training_ends_hands_its_cluster_over_to_a_worker_that_goes_on",),
     ),
     Mutation(
