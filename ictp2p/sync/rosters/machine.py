@@ -312,8 +312,9 @@ class Rosters:
         still = {*present.absent} - back
         if self._failures.unmet(present):
             went = {peer for peer, report in reports.items() if report.attended >= present.generation}
-            still |= {*present.members} - went - {self.me}
-        return tuple(peer for peer in self._alive if peer in still)
+            still |= {*present.members} - went
+        # A leader that makes a roster moves, whatever the one before said of it: nobody reports to itself.
+        return tuple(peer for peer in self._alive if peer in still - {self.me})
 
     def _forget(self) -> None:
         """Of those who are not here, or not yet, what the last ones said is kept."""

@@ -314,6 +314,17 @@ class TestLeader:
         assert notices(rosters.handle_timeout(32.0)) == [HeirFound(B)]
         assert StoreWanted(2) in rosters.attends("waits", (1, 1), 33.0), "it moves before another has taken over"
 
+    def test_one_that_stood_still_before_it_led_is_not_missing_from_its_own_group(self) -> None:
+        rosters = following(C)
+        rosters.receive(A, RosterProposal(Roster(5, 3, (A, B), STORE, 0, absent=(C,))), 2.0)
+        rosters.attends("waits", (5, 2), 9.0)
+        rosters.view((B, C), 10.0)
+        rosters.leader(C, 6, 10.0)
+        self.went(rosters, B, (5, 3), 1)
+        rosters.store_opened(STORE, 1, 11.0)
+        assert rosters.roster.members == (C, B)
+        assert rosters.roster.absent == ()
+
     def test_one_that_can_open_no_store_makes_way(self) -> None:
         rosters = leading()
         rosters.failed((1, 1), 2.0)
