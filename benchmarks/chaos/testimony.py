@@ -50,7 +50,6 @@ def beliefs(inside: AsyncPeer) -> dict[str, Any]:
     """What the machines of a started peer hold; asked on its loop."""
     status, m = inside.status(), inside.core.m
     part, rosters = m.rounds._part, m.rosters
-    office = rosters._office
     standing = inside.participation._standing
     return {
         **{name: status.get(name) for name in ("life", "phase", "leading", "leader", "term", "slot", "decision")},
@@ -65,8 +64,7 @@ def beliefs(inside: AsyncPeer) -> dict[str, Any]:
         "clusters": [[c["cluster"], c["status"], c["leader"], c["term"]] for c in status["clusters"]],
         "members": [[row["peer"], row["status"]] for row in status["members"]],
         "roster": None if rosters.roster is None else [*rosters.roster.generation, list(rosters.roster.members)],
-        "office": f"wanted={office.wanted} founded={office.founded} pending={office.pending} failed={office.failures}"
-        f" ready={rosters._worker.ready}",
+        "office": f"{rosters._office} ready={rosters._worker.ready}",
     }
 
 

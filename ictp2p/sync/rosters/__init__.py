@@ -1,1 +1,1 @@
-"""Who is in the process group inside a cluster: `machine` agrees on rosters, `devices` on the library that they use."""
+"""Who is in the process group inside a cluster (`machine`, and `office` at the leader), and on what (`devices`)."""

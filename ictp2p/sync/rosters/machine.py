@@ -36,65 +36,31 @@ Theory of operation:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.machine import Effects, Message, Send, earliest
 from ictp2p.sync.rosters.alarms import Alarms
-from ictp2p.sync.rosters.devices import HOST, Device, choose
+from ictp2p.sync.rosters.devices import HOST, Device
 from ictp2p.sync.rosters.failures import Failures
+from ictp2p.sync.rosters.office import Office
 from ictp2p.sync.rosters.presence import Presence, Stage
 from ictp2p.sync.rosters.profile import RosterProfile
 from ictp2p.sync.rosters.roster import (
     Breach,
     Generation,
-    HeirFound,
     Roster,
     RosterChanged,
     RosterFailed,
     RosterMissed,
-    RosterPending,
     RosterProposal,
     RosterReady,
-    StoreWanted,
     check_proposal,
 )
+from ictp2p.sync.rosters.sight import Sight
 from ictp2p.sync.rosters.worker import Worker
-from ictp2p.types import Address, PeerId
+from ictp2p.types import PeerId
 
-_STRANGERS = 64
-"""Workers that are not here, or not yet, whose reports are kept: who has no disk is another one after each start."""
 _BROKE = Breach()
-
-
-@dataclass(slots=True)
-class _Office:
-    """What one claim of the leadership knows. Forgotten with it: what they told a former leader, workers tell again."""
-
-    term: int
-    leader: str
-    gather_until: float
-    reports: dict[PeerId, RosterReady] = field(default_factory=dict)
-    trainers: dict[PeerId, tuple[int, int]] = field(default_factory=dict)
-    """The members of the present roster, this leader aside, as they were when it was made."""
-    left_out: tuple[PeerId, ...] = ()
-    """Members of the roster before, still alive, that the present one goes on without."""
-    founded: bool = False
-    """Whether this office has made a roster that still stands."""
-    number: int = 0
-    """The highest number that this office has used."""
-    rival: int = 0
-    """The highest number that another claimant of this term has used."""
-    pending: bool = False
-    announced: tuple[PeerId, ...] = ()
-    failures: int = 0
-    wanted: int | None = None
-    """The number of the roster whose store is being waited for."""
-    asked: bool = False
-    ask_at: float = 0.0
-    """When that store is asked for: later than at once after repeated failures, and again when none came."""
-    yields_at: float | None = None
-    """When an office that is not used is offered to a worker that is ready, and offered again."""
 
 
 class Rosters:
@@ -108,23 +74,26 @@ class Rosters:
             life: greater in each process of one peer, as its incarnation is.
             profile: how patient to be.
         """
-        self.me = me
-        self.roster: Roster | None = None
-        """The newest roster known, of which this worker need not be a member."""
         self._profile = profile
-        self._alive: tuple[PeerId, ...] = ()
-        self._suspects: frozenset[PeerId] = frozenset()
-        self._office = _Office(0, "", 0.0)
+        self._sight = Sight(me)
         self._worker = Worker(life, Presence(profile.backoff, profile.aside_most))
-        self._step = 0
         self._failures, self._alarms = Failures(), Alarms()
+        self._claim: tuple[int, str] = (0, "")
+        """The newest claim of the leadership: its term, and whose it is."""
+        self._office: Office | None = None
+        """If that is this worker's."""
+        self._step = 0
         self._repeat_at: float | None = None
+
+    @property
+    def roster(self) -> Roster | None:
+        """The newest roster known, of which this worker need not be a member."""
+        return self._sight.roster
 
     def view(self, alive: Iterable[PeerId], now: float, suspects: frozenset[PeerId] = frozenset()) -> Effects:
         """Take the cluster's membership: everyone alive or suspected, this peer included."""
-        self._alive, self._suspects = tuple(sorted(alive)), suspects
-        self._forget()
-        return self._lead(now)
+        self._sight.alive, self._sight.suspects = tuple(sorted(alive)), suspects
+        return self._office.view(now) if self._office is not None else []
 
     def leader(self, leader: PeerId, term: int, now: float) -> Effects:
         """Take the election's word for who leads. An older one changes nothing."""
@@ -136,7 +105,8 @@ class Rosters:
         """Say whether this worker's training thread is up and wants into the group, and what it computes on."""
         if not self._worker.wants(ready, device):
             return []
-        self._office.founded, self._office.gather_until = False, now + self._profile.gather
+        if self._office is not None:
+            self._office.disband(now + self._profile.gather)
         return [*self._report(now), *self._lead(now)]
 
     def attends(self, stage: Stage, generation: Generation, now: float) -> Effects:
@@ -160,12 +130,12 @@ class Rosters:
             return []
         if not self._worker.broke(generation, breach, now):
             return []
-        return [*self._report(now), *self._broke(self.me, self._worker.failure(), now)]
+        return [*self._report(now), *self._broke(self._sight.me, self._worker.failure(), now)]
 
     def boundary(self, step: int, now: float) -> Effects:
         """Say that the leader's training loop, and so everybody's, stands between two steps; `step` is the next."""
-        self._step, self._office.failures = step, 0
-        return self._want_store(now) if self._office.pending and self._office.wanted is None else []
+        self._step = step
+        return self._office.boundary(now) if self._office is not None else []
 
     def store_opened(self, address: str, number: int, now: float) -> Effects:
         """Take the rendezvous store that `StoreWanted(number)` asked for, as `host:port`.
@@ -174,28 +144,16 @@ class Rosters:
             ConfigError: the address is none.
         """
         office = self._office
-        if office.wanted != number:
+        if office is None or office.wanted != number:
             return []
-        store, members = str(Address.parse(address)), (self.me, *self._fit())
-        office.left_out = tuple(p for p in self._members() if p not in members and p in self._alive)
-        office.trainers = {peer: office.reports[peer].trainer for peer in members[1:]}
-        office.founded, office.number, office.wanted = True, number, None
-        office.pending, office.announced = False, ()
-        trouble, absent = self._failures.trouble(self.roster, office.failures), self._absent()
-        devices = (self._worker.device, *(office.reports[peer].device for peer in members[1:]))
-        choice = choose(devices, self._failures.refused(members))
-        reason, before = choice.reason, self.roster
-        self.roster = Roster(office.term, number, members, store, self._step, choice.library, reason, trouble, absent)
+        told = self._adopt(office.make(address, self._step))
         self._repeat_at = now + self._profile.repeat
-        told = [RosterChanged(self.roster), *self._alarms.of(self.roster, before)]
-        return [*told, *self._propose((*members, *office.left_out)), *self._lead(now)]
+        return [*told, *office.propose(), *office.lead(now)]
 
     def store_refused(self, number: int, now: float) -> Effects:
-        """Hear that `StoreWanted(number)` cannot be met: who cannot open a store is no leader for now."""
-        if self._office.wanted != number:
-            return []
-        self._worker.presence.step_aside(now)
-        return self._vacate(now)
+        """Hear that `StoreWanted(number)` cannot be met."""
+        office = self._office
+        return office.store_refused(now) if office is not None and office.wanted == number else []
 
     def receive(self, sender: str, message: Message, now: float) -> Effects:
         """Take a message of another worker of the cluster.
@@ -205,9 +163,9 @@ class Rosters:
         """
         match message:
             case RosterReady():
-                return self._heard(PeerId(sender), message, now)
+                return self._office.heard(PeerId(sender), message, now) if self._office is not None else []
             case RosterFailed():
-                return self._broke(PeerId(sender), message, now) if sender in self._members() else []
+                return self._broke(PeerId(sender), message, now) if sender in self._sight.members else []
             case RosterProposal():
                 return self._proposed(PeerId(sender), message.roster, now)
         raise RemoteProtocolError(f"peer {sender} sent {type(message).__name__} to a roster")
@@ -216,198 +174,59 @@ class Rosters:
         """Repeat what was not acknowledged, and go on without who did not come."""
         effects = [*(self._report(now) if self._worker.presence.comes_back(now) else []), *self._lead(now)]
         if self._repeat_at is not None and self._repeat_at <= now:
-            effects += [*self._report(now), *self._remind()]
+            effects += [*self._report(now), *(self._office.remind() if self._office is not None else [])]
         return effects
 
     def next_timeout(self) -> float | None:
         """When something is to be repeated, or a wait ends."""
         office, back = self._office, self._worker.presence.aside_until
-        if office.leader == self.me and not self._worker.up:
-            return earliest([office.yields_at, back])
-        if not self._leading():
+        if office is None:
             return earliest([self._repeat_at, back])
-        if office.wanted is not None:
-            return earliest([self._repeat_at, office.ask_at])
-        if not office.founded:
-            return earliest([self._repeat_at, office.gather_until])
-        return None if {*self._alive, *self._members()} == {self.me} else self._repeat_at
+        return earliest([self._repeat_at if office.repeats else None, office.next_timeout(), back])
 
-    # The worker.
-
-    def _follow(self, leader: str, term: int, now: float) -> bool:
-        if (term, leader) <= (self._office.term, self._office.leader):
+    def _follow(self, leader: PeerId, term: int, now: float) -> bool:
+        """Take a claim of the leadership; say whether it is the newest. This worker's own begins an office."""
+        if (term, leader) <= self._claim:
             return False
-        self._office = _Office(term, leader, now + self._profile.gather)
-        if self.roster is not None and self.roster.term == term:
-            self._office.rival = self.roster.number
+        self._claim, self._office = (term, leader), None
+        if leader == self._sight.me:
+            self._office = Office(term, self._sight, self._worker, self._failures, self._profile, now)
         return True
+
+    def _lead(self, now: float) -> Effects:
+        return self._office.lead(now) if self._office is not None else []
 
     def _report(self, now: float) -> Effects:
         """Tell the leader where this worker stands; a leader needs no telling, and has proposals to repeat."""
-        leader = self._office.leader
+        _, leader = self._claim
         if not leader:
             return []
         self._repeat_at = now + self._profile.repeat
-        if leader == self.me:
+        if self._office is not None:
             return []
         return [Send(leader, message) for message in self._worker.report(self.roster)]
+
+    def _broke(self, sender: PeerId, failure: RosterFailed, now: float) -> Effects:
+        if self.roster is None or self.roster.generation != (failure.term, failure.number):
+            return []
+        self._failures.learn(self.roster, sender, failure)
+        return self._office.broke(failure, now) if self._office is not None else []
 
     def _proposed(self, sender: PeerId, roster: Roster, now: float) -> Effects:
         check_proposal(sender, roster)
         if roster == self.roster:
             return self._report(now)
-        if (roster.term, sender) < (self._office.term, self._office.leader):
+        if (roster.term, sender) < self._claim:
             return []
         self._follow(sender, roster.term, now)
         if self.roster is not None and roster.generation <= self.roster.generation:
             return self._report(now)
-        before, self.roster = self.roster, roster
-        if self.me in roster.absent:
+        return [*self._adopt(roster), *self._report(now)]
+
+    def _adopt(self, roster: Roster) -> Effects:
+        """Take a roster for the present one."""
+        before, self._sight.roster = self.roster, roster
+        if self._sight.me in roster.absent:
             self._worker.presence.missed()
-        notice = RosterChanged(roster) if self.me in roster.members else RosterMissed(roster)
-        return [notice, *self._alarms.of(roster, before), *self._report(now)]
-
-    # The leader.
-
-    def _leading(self) -> bool:
-        return self._office.leader == self.me and self._worker.up
-
-    def _members(self) -> tuple[PeerId, ...]:
-        return tuple(PeerId(peer) for peer in self.roster.members) if self.roster else ()
-
-    def _heard(self, sender: PeerId, report: RosterReady, now: float) -> Effects:
-        office, known = self._office, self._office.reports.get(sender)
-        if office.leader != self.me or (known and (report.life, report.sequence) <= (known.life, known.sequence)):
-            return []
-        office.reports[sender] = report
-        if report.term == office.term and report.leader != self.me:
-            office.rival = max(office.rival, report.number)
-        missed = office.founded and sender in self._members() and report.holds != self._holding()
-        return [*(self._propose((sender,)) if missed else []), *self._lead(now)]
-
-    def _broke(self, sender: PeerId, failure: RosterFailed, now: float) -> Effects:
-        office = self._office
-        if self.roster is None or self.roster.generation != (failure.term, failure.number):
-            return []
-        self._failures.learn(self.roster, sender, failure)
-        late = failure.breach.kind == "unmet" and self._worker.presence.attended < self.roster.generation
-        if office.leader == self.me and late:
-            self._worker.presence.missed()
-        if office.leader == self.me and not self._worker.up:
-            return self._vacate(now)
-        if not self._leading() or not office.founded or office.wanted is not None:
-            return []
-        office.failures += 1
-        wait = self._profile.backoff * 2.0 ** min(office.failures - 2, 30) if office.failures > 1 else 0.0
-        return self._want_store(now, min(wait, self._profile.backoff_most))
-
-    def _absent(self) -> tuple[PeerId, ...]:
-        """Whose training thread stands still, whether its peer knows it already or is to be told by the next roster."""
-        if self.roster is None:
-            return ()
-        reports, present = self._office.reports, self.roster
-        # A worker that says it is ready and has this roster knows what the roster says of it, and says it all the same.
-        heard = (*present.generation, present.leader)
-        back = {peer for peer, report in reports.items() if report.ready and report.holds == heard}
-        still = {*present.absent} - back
-        if self._failures.unmet(present):
-            went = {peer for peer, report in reports.items() if report.attended >= present.generation}
-            still |= {*present.members} - went
-        # A leader that makes a roster moves, whatever the one before said of it: nobody reports to itself.
-        return tuple(peer for peer in self._alive if peer in still - {self.me})
-
-    def _forget(self) -> None:
-        """Of those who are not here, or not yet, what the last ones said is kept."""
-        here = {*self._alive, *self._members()}
-        for peer in [peer for peer in self._office.reports if peer not in here][:-_STRANGERS]:
-            del self._office.reports[peer]
-
-    def _lead(self, now: float) -> Effects:
-        """Compare the roster with who is there, and start on the next one if need be."""
-        office = self._office
-        if not self._leading():
-            office.wanted = None
-            return self._hand_over(now)
-        office.yields_at = None
-        if not office.founded and office.wanted is None:
-            return self._want_store(now) if self._gathered() or now >= office.gather_until else []
-        changed = office.founded and (any(map(self._gone, self._members())) or office.rival >= office.number)
-        if office.wanted is not None:
-            return self._ask_store(now, hurry=changed)
-        if changed:
-            office.failures = 0
-            return self._want_store(now)
-        return self._announce()
-
-    def _vacate(self, now: float) -> Effects:
-        """This leader's thread is out: whether it comes back or another takes the office, a new roster is due then."""
-        self._office.founded, self._office.gather_until = False, now
-        return self._lead(now)
-
-    def _hand_over(self, now: float) -> Effects:
-        """Find an heir for an office that is not used, members of the last group first: they have trained."""
-        office, members = self._office, self._members()
-        heirs = sorted(self._fit(), key=lambda peer: peer not in members) if office.leader == self.me else []
-        if not heirs:
-            office.yields_at = None
-            return []
-        if office.yields_at is None:
-            office.yields_at = now + (2 * self._profile.repeat if self._worker.has_trained else self._profile.gather)
-        if now < office.yields_at:
-            return []
-        office.yields_at = now + self._profile.repeat
-        return [HeirFound(heirs[0])]
-
-    def _gathered(self) -> bool:
-        here = [peer for peer in self._alive if peer != self.me and peer not in self._suspects]
-        expected = {peer for peer in here if peer in self._members()} - {*self._absent()} if self.roster else {*here}
-        return expected <= set(self._fit())
-
-    def _announce(self) -> Effects:
-        newcomers = tuple(peer for peer in self._fit() if peer not in self._members())
-        if set(newcomers) <= set(self._office.announced):
-            return []
-        self._office.pending, self._office.announced = True, newcomers
-        return [RosterPending(newcomers)]
-
-    def _fit(self) -> tuple[PeerId, ...]:
-        """Who, this leader aside, would be in a roster made now."""
-        ready = {peer for peer, report in self._office.reports.items() if report.ready} - {*self._absent()}
-        return tuple(p for p in self._alive if p in ready and p not in self._suspects and p != self.me)
-
-    def _gone(self, peer: PeerId) -> bool:
-        if peer == self.me:
-            return False
-        report = self._office.reports[peer]
-        if peer not in self._alive or not report.ready or report.trainer != self._office.trainers[peer]:
-            return True
-        return peer in self._suspects and report.holds != self._holding()
-
-    def _holding(self) -> tuple[int, int, str]:
-        """What a worker reports when it has the present roster."""
-        return (self._office.term, self._office.number, self.me)
-
-    def _want_store(self, now: float, wait: float = 0.0) -> Effects:
-        office = self._office
-        office.wanted, office.asked, office.ask_at = max(office.number, office.rival) + 1, False, now + wait
-        return self._ask_store(now)
-
-    def _ask_store(self, now: float, *, hurry: bool = False) -> Effects:
-        """Ask for the store if it is time; a change of members ends the wait after failures, which it explains."""
-        office = self._office
-        if office.wanted is None or (now < office.ask_at and (office.asked or not hurry)):
-            return []
-        office.asked, office.ask_at = True, now + self._profile.store
-        return [StoreWanted(office.wanted)]
-
-    def _remind(self) -> Effects:
-        """Propose again to whoever has not acknowledged."""
-        if not self._leading() or not self._office.founded:
-            return []
-        told = {peer for peer, report in self._office.reports.items() if report.holds == self._holding()}
-        concerned = dict.fromkeys((*self._members(), *self._office.left_out, *self._absent()))
-        return self._propose(p for p in concerned if p not in told)
-
-    def _propose(self, peers: Iterable[PeerId]) -> Effects:
-        assert self.roster is not None, "a proposal follows a roster"
-        return [Send(peer, RosterProposal(self.roster)) for peer in peers if peer != self.me]
+        notice = RosterChanged(roster) if self._sight.me in roster.members else RosterMissed(roster)
+        return [notice, *self._alarms.of(roster, before)]

@@ -1,374 +1,97 @@
-"""Generations only grow, one roster per generation, and after the last fault everyone who is ready is in one group."""
+"""A worker tells whoever leads where it stands, follows the newest leader, and only ever moves to a later roster."""
 
-import msgspec
 import pytest
 
-from ictp2p.errors import ConfigError, RemoteProtocolError
+from ictp2p.errors import RemoteProtocolError
 from ictp2p.machine import Message, Send
 from ictp2p.sync.rosters.machine import Rosters
 from ictp2p.sync.rosters.roster import (
-    HeirFound,
     Roster,
     RosterChanged,
     RosterFailed,
     RosterMissed,
-    RosterPending,
     RosterProposal,
     RosterReady,
-    StoreWanted,
 )
-from ictp2p.types import PeerId
 from tests.sync.rosters.roster_stage import (
     PROFILE,
-    STORE,
     A,
     B,
     C,
-    D,
     a_roster,
     following,
-    leading,
     notices,
-    ready,
     sends,
 )
 
 
-class TestLeader:
-    def test_the_first_roster_waits_for_everyone_alive(self):
-        rosters = Rosters(A, 1, PROFILE)
-        rosters.view((A, B, C), 0.0)
-        rosters.leader(A, 1, 0.0)
-        assert notices(rosters.wants(True, 1.0)) == []
-        assert notices(rosters.receive(B, ready(), 2.0)) == []
-        assert notices(rosters.receive(C, ready(), 3.0)) == [StoreWanted(1)]
-        roster = a_roster(1, 1, (A, B, C))
-        effects = rosters.store_opened(STORE, 1, 3.1)
-        assert notices(effects) == [RosterChanged(roster)]
-        assert sends(effects) == [Send(B, RosterProposal(roster)), Send(C, RosterProposal(roster))]
-
-    def test_but_not_forever(self):
-        rosters = Rosters(A, 1, PROFILE)
-        rosters.view((A, B, C), 0.0)
-        rosters.leader(A, 1, 0.0)
-        rosters.wants(True, 1.0)
-        rosters.receive(B, ready(), 2.0)
-        assert notices(rosters.handle_timeout(5.9)) == []
-        assert notices(rosters.handle_timeout(6.0)) == [StoreWanted(1)]
-        assert notices(rosters.store_opened(STORE, 1, 6.0)) == [RosterChanged(a_roster(1, 1, (A, B)))]
-
-    def test_of_workers_that_are_somebody_else_after_each_start_only_so_many_reports_are_kept(self):
-        rosters = leading((A, B))
-        for life in range(200):
-            worker = PeerId(f"{life:032x}")
-            rosters.view((A, B, worker), 2.0 + life)
-            rosters.receive(worker, ready(), 2.1 + life)
-        assert len(rosters._office.reports) <= 64 + 2
-        assert B in rosters._office.reports
-        rosters.boundary(7, 300.0)
-        (changed,) = notices(rosters.store_opened(STORE, 2, 300.0))
-        assert changed.roster.members == (A, worker, B)
-
-    def test_who_leads_nobody_has_nothing_to_repeat_until_somebody_comes(self):
-        rosters = leading((A,))
-        assert rosters.next_timeout() is None
-        rosters.view((A, B), 50.0)
-        assert rosters.next_timeout() is not None
-        alone = leading((A, B))
-        alone.view((A,), 50.0)
-        assert alone.next_timeout() is not None, "its group still has another member"
-        idle = Rosters(A, 1, PROFILE)
-        idle.view((A, B), 0.0)
-        idle.leader(A, 1, 0.0)
-        assert idle.next_timeout() is None, "it does not train, and nobody does who could lead in its place"
-        idle.receive(B, ready(), 1.0)
-        assert idle.next_timeout() is not None
-
-    def test_a_successor_waits_only_for_the_last_group(self):
-        rosters = following(B)
-        rosters.view((B, C, D), 1.0)
-        assert notices(rosters.leader(B, 6, 1.0)) == []
-        assert notices(rosters.receive(C, ready(), 1.1)) == [StoreWanted(1)]
-
-    def test_a_leader_whose_training_is_not_up_makes_no_group(self):
-        rosters = Rosters(A, 1, PROFILE)
-        rosters.view((A,), 0.0)
-        assert notices(rosters.leader(A, 1, 0.0)) == []
-        assert notices(rosters.handle_timeout(100.0)) == []
-        assert notices(rosters.wants(True, 100.0)) == [StoreWanted(1)]
-
-    def test_a_leader_whose_training_is_not_up_makes_way_for_a_worker_that_waits(self):
-        rosters = Rosters(A, 1, PROFILE)
-        rosters.view((A, B, C), 0.0)
-        rosters.leader(A, 1, 0.0)
-        assert notices(rosters.receive(C, ready(), 1.0)) == []
-        assert notices(rosters.handle_timeout(5.9)) == []
-        assert rosters.next_timeout() <= 6.0
-        assert notices(rosters.handle_timeout(6.0)) == [HeirFound(C)]
-        assert notices(rosters.handle_timeout(6.5)) == []
-        assert notices(rosters.handle_timeout(7.0)) == [HeirFound(C)]
-        assert notices(rosters.wants(True, 7.5)) == []
-        assert notices(rosters.handle_timeout(8.5)) == []
-
-    def test_a_leader_whose_training_ends_makes_way_for_the_next_of_the_group(self):
-        rosters = leading(members=(A, C))
-        rosters.view((A, B, C), 2.0)
-        rosters.receive(B, ready(), 2.0)
-        assert notices(rosters.wants(False, 3.0)) == []
-        assert notices(rosters.handle_timeout(4.9)) == []
-        assert notices(rosters.handle_timeout(5.0)) == [HeirFound(C)]
-
-    def test_a_worker_whose_training_ends_as_well_is_no_heir(self):
-        rosters = leading(members=(A, C))
-        rosters.wants(False, 3.0)
-        assert notices(rosters.receive(C, ready(9, ready=False), 3.5)) == []
-        assert notices(rosters.handle_timeout(20.0)) == []
-
-    def test_a_worker_that_is_gone_by_then_is_no_heir(self):
-        rosters = leading()
-        rosters.wants(False, 3.0)
-        rosters.view((A, C), 4.0, frozenset({C}))
-        assert notices(rosters.handle_timeout(20.0)) == []
-        rosters.view((A, C), 21.0)
-        assert notices(rosters.handle_timeout(22.9)) == []
-        assert notices(rosters.handle_timeout(23.0)) == [HeirFound(C)]
-
-    def test_a_death_makes_a_new_roster_at_once(self):
-        rosters = leading()
-        assert notices(rosters.view((A, C), 2.0)) == [StoreWanted(2)]
-        assert notices(rosters.store_opened(STORE, 2, 2.0)) == [RosterChanged(a_roster(1, 2, (A, C)))]
-
-    def test_a_newcomer_waits_for_the_boundary(self):
-        rosters = leading((A, B))
-        rosters.view((A, B, C), 2.0)
-        assert notices(rosters.receive(C, ready(), 2.0)) == [RosterPending((C,))]
-        assert notices(rosters.receive(C, ready(2), 3.0)) == [], "told once"
-        assert notices(rosters.boundary(17, 4.0)) == [StoreWanted(2)]
-        assert notices(rosters.boundary(17, 4.0)) == [], "wanted once"
-        assert notices(rosters.store_opened(STORE, 2, 4.0)) == [RosterChanged(a_roster(1, 2, (A, B, C), step=17))]
-        assert notices(rosters.boundary(18, 5.0)) == []
-
-    def test_whoever_stopped_for_a_newcomer_gets_a_roster_even_if_it_has_gone(self):
-        rosters = leading((A, B))
-        rosters.view((A, B, C), 2.0)
-        rosters.receive(C, ready(), 2.0)
-        assert notices(rosters.view((A, B), 3.0)) == []
-        assert notices(rosters.boundary(17, 4.0)) == [StoreWanted(2)]
-
-    def test_a_member_that_restarted_unnoticed_makes_a_new_roster(self):
-        assert notices(leading().receive(B, ready(1, life=2), 2.0)) == [StoreWanted(2)]
-
-    def test_a_training_thread_that_restarted_unnoticed_makes_a_new_roster(self):
-        assert notices(leading().receive(B, ready(4, spell=2, holds=(1, 1, A)), 2.0)) == [StoreWanted(2)]
-
-    def test_a_late_report_of_an_earlier_life_is_nothing(self):
-        rosters = leading()
-        rosters.receive(B, ready(1, life=2), 2.0)
-        rosters.store_opened(STORE, 2, 2.0)
-        assert rosters.receive(B, ready(9, life=1, ready=False), 2.1) == []
-        assert rosters.receive(B, ready(1, life=2, ready=False), 2.1) == []
-
-    def test_an_unwilling_member_is_left_out_and_told(self):
-        rosters = leading()
-        assert notices(rosters.receive(C, ready(3, ready=False, holds=(1, 1, A)), 2.0)) == [StoreWanted(2)]
-        roster = a_roster(1, 2, (A, B))
-        proposal = RosterProposal(roster)
-        assert sends(rosters.store_opened(STORE, 2, 2.0)) == [Send(B, proposal), Send(C, proposal)]
-
-    def test_suspicion_alone_costs_no_membership(self):
-        assert notices(leading().view((A, B, C), 2.0, frozenset([C]))) == []
-
-    def test_suspicion_and_silence_do(self):
-        rosters = leading()
-        rosters.failed((1, 1), 2.0)
-        rosters.store_opened(STORE, 2, 2.0)
-        rosters.receive(B, ready(3, holds=(1, 2, A)), 2.1)
-        assert notices(rosters.view((A, B, C), 2.2, frozenset([C]))) == [StoreWanted(3)]
-        assert notices(rosters.store_opened(STORE, 3, 2.2)) == [RosterChanged(a_roster(1, 3, (A, B)))]
-
-    def test_a_broken_collective_makes_a_new_roster_once(self):
-        rosters = leading()
-        assert notices(rosters.receive(B, RosterFailed(1, 1), 2.0)) == [StoreWanted(2)]
-        assert notices(rosters.receive(C, RosterFailed(1, 1), 2.0)) == []
-        rosters.store_opened(STORE, 2, 2.0)
-        assert notices(rosters.failed((1, 1), 2.0)) == []
-        assert notices(rosters.receive(C, RosterFailed(1, 1), 2.0)) == []
-        assert notices(rosters.handle_timeout(50.0)) == [], "not later either"
-
-    def test_who_is_no_member_breaks_nothing(self):
-        assert leading().receive(D, RosterFailed(1, 1), 2.0) == []
-
-    def test_a_group_that_breaks_again_waits_longer_each_time_unless_a_member_went(self):
-        rosters, now = leading(), 2.0
-        for number, wait in ((2, 0.0), (3, 0.5), (4, 1.0), (5, 2.0), (6, 4.0), (7, 4.0)):
-            effects = notices(rosters.failed((1, number - 1), now))
-            if wait:
-                assert effects == []
-                assert rosters.next_timeout() <= now + wait
-                assert notices(rosters.handle_timeout(now + wait - 0.01)) == []
-                now += wait
-                effects = notices(rosters.handle_timeout(now))
-            assert effects == [StoreWanted(number)]
-            rosters.store_opened(STORE, number, now)
-        assert notices(rosters.failed((1, 7), now)) == []
-        assert notices(rosters.view((A, B), now + 0.1)) == [StoreWanted(8)], "the death explains the failure"
-
-    def test_a_step_between_two_failures_forgets_the_first(self):
-        rosters = leading()
-        rosters.failed((1, 1), 2.0)
-        rosters.store_opened(STORE, 2, 2.0)
-        rosters.boundary(3, 3.0)
-        assert notices(rosters.failed((1, 2), 4.0)) == [StoreWanted(3)]
-
-    def test_a_death_between_two_failures_forgets_the_first(self):
-        rosters = leading()
-        rosters.failed((1, 1), 2.0)
-        rosters.store_opened(STORE, 2, 2.0)
-        rosters.view((A, B), 3.0)
-        rosters.store_opened(STORE, 3, 3.0)
-        assert notices(rosters.failed((1, 3), 4.0)) == [StoreWanted(4)]
-
-    def test_a_leader_whose_training_went_down_founds_nothing_with_a_late_store(self):
-        rosters = leading()
-        rosters.view((A, B), 2.0)
-        rosters.wants(False, 2.1)
-        assert rosters.store_opened(STORE, 2, 2.2) == []
-
-    def test_a_store_that_does_not_open_is_asked_for_again(self):
-        rosters = leading()
-        rosters.view((A, B), 2.0)
-        assert notices(rosters.handle_timeout(6.9)) == []
-        assert notices(rosters.handle_timeout(7.0)) == [StoreWanted(2)]
-        assert rosters.store_opened(STORE, 1, 7.0) == [], "of another number"
-
-    def test_an_address_that_is_none_is_refused_and_changes_nothing(self):
-        rosters = leading()
-        rosters.view((A, B), 2.0)
-        with pytest.raises(ConfigError, match="nowhere"):
-            rosters.store_opened("nowhere", 2, 2.0)
-        assert rosters.roster.number == 1
-        assert notices(rosters.store_opened(STORE, 2, 2.0))
-
-    def test_a_proposal_is_repeated_until_it_is_acknowledged(self):
-        rosters = leading()
-        rosters.view((A, B, C, D), 1.0)
-        rosters.receive(D, ready(), 1.0)
-        rosters.boundary(1, 1.0)
-        rosters.store_opened(STORE, 2, 1.0)
-        rosters.receive(B, ready(3, holds=(1, 2, A)), 1.1)
-        again = RosterProposal(a_roster(1, 2, (A, B, C, D), step=1))
-        assert sends(rosters.handle_timeout(2.0)) == [Send(C, again), Send(D, again)]
-        assert sends(rosters.receive(C, ready(3, holds=(1, 1, A)), 2.5)) == [Send(C, again)], "at once, when it shows"
-
-    def test_a_deposed_leader_stops(self):
-        rosters = leading()
-        rosters.view((A, C), 2.0)
-        rosters.leader(C, 2, 2.0)
-        assert notices(rosters.store_opened(STORE, 2, 2.0)) == []
-        assert notices(rosters.view((A,), 2.0)) == []
-        assert sends(rosters.handle_timeout(50.0)) == []
-
-    def test_two_claimants_of_one_term_number_on_above_each_other(self):
-        rosters = Rosters(B, 1, PROFILE)
-        rosters.view((A, B, C), 0.0)
-        rosters.leader(B, 1, 0.0)
-        rosters.wants(True, 0.0)
-        rosters.receive(A, ready(), 0.1)
-        rosters.receive(C, ready(), 0.1)
-        rosters.store_opened(STORE, 1, 0.1)
-        assert notices(rosters.receive(C, ready(2, holds=(1, 1, A)), 0.2)) == [StoreWanted(2)]
-
-    def test_the_winner_of_a_tie_numbers_on_above_the_roster_that_it_followed(self):
-        rosters = following(B)
-        rosters.leader(B, 5, 1.0)
-        assert notices(rosters.view((B,), 1.0)) == [StoreWanted(3)]
-
-    def test_a_leader_whose_own_training_restarts_makes_a_new_roster_of_the_same_term(self):
-        rosters = leading()
-        assert notices(rosters.wants(False, 2.0)) == []
-        assert notices(rosters.wants(True, 3.0)) == [StoreWanted(2)]
+def test_it_reports_on_every_occasion_and_again():
+    rosters = Rosters(B, 7, PROFILE)
+    assert rosters.next_timeout() is None
+    assert rosters.wants(True, 0.0) == []
+    assert rosters.leader(A, 5, 0.0) == [Send(A, RosterReady(True, 7, 1, 1, 0, 0, ""))]
+    assert rosters.next_timeout() == 1.0
+    assert rosters.handle_timeout(1.0) == [Send(A, RosterReady(True, 7, 1, 2, 0, 0, ""))]
+    assert rosters.wants(True, 1.5) == []
+    assert rosters.wants(False, 1.5) == [Send(A, RosterReady(False, 7, 1, 3, 0, 0, ""))]
 
 
-class TestWorker:
-    def test_it_reports_on_every_occasion_and_again(self):
-        rosters = Rosters(B, 7, PROFILE)
-        assert rosters.next_timeout() is None
-        assert rosters.wants(True, 0.0) == []
-        assert rosters.leader(A, 5, 0.0) == [Send(A, RosterReady(True, 7, 1, 1, 0, 0, ""))]
-        assert rosters.next_timeout() == 1.0
-        assert rosters.handle_timeout(1.0) == [Send(A, RosterReady(True, 7, 1, 2, 0, 0, ""))]
-        assert rosters.wants(True, 1.5) == []
-        assert rosters.wants(False, 1.5) == [Send(A, RosterReady(False, 7, 1, 3, 0, 0, ""))]
+def test_it_acknowledges_each_copy_and_changes_once():
+    rosters = following()
+    proposal = RosterProposal(rosters.roster)
+    assert rosters.receive(A, proposal, 1.0) == [Send(A, RosterReady(True, 1, 1, 4, 5, 2, A))]
 
-    def test_it_acknowledges_each_copy_and_changes_once(self):
-        rosters = following()
-        proposal = RosterProposal(rosters.roster)
-        assert rosters.receive(A, proposal, 1.0) == [Send(A, RosterReady(True, 1, 1, 4, 5, 2, A))]
 
-    def test_a_deposed_leaders_proposal_is_ignored(self):
-        rosters = following()
-        rosters.leader(C, 6, 1.0)
-        assert rosters.receive(A, RosterProposal(a_roster(5, 3, (A, B))), 2.0) == []
-        assert rosters.roster.generation == (5, 2)
+def test_a_deposed_leaders_proposal_is_ignored():
+    rosters = following()
+    rosters.leader(C, 6, 1.0)
+    assert rosters.receive(A, RosterProposal(a_roster(5, 3, (A, B))), 2.0) == []
+    assert rosters.roster.generation == (5, 2)
 
-    def test_an_earlier_number_is_only_answered(self):
-        rosters = following()
-        assert notices(rosters.receive(A, RosterProposal(a_roster(5, 1, (A, B))), 2.0)) == []
-        assert rosters.roster.generation == (5, 2)
 
-    def test_a_proposal_may_come_before_the_elections_news(self):
-        rosters = following()
-        roster = a_roster(6, 1, (C, B))
-        effects = rosters.receive(C, RosterProposal(roster), 2.0)
-        assert notices(effects) == [RosterChanged(roster)]
-        assert rosters.leader(C, 6, 2.1) == []
-        assert rosters.leader(A, 5, 2.1) == []
+def test_an_earlier_number_is_only_answered():
+    rosters = following()
+    assert notices(rosters.receive(A, RosterProposal(a_roster(5, 1, (A, B))), 2.0)) == []
+    assert rosters.roster.generation == (5, 2)
 
-    def test_who_is_left_out_is_told(self):
-        rosters, roster = following(), a_roster(5, 3, (A, C))
-        assert notices(rosters.receive(A, RosterProposal(roster), 2.0)) == [RosterMissed(roster)]
 
-    def test_a_failure_is_repeated_until_the_next_roster(self):
-        rosters = following()
-        assert sends(rosters.failed((5, 2), 1.0), RosterFailed) == [Send(A, RosterFailed(5, 2))]
-        assert rosters.failed((5, 2), 1.0) == []
-        assert sends(rosters.handle_timeout(2.0), RosterFailed) == [Send(A, RosterFailed(5, 2))]
-        rosters.receive(A, RosterProposal(a_roster(5, 3, (A, B))), 2.5)
-        assert sends(rosters.handle_timeout(9.0), RosterFailed) == []
-        assert rosters.failed((5, 2), 9.0) == []
+def test_a_proposal_may_come_before_the_elections_news():
+    rosters = following()
+    roster = a_roster(6, 1, (C, B))
+    effects = rosters.receive(C, RosterProposal(roster), 2.0)
+    assert notices(effects) == [RosterChanged(roster)]
+    assert rosters.leader(C, 6, 2.1) == []
+    assert rosters.leader(A, 5, 2.1) == []
 
-    @pytest.mark.parametrize(
-        ("roster", "complaint"),
-        [
-            (a_roster(6, 1, (C, B)), f"that {C} leads"),
-            (a_roster(6, 1, (A, B, B)), "names a member twice"),
-            (Roster(6, 1, (A, B), "nowhere", 0), "without a store.*nowhere"),
-        ],
-    )
-    def test_a_proposal_that_cannot_be_is_refused(self, roster, complaint):
-        with pytest.raises(RemoteProtocolError, match=complaint):
-            following().receive(A, RosterProposal(roster), 2.0)
 
-    def test_foreign_messages_are_refused(self):
-        with pytest.raises(RemoteProtocolError, match="sent Message to a roster"):
-            following().receive(A, Message(), 2.0)
+def test_who_is_left_out_is_told():
+    rosters, roster = following(), a_roster(5, 3, (A, C))
+    assert notices(rosters.receive(A, RosterProposal(roster), 2.0)) == [RosterMissed(roster)]
+
+
+def test_a_failure_is_repeated_until_the_next_roster():
+    rosters = following()
+    assert sends(rosters.failed((5, 2), 1.0), RosterFailed) == [Send(A, RosterFailed(5, 2))]
+    assert rosters.failed((5, 2), 1.0) == []
+    assert sends(rosters.handle_timeout(2.0), RosterFailed) == [Send(A, RosterFailed(5, 2))]
+    rosters.receive(A, RosterProposal(a_roster(5, 3, (A, B))), 2.5)
+    assert sends(rosters.handle_timeout(9.0), RosterFailed) == []
+    assert rosters.failed((5, 2), 9.0) == []
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("roster", "complaint"),
     [
-        [62, [0, 1, [A], STORE, 0]],
-        [62, [1, 0, [A], STORE, 0]],
-        [62, [1, 1, [], STORE, 0]],
-        [62, [1, 1, [A] * 4097, STORE, 0]],
-        [62, [1, 1, [A], "", 0]],
-        [62, [1, 1, [A], "x" * 301, 0]],
-        [62, [1, 1, [A], STORE, -1]],
-        [61, True, -1, 0, 0, 0, 0, ""],
-        [61, 1, 0, 0, 0, 0, 0, ""],
-        [63, 1, 2**62],
+        (a_roster(6, 1, (C, B)), f"that {C} leads"),
+        (a_roster(6, 1, (A, B, B)), "names a member twice"),
+        (Roster(6, 1, (A, B), "nowhere", 0), "without a store.*nowhere"),
     ],
 )
-def test_the_decoder_refuses_what_cannot_be(fields):
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.msgpack.decode(msgspec.msgpack.encode(fields), type=RosterReady | RosterProposal | RosterFailed)
+def test_a_proposal_that_cannot_be_is_refused(roster, complaint):
+    with pytest.raises(RemoteProtocolError, match=complaint):
+        following().receive(A, RosterProposal(roster), 2.0)
+
+
+def test_foreign_messages_are_refused():
+    with pytest.raises(RemoteProtocolError, match="sent Message to a roster"):
+        following().receive(A, Message(), 2.0)
