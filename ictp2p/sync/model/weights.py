@@ -17,31 +17,26 @@ went on while it was under way (Douillard et al., "Streaming DiLoCo", 2025).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import is_lazy
 
 from ictp2p.device_memory import placed, settle
 from ictp2p.errors import ConfigError, NotFinite
 from ictp2p.sync import options
 from ictp2p.sync.mesh import Receiver
-from ictp2p.sync.model.fragments import Fragments, fragments
+from ictp2p.sync.model.tensors import BUFFER, ModelTensors
 from ictp2p.sync.optimizers.outer import Outer, OuterFactory, wide
 from ictp2p.sync.optimizers.outer_schedule import OuterSchedule
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.state import manifest
 from ictp2p.sync.state.agreed import Agenda
 from ictp2p.sync.state.global_state import GlobalState, entry
-from ictp2p.sync.state.local import as_part_of, is_distributed, local
+from ictp2p.sync.state.local import as_part_of
 from ictp2p.sync.state.manifest import Entry, describe
 from ictp2p.sync.values import LOOKS_ON, Participant
-
-BUFFER = "buffer "
-"""Before the name of a buffer in the global state."""
-_OVERLAPS = "has several elements in one place, as expand() makes them: no average can be written to it; clone() it"
 
 
 class Weights:
@@ -79,20 +74,14 @@ class Weights:
             ConfigError: the outer optimizer does not fit the model, nor the fragments, or `mix` is out of range.
         """
         mix = options.number("mix", mix, lambda part: 0.0 <= part < 1.0, "in [0, 1)")
-        _check_model(model)
-        self.trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        """Parameters by name."""
-        self.buffers = {f"{BUFFER}{n}": b for n, b in model.named_buffers() if b.is_floating_point()}
-        """Floating-point buffers; they are averaged, but no optimizer steps them."""
-        self._places = [(name, *_place(model, name.removeprefix(BUFFER))) for name in self.buffers]
-        """Where the buffers are: a program may put other tensors in their places."""
-        self._variances = {f"{BUFFER}{name}" for name in _variances(model)}
-        self._tensors: dict[str, Tensor] = {n: local(t) for n, t in (*self.trained.items(), *self.buffers.items())}
+        self._model = ModelTensors(model)
+        self.trained, self.buffers, self._tensors = self._model.trained, self._model.buffers, self._model.here
+        """By name: parameters, floating-point buffers, and what of both is in this worker's memory."""
         self._mix = mix
         self.agenda = agenda or Agenda(())
         self._pace = pace or Pace(1)
         self.dtype = wide([t.dtype for t in self._tensors.values()])
-        self.fragments = _divide(model, self._tensors, divided)
+        self.fragments = self._model.divide(divided)
         """Names of the tensors in each fragment."""
         self._outer = Outer(outer, self.trained, self.dtype, schedule)
         parts = [("fragments", str(len(self.fragments))), ("mix", repr(mix))]
@@ -101,8 +90,7 @@ class Weights:
         self._settings = [*settings, *self._outer.describe(), *parts, *self.agenda.describe()]
         self.state = self._make_state([*entries, *self._outer.entries, *self.agenda.entries], self._settings)
         self.take()
-        largest = max(self.elements(k) for k in range(len(self.fragments)))
-        largest *= self.carries
+        largest = self.carries * max(self.elements(k) for k in range(len(self.fragments)))
         self._delta = placed(largest, self.dtype, torch.device("cpu"), {t.device for t in self.tensors()}).zero_()
         self._average = torch.zeros(largest, dtype=self.dtype, device="cpu")
         self._captured = 0
@@ -114,25 +102,12 @@ class Weights:
         return tuple(self._tensors.values())
 
     def follow(self) -> None:
-        """Take the model's buffers as they are now: a module that assigns one, or a converted model, has another.
-
-        And its shards where they are now: what they lie in is FSDP's.
+        """Take the model's tensors where they are now.
 
         Raises:
             ConfigError: one is gone, or cannot be averaged with those that it was before.
         """
-        self._tensors.update((n, local(p)) for n, p in self.trained.items() if is_distributed(p))
-        for name, module, leaf in self._places:
-            held, now = self.buffers[name], getattr(module, leaf, None)
-            if now is held:
-                continue
-            if not isinstance(now, Tensor) or now.shape != held.shape or not now.is_floating_point():
-                what = f"{now.dtype}{list(now.shape)}" if isinstance(now, Tensor) else repr(now)
-                was = f"{held.dtype}{list(held.shape)}"
-                raise ConfigError(f"{name} is {what} by now, and was {was} when the policy was made")
-            if _overlaps(now):
-                raise ConfigError(f"{name} {_OVERLAPS}")
-            self.buffers[name], self._tensors[name] = now, local(now)
+        self._model.follow()
 
     def share(self, words: Sequence[tuple[str, str]]) -> None:
         """Have that equal everywhere as well. Before the state is taken, or loaded: it is what both are named by.
@@ -343,7 +318,7 @@ class Weights:
     def _mean_of_buffer(self, agreed: Tensor, delta: Tensor, name: str) -> None:
         """Make a buffer the mean of what the clusters hold. A variance stays one, whatever a codec made of the mean."""
         agreed.sub_(delta)
-        if name in self._variances:
+        if name in self._model.variances:
             agreed.clamp_(min=0.0)
 
     def agreed(self) -> dict[str, Tensor]:
@@ -364,56 +339,6 @@ class Weights:
         names = self.fragments[self._captured]
         parts = torch.split(flat[: self.elements(self._captured)], [self._tensors[name].numel() for name in names])
         return {name: part.view(self._tensors[name].shape) for name, part in zip(names, parts, strict=True)}
-
-
-def _divide(
-    model: torch.nn.Module, tensors: Mapping[str, Tensor], divided: int | Sequence[Collection[str]]
-) -> Fragments:
-    keys = {key.removeprefix(BUFFER): key for key in tensors}
-    if divided == 1 or not tensors:
-        return (tuple(tensors),)
-    return tuple(tuple(keys[name] for name in part) for part in fragments(model, list(keys), divided))
-
-
-def _variances(model: torch.nn.Module) -> Iterator[str]:
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.running_var is not None:
-            yield f"{name}.running_var" if name else "running_var"
-
-
-def _place(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
-    path, _, leaf = name.rpartition(".")
-    return model.get_submodule(path), leaf
-
-
-def _check_model(model: torch.nn.Module) -> None:
-    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
-    lazy = next((n for n, t in (*model.named_parameters(), *model.named_buffers()) if is_lazy(t)), None)
-    if lazy is not None:
-        raise ConfigError(f"{lazy!r} has no shape yet: call the lazy module once before the policy is made")
-    if not trained:
-        raise ConfigError(f"{type(model).__name__} has no parameter that could be trained: none requires a gradient")
-    if not any(local(p).numel() for p in trained.values()):
-        raise ConfigError(
-            f"what {type(model).__name__} has to train has no element here: {', '.join(list(trained)[:3])}"
-        )
-    shared = next((n for n, b in model.named_buffers() if b.is_floating_point() and _overlaps(b)), None)
-    if shared is not None:
-        raise ConfigError(f"buffer {shared!r} {_OVERLAPS}")
-    nowhere = next((n for n, b in model.named_buffers() if b.is_floating_point() and b.device.type == "meta"), None)
-    if nowhere is not None:
-        raise ConfigError(f"buffer {nowhere!r} has no memory yet (it is on the meta device)")
-    for name, parameter in trained.items():
-        if not parameter.is_floating_point():
-            raise ConfigError(f"parameter {name!r} is {parameter.dtype}: only real floating-point ones can be averaged")
-        if parameter.device.type == "meta":
-            raise ConfigError(f"parameter {name!r} has no memory yet (it is on the meta device)")
-
-
-def _overlaps(tensor: Tensor) -> bool:
-    """Whether several elements are one place in memory."""
-    steps = tensor.stride() if tensor.layout is torch.strided else tensor.shape
-    return any(size > 1 and not step for size, step in zip(tensor.shape, steps, strict=True))
 
 
 def empty(views: Mapping[str, Tensor]) -> None:

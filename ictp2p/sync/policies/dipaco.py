@@ -26,7 +26,8 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Mesh, Receiver
-from ictp2p.sync.model.weights import BUFFER, Weights
+from ictp2p.sync.model.tensors import BUFFER
+from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import OuterFactory
 from ictp2p.sync.options import kind
 from ictp2p.sync.pace import Pace

@@ -103,24 +103,6 @@ def test_it_trains_and_all_hold_the_same(make_world: Any, make: Callable[[], nn.
     assert {policy.version for policy in found.values()} == {3}
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        (nn.Linear(3, 1).requires_grad_(False), "Linear has no parameter that could be trained"),
-        (nn.ParameterList([nn.Parameter(torch.empty(0))]), "has to train has no element here: 0"),
-        (nn.ReLU(), "ReLU has no parameter"),
-        (nn.ParameterList([nn.Parameter(torch.ones(2, dtype=torch.complex64))]), "'0' is torch.complex64"),
-        (nn.Linear(3, 1, device="meta"), "'weight' has no memory yet"),
-        (nn.LazyLinear(3), "'weight' has no shape yet"),
-        (nn.LazyBatchNorm1d(affine=False), "'running_mean' has no shape yet"),
-    ],
-    ids=["frozen", "empty", "none", "complex", "meta", "lazy", "lazy buffers"],
-)
-def test_what_cannot_be_trained_is_refused_in_words(model: nn.Module, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        Weights(model, None, ())
-
-
 def test_a_sparse_gradient_is_refused_in_words(make_world: Any) -> None:
     def body(mesh: Any) -> None:
         model = nn.Embedding(5, 3, sparse=True)
