@@ -4,19 +4,16 @@
 exchanges the two, `rollback` forgets the second. So a round that comes to nothing leaves the committed bytes exactly
 as they were, without undo.
 
-Each of the two is one flat range of memory that the tensors are views of: a chunk of it is hashed, served, received and
-verified where it lies. Reading chunks for other peers is safe from any thread: it names the digest it wants, and is
-refused once that is neither the committed nor the sealed one. The sealed one, too, for the mesh may have agreed on it
-long before it is committed here: a round under cover of training lands a phase later, as the next one is agreed on.
+Reading chunks for other peers is safe from any thread: it names the digest it wants, and is refused once that is
+neither the committed nor the sealed one. The sealed one, too, for the mesh may have agreed on it long before it is
+committed here: a round under cover of training lands a phase later, as the next one is agreed on.
 Whoever reads is the event loop, which must not wait while a thread commits; so nothing is locked. Commits are counted
 where they begin and where they end, who writes to a sealed state breaks the seal before, and whatever was read is
 thrown away if either happened meanwhile (a seqlock: Lameter, "Effective synchronization on Linux/NUMA systems", 2005).
 
-A round that touches a fragment of the model costs what the fragment costs, in time and in memory. Only the chunks that
-it touches are copied when the next state begins, hashed when it is sealed, and exchanged when it is committed (all of
-them at once, where the round was of the whole model, by exchanging the two ranges). The other pages of the second range
-go back to the system (`pages`) once another fragment begins. Who receives a whole state has both in full for as long
-as it compares the two, and then gives back the other one (`release`).
+A round that touches a fragment of the model costs what the fragment costs, in time and in memory (`halves`). Who
+receives a whole state has both in full for as long as it compares the two, and then gives back the other one
+(`release`).
 
 A process may come to have another state: a second policy begins with one that holds nothing yet. What the first one
 held may be the only copy that there is, so the second has it as its `predecessor`, and answers for it until it has come
@@ -25,30 +22,16 @@ as far itself; then it lets go of it.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-import torch
 from torch import Tensor
 
 from ictp2p.errors import MeshMismatch, StateError
-from ictp2p.sync.state.manifest import (
-    CHUNK,
-    Entry,
-    Manifest,
-    check,
-    decode,
-    describe,
-    difference,
-    digest_of,
-    extent,
-    offsets,
-)
-from ictp2p.sync.state.pages import Pages
+from ictp2p.sync.state.halves import Halves
+from ictp2p.sync.state.manifest import Entry, Manifest, check, decode, describe, difference, digest_of
 
 if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
@@ -57,8 +40,6 @@ _T = TypeVar("_T")
 
 _READS, _PAUSE = 1000, 0.01
 """How many times a reader beside training tries, and seconds between: a commit takes less, and rounds take longer."""
-_PARALLEL = 64
-"""Chunks from which hashing them is shared among threads (`hashlib` releases the interpreter lock)."""
 
 
 class GlobalState:
@@ -97,19 +78,9 @@ class GlobalState:
         self._held = (0, b"")
         self._moves = 0
         """How many times a commit has begun or ended; odd while one is under way."""
-        self._size = extent(self.entries)
-        self._halves = [Pages(self._size) for _ in range(2)]
-        self._tensors = [_views(self.entries, half.bytes) for half in self._halves]
+        self._halves = Halves(self.entries)
         self._manifest = self._next = Manifest(self.entries, self.settings, (), b"")
         self._manifest_bytes = b""
-        self._spans = {
-            item.name: range(start // CHUNK, -(-(start + item.nbytes) // CHUNK))
-            for item, start in zip(self.entries, offsets(self.entries), strict=True)
-        }
-        self._touched = self._everywhere()
-        """The chunks of the second half that mean anything: after a commit, what the first one held there before."""
-        self._resident = set(self._touched)
-        """The chunks of the second half that may take up memory."""
 
     @property
     def incoming(self) -> Manifest:
@@ -127,24 +98,23 @@ class GlobalState:
         return digest_of(self._next.encode())
 
     def __repr__(self) -> str:
-        return f"<GlobalState version {self.version} {self.digest.hex()[:16] or 'unsealed'} {self._size} bytes>"
+        return f"<GlobalState version {self.version} {self.digest.hex()[:16] or 'unsealed'} {self._halves.size} bytes>"
 
     @property
     def committed(self) -> Mapping[str, Tensor]:
         """The tensors that were agreed. Do not write to them."""
-        return self._tensors[0]
+        return self._halves.committed
 
     @property
     def tentative(self) -> Mapping[str, Tensor]:
         """The tensors of what may be agreed next, all of them to be written to."""
-        self._touch(self._everywhere())
-        return self._tensors[1]
+        self._halves.touch(self._halves.everywhere())
+        return self._halves.tentative
 
     @property
     def former(self) -> Mapping[str, Tensor]:
         """After a state was received or committed: the tensors of the one before it. Do not write to them."""
-        now, then = self._tensors
-        return {name: (then if self._touched.issuperset(span) else now)[name] for name, span in self._spans.items()}
+        return self._halves.former
 
     def begin(self, names: Collection[str] | None = None) -> Mapping[str, Tensor]:
         """Start the next state as a copy of the committed one.
@@ -153,16 +123,15 @@ class GlobalState:
             names: the only tensors that will be written to; None for all.
         """
         self.sealed = b""
-        spans = self._spans.values() if names is None else [self._spans[name] for name in names]
-        self._touch({index for span in spans for index in span})
-        self._copy(self._touched)
-        return self._tensors[1]
+        halves = self._halves
+        halves.touch(halves.everywhere() if names is None else halves.under(names))
+        halves.copy(halves.touched)
+        return halves.tentative
 
     def seal(self, counters: Mapping[str, int]) -> bytes:
         """Fix the tentative state and give its digest; write to it no more."""
-        touched = sorted(self._touched)
-        found = dict(zip(touched, _digests(self.memory(committed=False), touched), strict=True))
-        chunks = b"".join(found.get(i) or self._manifest.chunk_digest(i) for i in range(self._count))
+        found = self._halves.digests(self._halves.touched)
+        chunks = b"".join(found.get(i) or self._manifest.chunk_digest(i) for i in range(self._halves.count))
         self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), chunks)
         self.sealed = self._name(self._next)
         return self.sealed
@@ -172,7 +141,7 @@ class GlobalState:
         encoded, digest = self._next.encode(), self._name(self._next)
         self._moves |= 1  # though one that failed has left it odd
         self._held = (version, digest)  # whoever asks for it now is refused, and asks again
-        self._exchange()
+        self._halves.exchange()
         self._manifest, self._manifest_bytes = self._next, encoded
         self.digest, self.counters = digest, dict(self._next.counters)
         self.sealed = b""
@@ -195,7 +164,7 @@ class GlobalState:
         Not if the next one is sealed there: the mesh may have committed it, and nobody else may hold it.
         """
         if not self.sealed:
-            self._touch(set())
+            self._halves.touch(set())
 
     def succeed(self, former: GlobalState) -> None:
         """Take the place of the state that this process held before; see `predecessor`.
@@ -252,7 +221,7 @@ class GlobalState:
 
     def memory(self, *, committed: bool) -> memoryview:
         """All bytes of one of the two states."""
-        return self._halves[0 if committed else 1].bytes.numpy().data
+        return self._halves.memory(committed=committed)
 
     # For other peers, from any thread.
 
@@ -280,7 +249,7 @@ class GlobalState:
             if not 0 <= index < manifest.count:
                 raise StateError(f"chunk {index} of {manifest.count} does not exist")
             start, stop = manifest.chunk_range(index)
-            return bytes(self.memory(committed=not (sealed and index in self._touched))[start:stop])
+            return bytes(self.memory(committed=not (sealed and index in self._halves.touched))[start:stop])
 
     # From other peers.
 
@@ -300,12 +269,12 @@ class GlobalState:
         manifest = self.same_training(encoded, digest)
         self.sealed = b""  # first, as in `rollback`
         self._next = manifest
-        begun = sorted(self._touched)
-        found = dict(zip(begun, _digests(self.memory(committed=False), begun), strict=True))
-        self._touch(self._everywhere())
-        lacking = [i for i in range(manifest.count) if found.get(i) != manifest.chunk_digest(i)]
+        halves = self._halves
+        begun = halves.digests(halves.touched)
+        halves.touch(halves.everywhere())
+        lacking = [i for i in range(manifest.count) if begun.get(i) != manifest.chunk_digest(i)]
         unchanged = {i for i in lacking if self._manifest.chunk_digest(i) == manifest.chunk_digest(i)}
-        self._copy(unchanged)
+        halves.copy(unchanged)
         return [i for i in lacking if i not in unchanged]
 
     def same_training(self, encoded: bytes, digest: bytes) -> Manifest:
@@ -336,8 +305,8 @@ class GlobalState:
         Raises:
             StateError: a chunk is missing or wrong.
         """
-        found = _digests(self.memory(committed=False), range(self._next.count))
-        wrong = next((i for i, digest in enumerate(found) if digest != self._next.chunk_digest(i)), None)
+        found = self._halves.digests(range(self._next.count))
+        wrong = next((i for i, digest in found.items() if digest != self._next.chunk_digest(i)), None)
         if wrong is not None:
             raise StateError(f"chunk {wrong} of state version {version} does not match its digest")
         self.commit(version)
@@ -366,37 +335,6 @@ class GlobalState:
         """The first difference between this training and another."""
         return difference(describe(self.entries, self.settings), describe(manifest.entries, manifest.settings))
 
-    @property
-    def _count(self) -> int:
-        return math.ceil(self._size / CHUNK)
-
-    def _everywhere(self) -> set[int]:
-        return set(range(self._count))
-
-    def _touch(self, chunks: set[int]) -> None:
-        """Have these chunks of the second half written to, and no others; the memory of all others is given back."""
-        for start, stop in _runs(self._resident - chunks):
-            self._halves[1].release(start * CHUNK, stop * CHUNK)
-        self._touched, self._resident = chunks, set(chunks)
-
-    def _copy(self, chunks: Collection[int]) -> None:
-        """Bring chunks from the first half to the second."""
-        theirs, ours = self._halves
-        for start, stop in _runs(chunks):
-            ours.bytes[start * CHUNK : stop * CHUNK].copy_(theirs.bytes[start * CHUNK : stop * CHUNK])
-
-    def _exchange(self) -> None:
-        """Exchange what the two halves hold in the chunks that were touched."""
-        if len(self._touched) == self._count:
-            self._halves.reverse()
-            self._tensors.reverse()
-            return
-        for index in self._touched:
-            one, other = (half.bytes[index * CHUNK : (index + 1) * CHUNK] for half in self._halves)
-            before = one.clone()
-            one.copy_(other)
-            other.copy_(before)
-
     @contextmanager
     def _served(self, digest: bytes) -> Iterator[bool]:
         """What is read in this context is of the state `digest`, or it ends with an error. Say whether it is sealed."""
@@ -416,32 +354,3 @@ class GlobalState:
 def entry(name: str, tensor: Tensor) -> Entry:
     """Describe a tensor."""
     return Entry(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
-
-
-def _views(entries: Sequence[Entry], held: Tensor) -> dict[str, Tensor]:
-    views = {}
-    for item, start in zip(entries, offsets(entries), strict=True):
-        flat = held[start : start + item.nbytes].view(getattr(torch, item.dtype))
-        views[item.name] = flat.view(item.shape)
-    return views
-
-
-def _runs(indices: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Consecutive indices as ranges `[start, stop)`."""
-    start = stop = -1
-    for index in sorted(indices):
-        if index != stop:
-            if stop > start:
-                yield start, stop
-            start = index
-        stop = index + 1
-    if stop > start:
-        yield start, stop
-
-
-def _digests(memory: memoryview, indices: Sequence[int]) -> list[bytes]:
-    pieces = [memory[i * CHUNK : (i + 1) * CHUNK] for i in indices]
-    if len(pieces) < _PARALLEL:
-        return [digest_of(piece) for piece in pieces]
-    with ThreadPoolExecutor() as pool:
-        return list(pool.map(digest_of, pieces))

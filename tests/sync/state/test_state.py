@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -240,17 +240,6 @@ def test_a_mesh_that_trains_something_else_is_told_by_name(
         joiner.expect(source.manifest(source.digest), source.digest)
 
 
-def test_many_chunks_are_hashed_the_same_in_threads() -> None:
-    large = [Entry("w", "uint8", (70 * CHUNK + 5,))]
-    state = GlobalState(large)
-    state.tentative["w"].copy_(torch.arange(70 * CHUNK + 5) % 251)
-    digest = state.seal({})
-    state.commit(1)
-    state.begin()
-    assert state.seal({}) == digest
-    assert state.expect(state.manifest(digest), digest) == []
-
-
 def test_repr_says_what_it_is() -> None:
     state = filled(1)
     assert repr(state).startswith(f"<GlobalState version 1 {state.digest.hex()[:16]} 14")
@@ -277,10 +266,16 @@ class Watched(GlobalState):
     reading: Callable[[], None] = staticmethod(lambda: None)
     writing: Callable[[], object] = staticmethod(lambda: None)
 
-    def _exchange(self) -> None:
-        self.moving()
-        super()._exchange()
-        self.moving()
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        super().__init__(entries)
+        exchange = self._halves.exchange
+
+        def watched() -> None:
+            self.moving()
+            exchange()
+            self.moving()
+
+        self._halves.exchange = watched  # type: ignore[method-assign]
 
     def memory(self, *, committed: bool) -> memoryview:
         held = super().memory(committed=committed)
@@ -416,10 +411,10 @@ def receive(state: GlobalState, tensors: dict[str, torch.Tensor], version: int |
 def test_a_fragment_is_all_that_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     state = whole({e.name: torch.ones(e.shape) for e in WIDE})
     hashed: list[int] = []
-    monkeypatch.setattr("ictp2p.sync.state.global_state.digest_of", lambda data: hashed.append(len(data)) or bytes(32))
+    monkeypatch.setattr("ictp2p.sync.state.halves.digest_of", lambda data: hashed.append(len(data)) or bytes(32))
     state.begin({"a"})
     state.seal({})
-    assert sum(hashed[:-1]) < 3 * CHUNK < extent(WIDE), "the last one is the manifest"
+    assert 0 < sum(hashed) < 3 * CHUNK < extent(WIDE)
 
 
 def test_the_next_state_takes_up_the_memory_of_a_fragment() -> None:
