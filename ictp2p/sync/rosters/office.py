@@ -93,7 +93,7 @@ class Office:
         """Take that the present group broke, at whichever of its members."""
         presence, generation = self._worker.presence, (failure.term, failure.number)
         if failure.breach.kind == "unmet" and presence.attended < generation:
-            presence.missed()
+            presence.missed()  # the others waited for this worker: it knows best that it did not go
         if not self._worker.up:
             return self._vacate(now)
         if not self._founded or self.wanted is not None:
