@@ -65,4 +65,5 @@ class Summing(LocalSGD):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._outer_round._spec = msgspec.structs.replace(self._outer_round._spec, op="sum")
+        contribution = self._outer_round._contribution
+        contribution.spec = msgspec.structs.replace(contribution.spec, op="sum")

@@ -4,7 +4,7 @@ Two things may show that nothing can be decided: too many voters are suspected, 
 an answer. Neither is one by itself. Suspicions come and go within seconds while a mesh is busy, and a proposal takes
 its round trips. So it is told only once it has lasted for `RoundProfile.quorum_deadline`, counted from the first of
 both, and then once, until decisions are possible again, which is told as well. Nothing is given up meanwhile: whoever
-hears of it may warn people, train on, or wait (`sync.two_level.outer_round`), and proposals are tried all the same.
+hears of it may warn people, train on, or wait (`sync.two_level.patience`), and proposals are tried all the same.
 """
 
 from __future__ import annotations

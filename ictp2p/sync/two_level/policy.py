@@ -58,7 +58,8 @@ from ictp2p.sync.two_level.beginning import Beginning
 from ictp2p.sync.two_level.hooks import Hooks
 from ictp2p.sync.two_level.landing import Late
 from ictp2p.sync.two_level.meeting import Meeting
-from ictp2p.sync.two_level.outer_round import OuterRound, WithoutQuorum
+from ictp2p.sync.two_level.outer_round import OuterRound
+from ictp2p.sync.two_level.patience import Patience, WithoutQuorum
 from ictp2p.sync.two_level.settings import Fragments, Frozen, Settings
 from ictp2p.sync.values import Grouping, Spec
 
@@ -118,7 +119,7 @@ class Policy:
             codec: what the pseudo-gradients are encoded with on the wire: `none`, `bfloat16`, `float16`, `int8`, `e3m0`
                 (all accumulate in float32), or `auto` for the fastest of none, bfloat16 and int8 on these links.
             without_quorum: what to do while the mesh cannot decide: `wait`, `continue` with inner steps, or `stop` with
-                an error (`outer_round.WithoutQuorum`).
+                an error (`patience.WithoutQuorum`).
             most_skipped: outer rounds in a row that `without_quorum="continue"` may skip; then it waits as well.
             quorum: share of the clusters that train, in (0, 1], that is enough for a round. With less than all of them
                 the others are waited for until `spread` is over, instead of the straggler timeout.
@@ -194,9 +195,8 @@ class Policy:
             weights,
             self.progress,
             spec,
-            without_quorum,
+            Patience(without_quorum, checked.most_skipped),
             pace,
-            checked.most_skipped,
             overlaps=overlap > 0,
             sampler=sampler,
             late=late,

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from ictp2p.errors import ConfigError
 from ictp2p.sync import options
 from ictp2p.sync.two_level.landing import Late
-from ictp2p.sync.two_level.outer_round import WithoutQuorum
+from ictp2p.sync.two_level.patience import WithoutQuorum
 from ictp2p.sync.values import MOST_SPREAD
 
 Frozen = Literal["same", "own"]

@@ -620,11 +620,11 @@ MUTATIONS: Final = (
     Mutation(
         "all-time-taken",
         "A round that is put off still ends before training waits for it.",
-        "ictp2p/sync/two_level/outer_round.py",
+        "ictp2p/sync/two_level/contribution.py",
         "covered - 2 * self._moving",
         "covered",
         (
-            "sync/two_level/test_outer_round.py::test_a_round_may_begin_as_late_as_it_still_ends_under_cover_of_training",
+            "sync/two_level/test_contribution.py::test_a_round_may_begin_as_late_as_it_still_ends_under_cover_of_training",
         ),
     ),
     Mutation(

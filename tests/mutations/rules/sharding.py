@@ -71,8 +71,8 @@ MUTATIONS: Final = (
         "attended-and-made-up-for",
         "A round that was attended and missed leaves nothing due in the middle of the siblings' phase.",
         "ictp2p/sync/two_level/outer_round.py",
-        "self._attends_only = progress.due = False",
-        "self._attends_only = False",
+        "self._contribution.attends_only = progress.due = False",
+        "self._contribution.attends_only = False",
         (f"{_SHARDS}test_a_round_that_was_attended_and_missed_is_not_made_up_for_before_the_next_boundary",),
     ),
     Mutation(

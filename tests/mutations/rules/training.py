@@ -204,7 +204,7 @@ MUTATIONS: Final = (
     Mutation(
         "late-counted-whole",
         "Training that missed rounds counts less in the next one, where the policy says so.",
-        "ictp2p/sync/two_level/outer_round.py",
+        "ictp2p/sync/two_level/contribution.py",
         "return trained / math.sqrt(1 + missed)",
         "return trained",
         ("sync/two_level/test_late.py::test_what_missed_its_round_is_in_the_next_one_with_its_weight",),
@@ -212,7 +212,7 @@ MUTATIONS: Final = (
     Mutation(
         "onlooker-left-behind",
         "A cluster whose workers all look on has the result of each round.",
-        "ictp2p/sync/two_level/outer_round.py",
+        "ictp2p/sync/two_level/contribution.py",
         "return self._progress.brought > 0.0 or self._sampler is None or not self._sampler.ended",
         "return self._progress.brought > 0.0",
         ("sync/two_level/test_looking_on.py::test_it_is_as_if_they_were_not_there_but_that_they_have_the_result",),
@@ -1029,7 +1029,7 @@ MUTATIONS: Final = (
     Mutation(
         "moved-by-hand-and-ignored",
         "A setting of the outer optimizer that is changed after the policy was made is refused, and not ignored.",
-        "ictp2p/sync/two_level/outer_round.py",
+        "ictp2p/sync/two_level/contribution.py",
         "            self._weights.check()\n",
         "",
         ("sync/optimizers/test_outer_schedule.py::test_a_setting_that_is_changed_by_hand_is_refused_by_name",),

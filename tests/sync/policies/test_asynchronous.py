@@ -121,7 +121,7 @@ def test_a_round_begins_with_whoever_is_there() -> None:
     """What the mesh is asked for: one is enough, and those who come with it have the least of graces."""
     model = torch.nn.Linear(2, 2)
     policy = AsyncDiLoCo(None, model, torch.optim.SGD(model.parameters()), clusters=4)  # type: ignore[arg-type]
-    spec = policy._outer_round._spec
+    spec = policy._outer_round._contribution.spec
     assert 0.0 < spec.quorum * 1024 < 1.0
     assert spec.spread == 0.0
 

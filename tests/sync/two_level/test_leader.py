@@ -1,8 +1,7 @@
-"""What a cluster does while the mesh cannot decide, or has lost the state that it decided."""
+"""What a leader does while the mesh cannot decide, or has lost the state that it decided."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import torch
 
 from ictp2p.errors import NoQuorum, RoundMissed, StateError
 from ictp2p.sync.policies.diloco import DiLoCo
-from ictp2p.sync.policies.streaming import StreamingDiLoCo
 from ictp2p.sync.values import StateRef
 
 EVERY = 4
@@ -144,38 +142,3 @@ def test_who_may_not_wait_says_that_the_state_is_gone(make_world: Any) -> None:
             train(Lost(mesh), 3 * EVERY, without_quorum="stop")
 
     make_world(a=1).run(a_0=body)
-
-
-class Timed(Between):
-    """An inner step takes ten seconds, and a round three from its beginning to its result."""
-
-    def __init__(self, mesh: Any) -> None:
-        super().__init__(mesh)
-        self.trains, self.now, self.elsewhere = threading.get_ident(), 0.0, 0.0
-
-    def clock(self) -> float:
-        if threading.get_ident() == self.trains:
-            return self.now
-        self.elsewhere += 3.0
-        return self.elsewhere
-
-
-@pytest.mark.parametrize(("overlap", "slack"), [(0, [0.0] * 4), (2, [0.0, 14.0, 14.0]), (4, [0.0, 34.0, 34.0])])
-def test_a_round_may_begin_as_late_as_it_still_ends_under_cover_of_training(
-    make_world: Any, overlap: int, slack: list[float]
-) -> None:
-    """Of the seconds that its steps take twice as many are left as the last round took; a first one is not put off."""
-    meshes: list[Timed] = []
-
-    def body(mesh: Any) -> None:
-        meshes.append(Timed(mesh))
-        model = Model()
-        inner = torch.optim.SGD(model.parameters(), lr=0.125)
-        with StreamingDiLoCo(meshes[0], model, inner, None, EVERY, fragments=1, overlap=overlap):
-            for _ in range(4 * EVERY):
-                model.w.grad = model.w.detach().clone()
-                meshes[0].now += 10.0
-                inner.step()
-
-    make_world(a=1).run(a_0=body)
-    assert [request.slack for request in meshes[0].requests][: len(slack)] == slack
