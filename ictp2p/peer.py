@@ -39,7 +39,7 @@ from ictp2p.runtime.repetition import Repetition
 from ictp2p.started import named, note, started
 from ictp2p.sync.samples.hand import Batches
 from ictp2p.sync.samples.sampler import ElasticSampler
-from ictp2p.training import TrainingMesh
+from ictp2p.training.mesh import TrainingMesh
 from ictp2p.types import Address, ClusterId, PeerId
 
 _log = logging.getLogger(__name__)

@@ -35,7 +35,7 @@ from ictp2p.runtime.life import Life
 from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.rosters.roster import Roster
-from ictp2p.training import Openable, TrainingMesh
+from ictp2p.training.mesh import Openable, TrainingMesh
 from ictp2p.types import ClusterId
 from sim.group import SimGroup
 from sim.threads import BesideLoop, Crew

@@ -22,7 +22,7 @@ from ictp2p.calls.state import SharedState, SyncState, fingerprint
 from ictp2p.calls.tensors import Bundle
 from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout
 from ictp2p.handle import Handle
-from ictp2p.training import TrainingMesh
+from ictp2p.training.mesh import TrainingMesh
 from ictp2p.types import ClusterId
 from ictp2p.work import Work, WorkQueue, checked_timeout
 

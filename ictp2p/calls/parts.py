@@ -25,7 +25,7 @@ from ictp2p.collectives.planning.halves import cuts
 from ictp2p.errors import RoundTimeout
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.values import Spec
-from ictp2p.training import TrainingMesh
+from ictp2p.training.mesh import TrainingMesh
 from ictp2p.types import ClusterId
 
 _TURNS = 8

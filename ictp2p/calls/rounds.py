@@ -29,7 +29,7 @@ from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.rounds.wording import in_words
 from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict, follow
 from ictp2p.sync.values import FIRST_ROUND, Close, Open, Participant, Spec, StateRef
-from ictp2p.training import TrainingMesh
+from ictp2p.training.mesh import TrainingMesh
 from ictp2p.types import ClusterId
 
 NO_BASE = StateRef(0, b"", ())

@@ -26,7 +26,7 @@ from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, NoQuorum, Pee
 from ictp2p.sync.cluster.heal import broadcast_bytes, stream
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.rosters.roster import Generation
-from ictp2p.training import TrainingMesh
+from ictp2p.training.mesh import TrainingMesh
 from ictp2p.wire import MALFORMED
 
 R = TypeVar("R")

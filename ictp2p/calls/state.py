@@ -46,7 +46,7 @@ from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.state.manifest import CHUNK, check, config_digest, describe
 from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict, follow
 from ictp2p.sync.values import Open, Spec, StateRef
-from ictp2p.training import TrainingMesh
+from ictp2p.training.mesh import TrainingMesh
 
 _NAME = "sync_state"
 _HELD = struct.Struct("<Q32s")

@@ -21,7 +21,7 @@ from ictp2p.calls.tensors import Bundle
 from ictp2p.concurrency.threads import Condition, Thread, Threads
 from ictp2p.errors import LocalProtocolError, PeerClosed, RoundTimeout
 from ictp2p.sync.state.global_state import GlobalState, entry
-from ictp2p.training import TrainingMesh
+from ictp2p.training.mesh import TrainingMesh
 from ictp2p.types import ClusterId
 from ictp2p.work import WorkQueue
 from tests.interrupts import interrupted, places

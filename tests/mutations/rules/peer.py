@@ -402,10 +402,10 @@ MUTATIONS: Final = (
     Mutation(
         "newcomer-overheard",
         "A newcomer of whom the leader is told before it has looked at its roster is let in.",
-        "ictp2p/training.py",
-        "            return self._roster\n",
-        "            self._pending = False\n            return self._roster\n",
-        ("test_training.py::test_a_newcomer_that_comes_before_the_leader_has_looked_at_its_roster_is_let_in",),
+        "ictp2p/training/heard.py",
+        "                return self._roster\n",
+        "                self._pending = False\n                return self._roster\n",
+        ("training/test_mesh.py::test_a_newcomer_that_comes_before_the_leader_has_looked_at_its_roster_is_let_in",),
     ),
     Mutation(
         "heirs-not-asked",
@@ -501,8 +501,8 @@ MUTATIONS: Final = (
     Mutation(
         "ended-training-waited-for",
         "Rounds do not wait for a cluster whose training has ended.",
-        "ictp2p/training.py",
-        "        if not ready:\n            self._set_training(False)\n",
+        "ictp2p/training/said.py",
+        "        self.trains(False)\n",
         "",
         ("test_peer.py::test_rounds_do_not_wait_for_a_cluster_that_has_ended_its_training",),
     ),
@@ -779,10 +779,10 @@ MUTATIONS: Final = (
     Mutation(
         "wishes-said-once-for-good",
         "Who wants into its cluster's group after it has left says so again.",
-        "ictp2p/training.py",
-        "self._wanted = described if ready else None",
-        "self._wanted = described",
-        ("test_training.py::test_the_peer_is_told_what_it_does_not_know_and_nothing_twice",),
+        "ictp2p/training/said.py",
+        "        self._wanted = None\n        self.trains",
+        "        self.trains",
+        ("training/test_said.py::test_the_peer_is_told_what_it_does_not_know_and_nothing_twice",),
     ),
     Mutation(
         "free-memory-kept-for-good",

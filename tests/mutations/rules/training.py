@@ -10,18 +10,18 @@ MUTATIONS: Final = (
     Mutation(
         "second-policy-holds-nothing",
         "What a process holds of the agreed state stays to be had until whatever comes after it holds as much.",
-        "ictp2p/training.py",
+        "ictp2p/training/mesh.py",
         "            state.succeed(self.state)\n",
         "            pass\n",
-        ("test_training.py::test_what_this_process_held_before_is_taken_over_from_there",),
+        ("training/test_mesh.py::test_what_this_process_held_before_is_taken_over_from_there",),
     ),
     Mutation(
         "name-alone-of-its-own-state",
         "What a cluster held itself it takes over with all its content, where of another's it takes but the name.",
-        "ictp2p/training.py",
-        "return mine if mine is not None and not mine.version and mine.entries == kept.entries else state",
-        "return state",
-        ("test_training.py::test_what_this_process_held_before_is_taken_over_from_there",),
+        "ictp2p/training/succession.py",
+        "return mine if mine is not None and not mine.version and mine.entries == kept.entries else receiver",
+        "return receiver",
+        ("training/test_mesh.py::test_what_this_process_held_before_is_taken_over_from_there",),
     ),
     Mutation(
         "broken-off-trainer-stays-entered",
@@ -171,10 +171,10 @@ MUTATIONS: Final = (
     Mutation(
         "fetch-goes-on-in-the-state",
         "A fetch that was given up writes nothing more to the state, and commits nothing of it.",
-        "ictp2p/training.py",
+        "ictp2p/training/mesh.py",
         "            lent.take_back()\n",
         "            pass\n",
-        ("test_training.py::test_a_fetch_that_was_given_up_does_nothing_more_to_the_state",),
+        ("training/test_mesh.py::test_a_fetch_that_was_given_up_does_nothing_more_to_the_state",),
     ),
     Mutation(
         "applied-before-commit",
@@ -545,10 +545,10 @@ MUTATIONS: Final = (
     Mutation(
         "heard-of-a-roster-in-silence",
         "A thread that waits for a roster says so again with each that leaves it out.",
-        "ictp2p/training.py",
-        "                while self._newest == heard and (self._roster",
-        "                while (self._roster",
-        ("test_training.py::test_who_waits_for_a_roster_says_so_with_each_that_comes",),
+        "ictp2p/training/heard.py",
+        "            while self.newest == known and (self._roster",
+        "            while (self._roster",
+        ("training/test_mesh.py::test_who_waits_for_a_roster_says_so_with_each_that_comes",),
     ),
     Mutation(
         "sick-one-in-every-group",

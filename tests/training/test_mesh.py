@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from ictp2p.concurrency.threads import Threads
 from ictp2p.config import Config
@@ -19,7 +18,7 @@ from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry
 from ictp2p.sync.state.own import Name, OwnState, PathState
 from ictp2p.sync.values import StateRef
-from ictp2p.training import TrainingMesh
+from ictp2p.training.mesh import TrainingMesh
 from ictp2p.types import PeerId
 from sim.training import Training
 from sim.world import World
@@ -114,30 +113,12 @@ def test_who_waits_for_a_roster_says_so_with_each_that_comes() -> None:
         def attends(self, stage: str, generation: Any) -> None:
             super().attends(stage, generation)
             if news:
-                mesh._heard(news.pop(0))
+                mesh._hear(news.pop(0))
 
     peer: Any = Telling()
     mesh = TrainingMesh(peer, Life(lambda kind, **fields: None))
     assert mesh.wait_roster(None).number == 3
     assert peer.told == [("attends", "waits", (0, 0))] * 2
-
-
-def test_the_peer_is_told_what_it_does_not_know_and_nothing_twice() -> None:
-    """Each word to its thread is a way there and back, before each call."""
-    peer: Any = Listening()
-    life: Any = None
-    mesh = TrainingMesh(peer, life)
-    for _ in range(3):
-        mesh.calls_ready(True)
-        mesh.take_part()
-    assert peer.told == [("wants", True), ("training", True)]
-    mesh.calls_ready(False)
-    assert peer.told[2:] == [("wants", False), ("training", False)]
-    mesh.calls_ready(True)
-    mesh.take_part()
-    assert peer.told[4:] == [("wants", True), ("training", True)]
-    mesh.roster_ready(True, torch.device("meta"))  # any other than the host's
-    assert peer.told[6:] == [("wants", True)]
 
 
 class Expecting:

@@ -1,31 +1,26 @@
 """The peer as training sees it: blocking calls from the training thread, answered by the peer, wherever it lives.
 
 `TrainingMesh` is the `sync.mesh.Mesh` that policies are written against. Nothing of it decides anything: rosters and
-rounds are decided by the machines, at the peer; this hands requests in and decisions out, and keeps the process
-group inside the cluster so that whatever makes it useless (a newer roster, a death, the end of the peer) breaks
-whoever waits in it at once instead of at a timeout.
+rounds are decided by the machines, at the peer; this hands requests in (`said`, `conversation`) and decisions out
+(`heard`), builds the process group inside the cluster, and tells people what becomes of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import torch
 
-from ictp2p.collectives.group.library import describe
 from ictp2p.collectives.group.local import GroupTimeouts, LocalGroup
-from ictp2p.concurrency.interrupts import Answer
 from ictp2p.concurrency.threads import Thread
-from ictp2p.conversation import IDLE, Conversation
 from ictp2p.errors import (
     GroupUnbuilt,
     GroupUnmet,
     LibraryRefused,
     LocalGroupError,
     LocalProtocolError,
-    PeerClosed,
     RoundAborted,
     RoundMissed,
     StateError,
@@ -35,11 +30,14 @@ from ictp2p.handle import Asking, Ended, Handle, LeftOut, NewcomerWaits, News, R
 from ictp2p.runtime.life import Life
 from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import Group, Receiver, RoundRequest, RoundResult
-from ictp2p.sync.rosters.devices import Device
 from ictp2p.sync.rosters.roster import Breach, Generation, Roster
 from ictp2p.sync.rounds.notices import StateAdvanced
 from ictp2p.sync.state.lent import Lent
 from ictp2p.sync.values import Spec, StateRef, contributed
+from ictp2p.training import succession
+from ictp2p.training.conversation import IDLE, Conversation
+from ictp2p.training.heard import Heard
+from ictp2p.training.said import Said
 
 if TYPE_CHECKING:
     from ictp2p.sync.state.global_state import GlobalState
@@ -70,30 +68,23 @@ class TrainingMesh:
     def __init__(self, peer: Handle, life: Life) -> None:
         self._peer = peer
         self._life = life
-        self._changed = peer.threads.condition()
-        self._roster: Roster | None = None
-        self._newest: Generation = (0, 0)
-        self._pending = False
-        self._closed: PeerClosed | None = None
-        self._group: Openable | None = None
+        self._said = Said(peer)
+        self._heard = Heard(peer.threads.condition())
         self.state: GlobalState | None = None
         """What `serve_state` was given."""
         self.evict: Callable[[], None] = lambda: None
         """Ends the use of the group by collective calls, for a policy; set by them."""
         self._policy_in = False
         self._ready = False
+        """Whether the machine knows that this worker wants into the group."""
         self._leaves = False
         self.left_together: bool | None = None
         """Whether it may, with the ranks that hold the other shards of its model; None if there are none."""
-        self._device = torch.device("cpu")
-        # What the peer was told last: to say it again is a way to its thread and back, for each call that is made.
-        self._wanted: Device | None = None
-        self._training: bool | None = None
         self._in_vain = False
         """Whether people were told that this worker is let into no group."""
         self._warned_of = 0
         """The newest version of the state of which people were told that nobody gives it to this worker."""
-        peer.subscribe(self._heard)
+        peer.subscribe(self._hear)
 
     # ------------------------------------------------------------ rosters
 
@@ -104,7 +95,7 @@ class TrainingMesh:
                 raise LocalProtocolError("a policy trains with this peer already: one model, one policy, one peer")
             self.evict()
         self._policy_in = ready
-        self._wants(ready, device or torch.device("cpu"))
+        self._wants(ready, device)
 
     def calls_ready(self, ready: bool) -> None:
         """The same for collective calls. There is one group, so a policy goes before them.
@@ -116,26 +107,24 @@ class TrainingMesh:
             if ready:
                 raise LocalProtocolError("a policy trains with this peer: collective calls have to wait until it ends")
             return
-        self._wants(ready, torch.device("cpu"))
+        self._wants(ready)
 
     def wait_roster(self, newer_than: Generation | None) -> Roster:
         """Wait for a roster with this worker in it."""
         oldest = newer_than or (0, 0)
-        deadline = self._peer.clock() + self._peer.config.local_timeouts.complete
-        while True:
-            heard = self._newest
+        patience = self._peer.config.local_timeouts.complete
+        deadline = self._peer.clock() + patience
+        roster = None
+        while roster is None:
+            newest = self._heard.newest
             self._peer.attends("waits", oldest)  # again with each that comes: it may leave out who stands still
-            with self._changed:
-                while self._newest == heard and (self._roster is None or self._roster.generation <= oldest):
-                    self._check()
-                    if not self._changed.wait(max(0.0, deadline - self._peer.clock())):
-                        self._waits_in_vain()
-                        raise LocalGroupError(
-                            f"no roster newer than {oldest} came within {self._peer.config.local_timeouts.complete:g} s"
-                        )
-                if self._roster is not None and self._roster.generation > oldest:
-                    self._in_vain = False
-                    return self._roster
+            try:
+                roster = self._heard.roster(oldest, newest, lambda: deadline - self._peer.clock())
+            except TimeoutError:
+                self._waits_in_vain()
+                raise LocalGroupError(f"no roster newer than {oldest} came within {patience:g} s") from None
+        self._in_vain = False
+        return roster
 
     def _waits_in_vain(self) -> None:
         """Tell people, once for each wait, that this worker is in no group; calls end by their own deadline."""
@@ -147,8 +136,7 @@ class TrainingMesh:
 
     def roster_moves(self, generation: Generation) -> bool:
         """Whether the group must change at the next step."""
-        with self._changed:
-            return self._pending or self._newest > generation
+        return self._heard.moves(generation)
 
     def roster_boundary(self, step: int) -> None:
         """Everybody stands at a step boundary: the leader may make the next roster."""
@@ -166,12 +154,7 @@ class TrainingMesh:
         waits = self._peer.config.local_timeouts
         patience = GroupTimeouts(join=waits.form, operation=waits.complete)
         group = self._make_group(roster, patience)
-        with self._changed:
-            self._check()
-            self._group = group
-            stale = self._newest > roster.generation
-        if stale:
-            group.abort("a newer roster is known")
+        self._heard.keep(group)
         self._peer.attends("meets", roster.generation)
         try:
             group.open()
@@ -184,7 +167,7 @@ class TrainingMesh:
         self._life.heard(RECEIVED_JOIN, "group_down")
         self._life.grouped()
         if group.rank != 0:
-            self._set_training(True)
+            self._said.trains(True)
         return group
 
     @property
@@ -194,7 +177,7 @@ class TrainingMesh:
         Raises:
             PeerClosed: it has left.
         """
-        self._check()
+        self._heard.check()
         return self._leaves
 
     def asked_to_leave(self) -> None:
@@ -229,16 +212,15 @@ class TrainingMesh:
 
     def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
         """Learn the agreed state; have ours adopted as version 1 if the mesh has none."""
-        self._peer.set_training(False, spec.config)
-        self._training = False
+        self._said.begins(spec.config)
         agreed = self.offer(digest, idle)
         if agreed.digest == digest:
-            self._set_training(True)
+            self._said.trains(True)
         return agreed
 
     def take_part(self) -> None:
         """Have rounds wait for this cluster from now on."""
-        self._set_training(True)
+        self._said.trains(True)
 
     def offer(self, digest: bytes, idle: Callable[[], None]) -> StateRef:
         """Offer a state to begin with, and wait until there is an agreed one, ours or another's."""
@@ -261,43 +243,20 @@ class TrainingMesh:
 
         Else whoever takes longer to receive a state than the others take for a round would never catch up.
         """
-        kept = self._kept(ref)
-        lent = Lent(state if kept is None else self._heir(kept, state))
+        kept = succession.holder(self.state, ref)
+        lent = Lent(state if kept is None else succession.heir(self.state, kept, state))
         try:
-            self.wait_for(self._peer.fetch_state(ref, lent) if kept is None else self._handed(kept, ref, lent), idle)
+            if kept is None:
+                self.wait_for(self._peer.fetch_state(ref, lent), idle)
+            else:
+                self.wait_for(succession.hand_on(self._peer.threads, kept, ref, lent), idle)
         except StateError:
             if self.decided_state().version > ref.version:
-                self._set_training(True)
+                self._said.trains(True)
             raise
         finally:
             lent.take_back()
-        self._set_training(True)
-
-    def _kept(self, ref: StateRef) -> GlobalState | None:
-        """What this process held before, if that is the state that is wanted: nobody need be asked for it."""
-        kept = None if self.state is None else self.state.predecessor
-        return kept if kept is not None and ref.digest in (kept.digest, kept.sealed) else None
-
-    def _heir(self, kept: GlobalState, state: Receiver) -> Receiver:
-        """Who receives what was held here: all of it, where a cluster would take but the name from another one."""
-        mine = self.state
-        return mine if mine is not None and not mine.version and mine.entries == kept.entries else state
-
-    def _handed(self, kept: GlobalState, ref: StateRef, lent: Lent) -> Future[None]:
-        """Have it handed on, beside the training thread, which has to show meanwhile that it lives."""
-        handed = Answer[None]()
-
-        def hand_on() -> None:
-            try:
-                kept.hand_on(ref.digest, ref.version, lent)
-            except BaseException as error:
-                handed.set_exception(error)
-            else:
-                handed.set_result(None)
-
-        handed.set_running_or_notify_cancel()  # nothing stops a thread: what it holds is taken back instead
-        self._peer.threads.start(hand_on, "ictp2p state")
-        return handed
+        self._said.trains(True)
 
     def missing_state(self, ref: StateRef, reason: str, idle: Callable[[], None]) -> StateRef:
         """Nobody provides `ref`: wait a while for another decision; the state to ask for after that."""
@@ -311,12 +270,8 @@ class TrainingMesh:
 
     def _news_of_state(self, version: int) -> StateRef:
         """The newest agreed state; one after that version, if it comes soon."""
-        with self._changed:
-            if (agreed := self.decided_state()).version <= version:
-                self._check()
-                self._changed.wait(IDLE)
-                agreed = self.decided_state()
-        return agreed
+        self._heard.pause(IDLE, unless=lambda: self.decided_state().version > version)
+        return self.decided_state()
 
     def _warn_of_lacking(self, version: int, reason: str) -> None:
         """Tell people, once for each version, that this worker waits for a state that nobody gives it."""
@@ -332,7 +287,7 @@ class TrainingMesh:
 
     def round(self, request: RoundRequest) -> Outcome:
         """Take part in a round of any kind, through as many attempts as it takes; see `Participation.reduce`."""
-        self._set_training(True)
+        self._said.trains(True)
         return Conversation(self._peer, request).run()
 
     def outer_round(self, request: RoundRequest) -> RoundResult:
@@ -375,93 +330,49 @@ class TrainingMesh:
 
     def close(self) -> None:
         """End every wait with `PeerClosed`."""
-        with self._changed:
-            self._closed = self._closed or PeerClosed("the peer is closed")
-            self._changed.notify_all()
-        self._break_group("the peer was closed")
+        self._heard.close()
 
     # ------------------------------------------------------------ between the threads
 
     def _make_group(self, roster: Roster, patience: GroupTimeouts) -> Openable:
-        return LocalGroup(roster, self._peer.id, self._peer.host, patience, self._device)
+        return LocalGroup(roster, self._peer.id, self._peer.host, patience, self._said.device)
 
-    def _wants(self, ready: bool, device: torch.device) -> None:
+    def _wants(self, ready: bool, device: torch.device | None = None) -> None:
         if ready:
-            self._device = device
-        described = describe(self._device)
-        if not ready or described != self._wanted:
-            self._peer.equip(described)
-            self._peer.wants(ready, described)
-            self._wanted = described if ready else None
-        if not ready:
-            self._set_training(False)
+            self._said.wants_in(device or torch.device("cpu"))
+        else:
+            self._said.wants_out()
 
-    def _heard(self, news: News) -> None:
+    def _hear(self, news: News) -> None:
         """On the peer's thread: what the machines decided."""
         match news:
             case Asking(ready=ready):
                 if ready and not self._ready:  # whoever used the group before: its roster is not for this user
-                    self._roster = None
+                    self._heard.asked_anew()
                 self._ready = ready
             case Regrouped(roster=roster, well=well):
                 self._life.heard(REJOIN, "commits_seen")
                 self._life.heard(RECEIVED_JOIN, "advertised")
-                if self._drained(roster, well):
+                if self._heard.drained(roster, well):
                     self._life.noticed()
-                self._news(roster, mine=True)
+                self._heard.regrouped(roster, mine=True)
             case LeftOut(roster=roster):
                 missed = ("relevant_fault", "self_fault", "advertise_join") if self._ready else ()
                 for trigger in missed:
                     self._life.happened(trigger)
                 self._life.heard(REJOIN, "advertise_join")
-                self._news(roster, mine=False)
+                self._heard.regrouped(roster, mine=False)
                 self._life.heard(REJOIN, "advertised")  # the machine answers a roster by its report
             case NewcomerWaits():
                 self._life.happened("received_join")
                 self._life.heard(RECEIVED_JOIN, "received_join")
-                with self._changed:
-                    self._pending = True
+                self._heard.newcomer()
             case StateAdvanced():
-                with self._changed:
-                    self._changed.notify_all()
+                self._heard.advanced()
             case Ended(error=error):
-                with self._changed:
-                    self._closed = error
-                    self._changed.notify_all()
-                self._break_group(str(error))
+                self._heard.ended(error)
             case WorkerGone(worker=worker, status=status):
-                if self._group is not None and worker in self._group.members:
-                    self._break_group(f"worker {worker} is {status}")
-
-    def _news(self, roster: Roster, *, mine: bool) -> None:
-        with self._changed:
-            self._newest = max(self._newest, roster.generation)
-            # Here, in the order of the machine: a newcomer that it tells of next is none of this roster's, though the
-            # training thread may not have seen that one yet, and it is told of once.
-            self._pending = False
-            if mine:
-                self._roster = roster
-            self._changed.notify_all()
-        if self._group is not None and self._group.generation < roster.generation:
-            self._break_group(f"roster {roster.generation} replaces it")
-
-    def _drained(self, roster: Roster, well: Collection[str]) -> bool:
-        """Whether a roster comes because somebody left who is well."""
-        gone = set(self._group.members if self._group is not None else ()) - set(roster.members)
-        return bool(gone) and gone.issubset(well)
-
-    def _break_group(self, reason: str) -> None:
-        if self._group is not None:
-            self._group.abort(reason)
-
-    def _check(self) -> None:
-        if self._closed is not None:
-            raise self._closed
-
-    def _set_training(self, training: bool) -> None:
-        if training != self._training:
-            self._peer.set_training(training)
-            self._training = training
+                self._heard.gone(worker, status)
 
     def wait_for(self, future: Future[T], idle: Callable[[], None]) -> T:
         """Wait for the peer, letting the caller show now and then that it lives."""
