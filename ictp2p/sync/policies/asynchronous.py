@@ -17,7 +17,7 @@ cluster that comes late fetches it anew, which a synchronous round does not need
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import torch
 
@@ -27,9 +27,14 @@ from ictp2p.sync.optimizers.delayed import DelayedNesterov
 from ictp2p.sync.options import flag, whole
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.two_level.policy import Policy
+from ictp2p.sync.two_level.settings import Coded, Common, Compared, Decided, Divided, Overlapping, Stepped
 
 _ANYBODY = 1e-9
 """Quorum of one: a share of the clusters that is less than any of them."""
+
+
+class AsyncOptions(Common, Divided, Overlapping, Coded, Stepped, Decided, Compared, total=False):
+    """All but who is waited for: nobody is."""
 
 
 class AsyncDiLoCo(Policy):
@@ -52,7 +57,7 @@ class AsyncDiLoCo(Policy):
         lr: float = 0.7,
         momentum: float = 0.9,
         proportional: bool = True,
-        **options: Any,
+        **options: Unpack[AsyncOptions],
     ) -> None:
         """Set it up.
 
@@ -65,7 +70,7 @@ class AsyncDiLoCo(Policy):
             lr: outer learning rate of a whole step.
             momentum: its decay per `clusters` contributions.
             proportional: whether slower clusters take fewer steps (DyLU).
-            options: as for `Policy`, but for `outer`, `quorum` and `spread`.
+            options: see `Settings`; all but `quorum` and `spread`.
 
         Raises:
             ConfigError: a value is out of range.

@@ -10,7 +10,7 @@ traffic and gains nothing (same paper). With fewer inner steps, or few clusters,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import torch
 
@@ -18,6 +18,7 @@ from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.optimizers.outer import OuterFactory
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.two_level.policy import Policy
+from ictp2p.sync.two_level.settings import AllOptions
 
 
 class DiLoCo(Policy):
@@ -40,7 +41,7 @@ class DiLoCo(Policy):
         inner: torch.optim.Optimizer,
         outer: torch.optim.Optimizer | OuterFactory | None = None,
         sync_every: int | Pace = 100,
-        **options: Any,
+        **options: Unpack[AllOptions],
     ) -> None:
         """Set it up.
 
@@ -50,7 +51,7 @@ class DiLoCo(Policy):
             inner: as for `Policy`.
             outer: as for `Policy`; None for Nesterov SGD with learning rate 0.7 and momentum 0.9 (the paper's).
             sync_every: inner steps between outer rounds, or an `AdaptivePace`.
-            options: as for `Policy`.
+            options: see `Settings`.
 
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.

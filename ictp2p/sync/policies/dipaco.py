@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -37,8 +37,13 @@ from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry
 from ictp2p.sync.state.own import CHAIN, Name, PathState, chained
 from ictp2p.sync.two_level.policy import Policy
+from ictp2p.sync.two_level.settings import Awaited, Coded, Common, Overlapping, Stepped
 from ictp2p.sync.values import LOOKS_ON, Participant
 from ictp2p.types import ClusterId
+
+
+class DiPaCoOptions(Common, Overlapping, Coded, Awaited, Stepped, total=False):
+    """All but what is about the whole model, of which no cluster has it."""
 
 
 class DiPaCo(Policy):
@@ -60,7 +65,7 @@ class DiPaCo(Policy):
         outer: torch.optim.Optimizer | OuterFactory | None = None,
         sync_every: int | Pace = 100,
         modules: Sequence[str] | None = None,
-        **options: Any,
+        **options: Unpack[DiPaCoOptions],
     ) -> None:
         """Set it up.
 
@@ -73,7 +78,7 @@ class DiPaCo(Policy):
             sync_every: inner steps between outer rounds, or an `AdaptivePace`.
             modules: names of the modules that are shared, each as one; None for those of the model's children that hold
                 any of what is shared. What none of them holds is one more. At most 42 in all.
-            options: as for `Policy`, but for `fragments`, `agenda`, `sampler` and `frozen`: what is frozen in a path is
+            options: see `Settings`; all but `fragments`, `agenda`, `sampler` and `frozen`: what is frozen in a path is
                 its cluster's own.
 
         Raises:

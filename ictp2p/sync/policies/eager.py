@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -34,8 +34,13 @@ from ictp2p.sync.model.weights import Weights, empty
 from ictp2p.sync.optimizers.outer import OuterFactory
 from ictp2p.sync.options import plain
 from ictp2p.sync.two_level.policy import Policy
+from ictp2p.sync.two_level.settings import Awaited, Coded, Common, Compared, Decided, Stepped
 from ictp2p.sync.values import LOOKS_ON, Participant
 from ictp2p.types import ClusterId
+
+
+class EagerOptions(Common, Coded, Awaited, Stepped, Decided, Compared, total=False):
+    """All but how a model is divided and training goes on under a round: that is what this policy is."""
 
 
 class EagerDiLoCo(Policy):
@@ -55,7 +60,7 @@ class EagerDiLoCo(Policy):
         inner: torch.optim.Optimizer,
         outer: torch.optim.Optimizer | OuterFactory | None = None,
         sync_every: int = 30,
-        **options: Any,
+        **options: Unpack[EagerOptions],
     ) -> None:
         """Set it up.
 
@@ -65,7 +70,7 @@ class EagerDiLoCo(Policy):
             inner: as for `Policy`.
             outer: as for `Policy`; None for Nesterov SGD with learning rate 0.7 and momentum 0.9.
             sync_every: inner steps between outer rounds, and the time that each has.
-            options: as for `Policy`, but for `fragments`, `overlap` and `mix`.
+            options: see `Settings`; all but `fragments`, `overlap` and `mix`.
 
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.

@@ -7,7 +7,7 @@ is done here: the machinery, the agreed state and the weights by contribution ar
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import torch
 
@@ -16,6 +16,11 @@ from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.optimizers.outer import Nesterov
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.two_level.policy import Policy
+from ictp2p.sync.two_level.settings import Awaited, Coded, Common, Compared, Decided, Divided, Overlapping
+
+
+class LocalSGDOptions(Common, Divided, Overlapping, Coded, Awaited, Decided, Compared, total=False):
+    """All but what is about an outer step: there is none."""
 
 
 class LocalSGD(Policy):
@@ -37,7 +42,7 @@ class LocalSGD(Policy):
         model: torch.nn.Module,
         inner: torch.optim.Optimizer,
         sync_every: int | Pace = 1,
-        **options: Any,
+        **options: Unpack[LocalSGDOptions],
     ) -> None:
         """Set it up.
 
@@ -46,7 +51,7 @@ class LocalSGD(Policy):
             model: as for `Policy`.
             inner: as for `Policy`.
             sync_every: inner steps between averages; 1 is data-parallel training.
-            options: as for `Policy`, but for `outer` and `outer_schedule`.
+            options: see `Settings`; all but `outer_schedule`.
 
         Raises:
             ConfigError: a value is out of range.

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -39,8 +39,13 @@ from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.own import CHAIN, Name, OwnState, chained
 from ictp2p.sync.two_level.policy import Policy
+from ictp2p.sync.two_level.settings import Awaited, Common, Compared, Divided, Overlapping
 from ictp2p.sync.values import Participant
 from ictp2p.types import ClusterId
+
+
+class NoLoCoOptions(Common, Divided, Overlapping, Awaited, Compared, total=False):
+    """What goes with states that are not the same everywhere, and with a step of its own."""
 
 
 class NoLoCo(Policy):
@@ -62,7 +67,7 @@ class NoLoCo(Policy):
         lr: float = 0.7,
         momentum: float = 0.5,
         pull: float = 1.0,
-        **options: Any,
+        **options: Unpack[NoLoCoOptions],
     ) -> None:
         """Set it up.
 
@@ -75,8 +80,8 @@ class NoLoCo(Policy):
             momentum: its decay per round, in [0, 1).
             pull: how much of the way to the pair's mean parameters goes into the momentum, from 0 to below
                 2 (1 + momentum).
-            options: as for `Policy`, but for `outer`, `outer_schedule`, `codec`, `agenda` and `sampler`: parameters are
-                not for a lossy codec, and what is agreed on besides would lie in a state that is not the same
+            options: see `Settings`; all but `outer_schedule`, `codec`, `agenda` and `sampler`: parameters are not for a
+                lossy codec, and what is agreed on besides would lie in a state that is not the same
                 everywhere.
 
         Raises:

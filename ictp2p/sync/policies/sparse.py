@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor
@@ -34,8 +34,13 @@ from ictp2p.sync.optimizers.outer import Nesterov, OuterFactory
 from ictp2p.sync.options import number, whole
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.two_level.policy import Policy
+from ictp2p.sync.two_level.settings import Awaited, Common, Compared, Decided, Divided, Overlapping, Stepped
 
 _MOST_CHUNK = 65536
+
+
+class SparseOptions(Common, Divided, Overlapping, Awaited, Stepped, Decided, Compared, total=False):
+    """All but the codec, which is a parameter of `SparseDiLoCo` itself."""
 
 
 class SparseDiLoCo(Policy):
@@ -59,7 +64,7 @@ class SparseDiLoCo(Policy):
         keep: int = KEPT,
         decay: float = 0.95,
         codec: Literal["topk", "topk2bit", "none"] = "topk",
-        **options: Any,
+        **options: Unpack[SparseOptions],
     ) -> None:
         """Set it up.
 
@@ -75,7 +80,7 @@ class SparseDiLoCo(Policy):
             codec: `topk`, which carries up to 64 of every 4096 elements as bfloat16; `topk2bit`, which carries exactly
                 those in two bits each, the paper's choice; `none` for more than these: then everything is sent, zeros
                 too.
-            options: as for `Policy`. `without_quorum="continue"` is none: which of several contributions was committed
+            options: see `Settings`. `without_quorum="continue"` is none: which of several contributions was committed
                 in the end would not be known, nor what is left of it.
 
         Raises:

@@ -18,8 +18,7 @@ steps of overlap cost it no loss. What should be evaluated and saved are the glo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Unpack
 
 import torch
 
@@ -27,6 +26,11 @@ from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.optimizers.outer import Nesterov, OuterFactory
 from ictp2p.sync.pace import Pace
 from ictp2p.sync.two_level.policy import Policy
+from ictp2p.sync.two_level.settings import Awaited, Coded, Common, Compared, Decided, Fragments, Stepped
+
+
+class StreamingOptions(Common, Coded, Awaited, Stepped, Decided, Compared, total=False):
+    """What is no parameter of `StreamingDiLoCo` itself."""
 
 
 class StreamingDiLoCo(Policy):
@@ -46,10 +50,10 @@ class StreamingDiLoCo(Policy):
         inner: torch.optim.Optimizer,
         outer: torch.optim.Optimizer | OuterFactory | None = None,
         sync_every: int | Pace = 100,
-        fragments: int | Sequence[Collection[str]] = 4,
+        fragments: Fragments = 4,
         overlap: int = 1,
         mix: float = 0.0,
-        **options: Any,
+        **options: Unpack[StreamingOptions],
     ) -> None:
         """Set it up.
 
@@ -63,7 +67,7 @@ class StreamingDiLoCo(Policy):
             overlap: inner steps between the capture of a pseudo-gradient and the landing of its round; at most those
                 between two rounds.
             mix: how much of the local value stays at a landing, in [0, 1).
-            options: as for `Policy`.
+            options: see `Settings`.
 
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.

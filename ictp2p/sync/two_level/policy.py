@@ -23,10 +23,10 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
 import torch
 from torch import Tensor
@@ -34,11 +34,10 @@ from torch import Tensor
 from ictp2p.device_memory import home
 from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost
 from ictp2p.fsm import RECONFIG_PG, TRAINING
-from ictp2p.sync import options
 from ictp2p.sync.cluster import scaling
 from ictp2p.sync.cluster.averaging import NOTHING, Averager, Heads
 from ictp2p.sync.cluster.groups import Groups, Moved
-from ictp2p.sync.cluster.heal import Replica, Stateful, heal
+from ictp2p.sync.cluster.heal import Replica, heal
 from ictp2p.sync.cluster.likeness import Likeness
 from ictp2p.sync.cluster.progress import Progress
 from ictp2p.sync.mesh import Group, Mesh
@@ -47,20 +46,18 @@ from ictp2p.sync.model.trainees import Trainees, checked_weight
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.copies import following
 from ictp2p.sync.optimizers.outer import OuterFactory
-from ictp2p.sync.optimizers.outer_schedule import OuterSchedule
+from ictp2p.sync.options import connected, kind, optimizer
 from ictp2p.sync.pace import AdaptivePace, Pace
-from ictp2p.sync.samples.sampler import ElasticSampler
 from ictp2p.sync.state import checkpoint
-from ictp2p.sync.state.agreed import Agenda, Agreed
+from ictp2p.sync.state.agreed import Agenda
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import describe
 from ictp2p.sync.two_level.beginning import Beginning
 from ictp2p.sync.two_level.hooks import Hooks
-from ictp2p.sync.two_level.landing import Late
 from ictp2p.sync.two_level.meeting import Meeting
 from ictp2p.sync.two_level.outer_round import OuterRound
-from ictp2p.sync.two_level.patience import Patience, WithoutQuorum
-from ictp2p.sync.two_level.settings import Fragments, Frozen, Settings
+from ictp2p.sync.two_level.patience import Patience
+from ictp2p.sync.two_level.settings import AllOptions, Settings
 from ictp2p.sync.values import Grouping, Spec
 
 _T = TypeVar("_T")
@@ -78,26 +75,11 @@ class Policy:
         sync_every: int | Pace,
         *,
         name: str,
-        fragments: Fragments = 1,
-        overlap: int = 0,
-        mix: float = 0.0,
-        codec: str = "none",
-        without_quorum: WithoutQuorum = "wait",
-        most_skipped: int = 4,
-        quorum: float = 1.0,
-        spread: float = 3.0,
-        late: Late = "keep",
-        frozen: Frozen = "same",
-        resume: bool = False,
-        carry: Sequence[Stateful] = (),
-        agenda: Sequence[Agreed] = (),
-        sampler: ElasticSampler | None = None,
-        outer_schedule: OuterSchedule | None = None,
-        within: Any = None,
         grouping: Grouping = "all",
         arithmetic: Callable[..., Weights] = Weights,
+        **options: Unpack[AllOptions],
     ) -> None:
-        """Set it up without touching the network. What all policies take is said here, and only here.
+        """Set it up without touching the network. What all policies take is said here and in `Settings`.
 
         Args:
             peer: the connection to the mesh: an `ictp2p.Peer`, started.
@@ -112,94 +94,59 @@ class Policy:
             sync_every: inner steps after which all of the model has been in an outer round, at least 1 and as many as
                 there are fragments; or an `AdaptivePace`, which finds out.
             name: of the policy; must be the same everywhere.
-            fragments: into how many parts, or which, the model is divided; a round carries one of them.
-            overlap: inner steps that training goes on while a round is under way, at most those between two rounds
-                (tau of Douillard et al. 2025).
-            mix: how much of the local value stays when the result lands, in [0, 1) (their alpha).
-            codec: what the pseudo-gradients are encoded with on the wire: `none`, `bfloat16`, `float16`, `int8`, `e3m0`
-                (all accumulate in float32), or `auto` for the fastest of none, bfloat16 and int8 on these links.
-            without_quorum: what to do while the mesh cannot decide: `wait`, `continue` with inner steps, or `stop` with
-                an error (`patience.WithoutQuorum`).
-            most_skipped: outer rounds in a row that `without_quorum="continue"` may skip; then it waits as well.
-            quorum: share of the clusters that train, in (0, 1], that is enough for a round. With less than all of them
-                the others are waited for until `spread` is over, instead of the straggler timeout.
-            spread: by how many median absolute deviations of the last rounds' arrivals a cluster may come later than
-                the median one, before a round that has its quorum begins without it.
-            late: what becomes of training that missed its round: `keep` brings it to the next one, `discount` does so
-                with less weight, the more rounds it missed (Liu et al. 2024), and `drop` forgets it.
-            frozen: whether the parameters that require no gradients must be the `same` everywhere, as they are when the
-                policy is entered, or may be each cluster's `own`.
-            resume: the model was loaded from a checkpoint of this training: if the mesh has lost its state and nobody
-                holds any, it may go on from this one. Never for fresh weights.
-            carry: further objects that a newcomer to the cluster must take over (a learning-rate schedule, say).
-            agenda: what else is agreed on with each round, and kept in the global state.
-            sampler: leases the samples that are trained on; what is trained without it counts for nothing.
-            outer_schedule: the factor of the outer learning rates in the step from a state that has so many rounds
-                behind it (`rounds`), the same function everywhere; None for always 1.
-            within: of a sharded model (FSDP2, tensor parallelism) the process group, or device mesh, of this cluster's
-                ranks among which it is; each of them has a peer in a mesh of its own (`shard_token`).
             grouping: over whom a round averages: `all`, `pairs` drawn anew for each round, or by `modules`.
             arithmetic: how the model and the global state act on each other.
+            options: see `Settings`.
 
         Raises:
             ConfigError: a value is out of range, or an optimizer does not fit.
         """
-        _check_objects(model, inner, agenda, carry, sampler)
+        kind("model", model, torch.nn.Module)
+        optimizer("inner", inner)
         if outer is inner:
             raise ConfigError("outer is the inner optimizer itself: give another one, or None for Nesterov's momentum")
+        given = Settings(**options)
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
-        checked = Settings(
-            fragments=fragments,
-            overlap=overlap,
-            codec=codec,
-            without_quorum=without_quorum,
-            most_skipped=most_skipped,
-            quorum=quorum,
-            spread=spread,
-            late=late,
-            frozen=frozen,
-            resume=resume,
-            samples=sampler is not None,
-        )
-        pace.fit(checked.parts, checked.overlap)
+        pace.fit(given.parts, given.overlap)
         self._weight = 1.0
         self.progress = Progress()
         """How far this worker is; read it, do not write it."""
         self._peer, self._model, self._inner = peer, model, inner
         self._warn: Callable[[str], None] = lambda text: peer.event("warning", text=text)
-        overlap = self._overlap = checked.overlap
-        settings = [("policy", name), *pace.describe(), ("overlap", str(overlap)), ("codec", codec), ("late", late)]
-        self._meeting = Meeting(peer, model, within, sampler, grouping, pace)
+        self._overlap = given.overlap
+        self._sampler = sampler = given.sampler
+        self._meeting = Meeting(peer, model, given.within, sampler, grouping, pace)
         self._trainees = Trainees(model, inner)
-        settings += [self._meeting.siblings.describe()] if self._meeting.siblings is not None else []
-        self._sampler = sampler
+        words = [("policy", name), *pace.describe(), *given.describe()]
+        words += [self._meeting.siblings.describe()] if self._meeting.siblings is not None else []
+        agenda, carry = given.agenda, given.carry
         if sampler is not None:
             sampler.join(peer.cluster, self._warn)
             agenda, carry = [*agenda, sampler], [*carry, sampler]
             self.progress.due = True  # a newcomer has no samples before its first round
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
         self._weights = weights = arithmetic(
-            model, outer, settings, checked.fragments, mix, Agenda(agenda), pace, outer_schedule
+            model, outer, words, given.fragments, given.mix, Agenda(agenda), pace, given.outer_schedule
         )
-        if codec.startswith("topk") and not weights.keeps_residual:
-            raise ConfigError(f"codec {codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
+        if given.codec.startswith("topk") and not weights.keeps_residual:
+            raise ConfigError(f"codec {given.codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
         self.progress.due = self.progress.due or weights.attends
         self._resting = 0.0
         """When the last step and what followed it ended."""
         self.progress.weights, self.progress.behind = [0.0] * len(weights.fragments), [0] * len(weights.fragments)
-        self.state.brought = 0 if checked.resume else None
+        self.state.brought = 0 if given.resume else None
         dtype = str(weights.dtype).removeprefix("torch.")
-        spec = Spec("sync", name, dtype, 0, "avg", codec, b"", checked.quorum, checked.spread, grouping)
+        spec = Spec("sync", name, dtype, 0, "avg", given.codec, b"", given.quorum, given.spread, grouping)
         self._outer_round = OuterRound(
             peer,
             weights,
             self.progress,
             spec,
-            Patience(without_quorum, checked.most_skipped),
+            Patience(given.without_quorum, given.most_skipped),
             pace,
-            overlaps=overlap > 0,
+            overlaps=given.overlap > 0,
             sampler=sampler,
-            late=late,
+            late=given.late,
             siblings=self._meeting.siblings,
         )
         self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
@@ -212,7 +159,7 @@ class Policy:
         self._spent = False
         """Whether the gradient in hand must not count."""
         self._hooks = Hooks(inner)
-        self._beginning = Beginning(model, inner, weights, compares=frozen == "same")
+        self._beginning = Beginning(model, inner, weights, compares=given.frozen == "same")
 
     def __repr__(self) -> str:
         at = self.progress
@@ -334,7 +281,7 @@ class Policy:
                 its parameters are not those of the checkpoint that was loaded; or something that newcomers of the
                 cluster must take over cannot be sent to them.
         """
-        options.connected(self._peer)
+        connected(self._peer)
         self._beginning.check()
         self._trainees.check()
         self._weights.follow()
@@ -520,12 +467,3 @@ class Policy:
         self._outer_round.withdraw()
         self._groups.leave()
         self._meeting.end()
-
-
-def _check_objects(model: object, inner: object, agenda: object, carry: object, sampler: object) -> None:
-    options.kind("model", model, torch.nn.Module)
-    options.optimizer("inner", inner)
-    options.each_has("agenda", agenda, options.AGREED)
-    options.each_has("carry", carry, options.STATEFUL)
-    if sampler is not None:
-        options.kind("sampler", sampler, ElasticSampler)
