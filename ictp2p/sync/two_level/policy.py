@@ -1,7 +1,7 @@
 """What every two-level synchronization policy has in common: when to do what, and what to do when it breaks.
 
 The user's loop stays as it is; the policy hooks the inner optimizer. Before each inner step the gradients are
-averaged inside the cluster (`averaging`). After every `sync_every` inner steps the cluster takes part in an outer
+averaged inside the cluster (`gradients`). After every `sync_every` inner steps the cluster takes part in an outer
 round (`outer_round`): the leader brings the pseudo-gradient, *old global minus local*, to the mesh, the followers get
 the average streamed (`stream`), and everybody takes the same outer step from the parameters of the last sync, beside
 the current ones, and applies it when the mesh has committed it.
@@ -35,10 +35,8 @@ from ictp2p.device_memory import home
 from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost
 from ictp2p.fsm import RECONFIG_PG, TRAINING
 from ictp2p.sync.cluster import scaling
-from ictp2p.sync.cluster.averaging import NOTHING, Averager, Heads
-from ictp2p.sync.cluster.groups import Groups, Moved
+from ictp2p.sync.cluster.groups import Groups
 from ictp2p.sync.cluster.heal import Replica, heal
-from ictp2p.sync.cluster.likeness import Likeness
 from ictp2p.sync.cluster.progress import Progress
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.model.strangers import Strangers
@@ -53,6 +51,7 @@ from ictp2p.sync.state.agreed import Agenda
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import describe
 from ictp2p.sync.two_level.beginning import Beginning
+from ictp2p.sync.two_level.gradients import Gradients
 from ictp2p.sync.two_level.hooks import Hooks
 from ictp2p.sync.two_level.meeting import Meeting
 from ictp2p.sync.two_level.outer_round import OuterRound
@@ -108,9 +107,6 @@ class Policy:
         given = Settings(**options)
         self._pace = pace = sync_every if isinstance(sync_every, Pace) else Pace(sync_every)
         pace.fit(given.parts, given.overlap)
-        self._weight = 1.0
-        self.progress = Progress()
-        """How far this worker is; read it, do not write it."""
         self._peer, self._model, self._inner = peer, model, inner
         self._warn: Callable[[str], None] = lambda text: peer.event("warning", text=text)
         self._overlap = given.overlap
@@ -123,17 +119,16 @@ class Policy:
         if sampler is not None:
             sampler.join(peer.cluster, self._warn)
             agenda, carry = [*agenda, sampler], [*carry, sampler]
-            self.progress.due = True  # a newcomer has no samples before its first round
         agenda = [*agenda, pace] if isinstance(pace, AdaptivePace) else agenda
         self._weights = weights = arithmetic(
             model, outer, words, given.fragments, given.mix, Agenda(agenda), pace, given.outer_schedule
         )
         if given.codec.startswith("topk") and not weights.keeps_residual:
             raise ConfigError(f"codec {given.codec!r} needs error feedback, or what it drops is lost: use SparseDiLoCo")
-        self.progress.due = self.progress.due or weights.attends
-        self._resting = 0.0
-        """When the last step and what followed it ended."""
-        self.progress.weights, self.progress.behind = [0.0] * len(weights.fragments), [0] * len(weights.fragments)
+        due = sampler is not None or weights.attends  # a newcomer has no samples, or modules, before its first round
+        parts = len(weights.fragments)
+        self.progress = Progress(due=due, weights=[0.0] * parts, behind=[0] * parts)
+        """How far this worker is; read it, do not write it."""
         self.state.brought = 0 if given.resume else None
         dtype = str(weights.dtype).removeprefix("torch.")
         spec = Spec("sync", name, dtype, 0, "avg", given.codec, b"", given.quorum, given.spread, grouping)
@@ -149,16 +144,16 @@ class Policy:
             late=given.late,
             siblings=self._meeting.siblings,
         )
-        self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
-        self._likeness = Likeness(inner, self._warn)
+        sharded = self._meeting.siblings is not None
+        self._gradients = Gradients(peer, inner, weights, self.progress, sampler, sharded=sharded, warn=self._warn)
         self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
         self._items: list[tuple[str, str]] = []
         """What all workers of a cluster must have alike; known when the policy is entered."""
         me = weakref.proxy(self)  # as `Hooks`: what it is made of does not hold a policy
         self._groups = Groups(peer, lambda group: me._joined(group))
-        self._spent = False
-        """Whether the gradient in hand must not count."""
         self._hooks = Hooks(inner)
+        self._resting = 0.0
+        """When the last step and what followed it ended."""
         self._beginning = Beginning(model, inner, weights, compares=given.frozen == "same")
 
     def __repr__(self) -> str:
@@ -175,11 +170,11 @@ class Policy:
         Raises:
             ConfigError: it was set to what is no number, negative, or of no reasonable size.
         """
-        return self._weight
+        return self._gradients.weight
 
     @weight.setter
     def weight(self, weight: float) -> None:
-        self._weight = checked_weight(weight)
+        self._gradients.weight = checked_weight(weight)
 
     @property
     def state(self) -> GlobalState:
@@ -300,7 +295,7 @@ class Policy:
             if (text := self._beginning.given_up()) is not None:
                 self._warn(text)
             self._resting = self._peer.clock()
-            self._hooks.set(self._gradients, self._stepped)
+            self._hooks.set(self._to_step, self._stepped)
             self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn))
         except BaseException:
             self.__exit__()
@@ -310,11 +305,13 @@ class Policy:
     def __exit__(self, *_: object) -> None:
         """Leave the cluster's group; the others go on."""
         self._hooks.remove()
-        self._leave()
+        self._outer_round.withdraw()
+        self._groups.leave()
+        self._meeting.end()
 
     # The inner loop.
 
-    def _gradients(self) -> None:
+    def _to_step(self) -> None:
         """Have the gradients in hand averaged, whatever it takes."""
         try:
             self._trainees.check()
@@ -327,12 +324,9 @@ class Policy:
         at = self.progress
         lands = at.aloft > 0 and at.aloft + 1 > self._overlap
         self._meeting.agree(due=self._due, lands=lands, since=at.since, scheduled=self._scheduled(1))
-        heads = self._in_group(self._average)
-        taken = scaling.look_again(self._inner, shards=self._meeting.siblings is not None)
-        if self._sampler is not None:
-            self._sampler.stepped(heads.marks, heads.left, taken=taken)
-        self.progress.averaged(heads.weight if taken else 0.0, due=heads.due or self._dry)
-        self._spent = False
+        due = self._meeting.due
+        heads = self._in_group(lambda group: self._gradients.average(group, due=due(self._due)))
+        self._gradients.averaged(heads)
 
     def _stepped(self) -> None:
         """See what is due now that a step has been taken."""
@@ -351,44 +345,12 @@ class Policy:
         """Whether this cluster would launch a round after this step."""
         return self._pace.due(self.progress.since + 1, self._weights.fragment + (self.progress.aloft > 0))
 
-    def _average(self, group: Group) -> Heads:
-        """Average the gradients."""
-        self._peer.phase(TRAINING, "gradients")
-        mark, left = (NOTHING, NOTHING) if self._sampler is None else (self._sampler.mark(), self._sampler.left())
-        spent = self._spent or (self._sampler is not None and mark == NOTHING)
-        weight = 0.0 if spent else self.weight
-        moves = self._peer.roster_moves(group.generation)
-        heads = self._averager.heads(
-            group,
-            weight,
-            self.progress.step,
-            moves=moves,
-            due=self._meeting.due(self._due),
-            mark=mark,
-            left=left,
-            options=self._likeness.digest(group),
-            asks=self._likeness.asks,
-        )
-        if heads.moves:
-            self._peer.phase(TRAINING, "pg_diff")
-            raise Moved(self.progress.step)
-        self._peer.phase(TRAINING, "pg_same")
-        self._likeness.heard(group, heads)
-        self._averager.average(group, heads)
-        self._peer.phase(TRAINING, "averaged")
-        return heads
-
     # The group.
 
     @property
     def _lands(self) -> bool:
-        wanted = self.progress.aloft > (0 if self._dry else self._overlap)
+        wanted = self.progress.aloft > (0 if self._gradients.dry else self._overlap)
         return self.state.version == 0 or wanted
-
-    @property
-    def _dry(self) -> bool:
-        """Whether there is nothing to train before a round has leased more samples."""
-        return self._sampler is not None and self._sampler.dry
 
     @property
     def _launches(self) -> bool:
@@ -403,7 +365,7 @@ class Policy:
         """
         if not (self._lands or self._launches or self._meeting.on):
             return
-        self._spent = True
+        self._gradients.spent = True
         with following(self._inner):
             if self._lands:
                 self._act(self._outer_round.land, group)
@@ -423,7 +385,7 @@ class Policy:
     def _settle(self) -> None:
         """Have a group and no outer round due. There is no gradient in hand."""
         self._in_group(lambda group: None)
-        self._spent = False
+        self._gradients.spent = False
 
     def _in_group(self, action: Callable[[Group], _T]) -> _T:
         """Do what is due and then `action`, in as many groups as it takes."""
@@ -455,15 +417,11 @@ class Policy:
         before = (self.progress.version, self.progress.step)
         told = partial(self._peer.phase, RECONFIG_PG)
         heal(group, self.progress, self._replica, self.state, self._items, told)
-        self._averager.agreed()
-        self._spent = self._spent or before != (self.progress.version, self.progress.step)
+        self._gradients.equal()
+        if before != (self.progress.version, self.progress.step):
+            self._gradients.spent = True
         if self._sampler is not None:
             self._sampler.regroup(group.rank, group.size)
         self._weights.agenda.landed(self.state.counters, self.state.committed)
         self._outer_round.resume(group)
         return self.progress.step
-
-    def _leave(self) -> None:
-        self._outer_round.withdraw()
-        self._groups.leave()
-        self._meeting.end()

@@ -78,8 +78,8 @@ MUTATIONS: Final = (
     Mutation(
         "shards-step-apart",
         "Of a sharded model all parts are stepped, or none is.",
-        "ictp2p/sync/two_level/policy.py",
-        ", shards=self._meeting.siblings is not None)",
+        "ictp2p/sync/two_level/gradients.py",
+        ", shards=self._sharded)",
         ")",
         ("sync/cluster/test_scaling.py::test_of_a_sharded_model_no_shard_is_stepped_if_one_overflowed",),
     ),

@@ -188,8 +188,8 @@ MUTATIONS: Final = (
     Mutation(
         "overflow-of-one",
         "Where one worker's gradients overflow, all workers of its cluster skip the step or none does.",
-        "ictp2p/sync/two_level/policy.py",
-        "        taken = scaling.look_again(self._inner, shards=self._meeting.siblings is not None)\n",
+        "ictp2p/sync/two_level/gradients.py",
+        "        taken = scaling.look_again(self._inner, shards=self._sharded)\n",
         "        taken = True\n",
         ("sync/cluster/test_scaling.py::test_a_step_in_which_one_worker_overflows_is_skipped_by_all",),
     ),
@@ -769,7 +769,7 @@ MUTATIONS: Final = (
     Mutation(
         "overflow-counted",
         "Samples whose step all workers of a cluster skipped are in no model, and so are not done.",
-        "ictp2p/sync/two_level/policy.py",
+        "ictp2p/sync/two_level/gradients.py",
         "self._sampler.stepped(heads.marks, heads.left, taken=taken)",
         "self._sampler.stepped(heads.marks, heads.left)",
         ("sync/samples/test_hand.py::test_a_batch_whose_gradients_overflow_is_trained_later",),
@@ -820,7 +820,7 @@ MUTATIONS: Final = (
         "gradient-of-before-the-round",
         "A gradient that was computed before a round landed does not count after it.",
         "ictp2p/sync/two_level/policy.py",
-        "        self._spent = True\n        with following",
+        "        self._gradients.spent = True\n        with following",
         "        with following",
         (
             "sync/two_level/test_policy_rounds.py::test_a_gradient_of_before_an_interrupted_round_does_not_count_after_it",
