@@ -22,6 +22,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
+from ictp2p.concurrency.descriptors import spare_standard_streams
 from ictp2p.concurrency.interrupts import Answer
 from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import PeerClosed
@@ -37,7 +38,12 @@ _CLOSING = 10.0
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Make an event loop, the fastest that there is here."""
+    """Make an event loop, the fastest that there is here.
+
+    Raises:
+        OSError: this process has no more descriptors.
+    """
+    spare_standard_streams()  # libuv closes none of these, but ends the process
     try:
         import uvloop
     except ImportError:  # Windows

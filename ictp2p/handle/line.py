@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ictp2p.concurrency import logs
+from ictp2p.concurrency.descriptors import spare_standard_streams
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import framing, messages, to_training
 from ictp2p.handle.outbox import Outbox
@@ -49,6 +50,7 @@ class Line:
         self, name: str, heard: Callable[[int, to_training.ToTraining], None], ended: Callable[[PeerClosed], None]
     ) -> None:
         self._heard, self._ended = heard, ended
+        spare_standard_streams()  # it is given its own standard streams, and its end of the line by its number
         self._ours, self._theirs = socket.socketpair()
         self._outbox = Outbox(self._ours)
         self._closing = False

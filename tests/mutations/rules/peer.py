@@ -48,6 +48,22 @@ MUTATIONS: Final = (
         ("test_scarcity.py::test_a_loop_ends_also_where_no_thread_can_be_started",),
     ),
     Mutation(
+        "loop-in-place-of-a-standard-stream",
+        "An event loop takes no number of a standard stream, though the program was started without them.",
+        "ictp2p/concurrency/loop_thread.py",
+        "    spare_standard_streams()  # libuv",
+        "    # libuv",
+        ("concurrency/test_descriptors.py::test_a_loop_takes_the_number_of_no_standard_stream",),
+    ),
+    Mutation(
+        "line-in-place-of-a-standard-stream",
+        "The line to a peer's process takes no number of a standard stream, which that process takes for its own.",
+        "ictp2p/handle/line.py",
+        "        spare_standard_streams()  # it is",
+        "        # it is",
+        ("concurrency/test_descriptors.py::test_a_line_takes_the_number_of_no_standard_stream",),
+    ),
+    Mutation(
         "line-without-a-thread-left-open",
         "A peer whose process cannot be started for want of threads leaves no descriptor behind.",
         "ictp2p/handle/line.py",
