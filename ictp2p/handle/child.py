@@ -3,8 +3,10 @@
 It is started as a program of its own, not forked (threads and locks do not survive that) and not by `multiprocessing`
 (which would import the user's script once more). It ends when the training program does, however that ends: its socket
 is closed then, and where a fork of the training program keeps it open, the kernel kills this process (prctl(2),
-PR_SET_PDEATHSIG). The others notice a death, which is the truth. An interrupt from the terminal is the training
-program's to answer, and so is SIGTERM: it closes its peer, and this process leaves politely.
+PR_SET_PDEATHSIG). The others notice a death, which is the truth. Signals that go to all processes of a job are the
+training program's to answer: an interrupt from the terminal, SIGTERM, and those that schedulers send some time before
+it. It drains or closes its peer, and this process leaves politely. Who does not answer them dies of them, and this
+process with it. SIGALRM is each process's own, and SIGTSTP must stop both, so these two do here what they always do.
 """
 
 from __future__ import annotations
@@ -36,6 +38,14 @@ from ictp2p.sync.rounds.restore import NOTHING, Held
 from ictp2p.telemetry import Event
 
 _PR_SET_PDEATHSIG = 1
+_ANSWERED_BY_THE_PROGRAM = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 _BACKLOG = 64 << 20
 """Bytes that wait for a training program that does not listen, from which on events are dropped."""
 
@@ -277,7 +287,7 @@ class Child:
 
 def main(descriptor: int, parent: int) -> None:
     """Serve the training program at the other end of a socket, until it hangs up."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _ANSWERED_BY_THE_PROGRAM:
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the kernel was told

@@ -314,3 +314,15 @@ def test_threads_that_close_a_peer_at_once_all_come_back_when_it_is_closed(isola
             closing.result(PATIENCE)
     with pytest.raises(PeerClosed):
         peer.status()
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
+def test_a_signal_that_the_program_answers_is_not_the_end_of_its_peer(number: str) -> None:
+    """Regression: a scheduler that told all processes of a job of its end (SIGUSR1) ended the peer at once."""
+    with ictp2p.Peer(config("a", "process")) as peer:
+        handle = peer._handle
+        assert isinstance(handle, ProcessHandle)
+        process = handle.line.process
+        assert process is not None
+        os.kill(process, getattr(signal, number))
+        assert peer.status()["cluster"] == "a", "what ends a process does so before it runs on"

@@ -64,6 +64,14 @@ MUTATIONS: Final = (
         ("concurrency/test_descriptors.py::test_a_line_takes_the_number_of_no_standard_stream",),
     ),
     Mutation(
+        "ended-by-a-warning",
+        "A signal by which a scheduler announces an end is not the end of a peer's process.",
+        "ictp2p/handle/child.py",
+        "    signal.SIGUSR1,\n",
+        "",
+        ("handle/test_isolation.py::test_a_signal_that_the_program_answers_is_not_the_end_of_its_peer",),
+    ),
+    Mutation(
         "line-without-a-thread-left-open",
         "A peer whose process cannot be started for want of threads leaves no descriptor behind.",
         "ictp2p/handle/line.py",
