@@ -123,7 +123,7 @@ class AsyncPeer:
         Raises:
             AddressInUse: the listen address is taken; `AddressNotOurs`: it is not one of this machine.
             Unreachable: no seed let us in within the deadline; the message says what each answered.
-            TurnedAway, VersionMismatch: every seed refused us for good.
+            TurnedAway, VersionMismatch: every seed refused us for good; or whoever answered a peer that resumes did.
             PeerFailed: the disk keeps nothing, or another process has our identity.
             PeerClosed: the peer was closed, meanwhile or before.
         """

@@ -28,6 +28,7 @@ from ictp2p.errors import (
     LocalProtocolError,
     PeerClosed,
     Translated,
+    VersionMismatch,
     lacking,
 )
 from ictp2p.fsm import DRAINING
@@ -346,9 +347,17 @@ class Peer(CollectiveCalls):
             self._told.here = False
         if kind == "warning":  # who watches no events must learn it too: a warning that is logged reaches the screen
             self._log_warning(fields["text"], of_a_round="round" in fields)
+        elif kind == "refused" and fields["error"] == VersionMismatch.__name__:
+            self._log_refused(Address.parse(fields["address"]).host, fields["text"])
 
     def _log_warning(self, text: str, *, of_a_round: bool) -> None:
         due = self._repetition.to_log(text, time.monotonic()) if of_a_round else text
+        if due is not None:
+            logs.warning(_log, "%s: %s", self.config.cluster, due)
+
+    def _log_refused(self, host: str, why: str) -> None:
+        """Of another release, which operators have to see; scanners come all day, and may not fill the log."""
+        due = self._repetition.to_log(f"{host} was not let in: {why}", time.monotonic(), about=host)
         if due is not None:
             logs.warning(_log, "%s: %s", self.config.cluster, due)
 

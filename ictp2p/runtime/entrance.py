@@ -11,6 +11,13 @@ its seeds and by the addresses that it kept. That is safe however many are missi
 nothing to be found twice; and what is decided is decided by a quorum of the voters that the chain names, whose promises
 are on their disks. So a mesh that was stopped whole goes on as soon as a quorum of its last voters is back.
 
+Who resumes and is refused by everybody who answers (another token, another release) is told so by an error. But at an
+address that was somebody's years ago a stranger may answer now, while the others are still down: so as long as some are
+silent it asks for as long as a newcomer would, and any of ours who comes ends that. From then on refusals are told, and
+end nothing: a peer that has been let in may be the last that holds the state, which no stranger may take from the mesh.
+Nor may one end a peer that needs nobody, because it is the only voter; but seeds are what people name today, and count
+whoever the voters are. What is told is who refused, and why.
+
 Islands of a mesh that restarts in pieces must meet: as long as no quorum of the voters is in touch, a peer goes on
 dialing every address that it knows. So does, more seldom, who leads a cluster that sees no other: the voters may all
 be its own, and the others may have nowhere to dial, if it is behind a NAT and started while they were down. And who
@@ -29,7 +36,8 @@ from ictp2p.config import Config
 from ictp2p.core import views
 from ictp2p.core.stack import Core
 from ictp2p.disk import Disk
-from ictp2p.errors import IctError, TurnedAway, Unreachable, VersionMismatch
+from ictp2p.edge.control import SelfConnection
+from ictp2p.errors import HandshakeFailed, IctError, TurnedAway, Unreachable, VersionMismatch
 from ictp2p.types import Address, PeerId
 
 _BOOK = "addresses"
@@ -81,6 +89,8 @@ class Entrance:
         """Whom this peer knew in a former life."""
         self._answers: dict[Address, PeerId | IctError] = {}
         """What dialing each address gave, last, of those that are still dialed."""
+        self._told_of: dict[str, None] = {}
+        """Refusals that people were told of."""
 
     def open(self) -> None:
         """This peer is in."""
@@ -91,7 +101,7 @@ class Entrance:
 
         Raises:
             Unreachable: no seed let us in within the deadline; the message says what each answered.
-            TurnedAway, VersionMismatch: every seed refused us for good.
+            TurnedAway, VersionMismatch: every seed refused us for good; or whoever answered a peer that resumes did.
         """
         if self._core.m.rounds.tip is not None:
             await self._resume()
@@ -107,6 +117,7 @@ class Entrance:
             await asyncio.sleep(self._timeouts.connect)
             if self._inside.is_set():
                 await self._call_on(self._sought(turn))
+                self._tell_of_refusals()
 
     def remember(self) -> None:
         """Keep on disk where the others can be dialed: after a restart it is all that leads back to them."""
@@ -143,9 +154,51 @@ class Entrance:
                 await self._call_on(self._addresses())
                 if any(isinstance(answer, str) for answer in self._answers.values()):
                     await self._inside.wait()
-        self._check_refusals()
+        if not self._core.linked():
+            self._check_refusals()
+        await self._outlast_refusals()
         if not self._inside.is_set():
             self._join()
+
+    async def _outlast_refusals(self) -> None:
+        """Ask on for as long as all who answer refuse us, and end with what they say if nobody else comes."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._timeouts.form
+        while not self._inside.is_set() and self._refused_by_all():
+            refused = self._refusals()
+            if len(refused) == len(self._addresses()) or loop.time() >= end:
+                error = next(iter(refused.values()))
+                raise type(error)(f"everybody who answers refuses this peer: {'; '.join(self._in_words(refused))}")
+            self._tell_of_refusals()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timeouts.connect):
+                    await self._inside.wait()
+            await self._call_on(self._addresses())
+
+    def _refused_by_all(self) -> bool:
+        """Whether all who answered, of those whom we need, refused us for good."""
+        value = self._core.m.rounds.tip
+        if self._core.linked() or (value is not None and set(value[1].voters) == {self._core.card.peer}):
+            return False
+        heard = [a for a in self._answers.values() if isinstance(a, str | HandshakeFailed | VersionMismatch)]
+        others = [a for a in heard if not isinstance(a, SelfConnection)]
+        return bool(others) and len(others) == len(self._refusals())
+
+    def _refusals(self) -> dict[Address, TurnedAway | VersionMismatch]:
+        """Who refused us for good, when we asked last."""
+        return {a: said for a, said in self._answers.items() if isinstance(said, TurnedAway | VersionMismatch)}
+
+    def _tell_of_refusals(self) -> None:
+        """Once of each: who waits for others has to learn that some of them are there, and why they are not with it."""
+        for words in self._in_words(self._refusals()):
+            if words not in self._told_of:
+                self._told_of[words] = None
+                self._warn(f"this peer is not let in by somebody who is there, and goes on looking for others: {words}")
+        while len(self._told_of) > _REMEMBERED:
+            del self._told_of[next(iter(self._told_of))]
+
+    def _in_words(self, refused: Mapping[Address, IctError]) -> list[str]:
+        return [said if str(a) in (said := str(error)) else f"{a}: {said}" for a, error in refused.items()]
 
     async def _be_let_in(self) -> None:
         waiting = asyncio.get_running_loop().call_later(2 * self._timeouts.connect, self._say_that_it_waits)

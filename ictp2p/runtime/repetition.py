@@ -31,9 +31,12 @@ class Repetition:
     def __init__(self) -> None:
         self._logged: OrderedDict[str, _Logged] = OrderedDict()
 
-    def to_log(self, text: str, now: float) -> str | None:
-        """What to log of a warning that came `now` (seconds); None: nothing, since one like it was logged of late."""
-        what = _NUMBER.sub("#", text)
+    def to_log(self, text: str, now: float, about: str = "") -> str | None:
+        """What to log of a warning that came `now` (seconds); None: nothing, since one like it was logged of late.
+
+        Those that are `about` different things are not alike, whatever they say.
+        """
+        what = f"{about} {_NUMBER.sub('#', text)}"
         before = self._logged.get(what)
         if before is not None and now < before.at + PERIOD:
             before.since += 1

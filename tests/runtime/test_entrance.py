@@ -11,7 +11,8 @@ import pytest
 
 from ictp2p.config import Config
 from ictp2p.disk import MemoryDisk
-from ictp2p.errors import Unreachable
+from ictp2p.edge.control import SelfConnection
+from ictp2p.errors import HandshakeFailed, IctError, TurnedAway, Unreachable, VersionMismatch
 from ictp2p.runtime.entrance import Entrance
 from ictp2p.types import Address, PeerId
 from sim.loop import SimLoop
@@ -159,3 +160,126 @@ async def test_who_misses_those_whom_it_needs_looks_everywhere_each_time(seen: t
     core: Any = entrance._core
     core.leading, core.m.rounds.in_touch = False, lambda: not seen
     assert {entrance._sought(turn) for turn in range(1, 9)} == {(ODD, SOUND, *anywhere(10, 11))}
+
+
+OTHERS = TurnedAway("their join tokens differ")
+NEWER = VersionMismatch("it speaks wire versions 77 to 77")
+ITSELF = SelfConnection("it is this peer")
+DEAD = Unreachable("nobody answers")
+REFUSED = "this peer is not let in by somebody who is there, and goes on looking for others: "
+
+
+class Returning(Bed):
+    """A peer that has a chain on its disk, and what each address answers it, last for ever."""
+
+    def __init__(self, answers: dict[Address, list[IctError | str]], voters: tuple[str, ...] = ("me", "1")) -> None:
+        super().__init__()
+        core: Any = self.entrance._core
+        self.answers, self.linked, self.joined = answers, list[PeerId](), 0
+        core.card, core.linked = SimpleNamespace(peer="me"), lambda: self.linked
+        core.m.rounds.tip = 1, SimpleNamespace(voters=voters)
+        self.entrance._seeds, self.entrance._book = (), tuple(map(str, answers))
+        self.entrance._join = self.join
+
+    def join(self) -> None:
+        self.joined += 1
+        self.entrance.open()
+
+    async def dial(self, address: Address) -> PeerId:
+        said = self.answers[address]
+        answer = said.pop(0) if len(said) > 1 else said[0]
+        if isinstance(answer, IctError):
+            raise answer
+        self.linked.append(PeerId(answer))
+        return PeerId(answer)
+
+
+def returns(
+    answers: dict[Address, list[IctError | str]],
+    voters: tuple[str, ...] = ("me", "1"),
+    seeds: tuple[Address, ...] = (),
+) -> tuple[Returning, float, IctError | None]:
+    """Have a peer resume: its bed, after how many seconds it was in or not, and why not."""
+
+    async def story() -> tuple[Returning, float, IctError | None]:
+        bed, loop = Returning(answers, voters), asyncio.get_running_loop()
+        bed.entrance._seeds = seeds
+        began, error = loop.time(), None
+        try:
+            await bed.entrance.enter()
+        except IctError as raised:
+            error = raised
+        assert (error is None) == bool(bed.joined)
+        return bed, loop.time() - began, error
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        return runner.run(story())
+
+
+@pytest.mark.parametrize("refusal", [OTHERS, NEWER])
+def test_who_resumes_and_is_refused_by_all_is_told_so_at_once(refusal: IctError) -> None:
+    """Regression: without seeds (a founder) it stayed, and logged that it had no quorum."""
+    bed, seconds, error = returns({ODD: [refusal], SOUND: [refusal]})
+    assert not bed.warned
+    assert type(error) is type(refusal)
+    assert str(error) == f"everybody who answers refuses this peer: {ODD}: {refusal}; {SOUND}: {refusal}"
+    assert seconds < 1.0
+
+
+@pytest.mark.parametrize("other", [DEAD, ITSELF])
+def test_who_resumes_where_some_are_silent_and_the_others_refuse_is_told_so_in_time(other: IctError) -> None:
+    bed, seconds, error = returns({ODD: [NEWER], SOUND: [other]})
+    assert type(error) is VersionMismatch
+    waits = bed.entrance._timeouts
+    assert waits.form <= seconds <= waits.form + 2 * waits.connect
+    assert bed.warned == [f"{REFUSED}{ODD}: {NEWER}"]
+
+
+@pytest.mark.parametrize("away", range(5))
+def test_a_stranger_at_an_old_address_keeps_nobody_from_those_who_come_later(away: int) -> None:
+    bed, _, error = returns({ODD: [OTHERS], SOUND: [*[DEAD] * away, "1"]})
+    assert error is None
+    assert bed.linked == ["1"]
+
+
+@pytest.mark.parametrize("answers", [[DEAD], [HandshakeFailed("too many at once")], [ITSELF]])
+def test_who_is_refused_by_nobody_for_good_resumes_and_looks_on(answers: list[IctError | str]) -> None:
+    bed, seconds, error = returns({ODD: answers, SOUND: [DEAD]})
+    assert error is None
+    assert seconds <= bed.entrance._timeouts.connect
+
+
+def test_who_is_the_only_voter_is_ended_by_no_stranger() -> None:
+    bed, _, error = returns({ODD: [OTHERS]}, voters=("me",))
+    assert error is None
+    assert bed.joined == 1
+
+
+def test_who_is_refused_by_its_seeds_is_told_so_whoever_votes() -> None:
+    """They are what people name today: a copy of a data folder learns so that its identity is taken."""
+    _, _, error = returns({ODD: [OTHERS], SOUND: [DEAD]}, voters=("me",), seeds=(ODD,))
+    assert error is OTHERS
+
+
+def test_seeds_that_refuse_keep_nobody_from_those_who_welcome_it() -> None:
+    bed, _, error = returns({ODD: [OTHERS], SOUND: ["1"]}, seeds=(ODD,))
+    assert error is None
+    assert bed.linked == ["1"]
+
+
+def test_who_answers_later_and_refuses_is_told_of_once() -> None:
+    """It may be the last that holds the state, so that it goes on."""
+
+    async def story() -> list[str]:
+        bed = Returning({ODD: [DEAD, NEWER], SOUND: [DEAD]})
+        bed.entrance._core.connected = lambda: []  # type: ignore[method-assign]
+        await bed.entrance.enter()
+        assert not bed.warned
+        looking = asyncio.create_task(bed.entrance.keep_in_touch())
+        await asyncio.sleep(20 * bed.entrance._timeouts.connect)
+        assert not looking.done()
+        looking.cancel()
+        return bed.warned
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        assert runner.run(story()) == [f"{REFUSED}{ODD}: {NEWER}"]

@@ -81,3 +81,18 @@ def test_a_peer_logs_alarms_always_and_what_is_so_in_each_round_once(caplog: pyt
         "round 1 goes on without b",
         "round 2 goes on without b",
     ]
+
+
+def test_a_peer_logs_who_came_with_another_release_once_per_host(caplog: pytest.LogCaptureFixture) -> None:
+    """Regression: the mesh that refused a peer of another release said so in an event alone; scanners stay there."""
+    caplog.set_level(logging.WARNING)
+    peer, words = Peer(Config.local(cluster="a", token="a token for tests only")), "it speaks wire versions 7 to 7"
+    for port in (1, 2):
+        for host in ("192.0.2.1", "192.0.2.2"):
+            for error in ("VersionMismatch", "HandshakeFailed"):
+                peer._tell("refused", {"address": f"{host}:{port}", "error": error, "text": words})
+    logs.flush()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a: 192.0.2.1 was not let in: {words}",
+        f"a: 192.0.2.2 was not let in: {words}",
+    ]
