@@ -66,6 +66,15 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def shown_address(name: object) -> Address:
+    """Read `getsockname()` or `getpeername()`. An IPv4 peer of a dual-stack socket is shown as IPv4."""
+    match name:
+        case (str(host), int(port), *_):
+            return Address(host.removeprefix("::ffff:") if "." in host else host, port)
+        case _:
+            return Address("unknown", 0)  # the peer was gone before anybody could ask
+
+
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """What the receiver of some bytes has measured of them."""

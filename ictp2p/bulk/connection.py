@@ -31,8 +31,8 @@ from ictp2p.bulk.sharing import Sharing
 from ictp2p.bulk.throttle import Throttle
 from ictp2p.bulk.users import Frame, Owner, User
 from ictp2p.collectives.running.exchange import AHEAD_BYTES
-from ictp2p.edge.network import shown_address
 from ictp2p.errors import ConnectionLost, IctError
+from ictp2p.types import shown_address
 
 if TYPE_CHECKING:
     from ictp2p.types import PeerId

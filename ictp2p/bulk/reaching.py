@@ -29,9 +29,8 @@ from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.splice import Shrink
 from ictp2p.bulk.ways import first_way
-from ictp2p.edge.network import shown_address
 from ictp2p.errors import ConnectionLost, RemoteProtocolError, Unreachable
-from ictp2p.types import PeerId
+from ictp2p.types import PeerId, shown_address
 
 if TYPE_CHECKING:
     from ictp2p.bulk.pool import Pool

@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 from ictp2p.bulk import resting, tuning
 from ictp2p.bulk.pacing import Watch
 from ictp2p.bulk.renewal import Renewal
-from ictp2p.edge.network import shown_address
+from ictp2p.types import shown_address
 
 _BUFFER_BYTES = 256 * 1024
 

@@ -23,12 +23,12 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ictp2p.edge.network import Network, ended, shown_address
+from ictp2p.edge.network import Network, ended
 from ictp2p.edge.opening import attempt, open_transport
 from ictp2p.edge.preamble import Kind, Preamble
 from ictp2p.edge.security import Security
 from ictp2p.errors import ConnectionLost, HandshakeFailed, IctError, ProtocolError, RemoteProtocolError
-from ictp2p.types import Address, PeerId
+from ictp2p.types import Address, PeerId, shown_address
 from ictp2p.wire import FrameKind, FrameReader, frame
 
 OnFrame = Callable[[bytes], None]

@@ -35,7 +35,7 @@ from ictp2p.concurrency import tasks
 from ictp2p.concurrency.forks import connected_alone, held_alone
 from ictp2p.edge.happy_eyeballs import reach
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
-from ictp2p.types import Address
+from ictp2p.types import Address, shown_address
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -270,15 +270,6 @@ def ended(error: BaseException | None, what: str) -> ConnectionLost:
 
 def _words(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
-def shown_address(name: object) -> Address:
-    """Read `getsockname()` or `getpeername()`. An IPv4 peer of a dual-stack socket is shown as IPv4."""
-    match name:
-        case (str(host), int(port), *_):
-            return Address(host.removeprefix("::ffff:") if "." in host else host, port)
-        case _:
-            return Address("unknown", 0)  # the peer was gone before anybody could ask
 
 
 def is_local(host: str) -> bool:

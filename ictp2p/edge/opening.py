@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from ictp2p.edge.network import Network, ended, shown_address
+from ictp2p.edge.network import Network, ended
 from ictp2p.edge.preamble import NO_TICKET, PREAMBLE_SIZE, Kind, Preamble, check, is_preamble
 from ictp2p.errors import ConnectionLost, IctError, RemoteProtocolError, Translated, Unreachable
-from ictp2p.types import Address
+from ictp2p.types import Address, shown_address
 
 
 class Opening(asyncio.Protocol):

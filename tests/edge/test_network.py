@@ -11,9 +11,9 @@ import pytest
 
 import ictp2p.edge.network
 from ictp2p.edge.happy_eyeballs import places
-from ictp2p.edge.network import TcpNetwork, ended, is_ours, shown_address, translate
+from ictp2p.edge.network import TcpNetwork, ended, is_ours, translate
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
-from ictp2p.types import Address
+from ictp2p.types import Address, shown_address
 from tests.garbage import uncollected
 
 LOOPBACK = Address("127.0.0.1", 0)
