@@ -288,11 +288,6 @@ class AsyncPeer:
         return self.reception.address
 
     @property
-    def host(self) -> str:
-        """The numeric address of this worker's interface, as its connections show it."""
-        return self.control.host
-
-    @property
     def agreed_state(self) -> StateRef | None:
         """The agreed global state, if a chain is known."""
         tip = self.core.m.rounds.tip

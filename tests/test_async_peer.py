@@ -212,7 +212,7 @@ async def test_where_a_peer_can_be_dialed_is_told_as_its_connections_show_it() -
         for host in ("127.0.0.1", "192.0.2.7", "192.0.2.8"):
             show(peer, host)
             assert peer.core.card.endpoint() == Address(host, peer.address.port)
-            assert peer.host == host
+            assert peer.control.host == host
 
 
 @pytest.mark.parametrize("given", [{"listen": "127.0.0.1:0"}, {"listen": "0.0.0.0:0", "advertise": "127.0.0.1:7"}])
@@ -228,7 +228,7 @@ async def test_behind_a_nat_a_cluster_meets_at_the_machines_own_address() -> Non
     async with AsyncPeer(config("a", listen="0.0.0.0:0", advertise="203.0.113.9:7")) as peer:
         show(peer, "127.0.0.1")
         assert peer.core.card.address == "203.0.113.9:7"
-        assert peer.host == "127.0.0.1"
+        assert peer.control.host == "127.0.0.1"
 
 
 async def test_who_has_left_need_not_leave_again() -> None:

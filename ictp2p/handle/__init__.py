@@ -142,11 +142,6 @@ class Handle(Protocol):
         ...
 
     @property
-    def host(self) -> str:
-        """The numeric address of this worker's interface, as its connections show it."""
-        ...
-
-    @property
     def leader(self) -> PeerId | None:
         """Who leads this cluster."""
         ...

@@ -92,7 +92,7 @@ class Child:
         peer = self.peer
         clusters = len(peer.core.m.mesh.alive())
         address = str(peer.address)
-        return to_training.Facts(peer.core.leader, clusters, peer.host, address, peer.agreed_state, peer.lineage)
+        return to_training.Facts(peer.core.leader, clusters, address, peer.agreed_state, peer.lineage)
 
     # ------------------------------------------------------------ what the training program says
 

@@ -106,11 +106,6 @@ class ProcessHandle:
         return Address.parse(self._facts.address)
 
     @property
-    def host(self) -> str:
-        """The numeric address of this worker's interface."""
-        return self._facts.host
-
-    @property
     def leader(self) -> PeerId | None:
         """Who leads this cluster."""
         return self._facts.leader

@@ -73,11 +73,6 @@ class ThreadHandle:
         return self._peer.address
 
     @property
-    def host(self) -> str:
-        """The numeric address of this worker's interface."""
-        return self._peer.host
-
-    @property
     def leader(self) -> PeerId | None:
         """Who leads this cluster."""
         return self._peer.core.leader

@@ -29,7 +29,6 @@ class Facts(Words, tag=42, frozen=True, array_like=True):
 
     leader: PeerId | None = None
     clusters: int = 0
-    host: str = ""
     address: str = ""
     agreed: StateRef | None = None
     lineage: bytes = b""

@@ -216,7 +216,7 @@ class ControlPlane:
 
     @property
     def host(self) -> str:
-        """The numeric address of this worker's interface, as its connections show it."""
+        """The numeric address of this machine where our cluster meets while we lead it, as connections show it."""
         return self._whereabouts.interface
 
     def _shown(self, host: str) -> None:

@@ -335,7 +335,7 @@ class TrainingMesh:
     # ------------------------------------------------------------ between the threads
 
     def _make_group(self, roster: Roster, patience: GroupTimeouts) -> Openable:
-        return LocalGroup(roster, self._peer.id, self._peer.host, patience, self._said.device)
+        return LocalGroup(roster, self._peer.id, patience, self._said.device)
 
     def _wants(self, ready: bool, device: torch.device | None = None) -> None:
         if ready:

@@ -23,8 +23,10 @@ by a thread that aborts it. Success is seen by asking, never by having the devic
 worker cannot be called back.
 
 The group is built directly on a `Rendezvous`, never through `torch.distributed.init_process_group`: the default
-group belongs to the user. It binds to the numeric address that it is given and resolves no names: a host that
-resolves its own name picks the wrong network, or waits seconds for a name server.
+group belongs to the user. It binds to this end of its connection to the rendezvous and resolves no names: a host that
+resolves its own name picks the wrong network, or waits seconds for a name server. Gloo's connections are of one family,
+or none: it refuses to meet where one member is at an IPv4 address and another at an IPv6 one. What each worker's other
+connections show may be either, where hosts have both; but all of them have reached the one rendezvous, the leader's.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ import atexit
 import contextlib
 import ctypes
 import datetime
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -58,6 +61,8 @@ _c10d: Any = torch.distributed.distributed_c10d
 
 _SLICE = datetime.timedelta(milliseconds=10)
 """How soon an abort ends a wait. Success and failure end it at once."""
+_PLACE = re.compile(r"^\[(enforce fail at )?/[^]]*\] ")
+"""Where in Gloo's source an error came from: long, and ahead of what people have to read."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 20e-6, 1e-3
 """Seconds between two looks at an operation on a device: short for what is quick, and what is long can bear more."""
 
@@ -86,7 +91,6 @@ class LocalGroup:
         self,
         roster: Roster,
         me: PeerId,
-        host: str,
         timeouts: GroupTimeouts | None = None,
         device: torch.device | None = None,
     ) -> None:
@@ -95,7 +99,6 @@ class LocalGroup:
         Args:
             roster: members in rank order, and the rendezvous.
             me: this worker.
-            host: numeric address of this worker's interface, for the members to dial.
             timeouts: how patient to be.
             device: what this worker computes on; the host by default.
         """
@@ -105,7 +108,7 @@ class LocalGroup:
         self.size = len(roster.members)
         self.library = roster.library
         self._device = device or torch.device("cpu")
-        self._store_address, self._host = Address.parse(roster.store), host
+        self._store_address = Address.parse(roster.store)
         self._timeouts = timeouts or GroupTimeouts()
         self._store: Rendezvous | None = None
         self._group: Any = None
@@ -273,7 +276,7 @@ class LocalGroup:
     def _build(self, store: Rendezvous) -> Any:
         # torch 2.13 offers no public way to name the device of a group that is not the default one.
         options = _c10d.ProcessGroupGloo._Options()
-        options._devices = [_c10d.ProcessGroupGloo.create_device(hostname=self._host)]
+        options._devices = [_c10d.ProcessGroupGloo.create_device(hostname=store.interface)]
         options._timeout = datetime.timedelta(seconds=self._timeouts.join)
         options._threads = 2
         try:
@@ -347,7 +350,7 @@ class LocalGroup:
     def _broken(self, doing: str, error: Exception) -> LocalGroupError:
         """Mark the group broken, and say by what; the reason given to `abort` comes before its consequences."""
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        words = first.split("] ", 1)[-1] if first.startswith("[/") else first
+        words = _PLACE.sub("", first)
         self.abort(f"{doing} failed: {words.split(' This is typically')[0]}")
         self._bury()
         _sweep()

@@ -29,7 +29,7 @@ from typing import Any
 import torch.distributed
 
 from ictp2p.errors import AddressInUse, AddressNotOurs, LocalGroupError, Translated
-from ictp2p.types import Address
+from ictp2p.types import Address, shown_address
 
 _REQUEST = struct.Struct("<BHI")
 _LENGTH = struct.Struct("<I")
@@ -102,6 +102,8 @@ class Rendezvous(torch.distributed.Store):  # type: ignore[misc, name-defined]
         except OSError as error:
             raise LocalGroupError(f"no rendezvous at {address}: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.interface = shown_address(self._socket.getsockname()).host
+        """The address of this machine from which the server is reached, of the server's family as every member's is."""
 
     def set(self, key: str, value: Any) -> None:
         """Publish `value` under `key`."""

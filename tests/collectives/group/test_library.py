@@ -90,7 +90,7 @@ def members(server: RendezvousServer, size: int, name: str = NAME, **waits: floa
     names = tuple(f"{rank:032x}" for rank in range(size))
     roster = Roster(1, 1, names, str(server.address), 0, name)
     patience = GroupTimeouts(**{"join": 20.0, "operation": 20.0, **waits})
-    return [LocalGroup(roster, PeerId(name), "127.0.0.1", patience, CPU) for name in names]
+    return [LocalGroup(roster, PeerId(name), patience, CPU) for name in names]
 
 
 def opened(groups: list[LocalGroup]) -> list[BaseException | None]:
@@ -288,7 +288,7 @@ def test_nccl_sums_on_devices_aborts_and_is_rebuilt() -> None:
         server = RendezvousServer("127.0.0.1")
         roster = Roster(1, number, names, str(server.address), 0, "nccl")
         waits = GroupTimeouts(join=60.0, operation=20.0)
-        groups = [LocalGroup(roster, PeerId(n), "127.0.0.1", waits, p) for n, p in zip(names, places, strict=True)]
+        groups = [LocalGroup(roster, PeerId(n), waits, p) for n, p in zip(names, places, strict=True)]
         assert opened(groups) == [None, None]
 
         def work(group: LocalGroup) -> list[float]:

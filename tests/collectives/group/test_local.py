@@ -36,7 +36,7 @@ from ictp2p.sync.rosters.roster import Roster
 torch.set_num_threads(1)
 rank, store, members = int(sys.argv[1]), sys.argv[2], tuple(sys.argv[3].split(","))
 waits = GroupTimeouts(join=50.0, operation=50.0)
-group = LocalGroup(Roster(1, 1, members, store, 0), members[rank], "127.0.0.1", waits)
+group = LocalGroup(Roster(1, 1, members, store, 0), members[rank], waits)
 group.open()
 print("open", flush=True)
 for line in sys.stdin:
@@ -190,15 +190,34 @@ def server() -> Iterator[RendezvousServer]:
 
 
 def groups(server: RendezvousServer, size: int, timeouts: GroupTimeouts) -> list[LocalGroup]:
-    made = [
-        LocalGroup(roster(server, size), PeerId(name), "127.0.0.1", timeouts) for name in roster(server, size).members
-    ]
+    made = [LocalGroup(roster(server, size), PeerId(name), timeouts) for name in roster(server, size).members]
     threads = [threading.Thread(target=group.open) for group in made]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     return made
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def test_members_meet_in_the_family_of_the_rendezvous_whatever_else_their_connections_show(host: str) -> None:
+    """Regression: each bound to what its own first connection had shown, IPv4 or IPv6, and they never met."""
+    server = RendezvousServer(host)
+    made = groups(server, 2, GroupTimeouts.local())
+    try:
+        assert [bool(group._group) for group in made] == [True, True]
+    finally:
+        for group in made:
+            group.close()
+        server.close()
+
+
+@pytest.mark.parametrize("place", ["[enforce fail at /a/gloo/device.cc:285] ", "[/a/gloo/pair.cc:144] ", ""])
+def test_what_broke_a_group_is_said_before_where_in_gloos_source(server: RendezvousServer, place: str) -> None:
+    """Regression: who read the status saw a path, and the line ended before the reason."""
+    group = LocalGroup(roster(server, 2), PeerId("0" * 32))
+    said = str(group._broken("meeting", RuntimeError(f"{place}ss1.ss_family == ss2.ss_family. 10 vs 2")))
+    assert "meeting failed: ss1.ss_family == ss2.ss_family. 10 vs 2>" in said
 
 
 def test_the_default_group_stays_the_users(server: RendezvousServer) -> None:
@@ -222,7 +241,7 @@ def test_a_late_member_cannot_write_into_what_the_caller_kept(server: Rendezvous
 
 
 def test_meeting_without_the_others_ends_by_the_deadline(server: RendezvousServer) -> None:
-    group = LocalGroup(roster(server, 2), PeerId("0" * 32), "127.0.0.1", GroupTimeouts(join=0.3))
+    group = LocalGroup(roster(server, 2), PeerId("0" * 32), GroupTimeouts(join=0.3))
     started = time.monotonic()
     with pytest.raises(GroupUnmet, match="meeting failed"):
         group.open()
@@ -243,7 +262,7 @@ def no_socket(*_: object) -> socket.socket:
 def test_what_this_worker_lacks_is_its_own_fault(
     server: RendezvousServer, monkeypatch: pytest.MonkeyPatch, what: Any, name: str, instead: Any
 ) -> None:
-    group = LocalGroup(roster(server, 2), PeerId("0" * 32), "127.0.0.1", GroupTimeouts(join=50.0))
+    group = LocalGroup(roster(server, 2), PeerId("0" * 32), GroupTimeouts(join=50.0))
     with monkeypatch.context() as patch:
         patch.setattr(what, name, instead)
         with pytest.raises(GroupUnbuilt, match=r"can't start new thread|Too many open files"):
@@ -251,7 +270,7 @@ def test_what_this_worker_lacks_is_its_own_fault(
 
 
 def test_a_meeting_that_was_aborted_is_nobodys_fault(server: RendezvousServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = LocalGroup(roster(server, 2), PeerId("0" * 32), "127.0.0.1", GroupTimeouts(join=50.0))
+    group = LocalGroup(roster(server, 2), PeerId("0" * 32), GroupTimeouts(join=50.0))
     group.abort("roster 1.2 came")
     monkeypatch.setattr(socket, "create_connection", no_socket)
     with pytest.raises(LocalGroupError, match=r"roster 1\.2 came") as raised:
@@ -260,7 +279,7 @@ def test_a_meeting_that_was_aborted_is_nobodys_fault(server: RendezvousServer, m
 
 
 def test_meeting_ends_when_aborted(server: RendezvousServer) -> None:
-    group = LocalGroup(roster(server, 2), PeerId("0" * 32), "127.0.0.1", GroupTimeouts(join=50.0))
+    group = LocalGroup(roster(server, 2), PeerId("0" * 32), GroupTimeouts(join=50.0))
     threading.Timer(0.2, group.abort, ("roster 1.2 came",)).start()
     started = time.monotonic()
     with pytest.raises(LocalGroupError, match=r"roster 1\.2 came"):
@@ -269,7 +288,7 @@ def test_meeting_ends_when_aborted(server: RendezvousServer) -> None:
 
 
 def test_a_lone_worker_needs_no_network() -> None:
-    alone = LocalGroup(Roster(1, 1, ("a",), "127.0.0.1:1", 0), PeerId("a"), "127.0.0.1")
+    alone = LocalGroup(Roster(1, 1, ("a",), "127.0.0.1:1", 0), PeerId("a"))
     alone.open()
     tensor = alone.staging(3, torch.float32).fill_(2.0)
     alone.all_reduce(tensor)
@@ -283,7 +302,7 @@ def test_a_lone_worker_needs_no_network() -> None:
 
 
 def test_staging_is_warm_memory(server: RendezvousServer) -> None:
-    alone = LocalGroup(roster(server, 1), PeerId("0" * 32), "127.0.0.1")
+    alone = LocalGroup(roster(server, 1), PeerId("0" * 32))
     first = alone.staging(100, torch.float32)
     assert alone.staging(50, torch.float32).data_ptr() == first.data_ptr()
     assert alone.staging(100, torch.uint8).dtype == torch.uint8
@@ -308,7 +327,7 @@ def test_a_digest_of_a_sum_does_not_depend_on_who_asks(server: RendezvousServer)
 def test_a_signals_handler_may_break_a_group_wherever_it_comes_into_its_opening(server: RendezvousServer) -> None:
     """Regression: it waited for ever for the lock that its own thread held."""
     for at in itertools.count(1):
-        group, told = LocalGroup(roster(server, 2), PeerId("0" * 32), "127.0.0.1"), list[str]()
+        group, told = LocalGroup(roster(server, 2), PeerId("0" * 32)), list[str]()
         store: Any = SimpleNamespace(abort=told.append)
         with interrupted(at, lambda group=group: group.abort("closed"), local) as steps:  # type: ignore[misc]
             group._admit(store)
@@ -324,7 +343,7 @@ def test_a_group_that_does_not_meet_leaves_nothing_to_the_garbage_collector() ->
     def alone() -> None:
         server = RendezvousServer("127.0.0.1")
         roster = Roster(1, 1, members, str(server.address), 0)
-        group = LocalGroup(roster, members[0], "127.0.0.1", GroupTimeouts(join=0.2, operation=0.2))
+        group = LocalGroup(roster, members[0], GroupTimeouts(join=0.2, operation=0.2))
         with pytest.raises(LocalGroupError):
             group.open()
         group.close()

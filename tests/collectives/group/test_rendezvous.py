@@ -26,6 +26,18 @@ def test_listens_on_the_given_interface_only(server: RendezvousServer) -> None:
         RendezvousServer("203.0.113.1")
 
 
+@pytest.mark.parametrize(
+    ("host", "interface"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::ffff:127.0.0.1", "127.0.0.1")]
+)
+def test_a_member_knows_from_which_of_its_addresses_it_reached_the_server(host: str, interface: str) -> None:
+    """One that Gloo finds an interface for: of an IPv4 address that is written as an IPv6 one it finds none."""
+    server = RendezvousServer(host)
+    store = Rendezvous(server.address, 5.0)
+    assert store.interface == interface
+    store.close()
+    server.close()
+
+
 def test_a_value_reaches_whoever_waits_for_it(server: RendezvousServer) -> None:
     one, other = Rendezvous(server.address, 5.0), Rendezvous(server.address, 5.0)
     threading.Timer(0.1, one.set, ("0/1", [1, 2, 255])).start()

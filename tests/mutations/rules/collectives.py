@@ -336,6 +336,17 @@ MUTATIONS: Final = (
         ("collectives/codecs/test_topk2bit.py::test_it_is_what_the_rule_says",),
     ),
     Mutation(
+        "each-at-an-address-of-its-own-choice",
+        "The members of a group meet at addresses of one family, those from which they reach its rendezvous.",
+        "ictp2p/collectives/group/local.py",
+        "create_device(hostname=store.interface)",
+        'create_device(hostname=("127.0.0.1", "::1")[self.rank % 2])',
+        (
+            "collectives/group/test_local.py::"
+            "test_members_meet_in_the_family_of_the_rendezvous_whatever_else_their_connections_show",
+        ),
+    ),
+    Mutation(
         "failed-member-stays-on-the-line",
         "Who fails in a collective of its cluster hangs up, so that those who wait for it fail too.",
         "ictp2p/collectives/group/local.py",
