@@ -174,7 +174,15 @@ class AsyncPeer:
         """Put the parts together, from the machines up."""
         config, waits = self.config, self.config.global_timeouts
         control = self.control = ControlPlane(
-            config, self._identity, self._seams, self.security, self.reception, self.held, self._notice, self._fail
+            config,
+            self._identity,
+            self._seams,
+            self.security,
+            self.reception,
+            self.held,
+            self._notice,
+            self._fail,
+            self._warn,
         )
         self.core, self.driver = control.core, control.driver
         network, random_bytes = self._seams.network, self._seams.random_bytes

@@ -50,6 +50,7 @@ class ControlPlane:
         held: says which global state others can have of it.
         on_notice: given every notice, in order.
         on_failure: given why the disk keeps nothing more.
+        warn: tells people what they have to mend.
 
     Raises:
         StateError: the disk keeps nothing, or not what it was given.
@@ -65,13 +66,14 @@ class ControlPlane:
         held: Callable[[], Held],
         on_notice: Callable[[Notice], None],
         on_failure: Callable[[StateError], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._config = config
         self._seams = seams
         self._security = security
         self._reception = reception
         self._life = begin_life(seams.disk)
-        self._whereabouts = Whereabouts(config, reception.address)
+        self._whereabouts = Whereabouts(config, reception.address, warn)
         self._plans = StandingPlan(config.full_mesh)
         self.founded = False
         """Whether this process has founded its mesh, rather than joined or resumed it."""

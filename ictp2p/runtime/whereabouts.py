@@ -2,7 +2,8 @@
 
 Who listens at all interfaces knows of none which others reach. But each connection has an address of ours at this end,
 and the first of them that is reachable from beyond this machine is the one that is told, until the machine has it no
-more: a lease may end, or a laptop wake up in another network, and the mesh runs on. Who cannot be dialed from outside
+more: a lease may end, or a laptop wake up in another network, and the mesh runs on. An IPv6 address is never told by
+who listens at 0.0.0.0: there others would be refused, and take that for a death. Who cannot be dialed from outside
 says so (`advertise`), and tells where it listens to the workers of its own cluster alone: they are behind the same
 NAT, as a rule, and have to find each other again when they have lost each other.
 
@@ -29,11 +30,18 @@ class Whereabouts:
     Args:
         config: says where it can be dialed, if people know.
         listening: where it listens.
+        warn: told, once, that connections show nothing that others could dial.
         ours: whether this machine still has an address.
     """
 
-    def __init__(self, config: Config, listening: Address, ours: Callable[[str], bool] = is_ours) -> None:
+    def __init__(
+        self, config: Config, listening: Address, warn: Callable[[str], None], ours: Callable[[str], bool] = is_ours
+    ) -> None:
         self.listening = listening
+        self._warn = warn
+        self._warned = False
+        self._abroad = False
+        """Whether a connection led beyond this machine from an address of it that others cannot dial."""
         self._ours = ours
         self.hidden = config.advertise == "none"
         """Whether that is for our cluster mates alone."""
@@ -52,14 +60,34 @@ class Whereabouts:
         """
         if self._everywhere and (self.interface in _WILDCARDS or self._is_better(host, self.interface)):
             self.interface = host
-        if self.known or (believed is not None and not self._is_better(host, believed.host)):
+        if self.known:
+            return None
+        if not self._is_served(host):
+            self._lament(believed, host)
+            return None
+        useless = self._abroad and is_local(host)
+        if useless or (believed is not None and not self._is_better(host, believed.host)):
             return None
         return Address(host, self.listening.port)
+
+    def _is_served(self, host: str) -> bool:
+        """Whether who dials us there finds us, who listen everywhere: for both families at ::, else for IPv4."""
+        return self.listening.host != "0.0.0.0" or ":" not in host
+
+    def _lament(self, believed: Address | None, host: str) -> None:
+        self._abroad |= not is_local(host)
+        if believed is None and not self._warned:
+            self._warned = True
+            self._warn(
+                f"nobody can dial this peer as yet: it reaches others from {host}, but listen = {self.listening} takes "
+                f"IPv4 alone; listen at [::]:{self.listening.port}, or say with advertise where others dial it"
+            )
 
     def _is_better(self, host: str, known: str) -> bool:
         if host == known or is_local(host):
             return False
-        return is_local(known) or not self._ours(known)
+        gains = self._is_served(host) and not self._is_served(known)  # where our mates dial us they can meet, too
+        return gains or is_local(known) or not self._ours(known)
 
 
 def _is_numeric(host: str) -> bool:

@@ -21,9 +21,13 @@ def told_after(where: Whereabouts, shown: list[str]) -> str:
     return str(believed) if believed else ""
 
 
-def whereabouts(listening: str, advertise: str = "", gone: Container[str] = ()) -> Whereabouts:
+def whereabouts(
+    listening: str, advertise: str = "", gone: Container[str] = (), warned: list[str] | None = None
+) -> Whereabouts:
     config = Config.local(cluster="a", token="a token for tests only", advertise=advertise)
-    return Whereabouts(config, Address(listening, PORT), lambda host: host not in gone)
+    return Whereabouts(
+        config, Address(listening, PORT), ([] if warned is None else warned).append, lambda host: host not in gone
+    )
 
 
 @pytest.mark.parametrize("listening", ["0.0.0.0", "::"])
@@ -33,7 +37,6 @@ def whereabouts(listening: str, advertise: str = "", gone: Container[str] = ()) 
         ([], ""),
         (["127.0.0.1"], "127.0.0.1:7450"),
         (["127.0.0.1", "192.0.2.7"], "192.0.2.7:7450"),
-        (["::1", "fe80::1", "2001:db8::7"], "[2001:db8::7]:7450"),
         (["192.0.2.7", "127.0.0.1", "198.51.100.7"], "192.0.2.7:7450"),
     ],
 )
@@ -42,6 +45,37 @@ def test_an_address_that_only_this_host_can_dial_is_believed_until_there_is_anot
 ) -> None:
     """Regression: who asked a founder for its status on its own host had it tell all others to dial 127.0.0.1."""
     assert told_after(whereabouts(listening), shown) == believed
+
+
+def test_who_listens_everywhere_tells_an_address_of_either_family() -> None:
+    assert told_after(whereabouts("::"), ["::1", "fe80::1", "2001:db8::7", "192.0.2.7"]) == "[2001:db8::7]:7450"
+
+
+@pytest.mark.parametrize(
+    ("shown", "believed", "warnings"),
+    [
+        (["2001:db8::7"], "", 1),
+        (["2001:db8::7", "fe80::1", "2001:db8::8"], "", 1),
+        (["2001:db8::7", "127.0.0.1"], "", 1),
+        (["::1", "127.0.0.1"], "127.0.0.1:7450", 1),
+        (["2001:db8::7", "192.0.2.7"], "192.0.2.7:7450", 1),
+        (["192.0.2.7", "2001:db8::7"], "192.0.2.7:7450", 0),
+    ],
+)
+def test_who_listens_for_ipv4_alone_tells_no_ipv6_address(shown: list[str], believed: str, warnings: int) -> None:
+    """Regression: others dialed it, were refused, and suspected a healthy cluster over and over."""
+    warned = list[str]()
+    assert told_after(whereabouts("0.0.0.0", warned=warned), shown) == believed
+    assert len(warned) == warnings
+    assert all("listen = 0.0.0.0:7450" in each and "advertise" in each for each in warned)
+
+
+def test_an_ipv6_address_that_people_gave_is_told_though_this_process_listens_for_ipv4_alone() -> None:
+    """What forwards there may well turn one into the other."""
+    warned = list[str]()
+    where = whereabouts("0.0.0.0", "[2001:db8::9]:7", warned=warned)
+    assert told_after(where, ["2001:db8::7"]) == "[2001:db8::9]:7"
+    assert warned == []
 
 
 @pytest.mark.parametrize(
@@ -94,6 +128,9 @@ def test_what_people_said_is_told_though_it_is_no_address_of_this_machine() -> N
         ("0.0.0.0", "", [], "0.0.0.0"),
         ("0.0.0.0", "", ["127.0.0.1", "10.0.0.5"], "10.0.0.5"),
         ("0.0.0.0", "none", ["10.0.0.5"], "10.0.0.5"),
+        ("0.0.0.0", "", ["2001:db8::7"], "2001:db8::7"),
+        ("0.0.0.0", "", ["2001:db8::7", "10.0.0.5", "2001:db8::7"], "10.0.0.5"),
+        ("::", "", ["2001:db8::7", "10.0.0.5"], "2001:db8::7"),
         ("0.0.0.0", "203.0.113.9:7450", [], "0.0.0.0"),
         ("0.0.0.0", "203.0.113.9:7450", ["10.0.0.5"], "10.0.0.5"),
         ("0.0.0.0", "node.example:7450", ["10.0.0.5"], "10.0.0.5"),

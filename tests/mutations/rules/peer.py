@@ -262,11 +262,19 @@ MUTATIONS: Final = (
         "told-where-it-was",
         "An address that a peer's machine has lost is told only until its connections show another.",
         "ictp2p/runtime/whereabouts.py",
-        "        return is_local(known) or not self._ours(known)\n",
-        "        return is_local(known)\n",
+        "        return gains or is_local(known) or not self._ours(known)\n",
+        "        return gains or is_local(known)\n",
         (
             "runtime/test_whereabouts.py::test_an_address_that_this_machine_has_lost_is_told_no_longer_than_until_there_is_another",
         ),
+    ),
+    Mutation(
+        "told-where-nobody-listens",
+        "Who listens for IPv4 alone never tells others to dial an IPv6 address.",
+        "ictp2p/runtime/whereabouts.py",
+        """        return self.listening.host != "0.0.0.0" or ":" not in host\n""",
+        "        return True\n",
+        ("runtime/test_whereabouts.py::test_who_listens_for_ipv4_alone_tells_no_ipv6_address",),
     ),
     Mutation(
         "redialed-and-not-looked-at",
