@@ -7,6 +7,10 @@ the others run into the timeout of a collective. So the siblings tell each other
 due after it (the word of whoever launched last counts, for all alike), and at such a boundary how far they are, again
 and again, until all of them have landed. Whoever waits, waits here.
 
+Before each step they also say what their gradients count. FSDP has made one gradient of the batches of all ranks, of
+which each holds a part: so it counts what these batches count together, the same on every shard, and nothing at all if
+it is of no use to one of them.
+
 All that they say is one small exchange of equal size, so they cannot come to mean different ones.
 """
 
@@ -16,7 +20,7 @@ import enum
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.distributed as dist
@@ -24,7 +28,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost, Translated
 
-_HEAD = struct.Struct("<B???xxxxQQ")
+_HEAD = struct.Struct("<B????xxxQQd")
 _SECOND = 10**9
 
 
@@ -57,6 +61,22 @@ class Step:
     """Whether one of them was asked to leave, and so all do."""
     scheduled: int
     """What a schedule is at then that all of them follow."""
+    weight: float
+    """What the gradient of all together counts."""
+
+
+class _Head(NamedTuple):
+    """What one rank says."""
+
+    standing: int
+    due: bool = False
+    lands: bool = False
+    leaves: bool = False
+    spent: bool = False
+    number: int = 0
+    """Of steps, or nanoseconds."""
+    scheduled: int = 0
+    weight: float = 0.0
 
 
 @runtime_checkable
@@ -92,7 +112,9 @@ class Siblings:
         """What all must have alike who average with this rank, in words."""
         return "shard", f"{self._exchange.rank} of {self._exchange.size}"
 
-    def step(self, *, due: bool, lands: bool, since: int, leaves: bool, scheduled: int) -> Step:
+    def step(
+        self, *, due: bool, lands: bool, since: int, leaves: bool, scheduled: int, weight: float, spent: bool
+    ) -> Step:
         """Agree on what happens after the next inner step.
 
         Args:
@@ -101,19 +123,25 @@ class Siblings:
             since: inner steps since this rank launched a round.
             leaves: whether it was asked to leave.
             scheduled: what its own mesh has a schedule at.
+            weight: what the batch counts that it has computed.
+            spent: whether the gradient in hand must not count.
 
         Raises:
             SiblingLost: one of them stops, or cannot be reached.
         """
-        heads = self._gather(Standing.STEPS, due, lands, leaves, since, scheduled)
-        last = min(range(len(heads)), key=lambda rank: (heads[rank][4], rank))
-        due = bool(heads[last][1])
-        meets, leaves = due or any(head[2] for head in heads), any(head[3] for head in heads)
-        return Step(due, meets, leaves, max(head[5] for head in heads))
+        heads = self._gather(_Head(Standing.STEPS, due, lands, leaves, spent, since, scheduled, weight))
+        due = min(heads, key=lambda head: head.number).due
+        return Step(
+            due,
+            meets=due or any(head.lands for head in heads),
+            leaves=any(head.leaves for head in heads),
+            scheduled=max(head.scheduled for head in heads),
+            weight=0.0 if any(head.spent for head in heads) else sum(head.weight for head in heads),
+        )
 
     def most(self, number: int) -> int:
         """The greatest of a number of each, from where all have met."""
-        return int(max(head[4] for head in self._gather(Standing.LANDED, False, False, False, number)))
+        return max(head.number for head in self._gather(_Head(Standing.LANDED, number=number)))
 
     def stand(self, standing: Standing, waited: float = 0.0) -> Sequence[tuple[Standing, float]]:
         """Tell the others where this rank is at a boundary; gives where each is.
@@ -125,14 +153,13 @@ class Siblings:
         Raises:
             SiblingLost: one of them stops, or cannot be reached.
         """
-        heads = self._gather(standing, False, False, False, int(waited * _SECOND))
-        return [(Standing(head[0]), head[4] / _SECOND) for head in heads]
+        heads = self._gather(_Head(standing, number=int(waited * _SECOND)))
+        return [(Standing(head.standing), head.number / _SECOND) for head in heads]
 
-    def _gather(self, standing: Standing, due: bool, lands: bool, leaves: bool, *counts: int) -> list[tuple[Any, ...]]:
-        mine = _HEAD.pack(standing, due, lands, leaves, *counts, *[0] * (2 - len(counts)))
-        heads = [_HEAD.unpack(each) for each in self._exchange.all_gather(mine)]
-        standings = [head[0] for head in heads]
-        if standing is Standing.STOPS:
+    def _gather(self, mine: _Head) -> list[_Head]:
+        heads = [_Head(*_HEAD.unpack(each)) for each in self._exchange.all_gather(_HEAD.pack(*mine))]
+        standings = [head.standing for head in heads]
+        if mine.standing == Standing.STOPS:
             return heads
         if Standing.STOPS in standings:
             stopped = standings.index(Standing.STOPS)

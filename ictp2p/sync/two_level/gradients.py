@@ -51,7 +51,7 @@ class Gradients:
         self._averager = Averager(list(weights.trained.values()), weights.buffers.values())
         self._likeness = Likeness(inner, warn)
         self.weight = 1.0
-        """What one counts."""
+        """What the worker's own batches count."""
         self.spent = False
         """Whether the one in hand must not count."""
 
@@ -64,11 +64,12 @@ class Gradients:
         """All workers of a new group hold the same model."""
         self._averager.agreed()
 
-    def average(self, group: Group, *, due: bool) -> Heads:
+    def average(self, group: Group, weight: float, *, due: bool) -> Heads:
         """Average the one in hand.
 
         Args:
             group: the cluster's.
+            weight: what it counts, if it is not spent.
             due: whether a round is due after the step, as this worker sees it.
 
         Returns:
@@ -83,7 +84,7 @@ class Gradients:
         spent = self.spent or (self._sampler is not None and mark == NOTHING)
         heads = self._averager.heads(
             group,
-            0.0 if spent else self.weight,
+            0.0 if spent else weight,
             self._progress.step,
             moves=self._peer.roster_moves(group.generation),
             due=due,

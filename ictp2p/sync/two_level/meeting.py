@@ -73,15 +73,26 @@ class Meeting:
         """
         self._asked = self.siblings is not None and self._peer.leaves
 
-    def agree(self, *, due: bool, lands: bool, since: int, scheduled: int) -> None:
-        """Agree on what comes after the next step; see `Siblings.step`."""
+    def agree(self, *, due: bool, lands: bool, since: int, scheduled: int, weight: float, spent: bool) -> None:
+        """Agree on the next step, and on what comes after it; see `Siblings.step`."""
         if self.siblings is not None:
-            leaves = self._asked
-            self._agreed = self.siblings.step(due=due, lands=lands, since=since, leaves=leaves, scheduled=scheduled)
+            self._agreed = self.siblings.step(
+                due=due,
+                lands=lands,
+                since=since,
+                leaves=self._asked,
+                scheduled=scheduled,
+                weight=weight,
+                spent=spent,
+            )
 
     def due(self, mine: bool) -> bool:
         """Whether a round is due after it, by what was agreed, or as this worker sees it."""
         return mine if self._agreed is None else self._agreed.due
+
+    def weight(self, mine: float) -> float:
+        """What the gradient counts that it is taken with, which is of the batches of all ranks."""
+        return mine if self._agreed is None else self._agreed.weight
 
     def stepped(self) -> None:
         """The step was taken."""

@@ -165,7 +165,7 @@ class Policy:
         """Weight of this worker's next steps in every average: tokens or samples per step. 0 to look on.
 
         A cluster all of whose workers look on brings nothing to rounds, whatever becomes of its model, and has the
-        result of each.
+        result of each. Of ranks that hold the shards of one model each has the weight of what itself processes.
 
         Raises:
             ConfigError: it was set to what is no number, negative, or of no reasonable size.
@@ -323,10 +323,19 @@ class Policy:
             raise
         at = self.progress
         lands = at.aloft > 0 and at.aloft + 1 > self._overlap
-        self._meeting.agree(due=self._due, lands=lands, since=at.since, scheduled=self._scheduled(1))
-        due = self._meeting.due
-        heads = self._in_group(lambda group: self._gradients.average(group, due=due(self._due)))
-        self._gradients.averaged(heads)
+        gradients, agreed = self._gradients, self._meeting
+        agreed.agree(
+            due=self._due,
+            lands=lands,
+            since=at.since,
+            scheduled=self._scheduled(1),
+            weight=gradients.weight,
+            spent=gradients.spent,
+        )
+        heads = self._in_group(
+            lambda group: gradients.average(group, agreed.weight(gradients.weight), due=agreed.due(self._due))
+        )
+        gradients.averaged(heads)
 
     def _stepped(self) -> None:
         """See what is due now that a step has been taken."""

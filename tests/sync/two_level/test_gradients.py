@@ -56,7 +56,7 @@ def alone(make_world: Any, do: Callable[[Gradients, Any], Any], **given: Any) ->
 
 
 def step(gradients: Gradients, group: Any) -> Heads:
-    heads = gradients.average(group, due=False)
+    heads = gradients.average(group, gradients.weight, due=False)
     gradients.averaged(heads)
     gradients._peer.phase(TRAINING, "committed")
     return heads
@@ -102,7 +102,7 @@ def test_nothing_is_averaged_before_the_group_has_changed(make_world: Any) -> No
     def moves(gradients: Gradients, group: Any) -> int:
         gradients._peer.roster_moves = lambda generation: True  # type: ignore[method-assign]
         with pytest.raises(Moved) as moved:
-            gradients.average(group, due=False)
+            gradients.average(group, 1.0, due=False)
         return moved.value.step
 
     progress = Progress(step=3)

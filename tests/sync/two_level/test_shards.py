@@ -113,6 +113,29 @@ def test_rounds_that_were_only_attended_change_nothing(monkeypatch: pytest.Monke
         same(found["a", shard], Golden().run([[row] for row in rows(10 * shard + ord("a"), 3 * EVERY)]))
 
 
+@pytest.mark.parametrize("ours", [(3.0, 1.0), (0.0, 4.0)])
+def test_what_the_ranks_of_a_model_count_is_the_same_for_each_of_its_shards(
+    monkeypatch: pytest.MonkeyPatch, ours: tuple[float, float]
+) -> None:
+    """Regression: each shard had its own rank's weight, though FSDP's gradient is of the batches of all of them."""
+    monkeypatch.setattr(company, "_PATIENCE", 60.0)  # no round is attended, which would pair other phases
+    monkeypatch.setattr(company, "_MUCH", 1e9)
+    weights = {"a": ours, "b": (1.0, 2.0)}
+
+    def body(mesh: Any, rank: Rank, name: str) -> Any:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, EVERY, within=rank) as policy:
+            policy.weight = weights[name][rank.rank]
+            return train(model, inner, rows(ord(name), 3 * EVERY))
+
+    shards = Shards("a", "b")
+    found = shards.run(body)
+    assert not shards.errors
+    same(found["a", 0], found["a", 1])
+    same(found["b", 0], found["b", 1])
+
+
 def test_a_schedule_is_at_the_same_on_all_ranks_whatever_their_rounds_were() -> None:
     """Regression: it followed the rounds of each shard, and so the learning rates of one model differed."""
     shards = Shards("a", "b")
