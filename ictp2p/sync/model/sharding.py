@@ -4,10 +4,14 @@ Each rank of a cluster averages what it holds, and a round of one shard may come
 committed. So what several ranks hold a copy of, as tensor parallelism has norms, would come apart between them, in
 silence: only what is in one place may be trained. And a sharded model without `within` would have each rank take its
 part for the whole.
+
+After a forward pass without a backward one, as an evaluation makes it, FSDP2 leaves what it has gathered in the place
+of the shards. Whoever looks at the model from outside of a pass puts them back first.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 
 import torch
@@ -17,6 +21,16 @@ from ictp2p.errors import ConfigError
 from ictp2p.sync.state.local import is_distributed
 
 _WHERE = 'see "Where a cluster shards its model" in docs/policies.md'
+
+
+def reshard(model: torch.nn.Module) -> None:
+    """Have the parameters of a model of FSDP2's be their shards again. Not within a forward or backward pass."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None:  # what is not loaded has sharded nothing
+        return
+    for module in model.modules():
+        if isinstance(module, fsdp.FSDPModule):
+            module.reshard()
 
 
 def check_shards(model: torch.nn.Module, *, within: bool) -> None:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import ConfigError
+from ictp2p.sync.state.local import is_distributed
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-18, 1e18
 """Of a step, or of a call: in this range sums over months keep their digits, and no contribution passes for none."""
@@ -52,12 +53,9 @@ class Trainees:
                 parameters that are not the model's, or the model a parameter that the optimizer does not know; or the
                 optimizer lacks one that it had.
         """
-        moved = next((n for n, p, module, leaf in self._places if module._parameters.get(leaf) is not p), None)
+        moved = next((place for place in self._places if _now(*place[2:]) is not place[1]), None)
         if moved is not None and not {*map(id, self._root.parameters())}.issuperset(map(id, self._parameters)):
-            raise ConfigError(
-                f"parameter {moved!r} is another object than when the policy was made, as load_state_dict(assign=True) "
-                "makes it: what the optimizer steps is no part of the model any more. Make the policy after that"
-            )
+            raise ConfigError(_elsewhere(*moved))
         for name, parameter in self._frozen:
             if parameter.requires_grad and parameter.grad is not None:
                 raise ConfigError(
@@ -95,6 +93,24 @@ class Trainees:
 def _owner(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
     path, _, leaf = name.rpartition(".")
     return model.get_submodule(path), leaf
+
+
+def _now(owner: torch.nn.Module, leaf: str) -> Tensor | None:
+    return owner._parameters.get(leaf)
+
+
+def _elsewhere(name: str, parameter: Tensor, owner: torch.nn.Module, leaf: str) -> str:
+    """Say in words why a parameter is another object than it was."""
+    now = _now(owner, leaf)
+    if now is not None and is_distributed(parameter) and not is_distributed(now):
+        return (
+            f"parameter {name!r} is gathered from its shards, as in a forward pass, or after one that ended with an "
+            "error: model.state_dict() puts the shards back"
+        )
+    return (
+        f"parameter {name!r} is another object than when the policy was made, as load_state_dict(assign=True) makes "
+        "it: what the optimizer steps is no part of the model any more. Make the policy after that"
+    )
 
 
 def checked_weight(weight: Any) -> float:

@@ -81,6 +81,11 @@ class AsyncDiLoCo(Policy):
         if "outer" in options:
             raise ConfigError("AsyncDiLoCo takes no outer: its step is Delayed Nesterov's, with lr and momentum")
         clusters, proportional = whole("clusters", clusters, 1), flag("proportional", proportional)
+        if proportional and options.get("within") is not None:
+            raise ConfigError(
+                "proportional=True agrees in one mesh on how far each cluster trains, and with `within` each shard has "
+                "its own: give proportional=False"
+            )
         pace = AdaptivePace(sync_every, least=sync_every, most=sync_every) if proportional else Pace(sync_every)
         outer = partial(DelayedNesterov, lr=lr, momentum=momentum, every=clusters)
         super().__init__(peer, model, inner, outer, pace, name="async-diloco", quorum=_ANYBODY, spread=0.0, **options)

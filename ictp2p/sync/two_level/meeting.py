@@ -16,7 +16,7 @@ import torch
 from ictp2p.errors import ConfigError
 from ictp2p.sync.cluster.siblings import Exchange, ProcessGroup, Siblings, Step
 from ictp2p.sync.mesh import Mesh
-from ictp2p.sync.model.sharding import check_ranks, check_shards
+from ictp2p.sync.model.sharding import check_ranks, check_shards, reshard
 from ictp2p.sync.pace import AdaptivePace, Pace
 from ictp2p.sync.samples.sampler import ElasticSampler
 from ictp2p.sync.values import Grouping
@@ -46,6 +46,7 @@ class Meeting:
         grouping: Grouping,
         pace: Pace,
     ) -> None:
+        reshard(model)
         check_shards(model, within=within is not None)
         if within is not None:
             _check(sampler, grouping, pace)

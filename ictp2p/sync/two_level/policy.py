@@ -39,6 +39,7 @@ from ictp2p.sync.cluster.groups import Groups
 from ictp2p.sync.cluster.heal import Replica, heal
 from ictp2p.sync.cluster.progress import Progress
 from ictp2p.sync.mesh import Group, Mesh
+from ictp2p.sync.model.sharding import reshard
 from ictp2p.sync.model.strangers import Strangers
 from ictp2p.sync.model.trainees import Trainees, checked_weight
 from ictp2p.sync.model.weights import Weights
@@ -242,7 +243,10 @@ class Policy:
 
         Raises:
             StateError: it could not be written.
+            ConfigError: the model is not what is trained any more, or is gathered from shards by a pass that failed.
         """
+        if local:
+            self._look()
         checkpoint.save(path, self.state, self._replica.take() if local else None)
 
     def load(self, path: str | os.PathLike[str]) -> None:
@@ -259,6 +263,7 @@ class Policy:
         """
         if self._hooks or self.version:
             raise LocalProtocolError("a checkpoint must be loaded before the policy is entered")
+        self._look()
         self._beginning.load(path, self._replica, self._outer_round.resumed)
         self.state.brought = 0
 
@@ -278,8 +283,7 @@ class Policy:
         """
         connected(self._peer)
         self._beginning.check()
-        self._trainees.check()
-        self._weights.follow()
+        self._look()
         if not self.version:
             self._beginning.look()
         self._outer_round.begin()
@@ -309,13 +313,19 @@ class Policy:
         self._groups.leave()
         self._meeting.end()
 
+    def _look(self) -> None:
+        """See that the model is still what is trained, and where its tensors are by now."""
+        if self._meeting.siblings is not None:
+            reshard(self._model)
+        self._trainees.check()
+        self._weights.follow()
+
     # The inner loop.
 
     def _to_step(self) -> None:
         """Have the gradients in hand averaged, whatever it takes."""
         try:
-            self._trainees.check()
-            self._weights.follow()
+            self._look()
             scaling.unscale(self._inner)
             self._meeting.look()
         except Exception:

@@ -148,6 +148,14 @@ MUTATIONS: Final = (
         _WORKER,
     ),
     Mutation(
+        "gathered-for-a-shard",
+        "What FSDP has gathered for an evaluation is no shard.",
+        "ictp2p/sync/model/sharding.py",
+        "            module.reshard()\n",
+        "            pass\n",
+        _WORKER,
+    ),
+    Mutation(
         "copies-come-apart",
         "What several ranks hold as a whole is not averaged by each apart.",
         "ictp2p/sync/model/sharding.py",

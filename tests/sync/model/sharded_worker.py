@@ -102,6 +102,60 @@ def it_goes_on_from_a_file_as_if_it_had_not_been_stopped(folder: Path) -> None:
     assert all(map(torch.equal, alone(first), alone(second)))
 
 
+def evaluate(model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        model(torch.zeros(1, 4))
+    assert not all(isinstance(p, DTensor) for p in model.parameters()), "FSDP2 leaves what it has gathered"
+
+
+def an_evaluation_leaves_nothing_that_is_not_a_shard(folder: Path) -> None:
+    """Regression: it was refused as no shard, saved as a whole, and gone at the next backward pass."""
+    path = folder / "evaluated.safetensors"
+
+    def body(mesh: Any, before: bool) -> list[torch.Tensor]:
+        model, inner = made()
+        if before:
+            evaluate(model)
+        policy = DiLoCo(mesh, model, inner, sync_every=EVERY, within=within())
+        evaluate(model)
+        if not before:
+            policy.load(path)
+            evaluate(model)
+        with policy:
+            train(model, inner, EVERY, 0 if before else EVERY)
+            evaluate(model)
+            policy.save(path, local=True)
+            train(model, inner, EVERY, EVERY if before else 2 * EVERY)
+            train_with_a_look(model, inner)
+        return whole(model.parameters())
+
+    alone(lambda mesh: body(mesh, True))
+    alone(lambda mesh: body(mesh, False))
+
+
+def train_with_a_look(model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
+    model(torch.ones(2, 4)).sum().backward()
+    evaluate(model)
+    inner.step()
+    inner.zero_grad()
+
+
+def a_pass_that_failed_is_named(folder: Path) -> None:
+    def body(mesh: Any) -> None:
+        model, inner = made()
+        with DiLoCo(mesh, model, inner, sync_every=EVERY, within=within()) as policy:
+            train(model, inner, 1)
+            with pytest.raises(RuntimeError, match="shapes"):
+                model(torch.zeros(1, 9))
+            with pytest.raises(ConfigError, match=re.escape("parameter '0.weight' is gathered from its shards")):
+                policy.save(folder / "failed.safetensors", local=True)
+            model.state_dict()
+            policy.save(folder / "failed.safetensors", local=True)
+            train(model, inner, 1)
+
+    alone(body)
+
+
 def a_newcomer_becomes_the_same_and_takes_the_same_steps() -> None:
     (model, inner), (other, its) = made(), made()
     train(model, inner, 4)
@@ -149,6 +203,8 @@ if __name__ == "__main__":
     a_sharded_model_is_trained_as_a_whole_one()
     what_counts_for_nothing_is_not_trained()
     it_goes_on_from_a_file_as_if_it_had_not_been_stopped(folder)
+    an_evaluation_leaves_nothing_that_is_not_a_shard(folder)
+    a_pass_that_failed_is_named(folder)
     a_newcomer_becomes_the_same_and_takes_the_same_steps()
     what_cannot_be_is_named()
     dist.destroy_process_group()

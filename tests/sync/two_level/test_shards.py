@@ -12,6 +12,7 @@ import torch
 from ictp2p.errors import ConfigError, LocalGroupError, NoQuorum, PeerClosed, SiblingLost
 from ictp2p.sync.cluster.siblings import Standing
 from ictp2p.sync.pace import AdaptivePace
+from ictp2p.sync.policies.asynchronous import AsyncDiLoCo
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.policies.noloco import NoLoCo
 from ictp2p.sync.policies.streaming import StreamingDiLoCo
@@ -282,6 +283,7 @@ def test_a_shard_has_one_worker_in_a_cluster() -> None:
         (DiLoCo, {"within": "all"}, "within 'all' is no process group of torch's, nor a device mesh"),
         (DiLoCo, {"sampler": ElasticSampler(4, 2)}, "a sampler leases samples in one mesh"),
         (DiLoCo, {"sync_every": AdaptivePace(10)}, "an AdaptivePace is agreed in one mesh"),
+        (AsyncDiLoCo, {"clusters": 2}, "give proportional=False"),
         (NoLoCo, {}, "rounds by pairs are drawn in one mesh"),
     ],
 )
