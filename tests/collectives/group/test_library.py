@@ -19,7 +19,6 @@ import torch.distributed
 import torch.distributed.distributed_c10d as c10d
 
 import ictp2p
-from ictp2p import training
 from ictp2p.collectives.group import library
 from ictp2p.collectives.group.local import GroupTimeouts, LocalGroup
 from ictp2p.collectives.group.rendezvous import Rendezvous, RendezvousServer
@@ -27,6 +26,7 @@ from ictp2p.device_memory import home, placed, settle
 from ictp2p.errors import LibraryRefused, LocalGroupError
 from ictp2p.sync.rosters.devices import HOST, Device
 from ictp2p.sync.rosters.roster import Roster
+from ictp2p.training import said
 from ictp2p.types import PeerId
 
 NAME = "ictp2ptwin"
@@ -221,7 +221,7 @@ def test_the_host_has_nothing_to_describe_and_nothing_to_wait_for() -> None:
 def peers_with(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each worker of this process claim a device of its own, for which torch has the twin."""
     count = iter(range(100))
-    monkeypatch.setattr(training, "describe", lambda device: Device("cpu", f"here/{next(count)}", "", NAME, "1"))
+    monkeypatch.setattr(said, "describe", lambda device: Device("cpu", f"here/{next(count)}", "", NAME, "1"))
 
 
 def config(*join: str) -> ictp2p.Config:
