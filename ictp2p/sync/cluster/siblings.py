@@ -47,6 +47,8 @@ class Standing(enum.IntEnum):
     """At a boundary: it may go on."""
     STOPS = 6
     """It cannot go on."""
+    BEGINS = 7
+    """It has a state, and has not trained yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,15 @@ class Siblings:
             scheduled=max(head.scheduled for head in heads),
             weight=0.0 if any(head.spent for head in heads) else sum(head.weight for head in heads),
         )
+
+    def begin(self, trained: int | None) -> list[int | None]:
+        """Exchange of how many steps the state is that each begins from, None where that is its mesh's affair.
+
+        Raises:
+            SiblingLost: one of them stops, or cannot be reached.
+        """
+        heads = self._gather(_Head(Standing.BEGINS, due=trained is not None, number=trained or 0))
+        return [head.number if head.due else None for head in heads]
 
     def most(self, number: int) -> int:
         """The greatest of a number of each, from where all have met."""

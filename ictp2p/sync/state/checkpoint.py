@@ -11,6 +11,9 @@ mesh that is founded from it agrees on it as it agrees on initial weights: whoev
 those who have no copy fetch it. The mesh that wrote it knows it again by its lineage, and by its version how old it is:
 that is all it takes to go back to the newest of several (`restore`).
 
+Of a model whose shards are agreed on each in a mesh of its own every shard has a file, and rounds of its own. How old
+these are beside each other says the number of steps that all shards had been trained for in common.
+
 With `local` the file also has what only the cluster holds: the model as it is trained by now, the state of the inner
 optimizer, and whatever else the policy carries. That part is for the same cluster to go on from, and has a digest of
 its own.
@@ -55,19 +58,26 @@ _ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, Recursio
 """What reading words raises that another program wrote."""
 
 
-def save(path: str | os.PathLike[str], state: GlobalState, local: tuple[bytes, Sequence[Tensor]] | None = None) -> None:
+def save(
+    path: str | os.PathLike[str],
+    state: GlobalState,
+    local: tuple[bytes, Sequence[Tensor]] | None = None,
+    trained: int | None = None,
+) -> None:
     """Write the committed state to a file, whole or not at all.
 
     Args:
         path: the file; its folder must exist.
         state: what was agreed.
         local: a skeleton and tensors that only the cluster holds (`pack.pack`).
+        trained: the steps that all shards of the model were trained for; None where this is all of it.
 
     Raises:
         StateError: it could not be written.
     """
     own = _Local(local[0], [tensor.detach().cpu().contiguous() for tensor in local[1]]) if local else None
     words, tensors = state.steadily(lambda: _held(state))
+    words["trained"] = trained
     words["local"] = [own.skeleton.hex(), own.digest().hex()] if own else None
     for number, tensor in enumerate(own.tensors if own else ()):
         tensors[f"{_LOCAL}{number}"] = tensor.clone()
@@ -101,6 +111,8 @@ class Checkpoint:
             self._settings = tuple((str(name), str(value)) for name, value in words["settings"])
             self.counters = {str(name): int(value) for name, value in words["counters"].items()}
             """Such as the number of rounds."""
+            self.trained = None if words.get("trained") is None else int(words["trained"])
+            """Steps that all shards of the model were trained for, if this is one."""
             self._local = tuple(bytes.fromhex(word) for word in words["local"] or ())
         except FileNotFoundError as error:
             raise StateError(f"there is no checkpoint {self._path}") from error

@@ -105,6 +105,13 @@ class Beginning:
         """
         return None if self._loaded is None else resuming.given_up(self._loaded, self._weights.state)
 
+    def trained(self) -> int | None:
+        """Give the steps of what training begins from: 0 for fresh weights, None for what another worker had."""
+        state = self._weights.state
+        if not state.counters["round"]:
+            return 0
+        return self._loaded.trained if self._loaded is not None and self._loaded.digest == state.contents else None
+
     def _frozen(self) -> list[tuple[str, str]]:
         """What all must have alike of what nobody trains."""
         trained, parameters = self._weights.trained, self._model.named_parameters()

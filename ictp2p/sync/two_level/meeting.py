@@ -66,6 +66,35 @@ class Meeting:
         self.on, self._agreed, self._leaves = self.siblings is not None, None, False
         self._peer.leave_together(None if self.siblings is None else False)
 
+    def compare(self, trained: int | None, phase: int) -> str | None:
+        """See that the shards of a model are of one time, where files are all that is left of it.
+
+        A mesh that is further than a file takes no notice of it. So what counts is only what is of a rank's own: a mesh
+        whose shard was lost, or is older on every disk, would begin anew with it beside the others'.
+
+        Args:
+            trained: steps behind what this rank begins from: 0 for fresh weights, None if its mesh had it already.
+            phase: steps by which shards are apart at most, a round of one having come to nothing.
+
+        Returns:
+            What people should know, in words.
+
+        Raises:
+            ConfigError: they are further apart; ranks and steps are named.
+        """
+        said = [] if self.siblings is None else self.siblings.begin(trained)
+        own = [(steps, rank) for rank, steps in enumerate(said) if steps is not None]
+        if not own or max(own)[0] == min(own)[0]:
+            return None
+        (most, newer), (least, older) = max(own), min(own)
+        found = (
+            f"rank {newer} of this cluster begins from a shard of the model that was trained for {most} steps, "
+            f"and rank {older} from {f'one of {least}' if least else 'fresh weights'}"
+        )
+        if most - least <= phase:
+            return f"{found}: the checkpoints were not written at the same step"
+        raise ConfigError(f"{found}: load checkpoints that were written at the same step, on all ranks or on none")
+
     def look(self) -> None:
         """See whether this worker was asked to leave, before it says anything of the next step.
 

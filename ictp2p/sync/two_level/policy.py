@@ -247,7 +247,8 @@ class Policy:
         """
         if local:
             self._look()
-        checkpoint.save(path, self.state, self._replica.take() if local else None)
+        trained = None if self._meeting.siblings is None else self._meeting.scheduled
+        checkpoint.save(path, self.state, self._replica.take() if local else None, trained)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Start from a checkpoint instead of the model's own weights. Before the policy is entered.
@@ -279,7 +280,7 @@ class Policy:
             LocalProtocolError: a policy trains with this peer already; or a checkpoint was loaded here in part.
             ConfigError: there is no peer; the model has other parameters or buffers than when the policy was made; or
                 its parameters are not those of the checkpoint that was loaded; or something that newcomers of the
-                cluster must take over cannot be sent to them.
+                cluster must take over cannot be sent to them; or the shards of a model are not of one time.
         """
         connected(self._peer)
         self._beginning.check()
@@ -296,8 +297,10 @@ class Policy:
             self._beginning.recognize()
             self._peer.serve_state(self.state)
             self._settle()
-            if (text := self._beginning.given_up()) is not None:
-                self._warn(text)
+            apart = self._meeting.compare(self._beginning.trained(), self._pace.steps)
+            for text in (self._beginning.given_up(), apart):
+                if text is not None:
+                    self._warn(text)
             self._resting = self._peer.clock()
             self._hooks.set(self._to_step, self._stepped)
             self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn))

@@ -156,6 +156,22 @@ MUTATIONS: Final = (
         _WORKER,
     ),
     Mutation(
+        "shards-of-two-times",
+        "No model is made of shards of which one is phases older than the other.",
+        "ictp2p/sync/two_level/meeting.py",
+        "        if most - least <= phase:\n",
+        "        if True:\n",
+        (f"{_SHARDS}test_shards_begin_from_one_time_or_not_at_all",),
+    ),
+    Mutation(
+        "files-of-no-account",
+        "A file counts only where the mesh goes on from it.",
+        "ictp2p/sync/two_level/beginning.py",
+        " and self._loaded.digest == state.contents else None",
+        " else None",
+        (f"{_SHARDS}test_a_mesh_that_is_further_takes_no_notice_of_old_files",),
+    ),
+    Mutation(
         "copies-come-apart",
         "What several ranks hold as a whole is not averaged by each apart.",
         "ictp2p/sync/model/sharding.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,19 +43,26 @@ class Rank:
 
 
 class Shards:
-    """Clusters whose models have two shards: a world for each, and a worker in both for each cluster."""
+    """Clusters whose models have two shards: a world for each, and a worker in both for each cluster.
 
-    def __init__(self, *clusters: str) -> None:
-        self.clusters = clusters
+    Those that are named with a number come once so many rounds have ended.
+    """
+
+    def __init__(self, *clusters: str, **after: int) -> None:
+        self.clusters, self._after = (*clusters, *after), after
         self.worlds = [World(**dict.fromkeys(clusters, 1)) for _ in range(2)]
-        self.within = {name: Exchange(2) for name in clusters}
+        self.within = {name: Exchange(2) for name in self.clusters}
 
     def run(self, body: Callable[[Any, Rank, str], Any]) -> dict[tuple[str, int], Any]:
         threads: list[threading.Thread] = []
         for shard, world in enumerate(self.worlds):
             for name in self.clusters:
                 rank = Rank(self.within[name], shard)
-                threads.append(world.start(f"{name}_0", lambda mesh, rank=rank, name=name: body(mesh, rank, name)))
+                threads.append(
+                    world.start(
+                        f"{name}_0", lambda mesh, rank=rank, name=name: body(mesh, rank, name), self._after.get(name, 0)
+                    )
+                )
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive(), "a worker hangs"
@@ -172,7 +180,7 @@ def test_all_meet_whenever_they_are_entered() -> None:
                 train(model, inner, rows(1, EVERY))
         return entered
 
-    assert all(said[-1] is Standing.LANDED for said in Shards("a").run(body).values())
+    assert all(said[-2:] == [Standing.LANDED, Standing.BEGINS] for said in Shards("a").run(body).values())
 
 
 def test_a_round_that_was_attended_and_missed_is_not_made_up_for_before_the_next_boundary(
@@ -184,6 +192,81 @@ def test_a_round_that_was_attended_and_missed_is_not_made_up_for_before_the_next
     shards.worlds[1].absent = {2: {"a"}, 3: {"a"}}
     shards.run(trained(8 * EVERY))
     assert not shards.errors
+
+
+def written(folder: Path) -> Callable[[int, int], Path]:
+    """Files of both shards, as they are after so many phases and steps."""
+
+    def path(shard: int, steps: int) -> Path:
+        return folder / f"{shard}.{steps}"
+
+    def body(mesh: Any, rank: Rank, name: str) -> None:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, EVERY, within=rank) as policy:
+            for steps, row in enumerate(rows(1, 4 * EVERY)):
+                policy.save(path(rank.rank, steps))
+                train(model, inner, [row])
+
+    Shards("a").run(body)
+    return path
+
+
+def begun(*files: Path | None) -> Shards:
+    """What becomes of a cluster whose ranks begin from these."""
+    shards = Shards("a")
+
+    def body(mesh: Any, rank: Rank, name: str) -> None:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        policy = DiLoCo(mesh, model, inner, None, EVERY, within=rank)
+        if (file := files[rank.rank]) is not None:
+            policy.load(file)
+        with policy:
+            train(model, inner, rows(1, EVERY))
+
+    shards.run(body)
+    return shards
+
+
+def test_shards_begin_from_one_time_or_not_at_all(tmp_path: Path) -> None:
+    """Regression: a model went on from shards of different rounds, or from one and fresh weights, without a word."""
+    path = written(tmp_path)
+    for files, words in (
+        ((path(0, 3 * EVERY), path(1, EVERY)), f"trained for {3 * EVERY} steps, and rank 1 from one of {EVERY}"),
+        ((path(0, 3 * EVERY), None), f"trained for {3 * EVERY} steps, and rank 1 from fresh weights"),
+        ((None, path(1, 3 * EVERY)), "rank 1 of this cluster begins from a shard of the model that was trained for"),
+    ):
+        errors = begun(*files).errors
+        assert len(errors) == 2
+        assert all(isinstance(error, ConfigError) and words in str(error) for error in errors.values())
+
+
+@pytest.mark.parametrize(("steps", "warned"), [((9, 9), False), ((9, 6), True)])
+def test_shards_of_one_phase_go_on(tmp_path: Path, steps: tuple[int, int], warned: bool) -> None:
+    path = written(tmp_path)
+    shards = begun(path(0, steps[0]), path(1, steps[1]))
+    assert not shards.errors
+    told = [str(fields["text"]) for world in shards.worlds for _, kind, fields in world.events if kind == "warning"]
+    assert sum("not written at the same step" in text for text in told) == 2 * warned
+
+
+def test_a_mesh_that_is_further_takes_no_notice_of_old_files(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    shards = Shards("a", b=1)
+
+    def body(mesh: Any, rank: Rank, name: str) -> int:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        policy = DiLoCo(mesh, model, inner, None, EVERY, within=rank)
+        policy.load(path(rank.rank, EVERY if name == "b" and rank.rank else 3 * EVERY))
+        with policy:
+            train(model, inner, rows(1, 3 * EVERY if name == "a" else EVERY))
+        return policy.rounds
+
+    found = shards.run(body)
+    assert not shards.errors
+    assert min(found.values()) > 3
 
 
 def test_a_shard_that_stops_is_no_shard_that_is_waited_for() -> None:
