@@ -41,7 +41,7 @@ def test_the_job_names_the_cluster_and_the_worker() -> None:
     config = ictp2p.Config.lan(token=TOKEN, data_dir="/data", advertise="203.0.113.9:9000")
     assert config.cluster == "torchrun-my-job-7-f20915cf"
     assert config.rank == 5
-    assert (config.listen, config.advertise) == ("0.0.0.0:7451", "203.0.113.9:9001")
+    assert (config.listen, config.advertise) == ("[::]:7451", "203.0.113.9:9001")
     assert config.data_dir == "/data/rank-5"
     assert ictp2p.Config.local(token=TOKEN).listen == "127.0.0.1:0"
 
@@ -99,7 +99,7 @@ def test_a_port_that_the_system_chooses_and_a_peer_that_only_dials_stay_so() -> 
 @pytest.mark.usefixtures("inside")
 def test_who_names_the_cluster_is_left_alone() -> None:
     config = ictp2p.Config.lan(cluster="oslo", token=TOKEN, data_dir="/data")
-    assert (config.cluster, config.rank, config.data_dir, config.listen) == ("oslo", 0, "/data", "0.0.0.0:7450")
+    assert (config.cluster, config.rank, config.data_dir, config.listen) == ("oslo", 0, "/data", "[::]:7450")
     assert torchrun.rendezvous(config, os.environ) is None
 
 

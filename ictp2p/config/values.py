@@ -31,7 +31,8 @@ from ictp2p.config.checks import (
 from ictp2p.errors import ConfigError
 from ictp2p.types import Address, ClusterId, cluster_id
 
-_LISTEN = "0.0.0.0:7450"
+_LISTEN = "[::]:7450"
+"""Every address of the machine, of both families if it has both; see `TcpNetwork.serve`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,11 @@ class Config:
         repr=False,
     )
     listen: str = parameter(
-        "host:port", "where to listen, for everything; port 0 lets the system choose", address, default=_LISTEN
+        "host:port",
+        "where to listen, for everything; port 0 lets the system choose; [::] is every address of the machine, 0.0.0.0 "
+        "its IPv4 ones",
+        address,
+        default=_LISTEN,
     )
     advertise: str = parameter(
         "host:port",

@@ -52,6 +52,7 @@ _RESOLVE = 5.0  # seconds to look up the name of an address to listen on
 _AT_ONCE = 64  # connections accepted in one turn of the loop, at most
 _BREATHER = 1.0  # seconds without accepting after the system had no room for another connection
 _TAKEN = {errno.EADDRINUSE, errno.EACCES}
+_NO_IPV6 = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 
 
 OnStuck = Callable[[str], None]
@@ -123,11 +124,11 @@ class TcpNetwork:
     async def serve(
         self, factory: Callable[[], asyncio.BaseProtocol], address: Address, stuck: OnStuck = _untold
     ) -> Listener:
-        """Listen at `address`; see `Network.serve`."""
+        """Listen at `address`; at :: for both families, or the one that there is here. See `Network.serve`."""
         loop = asyncio.get_running_loop()
         try:
             family, where = await _resolve(address, socket.AI_PASSIVE)
-            sock = _listening_socket(family, where)
+            sock = _everywhere(address.port) if address.host == "::" else _listening_socket(family, where)
         except (OSError, ValueError) as error:  # ValueError: a host that cannot even be looked up, as in "a..b"
             raise translate(error, f"cannot listen on {address}", listening=True) from error
         return _TcpListener(loop, sock, factory, stuck)
@@ -324,6 +325,16 @@ async def _resolve(address: Address, flags: int) -> tuple[int, tuple[object, ...
         found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
     family, _, _, _, where = found[0]
     return family, where
+
+
+def _everywhere(port: int) -> socket.socket:
+    """Listen at every address of this machine: those of IPv4 alone if its kernel knows no IPv6, or has none to give."""
+    try:
+        return _listening_socket(socket.AF_INET6, ("::", port))
+    except OSError as error:
+        if error.errno not in _NO_IPV6:
+            raise
+    return _listening_socket(socket.AF_INET, ("0.0.0.0", port))
 
 
 def _listening_socket(family: int, where: tuple[object, ...]) -> socket.socket:

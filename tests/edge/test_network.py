@@ -55,6 +55,45 @@ def test_bytes_go_both_ways_and_both_ends_show_the_same_addresses(run):
     run(story())
 
 
+@pytest.mark.parametrize(("reached", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1")])
+def test_everywhere_is_at_the_addresses_of_both_families_each_shown_as_its_own(run, reached: str, shown: str):
+    async def story() -> None:
+        accepted: list[Caught] = []
+        listener = await NETWORK.serve(lambda: accepted.append(Caught()) or accepted[-1], Address("::", 0))
+        transport, dialer = await NETWORK.connect(Caught, listener.address._replace(host=reached), 5)
+        await listener.settled()
+        (acceptor,) = accepted
+        assert shown_address((await acceptor.made).get_extra_info("sockname")).host == shown
+        transport.close()
+        await dialer.lost
+        await acceptor.lost
+        listener.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("lacks", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+def test_everywhere_is_at_those_of_ipv4_alone_where_a_kernel_has_no_other(
+    run, monkeypatch: pytest.MonkeyPatch, lacks: int
+):
+    def without_ipv6(family: int, *rest: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(lacks, os.strerror(lacks))
+        return one(family, *rest)
+
+    async def story() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socket", without_ipv6)
+            listener = await NETWORK.serve(Caught, Address("::", 0))
+        assert listener.address.host == "0.0.0.0"
+        with pytest.raises(AddressInUse, match=r"cannot listen on \[::\]"):
+            await NETWORK.serve(Caught, listener.address._replace(host="::"))
+        listener.close()
+
+    one = socket.socket
+    run(story())
+
+
 def segment(transport: asyncio.Transport) -> int:
     """Bytes that the kernel puts into one packet of a connection."""
     info = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)

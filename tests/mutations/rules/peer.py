@@ -277,6 +277,14 @@ MUTATIONS: Final = (
         ("runtime/test_whereabouts.py::test_who_listens_for_ipv4_alone_tells_no_ipv6_address",),
     ),
     Mutation(
+        "nowhere-without-ipv6",
+        "A peer that is to listen everywhere does so also where the kernel has no IPv6.",
+        "ictp2p/edge/network.py",
+        "        if error.errno not in _NO_IPV6:\n",
+        "        if True:\n",
+        ("edge/test_network.py::test_everywhere_is_at_those_of_ipv4_alone_where_a_kernel_has_no_other",),
+    ),
+    Mutation(
         "redialed-and-not-looked-at",
         "Each connection shows where a peer's host is, also those that are dialed again after the host has moved.",
         "ictp2p/runtime/driver.py",
