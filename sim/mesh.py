@@ -15,7 +15,6 @@ from ictp2p.errors import ConfigError
 from sim.host import Host
 from sim.settings import setting
 from sim.stage import Stage
-from sim.workload import Worker
 from sim.world import World
 
 REAL = 16.0
@@ -26,6 +25,8 @@ NAMES = (
 )  # fmt: skip
 
 
+_NAMED = 8
+"""Workers that are behind whose names are told."""
 PEERS = 5000
 """Workers of a world at most: each is a whole peer, and a thousand of them take a gigabyte."""
 
@@ -117,15 +118,20 @@ def settle(stage: Stage, within: float) -> None:
     """Wait until all running workers that train hold the newest state, and check that they are equal."""
     world = stage.world
 
-    def equal() -> bool:
-        return {worker.state.version for worker in _workers(world)} == {world.version()}
+    def behind() -> list[str]:
+        held, newest = world.versions(), world.version()
+        return [host.name for host in _trainers(world) if held.get(host.name) != newest]
 
-    world.run_until(equal, within, what="every worker holds the newest state")
-    held = {(worker.state.version, worker.state.digest) for worker in _workers(world)}
+    def left() -> str:
+        held = world.versions()
+        at = [f"{name} at {held[name]}" if name in held else f"{name} never got in" for name in behind()]
+        return f"every worker holds the newest state, version {world.version()} ({', '.join(at[:_NAMED])})"
+
+    world.run_until(lambda: not behind(), within, what=left)
+    workers = [host.worker for host in _trainers(world) if host.worker is not None]
+    held = {(worker.state.version, worker.state.digest) for worker in workers}
     shown = " ".join(f"{version}:{digest.hex()[:8]}" for version, digest in sorted(held))
-    stage.check(
-        f"{len(_workers(world))} workers hold one state", len(held) == 1, seen=shown, wanted="one version and digest"
-    )
+    stage.check(f"{len(workers)} workers hold one state", len(held) == 1, seen=shown, wanted="one version and digest")
 
 
 def check_counted(stage: Stage) -> None:
@@ -141,5 +147,6 @@ def check_lives(stage: Stage, restarted: Callable[[Host], bool] = lambda host: F
     stage.check("nobody else was restarted", not twice, seen=" ".join(twice) or "nobody")
 
 
-def _workers(world: World) -> list[Worker]:
-    return [host.worker for host in world.every_host() if host.worker is not None and not host.gone]
+def _trainers(world: World) -> list[Host]:
+    """Who runs and is to train, also who never got into the mesh."""
+    return [host for host in world.running() if world.clusters[host.cluster].workload is not None and not host.gone]

@@ -247,6 +247,10 @@ def _read_faults(tables: list[Fields], clusters: tuple[_Cluster, ...]) -> FaultP
         for key, value in told.items():
             for name in [value] if isinstance(value, str) else value if isinstance(value, list) else []:
                 _check_name(f"fault {told['fault']} at {at:g} s: {key}", key, name, workers, fault)
+    joins = {fault.cluster for _, fault in plan if isinstance(fault, Join)}
+    idle = [cluster.name for cluster in clusters if cluster.options["at"] is None and cluster.name not in joins]
+    if idle:
+        raise ConfigError(f"cluster {idle[0]!r} waits for a Join fault, and there is none that names it")
     return plan
 
 

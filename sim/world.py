@@ -107,7 +107,7 @@ class World(Harm):
         within: float,
         *,
         step: float = 0.05,
-        what: str = "",
+        what: str | Callable[[], str] = "",
         rule: str = "liveness",
     ) -> float:
         """Let time pass until `condition()` is true, looking every `step` seconds; give the seconds it took.
@@ -116,7 +116,7 @@ class World(Harm):
             condition: called between two steps.
             within: seconds that it may take.
             step: seconds between two looks.
-            what: the condition in words, for whoever reads that it did not come true.
+            what: the condition in words, for whoever reads that it did not come true; or what makes them then.
             rule: what is broken then.
 
         Raises:
@@ -125,7 +125,7 @@ class World(Harm):
         began, swept = self.now, self.now
         while not condition():
             if self.now >= began + within:
-                text = what or getattr(condition, "__name__", "the condition")
+                text = (what() if callable(what) else what) or getattr(condition, "__name__", "the condition")
                 self._raise(Finding(rule, self.now, f"{text} did not come true within {within:g} s"))
             ahead = min(began + within, self.now + step)
             due = ahead >= swept + SWEEP

@@ -55,6 +55,19 @@ def test_settings_override_the_file_and_missed_expectations_fail() -> None:
         assert [check.what for check in stage.checks if not check.ok] == ["version of the state"]
 
 
+def test_who_never_gets_in_is_named_and_the_run_fails() -> None:
+    """Regression: the workers that had a state were equal, so all was well though a whole cluster stayed outside."""
+    document = {
+        "run": {"seconds": 10, "profile": "local", "compute": 1},
+        "cluster": [{"name": "a", "workers": 1}, {"name": "b", "workers": 1}, {"name": "c", "workers": 1}],
+        "fault": [{"at": 0, "fault": "Cut", "a": "c", "b": "*"}],
+        "expect": {"within": 5},
+    }
+    with play(read(document, "outside"), 1, {}) as stage:
+        assert not stage.ok
+        assert "c/0 never got in" in str(stage.breach)
+
+
 def test_without_training_everybody_must_know_everybody() -> None:
     document = {"run": {"seconds": 5, "profile": "local"}, "cluster": [{"name": n, "train": False} for n in ("a", "b")]}
     with play(read(document, "control"), 1, {}) as stage:
@@ -130,6 +143,12 @@ def test_what_is_to_happen_after_the_end_is_refused_before_anything_runs(changes
         assert stage.ok, "the end may be moved"
     with pytest.raises(ConfigError, match="after the run's end at 25 s"):
         play(read(document, "late"), 1, {"seconds": "25"})
+
+
+def test_a_cluster_that_would_never_come_is_refused() -> None:
+    document = {"cluster": [{"name": "a"}, {"name": "b", "waits": True}]}
+    with pytest.raises(ConfigError, match="cluster 'b' waits for a Join fault, and there is none that names it"):
+        read(document, "idle")
 
 
 def test_a_required_value_that_is_missing_is_named() -> None:
