@@ -80,11 +80,13 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ictp2p' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+if not TYPE_CHECKING:  # to a type checker there would be every name, also the misspelt ones
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'ictp2p' has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

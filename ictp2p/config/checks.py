@@ -107,6 +107,8 @@ def folder(value: str | None) -> None:
     """Check a path, if there is one: an empty one, from a variable that is not set, would be as if none was given."""
     if value is not None and not _names_folder(value):
         raise ConfigError(f"{value!r} is not valid: it must name a folder, or be left out")
+    if value is not None and value.startswith("~"):
+        raise ConfigError(f"{value!r} is not valid: only a shell knows what ~ is; give the path, or os.path.expanduser")
 
 
 def _names_folder(value: str) -> bool:

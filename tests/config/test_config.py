@@ -99,6 +99,7 @@ def test_later_sources_win(tmp_path: Path):
         ({"bulk_rate": "fast"}, "bulk_rate: 'fast'"),
         ({"data_dir": 7}, "data_dir: 7"),
         ({"data_dir": ""}, "data_dir: '' is not valid: it must name a folder, or be left out"),
+        ({"data_dir": "~/peer"}, "data_dir: '~/peer' is not valid: only a shell knows what ~ is"),
         ({"data_dir": "a\0b"}, "data_dir: .* must name a folder"),
         ({"data_dir": "a\ud800"}, "data_dir: 'a.ud800' is not valid: it must name a folder"),
         ({"token": "\ud800" * 32}, "token is not valid: it must be text, in UTF-8"),

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.state.local import is_distributed
@@ -75,14 +76,14 @@ class Trainees:
 
     def _check_places(self, held: list[Tensor]) -> None:
         own = {*map(id, self._parameters)}
-        strange = [p for p in held if p.requires_grad and p.numel() and id(p) not in own]
+        strange = [p for p in held if p.requires_grad and _has_elements(p) and id(p) not in own]
         if strange:
             raise ConfigError(
                 f"the inner optimizer holds {len(strange)} parameters, the first of shape {tuple(strange[0].shape)}, "
                 f"that were not {self._model}'s when the policy was made: each worker would train them apart"
             )
         known = {*map(id, held)}
-        lacking = next((n for n, p, *_ in self._places if p.numel() and id(p) not in known), None)
+        lacking = next((n for n, p, *_ in self._places if _has_elements(p) and id(p) not in known), None)
         if lacking is not None:
             raise ConfigError(
                 f"parameter {lacking!r} requires a gradient and is in no group of the inner optimizer: another one "
@@ -93,6 +94,11 @@ class Trainees:
 def _owner(model: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:
     path, _, leaf = name.rpartition(".")
     return model.get_submodule(path), leaf
+
+
+def _has_elements(parameter: Tensor) -> bool:
+    """Whether there is anything to train; a lazy one is refused by name where tensors are looked at (`tensors`)."""
+    return not is_lazy(parameter) and parameter.numel() > 0
 
 
 def _now(owner: torch.nn.Module, leaf: str) -> Tensor | None:

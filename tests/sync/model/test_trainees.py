@@ -27,6 +27,12 @@ def test_an_optimizer_of_another_copy_of_the_model_is_refused() -> None:
         Trainees(model, sgd(copy.deepcopy(model)))
 
 
+def test_a_lazy_parameter_is_left_to_who_names_it() -> None:
+    """Regression: torch's own error was raised, from the middle of the check."""
+    model = nn.LazyLinear(2)
+    Trainees(model, sgd(model)).check()
+
+
 def test_a_criterion_with_weights_of_its_own_is_refused() -> None:
     model, criterion = nn.Linear(3, 2), nn.PReLU()
     with pytest.raises(ConfigError, match="holds 1 parameters"):
