@@ -139,7 +139,7 @@ class Stage:
 
     def _gave_up(self, what: str, seconds: float) -> str:
         over = time.monotonic() >= self._deadline
-        limit = f"the run's {self._seconds:g} s are over" if over else f"nothing for {seconds:g} s"
+        limit = f"the run's {self._seconds:g} s (--seconds) are over" if over else f"nothing for {seconds:g} s"
         last = (self._last_said(worker) for worker in self.workers.values())
         quotes = (_quoted(worker) for worker in self.alive())
         return "\n  ".join([f"{limit}: waited for {what}", *last]) + "".join(quotes)

@@ -213,7 +213,7 @@ def test_a_loss_that_did_not_fall_fails_the_run(play: Play) -> None:
 
 def test_the_deadline_of_the_run_bounds_every_wait(play: Play) -> None:
     assert play({"oslo/1": "hang"}, seconds=1.0) == 1
-    assert play.failure.startswith("the run's 1 s are over: waited for")
+    assert play.failure.startswith("the run's 1 s (--seconds) are over: waited for")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -32,6 +32,7 @@ class Meeting:
         sampler: the policy's.
         grouping: over whom its rounds average.
         pace: how often there are any.
+        outer_schedule: what their outer rate follows.
 
     Raises:
         ConfigError: `within` is no such thing, does not go with the others, or is wanted.
@@ -45,11 +46,12 @@ class Meeting:
         sampler: ElasticSampler | None,
         grouping: Grouping,
         pace: Pace,
+        outer_schedule: object = None,
     ) -> None:
         reshard(model)
         check_shards(model, within=within is not None)
         if within is not None:
-            _check(sampler, grouping, pace)
+            _check(sampler, grouping, pace, outer_schedule)
         self._peer = peer
         self.siblings = None if within is None else _siblings(model, within)
         """The ranks, if there are any."""
@@ -143,12 +145,17 @@ class Meeting:
             self._peer.leave_together(None)
 
 
-def _check(sampler: ElasticSampler | None, grouping: Grouping, pace: Pace) -> None:
+def _check(sampler: ElasticSampler | None, grouping: Grouping, pace: Pace, outer_schedule: object) -> None:
     if sampler is not None:
         raise ConfigError("a sampler leases samples in one mesh, and with `within` each shard has its own: give none")
     if isinstance(pace, AdaptivePace):
         raise ConfigError(
             "an AdaptivePace is agreed in one mesh, and with `within` each shard has its own: give a number"
+        )
+    if outer_schedule is not None:
+        raise ConfigError(
+            "outer_schedule is of the rounds of one mesh, and with `within` each shard has its own, by which those "
+            "of one model would step at several rates: give an outer optimizer of one rate"
         )
     if grouping != "all":
         raise ConfigError(f"rounds by {grouping} are drawn in one mesh, and with `within` each shard has its own")

@@ -112,7 +112,7 @@ class Policy:
         self._warn: Callable[[str], None] = lambda text: peer.event("warning", text=text)
         self._overlap = given.overlap
         self._sampler = sampler = given.sampler
-        self._meeting = Meeting(peer, model, given.within, sampler, grouping, pace)
+        self._meeting = Meeting(peer, model, given.within, sampler, grouping, pace, given.outer_schedule)
         self._trainees = Trainees(model, inner)
         words = [("policy", name), *pace.describe(), *given.describe()]
         words += [self._meeting.siblings.describe()] if self._meeting.siblings is not None else []

@@ -366,6 +366,7 @@ def test_a_shard_has_one_worker_in_a_cluster() -> None:
         (DiLoCo, {"within": "all"}, "within 'all' is no process group of torch's, nor a device mesh"),
         (DiLoCo, {"sampler": ElasticSampler(4, 2)}, "a sampler leases samples in one mesh"),
         (DiLoCo, {"sync_every": AdaptivePace(10)}, "an AdaptivePace is agreed in one mesh"),
+        (DiLoCo, {"outer_schedule": lambda rounds: 1.0}, "outer_schedule is of the rounds of one mesh"),
         (AsyncDiLoCo, {"clusters": 2}, "give proportional=False"),
         (NoLoCo, {}, "rounds by pairs are drawn in one mesh"),
     ],
