@@ -194,6 +194,26 @@ def test_a_round_that_was_attended_and_missed_is_not_made_up_for_before_the_next
     assert not shards.errors
 
 
+def test_a_round_that_was_attended_and_missed_leaves_nothing_due() -> None:
+    world, landed = World(a=1, b=1), threading.Barrier(2)
+    world.absent = {1: {"a"}}
+
+    def body(mesh: Any) -> tuple[bool, int]:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        with DiLoCo(mesh, model, inner, None, EVERY) as policy:
+            train(model, inner, rows(1, EVERY))
+            landed.wait(30)
+            if mesh.cluster == "a":
+                policy._groups.run(policy._outer_round._attend)
+            else:
+                train(model, inner, rows(1, EVERY))
+            return policy.progress.due, policy.version
+
+    found = world.run(a_0=body, b_0=body)
+    assert found["a_0"] == found["b_0"] == (False, 3)
+
+
 def written(folder: Path) -> Callable[[int, int], Path]:
     """Files of both shards, as they are after so many phases and steps."""
 
