@@ -54,7 +54,7 @@ class Trainees:
                 parameters that are not the model's, or the model a parameter that the optimizer does not know; or the
                 optimizer lacks one that it had.
         """
-        moved = next((place for place in self._places if _now(*place[2:]) is not place[1]), None)
+        moved = next((place for place in self._places if place[2]._parameters.get(place[3]) is not place[1]), None)
         if moved is not None and not {*map(id, self._root.parameters())}.issuperset(map(id, self._parameters)):
             raise ConfigError(_elsewhere(*moved))
         for name, parameter in self._frozen:
@@ -101,13 +101,9 @@ def _has_elements(parameter: Tensor) -> bool:
     return not is_lazy(parameter) and parameter.numel() > 0
 
 
-def _now(owner: torch.nn.Module, leaf: str) -> Tensor | None:
-    return owner._parameters.get(leaf)
-
-
 def _elsewhere(name: str, parameter: Tensor, owner: torch.nn.Module, leaf: str) -> str:
     """Say in words why a parameter is another object than it was."""
-    now = _now(owner, leaf)
+    now = owner._parameters.get(leaf)
     if now is not None and is_distributed(parameter) and not is_distributed(now):
         return (
             f"parameter {name!r} is gathered from its shards, as in a forward pass, or after one that ended with an "
