@@ -9,14 +9,9 @@ import pytest
 import torch
 
 from ictp2p.sync.policies.streaming import StreamingDiLoCo
+from tests.sync.diloco_trace import Model
 
 EVERY = 4
-
-
-class Model(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.w = torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.5]))
 
 
 class Timed:

@@ -11,14 +11,9 @@ import torch
 from ictp2p.errors import NoQuorum, RoundMissed, StateError
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.values import StateRef
+from tests.sync.diloco_trace import Model
 
 EVERY = 4
-
-
-class Model(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.w = torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.5]))
 
 
 class Between:
