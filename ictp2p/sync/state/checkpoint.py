@@ -12,7 +12,8 @@ those who have no copy fetch it. The mesh that wrote it knows it again by its li
 that is all it takes to go back to the newest of several (`restore`).
 
 Of a model whose shards are agreed on each in a mesh of its own every shard has a file, and rounds of its own. How old
-these are beside each other says the number of steps that all shards had been trained for in common.
+these are beside each other says the number of steps that all shards had been trained for in common when the file was
+written: in that word alone two files of a version may differ.
 
 With `local` the file also has what only the cluster holds: the model as it is trained by now, the state of the inner
 optimizer, and whatever else the policy carries. That part is for the same cluster to go on from, and has a digest of

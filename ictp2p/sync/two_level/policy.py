@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.device_memory import home
-from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost
+from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost, StateError
 from ictp2p.fsm import RECONFIG_PG, TRAINING
 from ictp2p.sync.cluster import scaling
 from ictp2p.sync.cluster.groups import Groups
@@ -234,7 +234,8 @@ class Policy:
     def save(self, path: str | os.PathLike[str], *, local: bool = False) -> None:
         """Write the agreed state to a file in safetensors format; see `sync.state.checkpoint`.
 
-        Every worker at the same version would write the same; one of them is enough. From any thread.
+        Every worker at the same version would write the same; one of them is enough. Of a sharded model each rank
+        writes its shard, all of them at the same step. From any thread.
 
         Args:
             path: the file; its folder must exist.
@@ -297,10 +298,7 @@ class Policy:
             self._beginning.recognize()
             self._peer.serve_state(self.state)
             self._settle()
-            apart = self._meeting.compare(self._beginning.trained(), self._pace.steps)
-            for text in (self._beginning.given_up(), apart):
-                if text is not None:
-                    self._warn(text)
+            self._check_beginning()
             self._resting = self._peer.clock()
             self._hooks.set(self._to_step, self._stepped)
             self._hooks.add(Strangers(self._inner, lambda: self.progress.step, self._warn))
@@ -322,6 +320,18 @@ class Policy:
             reshard(self._model)
         self._trainees.check()
         self._weights.follow()
+
+    def _check_beginning(self) -> None:
+        """See that training may go on from the state that there is, and tell people what they should know of it."""
+        try:
+            gone = self._beginning.given_up()
+        except StateError:
+            self._stop()  # they are about to compare, and would wait for this one
+            raise
+        apart = self._meeting.compare(self._beginning.trained(), self._pace.steps)
+        for text in (gone, apart):
+            if text is not None:
+                self._warn(text)
 
     # The inner loop.
 

@@ -164,6 +164,14 @@ MUTATIONS: Final = (
         (f"{_SHARDS}test_shards_begin_from_one_time_or_not_at_all",),
     ),
     Mutation(
+        "refused-without-a-word",
+        "A rank that is refused with its file tells its siblings, who wait for it.",
+        "ictp2p/sync/two_level/policy.py",
+        "            self._stop()  # they are about to compare, and would wait for this one\n",
+        "",
+        (f"{_SHARDS}test_who_is_refused_with_its_file_has_its_siblings_told",),
+    ),
+    Mutation(
         "files-of-no-account",
         "A file counts only where the mesh goes on from it.",
         "ictp2p/sync/two_level/beginning.py",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from ictp2p.errors import ConfigError, LocalGroupError, NoQuorum, PeerClosed, SiblingLost
+from ictp2p.errors import ConfigError, LocalGroupError, NoQuorum, PeerClosed, SiblingLost, StateError
 from ictp2p.sync.cluster.siblings import Standing
 from ictp2p.sync.pace import AdaptivePace
 from ictp2p.sync.policies.asynchronous import AsyncDiLoCo
@@ -287,6 +287,26 @@ def test_a_mesh_that_is_further_takes_no_notice_of_old_files(tmp_path: Path) -> 
     found = shards.run(body)
     assert not shards.errors
     assert min(found.values()) > 3
+
+
+def test_who_is_refused_with_its_file_has_its_siblings_told(tmp_path: Path) -> None:
+    """Regression: they trained on to their first step, and waited there for as long as their group does."""
+    path = written(tmp_path)
+    shards = Shards("b", a=1)
+
+    def body(mesh: Any, rank: Rank, name: str) -> None:
+        model = Model()
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        policy = DiLoCo(mesh, model, inner, None, EVERY, within=rank)
+        if (name, rank.rank) == ("a", 0):
+            policy.load(path(0, 3 * EVERY))  # the mesh was founded without it, and is not so far
+        with policy:
+            train(model, inner, rows(1, 2 * EVERY))
+
+    shards.run(body)
+    assert isinstance(shards.errors["a", 0], StateError)
+    assert isinstance(shards.errors["a", 1], SiblingLost)
+    assert "rank 0 of this cluster, which holds another shard of its model, has stopped" in str(shards.errors["a", 1])
 
 
 def test_a_shard_that_stops_is_no_shard_that_is_waited_for() -> None:
