@@ -35,9 +35,9 @@ class BulkProfile:
     say the same."""
     share_memory: bool = True
     """Bodies for a peer of the same user on the same host go through memory that both have mapped, in clear (`shared`).
-    Costs each end 4 MiB for each such peer and direction; without it they go over loopback."""
-    rings: int = 16
-    """To how many of them: 64 MiB. What goes to more goes over loopback."""
+    Costs each end 16 MiB for each such peer and direction; without it they go over loopback."""
+    rings: int = 8
+    """To how many of them: 128 MiB. What goes to more goes over loopback."""
     high_water: int = 1024 * 1024
     """Bytes beyond the kernel's own buffer that a transport may hold before we stop writing."""
     room: int = ROOM_BYTES

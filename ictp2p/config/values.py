@@ -116,7 +116,7 @@ class Config:
     share_memory: bool = parameter(
         "",
         "send tensor bytes to peers of the same user on the same host through memory that both have mapped, in clear, "
-        "instead of loopback; 4 MiB for each such peer and direction, 64 MiB at most",
+        "instead of loopback; 16 MiB for each such peer and direction, 128 MiB at most",
         default=True,
     )
     full_mesh: int = parameter(

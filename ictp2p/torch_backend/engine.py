@@ -27,6 +27,7 @@ from torch import Tensor
 from ictp2p.bulk import Bulk
 from ictp2p.collectives.channel import ParticipantLost, RoundTag
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share, one_shot_plan
+from ictp2p.collectives.planning.candidates import CHUNK
 from ictp2p.collectives.planning.schedules import star
 from ictp2p.collectives.running import execute, one_shot
 from ictp2p.collectives.running.attempt import ExecuteProfile, together
@@ -34,8 +35,6 @@ from ictp2p.collectives.running.flat import Flat
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId
 
-CHUNK = 1024 * 1024
-"""Bytes per chunk: the cost per chunk vanishes beside the cost per byte."""
 SMALL = 64 * 1024
 """Bytes that a rank sends at most when everybody copies everything: above, two hops are faster than more bytes."""
 CHAIN = 4 * 1024 * 1024

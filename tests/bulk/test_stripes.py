@@ -19,9 +19,10 @@ from ictp2p.bulk.probing import _Blasts
 from ictp2p.bulk.streams import PROBE_CHUNK
 from ictp2p.bulk.stripes import COUNT, LEAST
 from ictp2p.collectives.channel import ParticipantLost
+from ictp2p.collectives.planning.candidates import CHUNK
 from ictp2p.collectives.running.execute import all_reduce
 from ictp2p.errors import Unreachable
-from ictp2p.torch_backend.engine import CHUNK, Engine, Step
+from ictp2p.torch_backend.engine import Engine, Step
 from ictp2p.types import PeerId
 from tests.bulk.conftest import PROFILE, MemoryTransport, Mesh, run_turns
 from tests.bulk.reducing import PROFILE as REDUCING

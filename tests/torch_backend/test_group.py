@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ictp2p.collectives.channel import DIFFER
+from ictp2p.collectives.planning.candidates import CHUNK
 from ictp2p.errors import ConfigError, HandshakeFailed, IctError, PeerClosed
 from ictp2p.torch_backend import Options, ProcessGroup, RankLost, RanksMissing, RankTimeout
 from tests.collectives.running.formless import FORMLESS
@@ -209,15 +210,12 @@ def test_a_message_of_another_size_fails_that_receive_and_nothing_else() -> None
     assert error == f"receive from rank 0: rank 0: sent 400 bytes for result 0 of share 0, expected 800{DIFFER}"
 
 
-MIB = 1024 * 1024
-
-
 @given(
-    st.sampled_from([0, 5, MIB - 8, MIB, 2 * MIB - 8, 2 * MIB, 3 * MIB]),
-    st.sampled_from([0, 5, MIB - 8, MIB, 2 * MIB - 8, 2 * MIB]),
+    st.sampled_from([0, 5, CHUNK - 8, CHUNK, 2 * CHUNK - 8, 2 * CHUNK, 3 * CHUNK]),
+    st.sampled_from([0, 5, CHUNK - 8, CHUNK, 2 * CHUNK - 8, 2 * CHUNK]),
 )
-@example(2 * MIB - 8, MIB - 8)
-@example(MIB - 8, 2 * MIB - 8)
+@example(2 * CHUNK - 8, CHUNK - 8)
+@example(CHUNK - 8, 2 * CHUNK - 8)
 @settings(max_examples=20, deadline=None)
 def test_a_message_arrives_whole_or_not_at_all(sent: int, taken: int) -> None:
     def act(group: ProcessGroup, rank: int) -> int:
@@ -239,7 +237,7 @@ def test_a_message_arrives_whole_or_not_at_all(sent: int, taken: int) -> None:
         assert isinstance(found, RankLost), found
         said = re.search(r"sent (?:a message of )?(\d+) bytes(?: for result 0 of share 0)?, expected (\d+)", str(found))
         assert said is not None, found
-        first = (min(size, MIB - 8) for size in (sent, taken))
+        first = (min(size, CHUNK - 8) for size in (sent, taken))
         assert tuple(map(int, said.groups())) in {(sent, taken), tuple(first)}, "the length ahead is not counted"
 
 
