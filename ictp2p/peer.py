@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ictp2p import torchrun
 from ictp2p.calls.engine import CallEngine
@@ -56,8 +56,25 @@ _CUT_SHORT = (
     "If they report that they have no quorum, start it again, with its data_dir"
 )
 
+_NAMES = frozenset(name for name in vars(TrainingMesh) if not name.startswith("_") and name != "close")
 
-class Peer(CollectiveCalls):
+if TYPE_CHECKING:
+    _MeshMethods = TrainingMesh
+else:
+
+    class _MeshMethods:
+        """What policies call of a peer (`sync.mesh.Mesh`) is done by the `TrainingMesh` that it has while it runs."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _NAMES:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            mesh = self.__dict__.get("_mesh")
+            if mesh is None:
+                raise PeerClosed(f"start the peer before it is used (`with peer:`): {name} needs a running one")
+            return getattr(mesh, name)
+
+
+class Peer(CollectiveCalls, _MeshMethods):
     """One worker's place in the mesh.
 
     Args:
@@ -72,7 +89,7 @@ class Peer(CollectiveCalls):
         self._repetition = Repetition()
         self._handle: Handle | None = None
         self._mesh: TrainingMesh | None = None
-        self._life: Life | None = None
+        self._lived: Life | None = None
         self._draining_from: tuple[int, int] | None = None
         self._vain_steps = 0  # how often `steps` was called after it has drained
         self._ending = threading.RLock()  # reentrant: a signal handler may close what its thread is closing
@@ -144,7 +161,7 @@ class Peer(CollectiveCalls):
 
     def _join(self, handle: Handle) -> None:
         """Have everything that listens in place, then start."""
-        life = self._life = Life(handle.event)
+        life = self._lived = Life(handle.event)
         handle.show(lambda: (life.state, life.inside))
         mesh = TrainingMesh(handle, life)
         engine = CallEngine(handle, mesh)
@@ -188,12 +205,12 @@ class Peer(CollectiveCalls):
             self._mesh.close()
         if self._engine is not None:
             self._engine.close()
-        if self._life is not None:
-            self._life.closing()
+        if self._lived is not None:
+            self._lived.closing()
         handle.leave()
         self._left = True
-        if self._life is not None:
-            self._life.closed()
+        if self._lived is not None:
+            self._lived.closed()
 
     def _stop(self, handle: Handle) -> None:
         """End where it lives, and all that waits for it: what has left has ended most of that."""
@@ -216,8 +233,8 @@ class Peer(CollectiveCalls):
         if self._draining_from is None:
             self._draining_from = reached
             self._training.asked_to_leave()
-            if self._life is not None:
-                self._life.draining()
+            if self._lived is not None:
+                self._lived.draining()
 
     def steps(self, loader: Iterable[T]) -> Iterator[T]:
         """Yield the batches of `loader` until it ends or this worker has drained: a loop around it ends with `drained`.
@@ -240,8 +257,8 @@ class Peer(CollectiveCalls):
                     raise PeerClosed("this worker has drained: end the loop when peer.drained is True")
                 break
             yield batch
-        if self._draining_from is not None and self._life is not None:
-            self._life.heard(DRAINING, "committed")
+        if self._draining_from is not None and self._lived is not None:
+            self._lived.heard(DRAINING, "committed")
 
     @property
     def drained(self) -> bool:
@@ -251,16 +268,16 @@ class Peer(CollectiveCalls):
         if self._draining_from is None:
             return False
         reached = zip(self._reached(), self._draining_from, strict=True)
-        return self._training.state is None or any(now > before for now, before in reached)
+        return self._training.global_state is None or any(now > before for now, before in reached)
 
     def _has_drained(self) -> bool:
-        if self._draining_from is not None and self._life is not None:
-            self._life.heard(DRAINING, "runs")
+        if self._draining_from is not None and self._lived is not None:
+            self._lived.heard(DRAINING, "runs")
         return self.drained
 
     def _reached(self) -> tuple[int, int]:
         """The version of the state, which a policy's rounds move, and the last round that a call accounted for."""
-        state, engine = self._training.state, self._engine
+        state, engine = self._training.global_state, self._engine
         return -1 if state is None else state.version, 0 if engine is None else engine.chronicle.settled
 
     # ------------------------------------------------------------ what it sees
@@ -283,7 +300,7 @@ class Peer(CollectiveCalls):
     @property
     def state(self) -> str:
         """Where it is in its life; see `docs/life.md`. A peer that neither trained nor called anything stays INIT."""
-        return self._life.state if self._life is not None else "INIT"
+        return self._lived.state if self._lived is not None else "INIT"
 
     @property
     def leader(self) -> PeerId | None:
@@ -374,17 +391,6 @@ class Peer(CollectiveCalls):
                 "a callback of on_event must not wait for the peer, whose thread it is on: do it in another thread"
             )
 
-    # ------------------------------------------------------------ for policies (`sync.mesh.Mesh`)
-
-    def __getattr__(self, name: str) -> Any:
-        """Policies call the methods of `sync.mesh.Mesh`, which a started peer's `TrainingMesh` implements."""
-        mesh = self.__dict__.get("_mesh")
-        if name in _MESH_METHODS and mesh is not None:
-            return getattr(mesh, name)
-        if name in _MESH_METHODS:
-            raise PeerClosed(f"start the peer before it is used (`with peer:`): {name} needs a running one")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
     @property
     def _answering(self) -> Handle:
         self._check_caller()
@@ -420,6 +426,3 @@ def _counted(loader: Iterable[T]) -> Iterable[T]:
     """The same, seen by the sampler that it draws from, if that is one that counts."""
     sampler = getattr(loader, "batch_sampler", None)
     return sampler.over(loader) if isinstance(sampler, ElasticSampler) else loader
-
-
-_MESH_METHODS = frozenset(name for name in vars(TrainingMesh) if not name.startswith("_") and name != "close")

@@ -80,7 +80,7 @@ class CallEngine:
         shared = SharedState(state)
         if self._shared is not None and self._shared.items == shared.items:
             shared = self._shared
-        if self.mesh.state is not shared.mirror:  # it is new, or a policy has had its own state served since
+        if self.mesh.global_state is not shared.mirror:  # it is new, or a policy has had its own state served since
             self.mesh.serve_state(shared.mirror)
         self._shared = shared
         self._runner.version = lambda: shared.held

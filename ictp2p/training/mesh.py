@@ -70,7 +70,7 @@ class TrainingMesh:
         self._life = life
         self._said = Said(peer)
         self._heard = Heard(peer.threads.condition())
-        self.state: GlobalState | None = None
+        self.global_state: GlobalState | None = None
         """What `serve_state` was given."""
         self.evict: Callable[[], None] = lambda: None
         """Ends the use of the group by collective calls, for a policy; set by them."""
@@ -205,9 +205,9 @@ class TrainingMesh:
 
     def serve_state(self, state: GlobalState) -> None:
         """Answer other peers' questions for `state` from now on, and for what was held before until it is as far."""
-        if self.state is not None and self.state is not state:
-            state.succeed(self.state)
-        self.state = state
+        if self.global_state is not None and self.global_state is not state:
+            state.succeed(self.global_state)
+        self.global_state = state
         self._peer.serve_state(state)
 
     def first_state(self, spec: Spec, digest: bytes, idle: Callable[[], None]) -> StateRef:
@@ -243,8 +243,8 @@ class TrainingMesh:
 
         Else whoever takes longer to receive a state than the others take for a round would never catch up.
         """
-        kept = succession.holder(self.state, ref)
-        lent = Lent(state if kept is None else succession.heir(self.state, kept, state))
+        kept = succession.holder(self.global_state, ref)
+        lent = Lent(state if kept is None else succession.heir(self.global_state, kept, state))
         try:
             if kept is None:
                 self.wait_for(self._peer.fetch_state(ref, lent), idle)

@@ -277,7 +277,7 @@ def test_the_state_that_is_synchronised_is_the_one_that_is_served(peer: Peer) ->
     engine.mesh.serve_state(other)
     engine.sync({"w": torch.ones(4)})
     assert served()[-2:] == [other, mirror]
-    assert engine.mesh.state is mirror
+    assert engine.mesh.global_state is mirror
 
 
 # ------------------------------------------------------------ who takes part

@@ -800,7 +800,7 @@ MUTATIONS: Final = (
         "served-by-whoever-was-last",
         "The state that calls agree on is the one that newcomers are served, whatever a policy has served in between.",
         "ictp2p/calls/engine.py",
-        "if self.mesh.state is not shared.mirror:",
+        "if self.mesh.global_state is not shared.mirror:",
         "if self._shared is not shared:",
         ("calls/test_engine.py::test_the_state_that_is_synchronised_is_the_one_that_is_served",),
     ),

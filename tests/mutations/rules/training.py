@@ -11,7 +11,7 @@ MUTATIONS: Final = (
         "second-policy-holds-nothing",
         "What a process holds of the agreed state stays to be had until whatever comes after it holds as much.",
         "ictp2p/training/mesh.py",
-        "            state.succeed(self.state)\n",
+        "            state.succeed(self.global_state)\n",
         "            pass\n",
         ("training/test_mesh.py::test_what_this_process_held_before_is_taken_over_from_there",),
     ),
