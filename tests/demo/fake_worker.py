@@ -94,6 +94,8 @@ def train():
                 say("drained", version=version)
                 return
             stop_at, stopped = command["version"], False
+        if not (FOLDER / f"{CLUSTER}-0.on").exists():
+            continue  # it leads: who spoke of another one before would have claimed a higher term
         names = living()
         first = next(name for name in names if name.startswith(CLUSTER))
         if first != leader:
