@@ -27,8 +27,8 @@ from ictp2p.collectives.running.exchange import STAGING_BYTES
 MIN_CHUNK = 64 * 1024
 CHUNK = 2 * 1024 * 1024
 """Bytes. What is done per chunk runs with cold caches, and shows: with half as much four ranks of one host take 3 to
-11 % more CPU, sealed over TCP the most. At four MiB what is on its way over TCP falls out of the caches of some processors,
-and two ranks took half as much CPU again as at one."""
+11 % more CPU, sealed over TCP the most. At four MiB what is on its way over TCP falls out of the caches of some
+processors, and two ranks took half as much CPU again as at one."""
 CHUNK_SECONDS = 0.01
 """A chunk should not occupy a link for longer: it delays what comes behind it by as much."""
 MESSAGE = 40e-6
