@@ -75,6 +75,9 @@ class End:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
+    def early(self, peer: PeerId) -> int:
+        return 0
+
     def connections(self, peer: PeerId) -> int:
         return 1
 

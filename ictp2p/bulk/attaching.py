@@ -1,9 +1,9 @@
 """Collectives on the connections of one peer: how they begin together, share a connection, and let go of it.
 
-Neighbours do not begin at the same moment. A collective is sent nothing before it has attached, which each end tells
-the other (`Kind.BEGIN`), so nothing of it is dropped. Who is early is remembered, and the one small chunk that it may
-have sent along is kept (`desk`, `early`); who comes later catches up with all that, on whichever connection it was
-said. A neighbour that has given up is heard of in the same way: it would have failed us an instant ago.
+Neighbours do not begin at the same moment. A collective is sent little before it has attached, which each end tells
+the other (`Kind.BEGIN`), so little of it can come in vain. Who is early is remembered, and the chunks that it may have
+sent along are kept (`desk`, `early`); who comes later catches up with all that, on whichever connection it was said. A
+neighbour that has given up is heard of in the same way: it would have failed us an instant ago.
 
 Several collectives may be on one connection, each at the rate that its plan gives it, and what they may send together
 is the sum. One that has no rate goes over all connections that gain by it (`stripes`), also over those that are made
@@ -114,7 +114,7 @@ class Attaching:
         body = msgspec.msgpack.encode(Aborted(reason, ()))
         for each in self._pool.among(peer):
             self._desks[each].forget(tag)
-            self._desks[each].early.take(tag)
+            self._desks[each].early.forget(tag)
         if (connection := self._pool.warm(peer)) is not None:
             connection.send(Kind.ABORT, tag, body=body)
 
@@ -139,8 +139,8 @@ class Attaching:
 
     # What desks say.
 
-    def begun(self, connection: BulkConnection, tag: bytes, *, again: bool) -> None:
-        """A peer takes part in a collective; it may not have kept the chunk that came early, and want it `again`."""
+    def begun(self, connection: BulkConnection, tag: bytes, *, again: int) -> None:
+        """A peer takes part in a collective; the first `again` chunks that came early it has not kept."""
         assert connection.peer is not None
         waiter = self._awaited.get((connection.peer, tag))
         if waiter is not None and not waiter.done():
@@ -174,9 +174,8 @@ class Attaching:
         peer, tag, connection, most = hold.peer, hold.tag, hold.connection, self._bulk.profile.ceiling
         if rate is not None or most is not None:
             self._pace(hold, most if rate is None or (most is not None and most < rate) else rate)
-        ready, again = self._pool.among(peer), False
-        for each in ready:
-            again |= self._desks[each].early.dropped(tag)
+        ready = self._pool.among(peer)
+        again = sum(self._desks[each].early.dropped(tag) for each in ready)
         rested = connection.wake()
         if whole is None:
             connection.send(Kind.BEGIN, tag, first=again, body=bytes(rested))  # before any chunk: see `EarlyChunks`
@@ -216,8 +215,7 @@ class Attaching:
             return
         if desk.begun(hold.tag):
             hold.begun(connection)
-        if early is not None:
-            header, body = early
+        for header, body in early:
             hold.catch_up(header.kind is Kind.PARTIAL, header.first, header.second, body)
 
     def _release(self, hold: Hold) -> None:

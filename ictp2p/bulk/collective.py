@@ -114,8 +114,8 @@ class Hold:
         for connection, user in sorted(pulling, key=lambda each: each[0].pending // LITTLE):
             connection.kick(user)
 
-    def begun(self, connection: BulkConnection, *, again: bool = False) -> None:
-        """The peer takes part, and sends on `connection`; it wants what we sent early `again` if it had to drop it."""
+    def begun(self, connection: BulkConnection, *, again: int = 0) -> None:
+        """The peer takes part, and sends on `connection`; it had to drop the first `again` chunks that we sent."""
         self.inbound = connection
         if connection is not self.connection:
             connection.heed(self)
@@ -167,7 +167,7 @@ class Hold:
         """Hand a chunk to the collective."""
         if header.kind is Kind.WHOLE:
             self.inbound = self.connection
-            self._receiver.begun(self.peer, bool(header.first))
+            self._receiver.begun(self.peer, header.first)
             self.catch_up(True, 0, 0, body)
             return
         if header.kind not in (Kind.PARTIAL, Kind.RESULT) or not header.length:
@@ -243,6 +243,10 @@ class Attached:
     def ahead(self, peer: PeerId) -> int | None:
         """Say how much on the way to `peer` keeps the link busy."""
         return self._holds[peer].connection.ahead()
+
+    def early(self, peer: PeerId) -> int:
+        """Say how much may go to `peer` before it has begun (see `channel.Attachment`)."""
+        return self._holds[peer].connection.early()
 
     def connections(self, peer: PeerId) -> int:
         """Count those that carry chunks to `peer`."""

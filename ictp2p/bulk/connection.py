@@ -30,6 +30,7 @@ from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.sharing import Sharing
 from ictp2p.bulk.throttle import Throttle
 from ictp2p.bulk.users import Frame, Owner, User
+from ictp2p.collectives.channel import EARLY_BYTES
 from ictp2p.collectives.running.exchange import AHEAD_BYTES
 from ictp2p.errors import ConnectionLost, IctError
 from ictp2p.types import shown_address
@@ -197,6 +198,11 @@ class BulkConnection(Inbound):
         """Give the bytes on their way that keep this connection busy; None: not known, as much as may be."""
         seconds = None if self.relayed or self.closed else tuning.round_trip(self.transport)
         return None if seconds is None else AHEAD_BYTES + int(AHEAD_RATE * seconds)
+
+    def early(self) -> int:
+        """Give the bytes worth sending to who has not begun; none over a short way, where its word is soon here."""
+        seconds = None if self.relayed or self.closed else tuning.round_trip(self.transport)
+        return EARLY_BYTES if seconds is None or seconds > tuning.NEARBY else 0
 
     @property
     def standing(self) -> bool:

@@ -83,6 +83,7 @@ class Desk:
             case Kind.ABORT:
                 why = read_aborted(body)
                 _remember(self._aborted, header.tag, why)
+                self.early.forget(header.tag)
                 self._bulk.attaching.aborted(self._connection, header.tag, why)
             case Kind.PARTIAL | Kind.RESULT:
                 self._chunk(header, body)
@@ -103,7 +104,7 @@ class Desk:
 
     def _begin(self, header: Header) -> None:
         _remember(self._begun, header.tag, None)
-        self._bulk.attaching.begun(self._connection, header.tag, again=bool(header.first))
+        self._bulk.attaching.begun(self._connection, header.tag, again=header.first)
 
     def _chunk(self, header: Header, body: memoryview) -> None:
         """Hand a chunk over, or keep it until we have begun as well."""

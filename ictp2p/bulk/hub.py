@@ -34,7 +34,7 @@ from ictp2p.bulk.reaching import AskDial, Dial, Relays
 from ictp2p.bulk.splice import Shrink
 from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
 from ictp2p.bulk.users import User
-from ictp2p.collectives.channel import EAGER_BYTES, Attachment, Receiver, Slots
+from ictp2p.collectives.channel import Attachment, Receiver, Slots
 from ictp2p.collectives.running.exchange import STAGING_BYTES
 from ictp2p.concurrency.tasks import Tasks
 from ictp2p.errors import ConfigError, ConnectionLost, IctError
@@ -230,7 +230,7 @@ class Bulk:
             if header.kind is Kind.WHOLE and isinstance(found, Hold) and found.connection is connection:
                 return found
             return self._desks.get(connection)
-        if found is None and header.kind in CHUNKS and header.length <= EAGER_BYTES:
+        if found is None and header.kind in CHUNKS:
             desk = self._desks.get(connection)
             return desk if desk is not None and desk.begun(header.tag) else None
         if isinstance(found, Hold) and found.inbound is not connection:

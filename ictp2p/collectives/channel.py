@@ -21,7 +21,11 @@ from ictp2p.types import PeerId
 DIFFER = " (do the tensors differ in shape or type?)"
 """What is asked where a part has another size than what it should be added to."""
 EAGER_BYTES = 64 * 1024
-"""Up to this size one chunk may go to a neighbour that has not begun; it is kept there, or asked for again."""
+"""Up to this size one chunk may go to any neighbour that has not begun; it is kept there, or asked for again."""
+EARLY_BYTES = 8 * 1024 * 1024
+"""As many bytes of chunks may do so over a long way (`Attachment.early`): what a Gbit/s carries in 67 ms."""
+EARLY_CHUNKS = 64
+"""But no more chunks than this."""
 Buffer = bytes | bytearray | memoryview
 
 
@@ -89,8 +93,8 @@ class Receiver(Protocol):
     else they or `next_frame` raise `broke` does.
     """
 
-    def begun(self, peer: PeerId, again: bool = False) -> None:
-        """`peer` has attached under the same tag. `again`: it has dropped the chunk that it was sent before."""
+    def begun(self, peer: PeerId, again: int = 0) -> None:
+        """`peer` has attached under the same tag, and has dropped the first `again` chunks that it was sent before."""
         ...
 
     def destination(
@@ -139,6 +143,10 @@ class Attachment(Protocol):
 
     def ahead(self, peer: PeerId) -> int | None:
         """Give the bytes that suffice on the way to `peer` to keep the link busy; None: not known."""
+        ...
+
+    def early(self, peer: PeerId) -> int:
+        """Give the bytes that may go to `peer` before it has begun, if they are more than what may go to anybody."""
         ...
 
     def connections(self, peer: PeerId) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,13 +12,14 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ictp2p.bulk import BulkProfile, early
+from ictp2p.bulk import BulkProfile, early, tuning
 from ictp2p.bulk import desk as desk_module
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind
-from ictp2p.collectives.channel import RoundTag
+from ictp2p.collectives.channel import EARLY_BYTES, EARLY_CHUNKS, RoundTag
 from ictp2p.collectives.plan import BROADCAST, Plan, Share, one_shot_plan
 from ictp2p.collectives.planning.schedules import star
+from ictp2p.collectives.running import session
 from ictp2p.collectives.running.attempt import ExecuteProfile
 from ictp2p.collectives.running.execute import all_reduce, broadcast
 from tests.bulk.conftest import Mesh, run_turns
@@ -25,40 +27,63 @@ from tests.bulk.conftest import Mesh, run_turns
 PROFILE = ExecuteProfile(connect=2.0, start=2.0, total=5.0)
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 600_000))))
-def test_what_is_kept_is_bounded_and_what_is_dropped_is_known(came: list[tuple[int, int]]) -> None:
-    chunks = EarlyChunks(
-        4
-    )  # of five one is dropped for their number; the newest is kept, so no more are dropped than this
-    first: dict[int, int] = {}
-    for number, size in came:
-        first.setdefault(number, size)
-        chunks.keep(Header(Kind.PARTIAL, bytes([number]) * 16), memoryview(bytes(size)))
-        assert chunks._size <= early.EARLY_BYTES
-    for number, size in first.items():
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3000))), st.integers(0, 20_000))
+def test_what_is_kept_is_bounded_and_what_is_dropped_is_known(came: list[tuple[int, int]], room: int) -> None:
+    sizes = defaultdict[int, list[int]](list)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(early, "KEPT_BYTES", room)
+        chunks = EarlyChunks(5)
+        for number, size in came:
+            sizes[number].append(size)
+            chunks.keep(Header(Kind.PARTIAL, bytes([number]) * 16), memoryview(bytes(size)))
+            held = [len(body) for kept in chunks._kept.values() for _, body in kept]
+            assert max(sum(held), 1024 * len(held)) <= chunks._size <= room
+    for number, came_of_it in sizes.items():
         tag = bytes([number]) * 16
-        kept = chunks.take(tag)
-        assert len(kept[1]) == size if kept else chunks.dropped(tag)
-        assert not chunks.dropped(tag)
-        assert chunks.take(tag) is None
+        kept = [len(body) for _, body in chunks.take(tag)]
+        assert (kept, chunks.dropped(tag)) in ((came_of_it, 0), ([], len(came_of_it))), "all of it, or nothing"
+        assert (chunks.take(tag), chunks.dropped(tag)) == ([], 0)
     assert chunks._size == 0
+
+
+def test_all_that_one_may_send_early_is_kept_beside_the_small_chunks_of_others() -> None:
+    chunks, others = EarlyChunks(1000), 900
+    for number in range(others):
+        chunks.keep(Header(Kind.PARTIAL, number.to_bytes(16)), memoryview(b"small"))
+    for number in range(EARLY_CHUNKS):
+        chunks.keep(Header(Kind.PARTIAL, b"large" * 3, 0, number), memoryview(bytes(EARLY_BYTES // EARLY_CHUNKS)))
+    assert [header.second for header, _ in chunks.take(b"large" * 3)] == [*range(EARLY_CHUNKS)]
+    assert all(chunks.take(number.to_bytes(16)) for number in range(others))
+
+
+def test_what_is_dropped_for_its_number_is_known_as_well() -> None:
+    chunks, tags = EarlyChunks(2), [bytes([number]) * 16 for number in range(4)]
+    for tag in tags:
+        chunks.keep(Header(Kind.PARTIAL, tag), memoryview(b"abc"))
+    assert [(len(chunks.take(tag)), chunks.dropped(tag)) for tag in tags] == [(0, 1), (0, 1), (1, 0), (1, 0)]
+
+
+def test_of_what_nobody_will_begin_nothing_is_kept() -> None:
+    chunks = EarlyChunks(1)
+    for tag in (bytes(16), b"1" * 16):  # of one it is kept, of the other it was dropped
+        chunks.keep(Header(Kind.PARTIAL, tag), memoryview(b"abc"))
+    for tag in (bytes(16), b"1" * 16):
+        chunks.forget(tag)
+    assert (len(chunks._kept), len(chunks._dropped), chunks._size) == (0, 0, 0)
 
 
 def test_what_is_kept_lies_in_shared_memory_no_longer() -> None:
     chunks, tag = EarlyChunks(1), bytes(16)
     chunks.keep(Header(Kind.PARTIAL, tag, length=3, shared=True), memoryview(b"abc"))
-    assert chunks.take(tag) == (Header(Kind.PARTIAL, tag, length=3), b"abc")
+    assert chunks.take(tag) == [(Header(Kind.PARTIAL, tag, length=3), b"abc")]
 
 
-@given(st.lists(st.integers(0, 9)), st.integers(0, 20), st.integers(1, 3))
-def test_no_more_collectives_are_remembered_than_allowed(came: list[int], room: int, remembered: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(early, "EARLY_BYTES", room)
-        chunks = EarlyChunks(remembered)
-        for number in came:
-            chunks.keep(Header(Kind.PARTIAL, bytes([number]) * 16), memoryview(bytes(8)))
-            assert max(len(chunks._kept), len(chunks._dropped)) <= remembered
-            assert chunks._size == 8 * len(chunks._kept) <= room
+@given(st.lists(st.integers(0, 9)), st.integers(1, 3))
+def test_no_more_collectives_are_remembered_than_allowed(came: list[int], remembered: int) -> None:
+    chunks = EarlyChunks(remembered)
+    for number in came:
+        chunks.keep(Header(Kind.PARTIAL, bytes([number]) * 16), memoryview(bytes(8)))
+        assert max(len(chunks._kept), len(chunks._dropped)) <= remembered
 
 
 Start = Callable[[], asyncio.Task[Any]]
@@ -95,7 +120,7 @@ def came_early(world: Any, node: int) -> list[EarlyChunks]:
 async def test_a_chunk_that_comes_early_is_used_or_sent_again(
     mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr(early, "EARLY_BYTES", room)
+    monkeypatch.setattr(early, "KEPT_BYTES", room)
     world = mesh(3)
     outputs, start = reductions(world, 100)
     first = [start[0](), start[1]()]
@@ -113,7 +138,7 @@ async def test_a_chunk_that_comes_early_is_used_or_sent_again(
 async def test_a_part_in_one_shot_that_comes_early_is_used_or_sent_again(
     mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, room: int, sealed: bool
 ) -> None:
-    monkeypatch.setattr(early, "EARLY_BYTES", room)
+    monkeypatch.setattr(early, "KEPT_BYTES", room)
     world = mesh(3, profile=BulkProfile(sealed=sealed))
     plan = one_shot_plan(world.names, 100)
     tag, outputs = RoundTag(b"early", 1, 0, plan.digest()), [torch.zeros(100) for _ in range(3)]
@@ -139,7 +164,7 @@ async def test_who_sent_ahead_stays_until_that_was_kept_or_sent_again(
     mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     """A broadcast's root waits for nobody's chunks: it was gone when the other asked for its own again."""
-    monkeypatch.setattr(early, "EARLY_BYTES", room)
+    monkeypatch.setattr(early, "KEPT_BYTES", room)
     world = mesh(2)
     plan = Plan(BROADCAST, tuple(world.names), (Share(0, 9, 0, (-1, -1), (-1, 0)),), 9, 0.0, 0.0)
     tag, vectors = RoundTag(b"early", 1, 0, plan.digest()), [torch.ones(9), torch.zeros(9)]
@@ -218,15 +243,75 @@ def test_who_has_begun_is_remembered_however_many_others_begin_and_end_meanwhile
         run_turns(story())
 
 
-async def test_large_chunks_wait_until_the_other_has_begun(mesh: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("long", [True, False])
+@pytest.mark.parametrize("room", [1 << 20, 0])
+async def test_over_a_long_way_large_chunks_come_early_too(
+    mesh: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, room: int, long: bool
+) -> None:
+    """Of the two shares' chunks of 80 kB one may be sent by each end before it has heard of the other."""
+    monkeypatch.setattr(early, "KEPT_BYTES", room)
+    monkeypatch.setattr(tuning, "round_trip", lambda _: 0.1 if long else 0.0001)
     world = mesh(2)
     outputs, start = reductions(world, 20_000)
     first = start[0]()
     desks = world.bulks[world.names[1]]._desks
     while not any(desk._begun for desk in desks.values()):
         await asyncio.sleep(0)
-    for _ in range(20):
+    for _ in range(100):
         await asyncio.sleep(0)
-    assert not any(desk.early._kept for desk in desks.values())
+    assert bool(came_early(world, 1)) == long
     await asyncio.gather(first, start[1]())
     assert all(bool((out == 3).all()) for out in outputs)
+    assert not came_early(world, 1)
+
+
+@given(
+    st.lists(st.integers(1, 400), min_size=2, max_size=4),
+    st.integers(1, 9),
+    st.integers(0, 4000),
+    st.integers(0, 6),
+    st.lists(st.integers(0, 60), min_size=4, max_size=4),
+)
+@settings(max_examples=60, deadline=None)
+def test_whoever_begins_when_everything_arrives_once(
+    parts: list[int], chunk: int, room: int, most: int, delays: list[int]
+) -> None:
+    """All ends begin after so many turns of the loop, send so many chunks ahead, and have so much room for them."""
+
+    async def story() -> None:
+        world = Mesh(len(parts))
+        shares, at = [], 0
+        for elements, trees in zip(parts, star.trees(len(parts)), strict=True):
+            shares.append(Share(at, at + elements, *trees))
+            at += elements
+        plan = Plan("star", tuple(world.names), tuple(shares), chunk, 0.0, 0.0)
+        tag = RoundTag(b"early", 1, 0, plan.digest())
+        outputs = [torch.zeros(at) for _ in parts]
+
+        async def run(node: int, bulk: Any) -> None:
+            for _ in range(delays[node]):
+                await asyncio.sleep(0)
+            vector = torch.arange(at, dtype=torch.float32) * (node + 1)
+            await all_reduce(plan, node, [vector], [outputs[node]], bulk, tag, op="sum", profile=PROFILE)
+
+        await asyncio.gather(*(begin() for begin in starters(world, run)))
+        expected = torch.arange(at, dtype=torch.float32) * sum(range(1, len(parts) + 1))
+        assert all(torch.equal(out, expected) for out in outputs)
+        assert not any(came_early(world, node) for node in range(len(parts)))
+        await world.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(early, "KEPT_BYTES", room)
+        patch.setattr(session, "EARLY_CHUNKS", most)
+        run_turns(story())
+
+
+async def test_what_an_aborted_collective_had_sent_ahead_is_kept_no_longer(mesh: Callable[..., Any]) -> None:
+    world = mesh(2)
+    _, start = reductions(world, 100)
+    first = start[0]()
+    while not came_early(world, 1):
+        await asyncio.sleep(0)
+    first.cancel()
+    while came_early(world, 1):
+        await asyncio.sleep(0)

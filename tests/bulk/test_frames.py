@@ -79,8 +79,8 @@ def test_what_is_said_on_data_connections_is_of_the_version_that_is_compared_at_
 
 def test_what_is_wrong_with_a_header_is_named() -> None:
     good = bytearray(Header(Kind.BEGIN).pack())
-    with pytest.raises(VersionMismatch, match="version 9"):
-        read_header(good[:2] + b"\x09" + good[3:])
+    with pytest.raises(VersionMismatch, match=f"version {WIRE_VERSION + 1}"):
+        read_header(good[:2] + bytes([WIRE_VERSION + 1]) + good[3:])
     with pytest.raises(RemoteProtocolError, match="unknown kind 200"):
         read_header(good[:3] + b"\xc8" + good[4:])
     with pytest.raises(RemoteProtocolError, match=f"{MAX_BODY + 1} bytes exceeds"):

@@ -45,6 +45,9 @@ class Wire:
     def ahead(self, peer: PeerId) -> None:
         """Nothing is known."""
 
+    def early(self, peer: PeerId) -> int:
+        return 0
+
     def connections(self, peer: PeerId) -> int:
         return 1
 

@@ -31,8 +31,8 @@ a chunk that is held back waits for one of which less has gone, here; that one f
 participant, of which no more has gone; and so on, until the least of all, which waits for nobody.
 
 **Starting.** Nothing is sent to a participant that has not said that it began this very round (`begun`): its
-buffers are there, and frames of another attempt cannot be mistaken for ours. But one small chunk may go to each ahead
-of that (`next_early`), for which the other end keeps room or asks again: small collectives save a round trip.
+buffers are there, and frames of another attempt cannot be mistaken for ours. But some chunks may go to each ahead of
+that (`next_early`), for which the other end keeps room or asks again: that saves the round trip to begin with.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ class Exchange:
         self._plan = plan
         self._reduce = reduce
         self._begun: set[int] = set()
-        self._early: set[int] = set()
+        self._early: Counter[int] = Counter()
+        """How many chunks went to whom before it had begun."""
         even = _even_windows(plan, partial_bytes)
         self._lanes = [
             self._lane(share, [max(1, share.room // partial_bytes)] * len(even) if share.room else even)
@@ -238,16 +239,18 @@ class Exchange:
             return None
         return self._next(peer)
 
-    def next_early(self, peer: int, most: int) -> Piece | None:
-        """Take one chunk of at most `most` elements for a participant that has not begun; only the first of all."""
-        if peer in self._begun or peer in self._early:
-            return None
-        if any(self._lanes[number].longest(self._plan.chunk) > most for _, number in self._towards[peer]):
+    def next_early(self, peer: int, chunks: int) -> Piece | None:
+        """Take the next chunk for a participant that has not begun; `chunks` of them at most."""
+        if peer in self._begun or self._early[peer] >= chunks:
             return None
         piece = self._next(peer)
         if piece is not None:
-            self._early.add(peer)
+            self._early[peer] += 1
         return piece
+
+    def longest(self, peer: int) -> int:
+        """Give the elements of the longest chunk for `peer`."""
+        return max((self._lanes[number].longest(self._plan.chunk) for _, number in self._towards[peer]), default=0)
 
     def _next(self, peer: int) -> Piece | None:
         best = self._best(peer)

@@ -90,7 +90,7 @@ class Swap:
         """Wait for the parts of all."""
         await self.ended
 
-    def begun(self, peer: PeerId, again: bool = False) -> None:
+    def begun(self, peer: PeerId, again: int = 0) -> None:
         """As `channel.Receiver`."""
         self._begun.add(peer)
         if again:

@@ -16,7 +16,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ictp2p.collectives.channel import DIFFER, EAGER_BYTES, Attachment, Outgoing, ParticipantLost, Slots
+from ictp2p.collectives.channel import (
+    DIFFER,
+    EAGER_BYTES,
+    EARLY_CHUNKS,
+    Attachment,
+    Outgoing,
+    ParticipantLost,
+    Slots,
+)
 from ictp2p.collectives.plan import REDUCE, Plan
 from ictp2p.collectives.running.coding import Coder
 from ictp2p.collectives.running.exchange import Exchange, Piece
@@ -90,9 +98,13 @@ class Session:
         self._slots = slots
         self._staging = 0
         self._receipts = plan.kind == REDUCE
-        self._early: dict[PeerId, Outgoing] = {}
+        self._early: dict[PeerId, list[Outgoing]] = {}
         """What was sent to whom before it had begun: it may have to drop that, and will say so."""
-        self._again: dict[PeerId, Outgoing] = {}
+        self._again: dict[PeerId, list[Outgoing]] = {}
+        """What is to be sent to whom once more, the first chunk last."""
+        small = EAGER_BYTES // _WIDEST
+        self._most_early = {node: int(exchange.longest(node) <= small) for node in exchange.neighbours}
+        """How many chunks may be sent to whom before it has begun: one to anybody if it is small."""
 
     @property
     def peers(self) -> list[PeerId]:
@@ -124,6 +136,8 @@ class Session:
             if ahead is not None:
                 self.exchange.limit(node, ahead // self._chunk_bytes)
             self.exchange.spread(node, attachment.connections(self._name(node)))
+            early = min(EARLY_CHUNKS, attachment.early(self._name(node)) // self._chunk_bytes)
+            self._most_early[node] = max(self._most_early[node], early)
         for peer in self.peers:
             attachment.kick(peer)
 
@@ -145,12 +159,11 @@ class Session:
             await asyncio.sleep(0)
         self._check_end()
 
-    def begun(self, peer: PeerId, again: bool = False) -> None:
+    def begun(self, peer: PeerId, again: int = 0) -> None:
         """As `channel.Receiver`."""
         self.exchange.begun(self._index(peer))
-        early = self._early.pop(peer, None)
-        if again and early is not None:
-            self._again[peer] = early
+        if early := self._early.pop(peer, [])[:again]:
+            self._again[peer] = early[::-1]
         self._kick(peer)
 
     def destination(
@@ -231,19 +244,27 @@ class Session:
         if self.ended.done():
             return None
         if self._again and peer in self._again:
-            return self._again.pop(peer)
+            return self._next_again(peer)
         node = self._indices[peer]
         piece = self.exchange.next_send(node)
         if piece is not None:
             self._release()
             return self._outgoing(piece)
-        piece = self.exchange.next_early(node, EAGER_BYTES // _WIDEST)
+        piece = self.exchange.next_early(node, self._most_early[node])
         if piece is None:
             self._check_end()
             return None
         self._release()
-        early = self._early[peer] = self._outgoing(piece).kept()
+        early = self._outgoing(piece).kept()
+        self._early.setdefault(peer, []).append(early)
         return early
+
+    def _next_again(self, peer: PeerId) -> Outgoing:
+        again = self._again[peer]
+        out = again.pop()
+        if not again:
+            del self._again[peer]
+        return out
 
     def _release(self) -> None:
         """Wake whom we send to again since others have caught up: nobody else will."""

@@ -43,8 +43,8 @@ class Chunk(NamedTuple):
         return self[:3]
 
 
-Said: TypeAlias = "Chunk | bool"
-"""A chunk; or that a participant has begun, and whether it wants what it was sent before again."""
+Said: TypeAlias = "Chunk | int"
+"""A chunk; or that a participant has begun, and how many of the chunks that it was sent before it wants again."""
 
 
 class CountedSlots(Slots):
@@ -66,8 +66,8 @@ class CountedSlots(Slots):
 class Cords:
     """One participant's connections (`channel.Attachment`), as far as a session asks anything of them."""
 
-    def __init__(self, far: int | None = None) -> None:
-        self.far = far
+    def __init__(self, far: int | None = None, early: int = 0) -> None:
+        self.far, self.most_early = far, early
         self.kicked: set[PeerId] = set()
 
     def kick(self, peer: PeerId) -> None:
@@ -75,6 +75,9 @@ class Cords:
 
     def ahead(self, peer: PeerId) -> int | None:
         return self.far
+
+    def early(self, peer: PeerId) -> int:
+        return self.most_early
 
     def connections(self, peer: PeerId) -> int:
         return 1
@@ -120,12 +123,14 @@ class World:
         self.given = [(torch.arange(plan.elements) % 5 + node + 1).to(dtype) for node in nodes]
         self.told: list[list[tuple[int, int]]] = [[] for _ in nodes]
         self.slots = [CountedSlots() for _ in nodes]
-        self.cords = [Cords(chance.choice((None, 0, 64))) for _ in nodes]
+        self.cords = [Cords(chance.choice((None, 0, 64)), chance.choice((0, 64, 1024))) for _ in nodes]
         self.results = [torch.zeros(len(self.expected(node)), dtype=dtype) for node in nodes]
         self.sessions = [self._session(node) for node in nodes]
         self.begun: set[int] = set()
-        self.before: dict[tuple[int, int], Chunk | None] = {}
-        """What came from whom to whom before that began: a chunk, or None for one that was dropped."""
+        self.before = defaultdict[tuple[int, int], list[Chunk]](list)
+        """What came from whom to whom before that began, and was kept."""
+        self.dropped = defaultdict[tuple[int, int], list[Chunk]](list)
+        """What was not: if anything, then all that came."""
         self.heard: set[tuple[int, int]] = set()
         """(who, of whom) has heard that it has begun."""
         self.wires = {(a, b): deque[Said]() for a in nodes for b in self.sessions[a].exchange.neighbours}
@@ -209,13 +214,11 @@ class World:
         self.begun.add(node)
         session = self.sessions[node]
         for peer in session.exchange.neighbours:
-            dropped = (peer, node) in self.before and self.before[peer, node] is None
-            self.wires[node, peer].append(dropped)
+            self.wires[node, peer].append(len(self.dropped[peer, node]))
         for peer in session.exchange.neighbours:
             if (node, peer) in self.heard:
                 session.begun(self.names[peer])
-            early = self.before.get((peer, node))
-            if isinstance(early, Chunk):
+            for early in self.before[peer, node]:
                 self._hand(peer, node, early)
         session.attached(self.cords[node])
         await session.reduce_alone()
@@ -238,15 +241,22 @@ class World:
             self.heard.add((target, source))
         if target not in self.begun:
             if isinstance(said, Chunk):
-                assert (source, target) not in self.before, "only one chunk may go ahead"
-                self.before[source, target] = said if self.chance.random() < 0.5 else None
+                self._keep(source, target, said)
         elif not self.returned(target):
             if isinstance(said, Chunk):
                 self._hand(source, target, said)
             else:
                 self.sessions[target].begun(self.names[source], said)
-                if said:  # the one chunk that went ahead was dropped, and is to be sent again
-                    self.sent[target, source].clear()
+                for lost in self.dropped[target, source]:  # and are to be sent again
+                    del self.sent[target, source][lost.key]
+
+    def _keep(self, source: int, target: int, chunk: Chunk) -> None:
+        """Keep what came before its collective, or drop all that came of it."""
+        kept, dropped = self.before[source, target], self.dropped[source, target]
+        kept.append(chunk)
+        if dropped or self.chance.random() < 0.2:
+            dropped += kept
+            kept.clear()
 
     def _hand(self, source: int, target: int, chunk: Chunk) -> None:
         self.offer(source, target, chunk)

@@ -62,7 +62,7 @@ class World:
 
     def can_send_early(self, node: int, peer: int) -> bool:
         machine = self.machines[node]
-        return peer not in machine._begun | machine._early and machine._best(peer) is not None
+        return peer not in machine._begun and machine._early[peer] < 2 and machine._best(peer) is not None
 
     def do(self, move: tuple[str, int, int, int]) -> None:
         what, source, target, number = move
@@ -72,7 +72,7 @@ class World:
             self.asleep.discard((source, target))
         elif what in ("send", "early"):
             machine = self.machines[source]
-            piece = machine.next_send(target) if what == "send" else machine.next_early(target, self.plan.chunk)
+            piece = machine.next_send(target) if what == "send" else machine.next_early(target, 2)
             assert piece is not None
             self.wires[source, target, number].append((piece, self.content(source, piece)))
             self.asleep -= {(source, peer) for peer in machine.released()}
@@ -318,15 +318,15 @@ def test_where_the_plan_gives_room_a_short_link_does_not_hold_back() -> None:
     assert [machine.next_send(1) for _ in range(7)] == [*(Piece(True, 0, n) for n in range(6)), None]
 
 
-def test_one_small_chunk_goes_ahead_of_the_beginning_and_no_more() -> None:
+def test_some_chunks_go_ahead_of_the_beginning_and_no_more() -> None:
     plan = Plan(
         "star", tuple("ab"), tuple(Share(n * 9, n * 9 + 9, *t) for n, t in enumerate(star.trees(2))), 4, 0.0, 0.0
     )
     machine = Exchange(plan, 0, PARTIAL_BYTES)
-    assert machine.next_early(1, 3) is None, "chunks of four elements are too large"
-    assert machine.next_early(1, 4) == Piece(True, 1, 0)
-    assert machine.next_early(1, 4) is None
+    assert machine.longest(1) == 4
+    assert machine.next_early(1, 0) is None
+    assert [machine.next_early(1, 2) for _ in range(3)] == [Piece(True, 1, 0), Piece(True, 1, 1), None]
     assert machine.next_send(1) is None
     machine.begun(1)
-    assert machine.next_early(1, 4) is None
-    assert machine.next_send(1) == Piece(True, 1, 1)
+    assert machine.next_early(1, 9) is None
+    assert machine.next_send(1) == Piece(True, 1, 2)

@@ -53,6 +53,9 @@ class FakeLinks:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
+    def early(self, peer: PeerId) -> int:
+        return 0
+
     def connections(self, peer: PeerId) -> int:
         return 1
 

@@ -216,7 +216,7 @@ def test_a_neighbour_is_missed_while_anything_is_owed_or_unheard(
         session.lost(world.names[peer], "again", ())
         assert session.ended.exception() is error
         for each in session.exchange.neighbours:
-            session.begun(world.names[each], again=True)
+            session.begun(world.names[each], again=64)
         assert all(session.next_frame(each) is None for each in session.peers), "it still gives the caller's memory"
 
     ran(plan, dtype, chance, look, steps=steps)
@@ -243,7 +243,7 @@ async def test_a_dropped_sum_is_sent_again_as_it_was(dtype: torch.dtype) -> None
     assert first[NAMES[2]].body != first[NAMES[3]].body
     for peer in NAMES[2:]:
         assert session.next_frame(peer) is None
-        session.begun(peer, again=True)
+        session.begun(peer, again=1)
         again = session.next_frame(peer)
         assert again is not None
         assert chunk_of(again) == first[peer]
@@ -264,7 +264,7 @@ async def test_what_was_encoded_ahead_is_sent_again_as_it_was() -> None:
     assert first.keys() == {*NAMES[1:size]}
     assert len({chunk.body for chunk in first.values()}) == 2
     for peer in NAMES[1:size]:
-        session.begun(peer, again=True)
+        session.begun(peer, again=1)
         again = session.next_frame(peer)
         assert again is not None
         assert chunk_of(again) == first[peer]

@@ -192,8 +192,8 @@ MUTATIONS: Final = (
         "sent-ahead-and-overwritten",
         "What is sent again is what was sent ahead, whatever was made since where that was made.",
         "ictp2p/collectives/running/session.py",
-        "self._early[peer] = self._outgoing(piece).kept()",
-        "self._early[peer] = self._outgoing(piece)",
+        "early = self._outgoing(piece).kept()",
+        "early = self._outgoing(piece)",
         ("collectives/running/test_session.py::test_a_dropped_sum_is_sent_again_as_it_was",),
     ),
     Mutation(
@@ -489,12 +489,12 @@ MUTATIONS: Final = (
         ("collectives/running/test_exchange.py::test_nothing_is_sent_to_a_participant_that_has_not_begun",),
     ),
     Mutation(
-        "two-chunks-before-the-beginning",
-        "Only one chunk goes ahead of the beginning: a second could overtake the first when that is sent again.",
+        "ahead-of-the-beginning-without-end",
+        "Only so many chunks go ahead of the beginning as the other end keeps.",
         "ictp2p/collectives/running/exchange.py",
-        "if peer in self._begun or peer in self._early:",
+        "if peer in self._begun or self._early[peer] >= chunks:",
         "if peer in self._begun:",
-        ("collectives/running/test_exchange.py::test_one_small_chunk_goes_ahead_of_the_beginning_and_no_more",),
+        ("collectives/running/test_exchange.py::test_some_chunks_go_ahead_of_the_beginning_and_no_more",),
     ),
     Mutation(
         "followers-not-told",
