@@ -379,13 +379,13 @@ async def test_what_breaks_here_ends_its_collective_with_that_error_and_nothing_
     works = getattr(Session, where)
 
     def breaks(session: Session, *given: Any) -> Any:
-        if session.exchange.me == 1 and session.plan.elements == 30_000:
+        if session.exchange.me == 1 and session.plan.elements == 90_000:
             raise MemoryError("none left")
         return works(session, *given)
 
     monkeypatch.setattr(Session, where, breaks)
     world = mesh(3, profile=replace(BulkProfile(), sealed=sealed))
-    plans = [plan_of(world.names, "ring", elements, 5000) for elements in (30_000, 300_000)]
+    plans = [plan_of(world.names, "ring", elements, 5000) for elements in (90_000, 300_000)]
     inputs = [[contribution(n, [(plan.elements,)], torch.float32) for n in range(3)] for plan in plans]
     outputs = [[[torch.zeros(plan.elements)] for _ in range(3)] for plan in plans]
     broken, beside = await asyncio.gather(*map(reduce_all, [world, world], plans, inputs, outputs))

@@ -22,13 +22,17 @@ their window is open; by induction up the tree each inner participant gets all i
 room is reserved; the root finishes; the result descends by (1). The first unfinished chunk always advances.
 
 **Why all shares end at one time**, as the planner reckoned. Among several chunks that may go to one participant that
-goes first of whose share the least part has gone and, at a tie, the contribution before the result. By the number of
-the chunk alone short shares would be done early, and the links that only they use would lie idle while the long ones
-go on. Chunks for different participants share our line too, and a line divides itself evenly among connections, not by
-what they have to carry. So none runs ahead of the one that is furthest behind by more than a part of itself (`LEAD`):
+goes first of whose share the least part has gone. By the number of the chunk alone short shares would be done early,
+and the links that only they use would lie idle while the long ones go on. Contributions have a head start
+of as much as a share may be ahead: the last result waits for the last contribution to it, and if both left at the end a
+line would lie idle for as long as these are on their way.
+
+Chunks for different participants share our line too, and a line divides itself evenly among connections, not by what
+they have to carry. So none runs ahead of the one that is furthest behind by more than a part of itself (`LEAD`):
 whoever is ahead waits, and whoever is behind has its part of the line. It is no new way to wait for each other:
 a chunk that is held back waits for one of which less has gone, here; that one for one of the same share at another
-participant, of which no more has gone; and so on, until the least of all, which waits for nobody.
+participant, of which no more has gone; and so on, until the least of all, which waits for nobody: what has a head
+start before it is no more than so many chunks.
 
 **Starting.** Nothing is sent to a participant that has not said that it began this very round (`begun`): its
 buffers are there, and frames of another attempt cannot be mistaken for ours. But some chunks may go to each ahead of
@@ -291,25 +295,39 @@ class Exchange:
         return (lane.sent if partial else lane.passed[peer]) / lane.chunks
 
     def _best(self, peer: int) -> tuple[int, bool, int] | None:
-        """Find (chunk, partial, share) of what should go next; of equals the first, a contribution if there is one.
+        """Find (chunk, partial, share) of what should go next.
 
-        None as well if that one is so far ahead that `peer` is to wait: then `released` names it.
+        None as well if even that of which the least has gone is so far ahead that `peer` is to wait: then `released`
+        names it.
         """
+        best = self._first(peer, head_start=True)
+        if best is not None and self._too_far(best):
+            best = self._first(peer, head_start=False)
+            if best is not None and self._too_far(best):
+                self._held.add(peer)
+                self._release_at = min(self._release_at, self._behind + _STEP * self._shortest_lead)
+                return None
+        return best
+
+    def _first(self, peer: int, *, head_start: bool) -> tuple[int, bool, int] | None:
+        """Find (chunk, partial, share) of which the least has gone; of equals the first, which is a contribution."""
         best, least = None, float("inf")
         for partial, number in self._towards[peer]:
             lane = self._lanes[number]
             if partial:
                 chunk, end = lane.sent, min(lane.ready, lane.done + lane.window)
+                part = chunk / lane.chunks - lane.lead * head_start
             else:
                 chunk, end = lane.passed[peer], lane.done
-            part = chunk / lane.chunks
+                part = chunk / lane.chunks
             if chunk < end and part < least:
                 best, least = (chunk, partial, number), part
-        if best is not None and self._is_ahead(least - self._lanes[best[2]].lead):
-            self._held.add(peer)
-            self._release_at = min(self._release_at, self._behind + _STEP * self._shortest_lead)
-            return None
         return best
+
+    def _too_far(self, best: tuple[int, bool, int]) -> bool:
+        chunk, _, number = best
+        lane = self._lanes[number]
+        return self._is_ahead(chunk / lane.chunks - lane.lead)
 
     def contributors(self, share: int) -> tuple[int, ...]:
         """List whose partials are added at this participant for `share`, without our own, ascending."""

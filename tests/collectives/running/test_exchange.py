@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, deque
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -191,12 +192,41 @@ def test_shares_advance_in_proportion_to_their_length() -> None:
     assert gone == list(lengths)
 
 
-def test_the_least_advanced_share_goes_first_and_a_contribution_before_a_result() -> None:
-    machine = Exchange(star_of(2, 3), 0, PARTIAL_BYTES)
+def test_the_least_advanced_share_goes_first_and_contributions_have_a_head_start() -> None:
+    chunks = 1024
+    shares = tuple(
+        Share(n * chunks, (n + 1) * chunks, *tree, chunks * PARTIAL_BYTES) for n, tree in enumerate(star.trees(2))
+    )
+    machine = Exchange(Plan("star", tuple("ab"), shares, 1, 60.0, 0.0), 0, PARTIAL_BYTES)
     machine.begun(1)
-    assert machine.arrived(1, Piece(True, 0, 0)) == [Piece(False, 0, 0)]
-    order = [machine.next_send(1) for _ in range(3)]
-    assert order == [Piece(True, 1, 0), Piece(False, 0, 0), Piece(True, 1, 1)]
+    for number in range(chunks):
+        machine.arrived(1, Piece(True, 0, number))
+    head = int(chunks * LEAD)
+    order = [machine.next_send(1) for _ in range(2 * chunks)]
+    assert order[: head + 1] == [Piece(True, 1, number) for number in range(head + 1)]
+    by_turns = [Piece(*each) for n in range(head + 1, chunks) for each in ((False, 0, n - head - 1), (True, 1, n))]
+    assert order[head + 1 : -head - 1] == by_turns
+    assert order[-head - 1 :] == [Piece(False, 0, number) for number in range(chunks - head - 1, chunks)]
+
+
+@pytest.mark.parametrize("delay", [0, 1, 5, 10])
+def test_a_long_way_is_full_until_the_last_result_is_one_delay_away(delay: int) -> None:
+    """Two ends, each of which sends a chunk in each turn, which comes so many turns later."""
+    chunks = 100
+    plan = msgspec.structs.replace(star_of(2, chunks), seconds=2.0)
+    machines = [Exchange(plan, node, PARTIAL_BYTES) for node in range(2)]
+    arriving: dict[int, list[tuple[int, Piece]]] = {}
+    for node, machine in enumerate(machines):
+        machine.begun(1 - node)
+    turn = 0
+    while not all(machine.finished for machine in machines):
+        for target, piece in arriving.pop(turn, ()):
+            machines[target].arrived(1 - target, piece)
+        for node, machine in enumerate(machines):
+            if (piece := machine.next_send(1 - node)) is not None:
+                arriving.setdefault(turn + 1 + delay, []).append((1 - node, piece))
+        turn += 1
+    assert turn == 2 * chunks + 1 + delay
 
 
 @pytest.mark.parametrize(
@@ -276,7 +306,7 @@ def test_who_is_ahead_waits_until_all_have_caught_up_and_is_told() -> None:
     assert sent[1] == 2 * (lead + 1), "its share and ours go to it side by side"
     while machine.released() != (1,):
         assert send(2)
-    assert 0 < sent[2] <= lead
+    assert 0 < sent[2] <= 2 * lead
     assert send(1)
     while sum(send(peer) for peer in (1, 2)):
         machine.released()
