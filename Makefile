@@ -17,16 +17,23 @@ TORCH ?=
 # Processes that share the tests; 0 is pytest alone, for a debugger. See tests/conftest.py.
 TEST_WORKERS ?= 2
 
-.PHONY: demo test mutations campaign setup clean
+# Some hundreds of processes are started by the tests: each would compile all of the source for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test lint unit mutations campaign setup clean
 
 demo: $(STAMP)
 	$(BIN)/python -m ictp2p demo $(DEMO_ARGS)
 
-test: $(STAMP)
+test: lint unit
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+unit: $(STAMP)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(TEST_ARGS)
 
 # Breaks every safety rule in a copy of the source; see tests/mutations. make mutations MUTATIONS="no-fsync pin-ignored"
