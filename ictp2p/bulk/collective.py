@@ -244,8 +244,8 @@ class Attached:
         """Say how much on the way to `peer` keeps the link busy."""
         return self._holds[peer].connection.ahead()
 
-    def early(self, peer: PeerId) -> int:
-        """Say how much may go to `peer` before it has begun (see `channel.Attachment`)."""
+    def early(self, peer: PeerId) -> float:
+        """Say for how long chunks should go to `peer` before it has begun (see `channel.Attachment`)."""
         return self._holds[peer].connection.early()
 
     def connections(self, peer: PeerId) -> int:

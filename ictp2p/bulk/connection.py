@@ -30,7 +30,6 @@ from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.sharing import Sharing
 from ictp2p.bulk.throttle import Throttle
 from ictp2p.bulk.users import Frame, Owner, User
-from ictp2p.collectives.channel import EARLY_BYTES
 from ictp2p.collectives.running.exchange import AHEAD_BYTES
 from ictp2p.errors import ConnectionLost, IctError
 from ictp2p.types import shown_address
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 1.0
 SEALS = 256
 """Bytes, more than sealing adds to a frame: a transport that holds more than these and the frame held some before."""
+LONG_WAY = 0.2
+"""Seconds that a round trip is taken for where it is not known: between continents, and over relays."""
 AHEAD_RATE = 10e9
 """Bytes on their way per second of round trip: eight hops at 10 Gbit/s, so that only short round trips are limited."""
 
@@ -199,10 +200,10 @@ class BulkConnection(Inbound):
         seconds = None if self.relayed or self.closed else tuning.round_trip(self.transport)
         return None if seconds is None else AHEAD_BYTES + int(AHEAD_RATE * seconds)
 
-    def early(self) -> int:
-        """Give the bytes worth sending to who has not begun; none over a short way, where its word is soon here."""
+    def early(self) -> float:
+        """Give the seconds that the other end's word may take, a round trip; 0 over a short way: it is soon here."""
         seconds = None if self.relayed or self.closed else tuning.round_trip(self.transport)
-        return EARLY_BYTES if seconds is None or seconds > tuning.NEARBY else 0
+        return LONG_WAY if seconds is None else seconds if seconds > tuning.NEARBY else 0.0
 
     @property
     def standing(self) -> bool:

@@ -23,9 +23,9 @@ DIFFER = " (do the tensors differ in shape or type?)"
 EAGER_BYTES = 64 * 1024
 """Up to this size one chunk may go to any neighbour that has not begun; it is kept there, or asked for again."""
 EARLY_BYTES = 8 * 1024 * 1024
-"""As many bytes of chunks may do so over a long way (`Attachment.early`): what a Gbit/s carries in 67 ms."""
+"""Over a long way as many chunks may as leave in a round trip by the plan, up to this: 67 ms of a Gbit/s."""
 EARLY_CHUNKS = 64
-"""But no more chunks than this."""
+"""And no more chunks than this."""
 Buffer = bytes | bytearray | memoryview
 
 
@@ -145,8 +145,8 @@ class Attachment(Protocol):
         """Give the bytes that suffice on the way to `peer` to keep the link busy; None: not known."""
         ...
 
-    def early(self, peer: PeerId) -> int:
-        """Give the bytes that may go to `peer` before it has begun, if they are more than what may go to anybody."""
+    def early(self, peer: PeerId) -> float:
+        """Give the seconds for which chunks should go to `peer` before it has begun; 0 if only what may to anybody."""
         ...
 
     def connections(self, peer: PeerId) -> int:

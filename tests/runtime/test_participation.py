@@ -45,8 +45,8 @@ class Wire:
     def ahead(self, peer: PeerId) -> None:
         """Nothing is known."""
 
-    def early(self, peer: PeerId) -> int:
-        return 0
+    def early(self, peer: PeerId) -> float:
+        return 0.0
 
     def connections(self, peer: PeerId) -> int:
         return 1

@@ -252,6 +252,10 @@ class Exchange:
             self._early[peer] += 1
         return piece
 
+    def planned(self, peer: int) -> int:
+        """Count the chunks that the plan has from us for `peer`."""
+        return sum(self._lanes[number].chunks for _, number in self._towards[peer])
+
     def longest(self, peer: int) -> int:
         """Give the elements of the longest chunk for `peer`."""
         return max((self._lanes[number].longest(self._plan.chunk) for _, number in self._towards[peer]), default=0)

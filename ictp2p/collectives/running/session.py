@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ictp2p.collectives.channel import (
     DIFFER,
     EAGER_BYTES,
+    EARLY_BYTES,
     EARLY_CHUNKS,
     Attachment,
     Outgoing,
@@ -131,15 +133,19 @@ class Session:
     def attached(self, attachment: Attachment) -> None:
         """All neighbours are connected: let what can leave leave."""
         self._attachment = attachment
-        for node in self.exchange.neighbours:
-            ahead = attachment.ahead(self._name(node))
+        for node, peer in zip(self.exchange.neighbours, self.peers, strict=True):
+            ahead = attachment.ahead(peer)
             if ahead is not None:
                 self.exchange.limit(node, ahead // self._chunk_bytes)
-            self.exchange.spread(node, attachment.connections(self._name(node)))
-            early = min(EARLY_CHUNKS, attachment.early(self._name(node)) // self._chunk_bytes)
-            self._most_early[node] = max(self._most_early[node], early)
+            self.exchange.spread(node, attachment.connections(peer))
+            self._most_early[node] = max(self._most_early[node], self._leaving_in(attachment.early(peer), node))
         for peer in self.peers:
             attachment.kick(peer)
+
+    def _leaving_in(self, seconds: float, node: int) -> int:
+        """Count the chunks that leave in so many seconds by the plan: if it fails no more of it stand in a line."""
+        planned = math.ceil(self.exchange.planned(node) * min(1.0, seconds / max(self.plan.seconds, 1e-3)))
+        return min(planned, EARLY_CHUNKS, EARLY_BYTES // self._chunk_bytes)
 
     def detached(self) -> None:
         """As `attempt.Part`."""

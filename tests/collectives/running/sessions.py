@@ -66,8 +66,8 @@ class CountedSlots(Slots):
 class Cords:
     """One participant's connections (`channel.Attachment`), as far as a session asks anything of them."""
 
-    def __init__(self, far: int | None = None, early: int = 0) -> None:
-        self.far, self.most_early = far, early
+    def __init__(self, far: int | None = None, early: float = 0.0) -> None:
+        self.far, self.early_for = far, early
         self.kicked: set[PeerId] = set()
 
     def kick(self, peer: PeerId) -> None:
@@ -76,8 +76,8 @@ class Cords:
     def ahead(self, peer: PeerId) -> int | None:
         return self.far
 
-    def early(self, peer: PeerId) -> int:
-        return self.most_early
+    def early(self, peer: PeerId) -> float:
+        return self.early_for
 
     def connections(self, peer: PeerId) -> int:
         return 1
@@ -123,7 +123,7 @@ class World:
         self.given = [(torch.arange(plan.elements) % 5 + node + 1).to(dtype) for node in nodes]
         self.told: list[list[tuple[int, int]]] = [[] for _ in nodes]
         self.slots = [CountedSlots() for _ in nodes]
-        self.cords = [Cords(chance.choice((None, 0, 64)), chance.choice((0, 64, 1024))) for _ in nodes]
+        self.cords = [Cords(chance.choice((None, 0, 64)), chance.choice((0.0, 0.5, 2.0))) for _ in nodes]
         self.results = [torch.zeros(len(self.expected(node)), dtype=dtype) for node in nodes]
         self.sessions = [self._session(node) for node in nodes]
         self.begun: set[int] = set()

@@ -53,8 +53,8 @@ class FakeLinks:
     def ahead(self, peer: PeerId) -> int | None:
         return None
 
-    def early(self, peer: PeerId) -> int:
-        return 0
+    def early(self, peer: PeerId) -> float:
+        return 0.0
 
     def connections(self, peer: PeerId) -> int:
         return 1

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ictp2p.collectives.channel import ParticipantLost, Slots
+from ictp2p.collectives.channel import EARLY_CHUNKS, ParticipantLost, Slots
 from ictp2p.collectives.codecs.schemes import scheme
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share, check
 from ictp2p.collectives.planning.schedules import star
@@ -268,6 +268,31 @@ async def test_what_was_encoded_ahead_is_sent_again_as_it_was() -> None:
         again = session.next_frame(peer)
         assert again is not None
         assert chunk_of(again) == first[peer]
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "early", "expected"),
+    [
+        (4000, 10.0, 0.1, 10),
+        (4000, 10.0, 0.11, 11),
+        (4000, 0.05, 0.1, EARLY_CHUNKS),
+        (40, 0.05, 0.1, 10),
+        (4000, 0.0, 0.1, EARLY_CHUNKS),
+        (4000, 10.0, 1e-6, 1),
+        (4000, 10.0, 0.0, 1),  # as to anybody
+    ],
+)
+async def test_no_more_goes_ahead_than_leaves_in_a_round_trip(
+    size: int, seconds: float, early: float, expected: int
+) -> None:
+    """Of an attempt that fails no more is left in the queue of a slow line, where it would hold up the next one."""
+    copied = Plan(BROADCAST, NAMES[:2], (Share(0, size, 0, (-1, -1), (-1, 0)),), 4, seconds, 0.0)
+    session = opened(copied, 0, [torch.ones(size)], ())
+    session.attached(Cords(early=early))
+    went = 0
+    while session.next_frame(NAMES[1]) is not None:
+        went += 1
+    assert went == expected
 
 
 async def test_what_was_kept_is_not_sent_again() -> None:

@@ -540,11 +540,19 @@ MUTATIONS: Final = (
         ("bulk/test_early.py::test_what_an_aborted_collective_had_sent_ahead_is_kept_no_longer",),
     ),
     Mutation(
+        "line-full-of-what-may-fail",
+        "Before a neighbour has begun no more leaves for it than it takes its word to come.",
+        "ictp2p/collectives/running/session.py",
+        "return min(planned, EARLY_CHUNKS, EARLY_BYTES // self._chunk_bytes)",
+        "return min(planned and EARLY_CHUNKS, EARLY_BYTES // self._chunk_bytes)",
+        ("collectives/running/test_session.py::test_no_more_goes_ahead_than_leaves_in_a_round_trip",),
+    ),
+    Mutation(
         "copied-over-a-short-way",
         "Over a short way nothing large is sent ahead, which would have to be copied.",
         "ictp2p/bulk/connection.py",
-        "if seconds is None or seconds > tuning.NEARBY else 0",
-        "if seconds is None or seconds > 0 else 0",
+        "seconds if seconds > tuning.NEARBY else 0.0",
+        "seconds",
         ("bulk/test_early.py::test_over_a_long_way_large_chunks_come_early_too",),
     ),
     Mutation(

@@ -70,7 +70,7 @@ MUTATIONS: Final = (
         "many-connections-and-few-chunks",
         "A share may be so far ahead that each of several connections has something to send.",
         "ictp2p/collectives/running/session.py",
-        "self.exchange.spread(node, attachment.connections(self._name(node)))",
+        "self.exchange.spread(node, attachment.connections(peer))",
         "self.exchange.spread(node, 1)",
         ("sim/test_stripes.py::test_there_are_more_as_long_as_losses_are_the_bound",),
     ),
