@@ -99,7 +99,7 @@ def starters(world: Any, run: Callable[[int, Any], Coroutine[Any, Any, Any]]) ->
 def reductions(world: Any, elements: int) -> tuple[list[torch.Tensor], list[Start]]:
     size = len(world.names)
     shares = tuple(Share(n * elements, (n + 1) * elements, *t) for n, t in enumerate(star.trees(size)))
-    plan = Plan("star", tuple(world.names), shares, elements, 0.0, 0.0)
+    plan = Plan("star", tuple(world.names), shares, elements, 1.0, 0.0)
     tag = RoundTag(b"early", 1, 0, plan.digest())
     inputs = [torch.full((size * elements,), float(node + 1)) for node in range(size)]
     outputs = [torch.zeros(size * elements) for _ in range(size)]
@@ -284,7 +284,7 @@ def test_whoever_begins_when_everything_arrives_once(
         for elements, trees in zip(parts, star.trees(len(parts)), strict=True):
             shares.append(Share(at, at + elements, *trees))
             at += elements
-        plan = Plan("star", tuple(world.names), tuple(shares), chunk, 0.0, 0.0)
+        plan = Plan("star", tuple(world.names), tuple(shares), chunk, 1e-3, 0.0)
         tag = RoundTag(b"early", 1, 0, plan.digest())
         outputs = [torch.zeros(at) for _ in parts]
 

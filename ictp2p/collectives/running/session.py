@@ -143,8 +143,13 @@ class Session:
             attachment.kick(peer)
 
     def _leaving_in(self, seconds: float, node: int) -> int:
-        """Count the chunks that leave in so many seconds by the plan: if it fails no more of it stand in a line."""
-        planned = math.ceil(self.exchange.planned(node) * min(1.0, seconds / max(self.plan.seconds, 1e-3)))
+        """Count the chunks that leave in so many seconds by the plan: if it fails no more of it stand in a line.
+
+        None by a plan that predicts nothing, as a process group's: of those hundreds may be under way, each with all.
+        """
+        if not self.plan.seconds:
+            return 0
+        planned = math.ceil(self.exchange.planned(node) * min(1.0, seconds / self.plan.seconds))
         return min(planned, EARLY_CHUNKS, EARLY_BYTES // self._chunk_bytes)
 
     def detached(self) -> None:

@@ -123,7 +123,7 @@ class World:
         self.given = [(torch.arange(plan.elements) % 5 + node + 1).to(dtype) for node in nodes]
         self.told: list[list[tuple[int, int]]] = [[] for _ in nodes]
         self.slots = [CountedSlots() for _ in nodes]
-        self.cords = [Cords(chance.choice((None, 0, 64)), chance.choice((0.0, 0.5, 2.0))) for _ in nodes]
+        self.cords = [Cords(chance.choice((None, 0, 64)), chance.choice((0.0, 0.5, 60.0))) for _ in nodes]
         self.results = [torch.zeros(len(self.expected(node)), dtype=dtype) for node in nodes]
         self.sessions = [self._session(node) for node in nodes]
         self.begun: set[int] = set()
