@@ -20,10 +20,13 @@ from ictp2p.collectives.group.local import GroupTimeouts
 from ictp2p.errors import LocalGroupError
 from ictp2p.sync.rosters.roster import Generation, Roster
 from ictp2p.types import PeerId
+from sim.threads import SimCondition
 from sim.training import Training
 
 LATENCY = 0.002
 """Most virtual seconds that bytes take inside a cluster."""
+LOOK = 5 * LATENCY
+"""Virtual seconds after which it is looked whether a member that is waited for has died."""
 
 
 @dataclass
@@ -32,6 +35,13 @@ class Meeting:
 
     brought: dict[int, dict[int, tuple[float, Any]]] = field(default_factory=dict)
     left: set[int] = field(default_factory=set)
+    waiting: set[SimCondition] = field(default_factory=set)
+    """Of whoever waits for more."""
+
+    def changed(self) -> None:
+        """Have whoever waits look again."""
+        for condition in self.waiting:
+            condition.notify_all()
 
 
 class UnevenGroup:
@@ -46,6 +56,7 @@ class UnevenGroup:
         self.device = torch.device("cpu")
         self._crew, self._world, self._patience = training._crew, host.world, patience
         self._meeting: Meeting = host.world.meetings.setdefault((host.cluster, roster), Meeting())
+        self._changed = SimCondition(training._crew)
         self._operations, self._broken = 0, ""
         self._staging: dict[torch.dtype, Tensor] = {}
         self._chance = host.world.chance.generator("group", host.name, str(roster.generation))
@@ -76,6 +87,7 @@ class UnevenGroup:
     def close(self) -> None:
         self.abort("it is closed")
         self._meeting.left.add(self.rank)
+        self._meeting.changed()
 
     def _meet(self, needed: Sequence[int], mine: Any, patience: float) -> list[Any]:
         """Give what the ranks in `needed` bring; ours is among it, or `mine` is not looked at."""
@@ -86,6 +98,7 @@ class UnevenGroup:
         others = [rank for rank in needed if rank != self.rank]
         if len(others) < len(needed):
             parts[self.rank] = (began, mine)
+            self._meeting.changed()
         if not others and any(map(self._lost, range(self.size))):
             self._break("a member has gone")
         due = self._chance.random() * LATENCY
@@ -95,8 +108,13 @@ class UnevenGroup:
                 self._break("a member died")
             if self._world.now > began + patience:
                 self._break("not all came in time")
-            self._crew.sleep(max(due, LATENCY / 2))  # a short way is no reason to look all the time for who is late
+            self._wait(due if all(rank in parts for rank in others) else LOOK)
         return [parts[rank][1] for rank in needed]
+
+    def _wait(self, seconds: float) -> None:
+        self._meeting.waiting.add(self._changed)
+        self._changed.wait(seconds)
+        self._meeting.waiting.discard(self._changed)
 
     def _lost(self, rank: int) -> bool:
         owner = self._world.supervisor.owner(PeerId(self.members[rank]))
