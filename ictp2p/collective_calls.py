@@ -4,7 +4,9 @@ What a policy does for you these leave to you: call them from every worker of ev
 are all-or-nothing: a call that raises has touched none of your tensors and may be repeated. What the errors ask for:
 
 - `RoundMissed`: the others went on without us (we were late, or cut off). Call `sync_state`, or repeat.
-- `RoundTimeout`, `NoQuorum`: nothing was decided within `global_timeouts.complete`. Repeat, or stop.
+- `RoundTimeout`, `NoQuorum`: nothing was decided within `global_timeouts.complete`. Repeat the same call, or stop: it
+  may have been decided since, and then gets what was. Who goes on with the next call instead is one behind.
+- `RoundAborted`: a call that was queued before it (`async_op=True`) had failed unheard. Repeat from that one.
 - `MeshMismatch`: the others bring other shapes, types or calls: the programs differ. Those who agree, of two
   clusters one, go on with a warning; `Completed.clusters` says whose tensors are in the result.
 

@@ -21,7 +21,7 @@ One rule tells them apart: whoever can mend it decides the branch.
     │   ├── NoRoute            no path, direct or relayed
     │   └── StatusRefused      a peer does not tell its status: too many ask at once, or it is too long
     ├── RoundError             a collective that did not happen: parameters untouched, safe to retry
-    │   ├── RoundAborted       the mesh agreed to abort it
+    │   ├── RoundAborted       the mesh agreed to abort it, or a call before it failed
     │   ├── RoundTimeout       it was not decided before its deadline
     │   ├── RoundMissed        the mesh went on without us: fetch the state, then go on
     │   ├── NoQuorum           too few voters are reachable to decide anything
@@ -130,7 +130,7 @@ class RoundError(IctError):
 
 
 class RoundAborted(RoundError):
-    """The mesh agreed to abort the round."""
+    """The mesh agreed to abort the round, or the call was not begun, for one before it failed unheard."""
 
 
 class RoundTimeout(RoundError):

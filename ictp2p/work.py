@@ -3,20 +3,26 @@
 Collectives of one worker have to happen in one order, the same everywhere, so one thread runs them and everybody else
 waits on a `Work`. It is a daemon of our own instead of an executor of the standard library: that one is joined when
 the interpreter ends, so a script that dies without closing its peer would hang on a collective nobody will answer.
+
+**After a call that failed nothing runs that its caller asked for before it knew.** Clusters make the same calls in the
+same order, and the others may still be at the one that failed here: the next one would be added to it, and nobody
+would notice. So what was queued until a failure has been heard of (`Work.wait`) fails with it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass
 from typing import Any, Generic, SupportsFloat, TypeVar
 
 from ictp2p.concurrency.interrupts import Answer
 from ictp2p.concurrency.threads import Inbox
-from ictp2p.errors import ConfigError, PeerClosed
+from ictp2p.errors import ConfigError, PeerClosed, RoundAborted
 from ictp2p.handle import Handle
 
 T = TypeVar("T")
@@ -26,12 +32,24 @@ class Work(Generic[T]):
     """The answer to a call with `async_op=True`. Until it is there, the call's tensors belong to the call."""
 
     def __init__(
-        self, name: str, future: Future[T], wait: Callable[[Future[T], float | None], T] = Future.result
+        self,
+        name: str,
+        future: Future[T],
+        wait: Callable[[Future[T], float | None], T] = Future.result,
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Wrap what will hold the answer; `name` is for people, and `wait` is how the caller's threads wait for it."""
+        """Wrap what will hold the answer.
+
+        Args:
+            name: for people.
+            future: holds it.
+            wait: how the caller's threads wait for it.
+            failed: called when the caller hears that the call failed.
+        """
         self._name = name
         self._future = future
         self._wait = wait
+        self._failed = failed
         self._process = os.getpid()
 
     def __repr__(self) -> str:
@@ -56,8 +74,9 @@ class Work(Generic[T]):
             raise PeerClosed(f"{self._name} began in process {self._process}, from which this one was forked")
         try:
             return self._wait(self._future, timeout)
-        except TimeoutError:
-            if self._future.done():
+        except Exception as error:
+            if not isinstance(error, TimeoutError) or self._future.done():
+                self.exception()  # the caller hears of it now
                 raise
             raise TimeoutError(f"{self._name} is still under way after {timeout:g} s") from None
         finally:
@@ -69,7 +88,10 @@ class Work(Generic[T]):
 
     def exception(self) -> BaseException | None:
         """What made the call fail; None if it succeeded or is still under way."""
-        return self._future.exception() if self._future.done() else None
+        error = self._future.exception() if self._future.done() else None
+        if error is not None and os.getpid() == self._process:
+            self._failed()
+        return error
 
 
 def checked_timeout(timeout: object) -> float:
@@ -95,6 +117,17 @@ def answered(work: Work[T], *, later: bool) -> T | Work[T]:
         del work  # as in `Work.wait`
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A call in the queue."""
+
+    number: int
+    name: str
+    future: Future[Any]
+    call: Callable[[], Any]
+    anyway: bool
+
+
 class WorkQueue:
     """Runs calls in the order in which they came, in a thread that lives while there is something to do or undo.
 
@@ -107,10 +140,18 @@ class WorkQueue:
     def __init__(self, name: str, ended: Callable[[], None], peer: Handle) -> None:
         self._ended = ended
         self._peer = peer
-        self._waiting: Inbox[tuple[Future[Any], Callable[[], Any]] | None] = peer.threads.inbox()
+        self._waiting: Inbox[_Entry | None] = peer.threads.inbox()
         self._lock = threading.RLock()  # reentrant: a signal handler may close the peer in the middle of this
         self._closed = False
         self._unfinished = 0
+        self._asked = 0
+        """How many calls were queued so far."""
+        self._failed = 0
+        """Which of them failed, if no caller has heard of it yet."""
+        self._void = 0
+        """Up to which of them none is begun any more: their callers did not know."""
+        self._why = ""
+        """Of the newest that failed."""
         self._thread = peer.threads.start(self._run, name)
 
     @property
@@ -119,8 +160,8 @@ class WorkQueue:
         with self._lock:
             return not self._unfinished
 
-    def submit(self, name: str, call: Callable[[], T]) -> Work[T]:
-        """Queue a call.
+    def submit(self, name: str, call: Callable[[], T], *, anyway: bool = False) -> Work[T]:
+        """Queue a call; `anyway`: it is run also if one before it fails.
 
         Raises:
             PeerClosed: the queue was closed.
@@ -130,9 +171,11 @@ class WorkQueue:
             if self._closed:
                 raise PeerClosed(f"{name}: the peer is closed")
             self._unfinished += 1
-        self._waiting.put((future, call))
+            self._asked += 1
+            entry = _Entry(self._asked, name, future, call, anyway)
+        self._waiting.put(entry)
         self._see_to(name, future)
-        return Work(name, future, self._peer.wait)
+        return Work(name, future, self._peer.wait, functools.partial(self._heard, entry.number))
 
     def _see_to(self, name: str, future: Future[Any]) -> None:
         """Answer what a close came before: it stands behind the end, to which nobody comes."""
@@ -150,22 +193,44 @@ class WorkQueue:
 
     def _run(self) -> None:
         while (entry := self._waiting.get()) is not None:
-            self._answer(*entry)
+            self._answer(entry)
             del entry  # and with it the call's tensors: the next call may be a day away
         with contextlib.suppress(PeerClosed):  # a peer that is gone has nothing to be left
             self._ended()
 
-    def _answer(self, future: Future[Any], call: Callable[[], Any]) -> None:
+    def _answer(self, entry: _Entry) -> None:
+        future = entry.future
         try:
             if self._closed:
                 raise PeerClosed("the peer was closed before the call began")
-            result = call()
+            if not entry.anyway:
+                self._check(entry)
+            result = entry.call()
         except BaseException as error:
+            if not entry.anyway:
+                self._note(entry, error)
             self._end(future.set_exception, error)
         else:
             self._end(future.set_result, result)
         finally:
-            del future  # as in `Work.wait`
+            del future, entry  # as in `Work.wait`
+
+    def _check(self, entry: _Entry) -> None:
+        with self._lock:
+            if self._failed or entry.number <= self._void:
+                raise RoundAborted(f"{entry.name} was not begun: before it {self._why}")
+
+    def _note(self, entry: _Entry, error: BaseException) -> None:
+        """A call has failed, by itself or since one before it has."""
+        with self._lock:
+            if not self._failed and entry.number > self._void:
+                self._failed, self._why = entry.number, f"{entry.name} failed: {type(error).__name__}: {error}"
+
+    def _heard(self, number: int) -> None:
+        """Whoever calls knows of a failure: what is asked for from now on is meant to come after it."""
+        with self._lock:
+            if self._failed and number >= self._failed:
+                self._failed, self._void = 0, self._asked
 
     def _end(self, tell: Callable[[Any], None], answer: Any) -> None:
         with self._lock:  # first: whoever goes on with its answer is to find the queue idle

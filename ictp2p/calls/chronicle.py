@@ -4,7 +4,8 @@ Clusters make the same calls in the same order, and a round carries no number of
 (it was slow, or cut off) and simply went on would bring its second tensors to the others' third round, and nobody
 would notice. The chain of decisions tells: every committed round that this cluster has no answer to must be reported
 to the caller before it takes part again. Unless the cluster is in it: then the round is the one of the call that is
-under way, its leader did not live to see the end of it, and the answer can still be had (`calls.answers`).
+under way, or that was given up and is made again; its leader did not see the end of it, or not in time, and the answer
+can still be had (`calls.answers`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class Chronicle:
         self._settled: int | None = None
         self.opened: Open | None = None
         """The newest attempt that was opened."""
+        self._under_way = False
+        """Whether it is not decided."""
+        self._given_up = self._void = False
+        """Whether the newest call was given up, and whether what it may have brought is in the newest attempt."""
 
     def notice(self, news: News) -> None:
         """Take the peer's news."""
@@ -51,8 +56,9 @@ class Chronicle:
                 self._passed = max(self._passed, value.round - 1)  # decisions were skipped: we were away
                 self._gap = value.round - 1
             self._next, _ = upcoming(value)
+            self._under_way = isinstance(value, Open)
             if isinstance(value, Open):
-                self.opened = value
+                self.opened, self._void = value, self._given_up
             elif isinstance(value, Close) and value.committed:
                 self._committed(value)
             self._changed.notify_all()
@@ -88,8 +94,20 @@ class Chronicle:
     def begin(self) -> None:
         """A call begins: of what was decided before it, nothing can be its answer."""
         with self._changed:
+            self._given_up = False
             if self._settled is None:
                 self._ended, self._gap = [], 0
+
+    def give_up(self) -> None:
+        """The call has ended with an error: a round that it is in may be committed all the same, or has been."""
+        with self._changed:
+            self._given_up = self._void = True
+            rounds = [opened.round for opened, _ in self._ended if self._takes_part(opened)]
+            if self._under_way and self.opened is not None and self._takes_part(self.opened):
+                rounds.append(self.opened.round)
+            if self._settled is None and rounds:
+                self._settled = min(rounds) - 1  # no newcomer any more: what it was in is not for its next call
+            self._passed = max([self._passed, *(close.round for _, close in self._ended)])
 
     def settle(self, round_: int | None = None) -> None:
         """Rounds up to `round_`, or all that are known, are accounted for."""
@@ -104,8 +122,7 @@ class Chronicle:
             if self._gap > (self._settled or 0) or len(self._ended) != 1:
                 return None
             opened, close = self._ended[0]
-        mine = any(p.cluster == self._cluster for p in opened.participants)
-        return (opened, close) if mine and opened.spec == spec else None
+        return (opened, close) if self._takes_part(opened) and opened.spec == spec else None
 
     def opened_after(self, before: Open | None, seconds: float) -> Open | None:
         """The next attempt that is opened after `before`, if one is within so many seconds."""
@@ -133,7 +150,11 @@ class Chronicle:
         if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):
             return True  # we did not see who took part, so not us
         mine = next((p for p in opened.participants if p.cluster == self._cluster), None)
-        return opened.spec.kind != "sync" and (mine is None or mine.leader != self._me)
+        led = mine is not None and mine.leader == self._me and not self._void
+        return opened.spec.kind != "sync" and not led
+
+    def _takes_part(self, opened: Open) -> bool:
+        return any(p.cluster == self._cluster for p in opened.participants)
 
 
 @dataclass(frozen=True, slots=True)

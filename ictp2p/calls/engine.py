@@ -141,4 +141,4 @@ class CallEngine:
                 return
             if not self._queue.idle:
                 raise LocalProtocolError("collective calls are under way: wait for them before a policy begins")
-            self._queue.submit("leave", self._runner.leave).wait(_CLOSING)
+            self._queue.submit("leave", self._runner.leave, anyway=True).wait(_CLOSING)

@@ -153,6 +153,7 @@ class Runner:
             except LocalGroupError as error:
                 self._broke(error)
                 if deadline.over and not self._ended:
+                    self._chronicle.give_up()
                     raise
                 if deadline.over and self._last is not None:  # nobody came for it any more
                     return call.accept(self._last)
@@ -160,6 +161,7 @@ class Runner:
                 self._chronicle.settle()
                 raise
             except BaseException as error:
+                self._chronicle.give_up()
                 if not isinstance(error, IctError) or isinstance(error, PeerClosed):
                     self._gave_up(error)
                 raise

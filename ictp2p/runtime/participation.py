@@ -116,6 +116,13 @@ class _Standing:
     stats: execute.Stats | None = None
     plan: str = ""
 
+    def is_in(self, opened: Open) -> bool:
+        """Whether this is what was brought to `opened`, and not what comes after a call that voted and was given up.
+
+        For a state it makes no difference: whoever brought it compares what it holds with what was agreed.
+        """
+        return opened.spec.kind == "sync" or self.opened == opened
+
     def end_attempt(self) -> None:
         """Cancel it, once: a second time would cut short what it still gives to those who are to hear of its end."""
         if self.attempt is not None:
@@ -281,7 +288,7 @@ class Participation:
         standing = self._standing
         if standing is None or standing.decided.done():
             return
-        if not holding:
+        if not holding or not standing.is_in(opened):
             self._fail(RoundMissed(f"round {opened.round} committed before this cluster held its result"))
             return
         stats = standing.stats or execute.Stats(0, 0, 0.0, 0)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import pytest
+
 from ictp2p.calls.chronicle import Chronicle
 from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.values import Close, Open, Participant, Spec, StateRef, Value
@@ -49,6 +51,42 @@ def test_a_round_that_a_mate_led_is_missed_unless_its_answer_came() -> None:
     assert chronicle.missed == 1, "the mate died before it told anybody"
     chronicle.settle(1)
     assert chronicle.missed is None
+
+
+def given_up(*before: Value, then: tuple[Value, ...] = (), settled: int | None = 0) -> Chronicle:
+    """A call began, saw what is `before`, and ended with an error; the next one begins, and there is more."""
+    chronicle = after(settled=settled)
+    for calls, values in enumerate((before, then)):
+        chronicle.begin()
+        for slot, value in enumerate(values, 100 * calls):
+            chronicle.notice(Decided(slot, value))
+        if not calls:
+            chronicle.give_up()
+    return chronicle
+
+
+@pytest.mark.parametrize("settled", [0, None])
+@pytest.mark.parametrize("heard", ["before", "after"])
+def test_what_a_call_that_was_given_up_is_in_is_not_for_the_next_one(heard: str, settled: int | None) -> None:
+    """Regression: the retry was taken for the others' next call, whose result came out wrong everywhere."""
+    values = (opened(1, ME, OTHER), closed(1))
+    chronicle = given_up(*values, settled=settled) if heard == "before" else given_up(*values[:1], then=values[1:])
+    assert chronicle.missed == 1
+    assert chronicle.answer(values[0].spec) == values, "but it is the answer of the call that is made again"
+    chronicle.settle(1)
+    assert chronicle.missed is None
+
+
+def test_what_comes_after_a_call_that_was_given_up_is_answered_by_leading_it() -> None:
+    assert given_up(opened(1, ME, OTHER), then=(closed(1, committed=False), opened(1, ME, attempt=2))).missed is None
+    done = opened(1, ME, OTHER, attempt=2), closed(1, attempt=2)
+    assert given_up(opened(1, ME, OTHER), then=(closed(1, committed=False), *done)).missed is None
+    assert given_up(then=(opened(1, ME, OTHER), closed(1))).missed is None
+
+
+def test_a_newcomer_that_gave_up_before_it_was_in_a_round_is_one_still() -> None:
+    assert given_up(opened(1, OTHER), closed(1), opened(2, OTHER), settled=None).newcomer
+    assert not given_up(opened(1, OTHER), closed(1), opened(2, ME, OTHER), settled=None).newcomer
 
 
 def test_an_aborted_round_is_nothing_to_miss() -> None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ import ictp2p.work
 from ictp2p.calls.engine import CallEngine
 from ictp2p.calls.tensors import Bundle
 from ictp2p.concurrency.threads import Condition, Thread, Threads
-from ictp2p.errors import LocalProtocolError, PeerClosed, RoundTimeout
+from ictp2p.errors import LocalProtocolError, PeerClosed, RoundAborted, RoundTimeout
 from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.training.mesh import TrainingMesh
 from ictp2p.types import ClusterId
@@ -109,9 +109,16 @@ def peer() -> Peer:
     return Peer()
 
 
-@given(st.lists(st.booleans(), max_size=12))
-def test_calls_run_one_after_the_other_in_the_order_in_which_they_came(fail: list[bool]) -> None:
-    """However they end: each is made when its turn comes, and all by the one thread that the first call began."""
+class Asked(NamedTuple):
+    """A call: whether it fails, and whether its caller waits for it before it makes the next one."""
+
+    fails: bool
+    heard: bool
+
+
+@given(st.lists(st.builds(Asked, st.booleans(), st.booleans()), max_size=12))
+def test_calls_run_in_order_and_none_after_one_that_failed_before_that_was_heard_of(calls: list[Asked]) -> None:
+    """The others may still be at the call that failed here: the next one would be added to it."""
     peer, order, running = Peer(), list[int](), threading.Lock()
     engine = engine_of(peer)
     assert peer.threads.started == 0
@@ -123,16 +130,40 @@ def test_calls_run_one_after_the_other_in_the_order_in_which_they_came(fail: lis
             raise ValueError(number)
         return number
 
-    works = [engine.submit_all("it", lambda _, n=n, f=f: body(n, f)) for n, f in enumerate(fail)]  # type: ignore[misc]
-    for number, (work, fails) in enumerate(zip(works, fail, strict=True)):
-        if fails:
-            with pytest.raises(ValueError, match=str(number)):
-                work.wait(PATIENCE)
-        else:
-            assert work.wait(PATIENCE) == number
-    assert order == list(range(len(fail)))
-    assert peer.threads.started == min(1, len(fail))
+    works, expected, silent = list[ictp2p.work.Work[int]](), list[str](), False
+    for number, call in enumerate(calls):
+        works.append(engine.submit_all("it", lambda _, n=number, f=call.fails: body(n, f)))  # type: ignore[misc]
+        expected.append("RoundAborted" if silent else "ValueError" if call.fails else "")
+        silent = bool(expected[-1]) and not call.heard
+        if call.heard:
+            assert outcome(works[-1]) == expected[-1]
+    assert [outcome(work) for work in works] == expected
+    assert order == [n for n, how in enumerate(expected) if how != "RoundAborted"]
+    assert peer.threads.started == min(1, len(calls))
     engine.close()
+
+
+def outcome(work: ictp2p.work.Work[int]) -> str:
+    try:
+        work.wait(PATIENCE)
+    except (RoundAborted, ValueError) as error:
+        return type(error).__name__
+    return ""
+
+
+def test_who_has_heard_of_a_failure_may_ask_for_more_and_what_was_asked_for_before_stays_void(peer: Peer) -> None:
+    queue, heard = WorkQueue("it", lambda: None, peer), threading.Event()  # type: ignore[arg-type]
+    first = queue.submit("first", lambda: 1 // 0)
+    queue.submit("between", lambda: heard.wait(PATIENCE), anyway=True)
+    before = queue.submit("second", lambda: 2)
+    with pytest.raises(ZeroDivisionError):
+        first.wait(PATIENCE)
+    after = queue.submit("third", lambda: 3)
+    heard.set()
+    with pytest.raises(RoundAborted, match="second was not begun: before it first failed: ZeroDivisionError"):
+        before.wait(PATIENCE)
+    assert after.wait(PATIENCE) == 3
+    queue.close(PATIENCE)
 
 
 def test_a_call_is_made_when_its_turn_comes(peer: Peer) -> None:

@@ -143,7 +143,7 @@ async def test_nothing_stands_for_a_caller_that_has_gone_on(end: str, bound: boo
     standing = asyncio.get_running_loop().create_task(part.reduce(work))
     await asyncio.sleep(0)
     begun = replace(opened(1).open, spec=spec, plan=replace(PLAN, shares=()).encode())
-    if bound or end == "failed here":
+    if bound or end in ("failed here", "committed"):
         part.notice(notices.RoundOpened(begun))
     if end == "no quorum":
         part.notice(QuorumLost((ME, ROOT), (ROOT,)))

@@ -12,6 +12,8 @@ import pytest
 import torch
 
 import ictp2p
+from ictp2p.calls.rounds import RoundCall
+from ictp2p.collectives.running.digest import ResultDigest
 from ictp2p.errors import IctError, RoundMissed
 from ictp2p.telemetry import Event
 from sim import World
@@ -247,6 +249,71 @@ def test_the_leaders_of_both_clusters_die_one_after_the_other() -> None:
 def test_a_leader_that_stops_and_returns_is_told_what_it_missed(seconds: float) -> None:
     story = told(6, lambda story: story.pause(story.leader("a"), seconds), 0.2, rounds=16)
     assert {type(error) for _, error in story.errors} <= {RoundMissed}
+
+
+class Repeating(Story):
+    """Cluster a waits for each call less long than b takes to vote on the first, and repeats what failed."""
+
+    PATIENCE, VOTE = 1.5, 3.0
+
+    def __init__(self, seed: int, *, pause: float) -> None:
+        self.pause = pause
+        self.summed: dict[str, list[float]] = {name: [] for name in VALUES}
+        """By worker, the sums of the calls' numbers."""
+        super().__init__(seed)
+
+    def program(self) -> Program:
+        def run(training: Training) -> None:
+            name, caller = training.host.name, Caller(training)
+            caller.gather(len(self.clusters), 60.0)
+            while not self.together(caller, VALUES[name]):
+                pass
+            self.met.add(name)
+            for number in range(1, self.rounds + 1):
+                caller._engine.patience = self.PATIENCE if (name[0], number) == ("a", 1) else 60.0
+                while not self.answered(name, tensor := call(VALUES[name], number), self.ask(caller, tensor)):
+                    training.compute(self.pause)
+                self.summed[name].append(tensor[0].item())
+                training.compute(STEP)
+            caller.leave()
+            self.done.add(name)
+            training.compute(1e6)
+
+        return run
+
+
+class SlowDigest(ResultDigest):
+    """A worker that computes for long before it votes."""
+
+    compute: Callable[[float], None]
+
+    def digest(self) -> bytes:
+        self.compute(Repeating.VOTE)
+        return super().digest()
+
+
+@pytest.mark.parametrize("pause", [0.0, Repeating.VOTE], ids=["decided meanwhile", "decided before"])
+def test_a_call_that_is_repeated_after_its_leader_voted_is_not_the_next_one(
+    pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the round was committed without anybody at a, whose repetition got garbage, or others' next call."""
+    left, usual = ["first"], RoundCall._digest
+
+    def digest(self: RoundCall, result: torch.Tensor) -> ResultDigest:
+        if self._spec.elements != ELEMENTS or self._mesh.host.cluster != "b" or not left:  # type: ignore[attr-defined]
+            return usual(self, result)
+        left.clear()
+        slow = SlowDigest([result.numpy().data])
+        slow.compute = self._mesh.compute  # type: ignore[attr-defined]
+        return slow
+
+    monkeypatch.setattr(RoundCall, "_digest", digest)
+    story = Repeating(3, pause=pause)
+    with story.world:
+        story.begin()
+        errors = story.end()
+    assert {(name[0], error) for name, error in errors} == {("a", "RoundTimeout")}
+    assert list(story.summed.values()) == [[number * len(VALUES) for number in range(1, ROUNDS + 1)]] * len(VALUES)
 
 
 @pytest.mark.parametrize("harm", ["leader", "follower", "leaders", "cluster"])
