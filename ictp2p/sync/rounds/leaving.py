@@ -34,8 +34,9 @@ class Leaving:
         self._agreement = agreement
         self._sight = sight
         self._wanted = self._released = False
-        self._voted_until = -1
-        """The newest slot after whose decision this peer is a voter, as far as it knows."""
+        self._voted_until = max(-1, agreement.slot - 1)
+        """The newest slot after whose decision this peer is a voter, as far as it knows; of a former life it does not
+        know, so until what that one learnt last. -1: it never was."""
         self._excused: dict[PeerId, int] = {}
         """Who said that this peer does not vote, after the decision of which slot."""
         self._let_go: set[PeerId] = set()

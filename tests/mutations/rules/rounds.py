@@ -800,6 +800,16 @@ MUTATIONS: Final = (
         ("runtime/test_reactions.py::test_no_data_connection_to_the_former_life_of_a_peer_is_used_again",),
     ),
     Mutation(
+        "former-vote-forgotten",
+        "Who leaves, and has voted in a former life, is let go only once its vote is not needed.",
+        "ictp2p/sync/rounds/leaving.py",
+        "        self._voted_until = max(-1, agreement.slot - 1)\n",
+        "        self._voted_until = -1\n",
+        (
+            "sync/rounds/test_leaving.py::test_a_leaver_that_decided_alone_stays_for_who_needs_its_vote_whatever_became_of_it",
+        ),
+    ),
+    Mutation(
         "restart-not-told",
         "That a peer is another process now is told.",
         "ictp2p/runtime/driver.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +46,36 @@ def test_a_leaver_stays_until_the_one_to_whom_it_left_the_vote_knows_it() -> Non
     m.run(2.0)
     assert m.value(A1).voters == (A1,)
     assert m.told(A0, Released) == [Released(False)]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["one life", "started again"])
+def test_a_leaver_that_decided_alone_stays_for_who_needs_its_vote_whatever_became_of_it(again: bool) -> None:
+    """Regression: started again it had forgotten that it had voted, and went; the other, cut off, halted for good."""
+    m = mesh(A=1, B=1)
+    m.drop = {(A0, B0), (B0, A0)}
+    m.do(A0, m.rounds[A0].drop_out(m.now))
+    m.run(2.0)
+    assert m.value(A0).voters == (B0,), "a half that has the first voter is a quorum"
+    m.failed = {"B"}
+    m.view(A0)
+    m.run(10.0)
+    if again:
+        m.boot(A0)
+        m.view(A0)
+        m.do(A0, m.rounds[A0].drop_out(m.now))
+        m.run(10.0)
+    assert not m.told(A0, Released)
+    m.drop, m.failed = set(), set()
+    m.view()
+    soon = m.now + 60.0
+    while not m.told(A0, Released):
+        assert m.now < soon
+        m.run(0.1)
+    m.kill(A0)
+    m.failed = {"A"}
+    m.view(B0)
+    m.run(10.0)
+    assert m.value(B0).voters == (B0,)
 
 
 def test_who_has_no_vote_may_go_when_all_who_have_are_gone_and_not_when_they_are_suspected() -> None:
