@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ictp2p.collectives.running.usable import unreadable, unwritable
+from ictp2p.collectives.running.usable import awaited, unreadable, unwritable
 from ictp2p.core.planning import ITEM_SIZES
 from ictp2p.errors import ConfigError
 from ictp2p.sync.mesh import Group
@@ -50,7 +50,8 @@ class Bundle:
         for number, tensor in enumerate(self.tensors):
             if not isinstance(tensor, Tensor):
                 raise ConfigError(f"tensors[{number}] is not a tensor: {type(tensor).__name__}")
-            if objection := unusable(tensor, written):
+            self.tensors[number] = awaited(tensor)
+            if objection := unusable(self.tensors[number], written):
                 raise ConfigError(f"tensors[{number}] {objection}")
         self.elements = sum(t.numel() for t in self.tensors)
         self._starts, self.nbytes = _layout(self.tensors)

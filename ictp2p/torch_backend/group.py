@@ -174,21 +174,28 @@ class ProcessGroup(DescribedGroup):
 
     def _reduce_scatter(self, memory: Memory, outputs: Tensors, vectors: Sequence[Tensors], opts: Any) -> GroupWork:
         opts = _options(_c10d.ReduceScatterOptions, opts)
-        reduction = Reduction(opts.reduceOp, outputs[0].dtype)
         for parts, out in zip(vectors, outputs, strict=True):
             expect(self._size, len(parts), "tensors to scatter")
             fits(out, parts[self._rank], "reduce_scatter")
-        brought = [[reduction.contribution(reduction.view(part)) for part in parts] for parts in vectors]
+        reductions = {out.dtype: Reduction(opts.reduceOp, out.dtype) for out in outputs}
+        kinds = [reductions[out.dtype] for out in outputs]
+        brought = [
+            [kind.contribution(kind.view(part)) for part in vector] for kind, vector in zip(kinds, vectors, strict=True)
+        ]
         own = [parts[self._rank] for parts in brought]
         others = [part for parts in brought for rank, part in enumerate(parts) if rank != self._rank]
-        results = memory.apart([reduction.view(memory.write(out)) for out in outputs], others, own)
-        step = self._step("reduce_scatter", opts)
-        return self._begin(
-            "reduce_scatter",
-            lambda: self._engine.reduce_scatter(step, brought, results, reduction.op),
-            memory,
-            outputs,
-        )
+        places = [kind.view(memory.write(out)) for kind, out in zip(kinds, outputs, strict=True)]
+        results, jobs = memory.apart(places, others, own), []
+        for reduction in reductions.values():
+            alike = [number for number, kind in enumerate(kinds) if kind is reduction]
+            lists = [brought[number] for number in alike], [results[number] for number in alike]
+            jobs.append((self._step("reduce_scatter", opts), *lists, reduction.op))
+
+        async def run() -> None:
+            for step, inputs, reduced, op in jobs:
+                await self._engine.reduce_scatter(step, inputs, reduced, op)
+
+        return self._begin("reduce_scatter", run, memory, outputs)
 
     # ------------------------------------------------------------ copies
 

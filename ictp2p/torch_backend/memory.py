@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.collectives.running.flat import writable
-from ictp2p.collectives.running.usable import unreadable, unwritable
+from ictp2p.collectives.running.usable import awaited, unreadable, unwritable
 from ictp2p.errors import ConfigError
 
 
@@ -128,6 +128,7 @@ def _span(flat: Tensor) -> tuple[int, int]:
 
 
 def _dense(tensor: Tensor) -> Tensor:
+    tensor = awaited(tensor)
     if objection := unreadable(tensor):
         raise ConfigError(f"a tensor cannot be sent, nor received into: it {objection}")
     return tensor.detach()

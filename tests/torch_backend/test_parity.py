@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 
 from tests.torch_backend import ranks
 
@@ -59,6 +60,9 @@ def cases(rank: int, size: int) -> Iterator[Case]:
     tensor = value(rank, sum(outgoing[rank]), 2)
     yield "all_to_all uneven", partial(swap, tensor, outgoing[rank], incoming)
     yield "coalesced", partial(coalesced, rank, size)
+    for op in ("sum", "max"):
+        yield f"coalesced {op} of several types", partial(coalesced_of_several_types, rank, size, op)
+    yield "functional results", partial(functional_results, rank, size)
     yield "objects", partial(objects, rank, size)
     yield "any source", partial(from_anybody, rank, size)
     yield "batch", partial(batch, rank, size)
@@ -145,6 +149,27 @@ def coalesced(rank: int, size: int, group: Any) -> list[torch.Tensor]:
     lists = [[torch.zeros(3), torch.zeros(2)] for _ in range(size)]
     dist.all_gather_coalesced(lists, [value(rank, 3), value(rank, 2)], group)
     return [*tensors, *(t for each in lists for t in each)]
+
+
+def coalesced_of_several_types(rank: int, size: int, op: str, group: Any) -> list[torch.Tensor]:
+    """Regression: all were reduced as what the first one is, a float beside a bool by the greatest of its bytes."""
+    kinds = [torch.bool, torch.float32, torch.uint8, torch.bfloat16, torch.float32]
+    whole = [value(rank, size * (3 + n), dtype=kind) for n, kind in enumerate(kinds)]
+    found: list[torch.Tensor] = functional.reduce_scatter_tensor_coalesced(whole, op, [0] * len(kinds), group)
+    parts = [torch.zeros(len(each) // size, dtype=each.dtype) for each in whole[:2]]
+    with dist._coalescing_manager(group):
+        for part, each in zip(parts, whole, strict=False):
+            dist.reduce_scatter_tensor(part, each, group=group)
+    return [each.clone() for each in found] + parts
+
+
+def functional_results(rank: int, size: int, group: Any) -> list[torch.Tensor]:
+    """Regression: what stands for a result that is under way was refused, and is what a tensor parallel layer gives."""
+    both = [functional.all_reduce(value(rank, 7), "sum", group) for _ in range(2)]
+    gathered = torch.zeros(7 * size)
+    dist.all_gather_into_tensor(gathered, both[0], group=group)
+    dist.all_reduce(both[1], group=group)
+    return [gathered, both[1].clone()]
 
 
 def objects(rank: int, size: int, group: Any) -> list[torch.Tensor]:

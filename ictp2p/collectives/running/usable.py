@@ -2,13 +2,24 @@
 
 Some have none: a DTensor stands for a shard here and others elsewhere, a FakeTensor for a shape, a nested one for
 several. torch lets them pass for tensors until their bytes are wanted, and by then the other participants wait.
-Subclasses that hold their elements as any tensor does, as parameters, are as good as any.
+Subclasses that hold their elements as any tensor does, as parameters, are as good as any; and what stands for a result
+that is under way has its memory (`awaited`).
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+
+def awaited(tensor: Tensor) -> Tensor:
+    """The tensor itself, or the result that it stands for, once that is there.
+
+    torch's functional collectives give an `AsyncCollectiveTensor`, and tensor parallel layers with it. c10d takes the
+    result out of it before it asks a group in C++, but not for one in Python.
+    """
+    wait = getattr(tensor, "trigger_wait", None)
+    return tensor if wait is None else wait()
 
 
 def unreadable(tensor: Tensor) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
-from ictp2p.collectives.running.usable import unreadable, unwritable
+from ictp2p.collectives.running.usable import awaited, unreadable, unwritable
 from tests.collectives.running.formless import FORMLESS
 
 
@@ -35,6 +36,15 @@ def test_what_has_no_memory_of_its_own_is_told_by_kind(words: str) -> None:
 )
 def test_what_has_is_not_refused(make: Callable[[], Tensor]) -> None:
     assert unreadable(make()) == unwritable(make()) == ""
+
+
+def test_what_stands_for_a_result_under_way_is_that_result() -> None:
+    result = torch.ones(3)
+    standing = AsyncCollectiveTensor(result)
+    standing.completed = True  # else it is waited for, by a group
+    assert "is an AsyncCollectiveTensor without memory" in unreadable(standing)
+    assert awaited(standing) is result
+    assert awaited(result) is result
 
 
 def test_elements_that_are_one_in_memory_can_be_read_and_not_written() -> None:

@@ -158,6 +158,22 @@ MUTATIONS: Final = (
         ("torch_backend/test_cards.py::test_a_card_that_an_earlier_group_left_is_waited_out_whatever_it_is",),
     ),
     Mutation(
+        "types-reduced-as-one",
+        "Of several tensors that are reduced at once each is reduced as what it is.",
+        "ictp2p/torch_backend/group.py",
+        "{out.dtype: Reduction(opts.reduceOp, out.dtype) for out in outputs}",
+        "dict.fromkeys([out.dtype for out in outputs], Reduction(opts.reduceOp, outputs[0].dtype))",
+        ("torch_backend/test_parity.py::test_every_collective_gives_what_gloo_gives",),
+    ),
+    Mutation(
+        "functional-result-refused",
+        "What stands for a result that is under way is as good as that result.",
+        "ictp2p/torch_backend/memory.py",
+        "    tensor = awaited(tensor)\n",
+        "",
+        ("torch_backend/test_parity.py::test_every_collective_gives_what_gloo_gives",),
+    ),
+    Mutation(
         "compiled-along",
         "torch.compile does not look into the methods of a group.",
         "ictp2p/torch_backend/uncompiled.py",
