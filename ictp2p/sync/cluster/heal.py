@@ -118,6 +118,7 @@ def heal(
     state: GlobalState,
     items: Sequence[tuple[str, str]],
     told: Callable[[str], None] = lambda trigger: None,
+    withdraw: Callable[[], None] = lambda: None,
 ) -> bool:
     """Make all workers of `group` identical; say whether this one was changed.
 
@@ -128,6 +129,8 @@ def heal(
         state: the global state as this worker has it.
         items: what must be equal in the cluster, in words.
         told: told what comes about, in the triggers of `fsm.RECONFIG_PG`.
+        withdraw: ends what this worker may have under way beside this thread, which writes to the state, before another
+            worker's is received there.
 
     Raises:
         MeshMismatch: this worker trains something else than its leader; the message names the first difference.
@@ -150,6 +153,8 @@ def heal(
     source = max(range(group.size), key=lambda rank: (found[rank].order, ages[rank], -rank))
     sends = group.rank == source
     told("peer_needs_state" if sends else "self_needs_state")
+    if not sends:
+        withdraw()
     received = share(group, skeleton, tensors, source)
     if len({hello[DIGEST : 2 * DIGEST] for hello in hellos}) > 1:
         share_state(group, state, source, found[source].version)

@@ -448,7 +448,7 @@ class Policy:
             )
         before = (self.progress.version, self.progress.step)
         told = partial(self._peer.phase, RECONFIG_PG)
-        heal(group, self.progress, self._replica, self.state, self._items, told)
+        heal(group, self.progress, self._replica, self.state, self._items, told, self._outer_round.withdraw)
         self._gradients.equal()
         if before != (self.progress.version, self.progress.step):
             self._gradients.spent = True

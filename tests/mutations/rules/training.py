@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "received-under-a-flight",
+        "What a deposed leader has under way ends before its heir's state is received where it writes.",
+        "ictp2p/sync/cluster/heal.py",
+        "        withdraw()\n",
+        "        pass\n",
+        ("sync/cluster/test_heal.py::test_what_is_under_way_on_a_state_has_ended_before_another_one_is_received",),
+    ),
+    Mutation(
         "second-policy-holds-nothing",
         "What a process holds of the agreed state stays to be had until whatever comes after it holds as much.",
         "ictp2p/training/mesh.py",

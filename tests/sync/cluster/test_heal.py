@@ -32,8 +32,13 @@ class Worker:
         self.state.seal({"round": progress.version})
         self.state.commit(progress.version)
 
+        self.calls: list[str] = []
+
     def __call__(self, group: Any) -> bool:
-        return heal(group, self.progress, Replica(self.model, self.inner, ()), self.state, self.items)
+        replica = Replica(self.model, self.inner, ())
+        return heal(
+            group, self.progress, replica, self.state, self.items, withdraw=lambda: self.calls.append("withdraw")
+        )
 
     def content(self) -> tuple[Any, ...]:
         inner = self.inner.state_dict()["state"]
@@ -52,6 +57,20 @@ def grouped(make_world: Any, *workers: Callable[[Any], Any], world: Any = None) 
     world = world or make_world(a=len(workers))
     found = world.run(**{f"a_{i}": body(w) for i, w in enumerate(workers)})
     return [found.get(f"a_{i}") for i in range(len(workers))]
+
+
+def test_what_is_under_way_on_a_state_has_ended_before_another_one_is_received(
+    make_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a leader that was deposed in `finish` wrote into what it got: other bytes, one name."""
+    workers = [Worker(float(n), Progress(n, 20, 2)) for n in (3, 4, 3)]
+    for worker in workers:
+        expect = worker.state.expect
+        monkeypatch.setattr(
+            worker.state, "expect", lambda *given, w=worker, e=expect: (w.calls.append("expect"), e(*given))[1]
+        )
+    grouped(make_world, *workers)
+    assert [worker.calls for worker in workers] == [["withdraw", "expect"], [], ["withdraw", "expect"]]
 
 
 def test_identical_workers_exchange_nothing_but_a_hello(make_world: Any) -> None:
