@@ -24,6 +24,8 @@ from ictp2p.types import ClusterId
 
 _ROUNDS = 8
 """Rounds that are remembered: enough to know the scatter, few enough to follow it."""
+_ROUNDING = 1e-9
+"""What a product of a share and a number may be above a whole number that it is: 0.28 of 25 are 7.000000000000001."""
 
 
 class Arrivals:
@@ -69,7 +71,7 @@ class Arrivals:
         """
         deviation = self.deviation
         at = sorted(self._at[name] for name in standing)
-        needed = math.ceil(spec.quorum * expected)
+        needed = math.ceil(spec.quorum * expected - _ROUNDING)
         if spec.quorum >= 1.0 or deviation is None or len(at) < needed:
             return None
         middle = at[min(needed, expected // 2 + 1) - 1]

@@ -44,6 +44,20 @@ def test_the_door_by_hand() -> None:
     assert book.door(spec(1.0), 5, NAMES[:3], 0.0) is None, "all are to come"
 
 
+@pytest.mark.parametrize(("share", "of", "needed"), [(0.28, 25, 7), (0.56, 25, 14), (0.07, 100, 7), (0.5, 5, 3)])
+def test_a_share_that_is_a_whole_number_of_clusters_asks_for_no_more(share: float, of: int, needed: int) -> None:
+    names = [ClusterId(f"c{n}") for n in range(of)]
+    book = Arrivals()
+    for _ in range(2):
+        for name in names:
+            book.came([name], 1.0)
+        book.committed(names, 2.0)
+    for name in names[:needed]:
+        assert book.door(spec(share), of, names[: names.index(name)], 0.0) is None
+        book.came([name], 5.0)
+    assert book.door(spec(share), of, names[:needed], 0.0) is not None
+
+
 def test_the_door_is_not_closed_before_the_quorum_is_there() -> None:
     book = after([0.0, 0.0, 1.0, 1.0, 1.0])
     for number, name in enumerate(NAMES[:4]):
