@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,16 @@ FREE, DONE, _SEATED = 0, 1, 2
 SEATS = 1024
 """Most clusters that hold leases at a time: as many as a round may have."""
 WINDOW = 6400
-"""How far behind the first leased block that is not in a contribution others may be that are: bits of its note."""
+"""How far behind the first leased block that is not in a contribution others may be trained that are to be: bits of its
+note. A later lease may put more before them, of which they say nothing; so the bits are compressed."""
 MOST = 1 << 24
 """Most blocks that a cluster may ask for."""
 BLOCKS, SEATED, EPOCH = "blocks of samples", "seats of samples", "epoch of samples"
-_NOTE = struct.Struct("<QII")  # epoch, blocks to hold from now on, leading leased blocks in the contribution; then bits
+_NOTE = struct.Struct("<QIII")
+"""Epoch, blocks to hold from now on, leading leased blocks that are in the contribution, and how many behind these are
+not; then bits for those behind them, compressed."""
+_MOST_NOTE = _NOTE.size + WINDOW // 8 + 128
+"""Bytes: bits that cannot be compressed, and what that adds to them."""
 
 Blocks = NDArray[np.int64]
 
@@ -65,24 +71,42 @@ class Wish:
     """Which of the blocks that it holds are in the contribution, as places in `Holding.blocks`, ascending."""
 
     def encode(self) -> bytes:
-        """Its bytes: at most `WINDOW` / 8 and a few."""
+        """Its bytes: at most `WINDOW` / 8 and a few, however large a part of them nothing is said of."""
         gaps = np.flatnonzero(self.places != np.arange(len(self.places)))
         whole = int(gaps[0]) if len(gaps) else len(self.places)
         rest = self.places[whole:] - whole
+        gap = int(rest[0]) if len(rest) else 0
+        rest -= gap
         bits = np.zeros(int(rest[-1]) + 1 if len(rest) else 0, dtype=np.uint8)
         bits[rest] = 1
-        return _NOTE.pack(self.epoch, min(MOST, self.blocks), whole) + np.packbits(bits).tobytes()
+        said = zlib.compress(np.packbits(bits).tobytes(), 9) if len(rest) else b""
+        return _NOTE.pack(self.epoch, min(MOST, self.blocks), whole, gap) + said
 
 
 def _read(note: bytes, held: int) -> Wish | None:
     """Read what another cluster said; None if it makes no sense."""
-    if not _NOTE.size <= len(note) <= _NOTE.size + WINDOW // 8:
+    if not _NOTE.size <= len(note) <= _MOST_NOTE:
         return None
-    epoch, blocks, whole = _NOTE.unpack_from(note)
-    rest = np.flatnonzero(np.unpackbits(np.frombuffer(note, dtype=np.uint8, offset=_NOTE.size))) + whole
+    epoch, blocks, whole, gap = _NOTE.unpack_from(note)
+    bits = _inflated(note[_NOTE.size :], held // 8 + 1)
+    if bits is None:
+        return None
+    rest = np.flatnonzero(np.unpackbits(np.frombuffer(bits, dtype=np.uint8))) + whole + gap
     if whole > held or blocks > MOST or (len(rest) and rest[-1] >= held):
         return None
     return Wish(epoch, blocks, np.concatenate([np.arange(whole), rest]))
+
+
+def _inflated(said: bytes, most: int) -> bytes | None:
+    """Decompress at most so many bytes; None if there are more, or it is something else."""
+    if not said:
+        return b""
+    inflater = zlib.decompressobj()
+    try:
+        bits = inflater.decompress(said, most)
+    except zlib.error:
+        return None
+    return bits if inflater.eof and not inflater.unused_data else None
 
 
 class Leases:
