@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-from ictp2p.torch_backend.uncompiled import uncompiled
+from ictp2p.uncompiled import uncompiled
 
 _Base: Any = torch.distributed.ProcessGroup
 """Untyped: torch's stubs lack half of it, and overload the rest for callers from C++."""

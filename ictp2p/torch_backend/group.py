@@ -29,9 +29,9 @@ from ictp2p.torch_backend.messages import Messages
 from ictp2p.torch_backend.options import Options
 from ictp2p.torch_backend.reductions import Reduction
 from ictp2p.torch_backend.shapes import cut, expect, fits, member, split
-from ictp2p.torch_backend.uncompiled import uncompiled
 from ictp2p.torch_backend.work import GroupWork
 from ictp2p.types import PeerId
+from ictp2p.uncompiled import uncompiled
 
 _c10d: Any = torch.distributed.distributed_c10d
 """Untyped: torch's stubs lack half of it, and overload the rest for callers from C++."""

@@ -16,7 +16,7 @@ from torch.futures import Future
 from ictp2p.concurrency.interrupts import Event
 from ictp2p.concurrency.loop_thread import beside
 from ictp2p.torch_backend.errors import GroupClosed, again
-from ictp2p.torch_backend.uncompiled import uncompiled
+from ictp2p.uncompiled import uncompiled
 
 _FOREVER = timedelta(0)
 """What torch's callers give when they name no timeout (`kNoTimeout`)."""

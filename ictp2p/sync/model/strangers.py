@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ictp2p.uncompiled import never_compiled
+
 _MOST, _WIDTH = 8, 8
 """Parameters that are looked at, and elements of each of their dimensions."""
 _STEPS = ("step", "wrapper")
@@ -89,11 +91,13 @@ def _look_on() -> None:
     register_optimizer_step_post_hook(_after)
 
 
+@never_compiled
 def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     for each in tuple(_watching):
         each.before(optimizer)
 
 
+@never_compiled
 def _after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     for each in tuple(_watching):
         each.after(optimizer)

@@ -2,7 +2,8 @@
 
 The user's loop stays as it is. It may call `step()` with gradients in hand, or with a closure that computes them, as
 Lightning does; either way they are averaged before the optimizer sees them. A closure that is called several times in a
-step (a line search) asks for the gradient at points where the others are not, so there is nothing to average.
+step (a line search) asks for the gradient at points where the others are not, so there is nothing to average. The step
+may be compiled; what happens before and after it is not.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from ictp2p.errors import ConfigError
+from ictp2p.uncompiled import never_compiled
 
 _T = TypeVar("_T")
 
@@ -51,8 +53,17 @@ class Hooks:
             after: called when the step has been taken.
         """
         self._before = before
-        self._set.append(self._inner.register_step_pre_hook(self._before_step))
-        self._set.append(self._inner.register_step_post_hook(lambda *_: after()))
+
+        @never_compiled
+        def before_step(*given: Any) -> Any:
+            return self._before_step(*given)
+
+        @never_compiled
+        def after_step(*_: Any) -> None:
+            after()
+
+        self._set.append(self._inner.register_step_pre_hook(before_step))
+        self._set.append(self._inner.register_step_post_hook(after_step))
 
     def add(self, hook: Hook) -> None:
         """Have another one removed with these."""

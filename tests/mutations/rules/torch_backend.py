@@ -176,7 +176,7 @@ MUTATIONS: Final = (
     Mutation(
         "compiled-along",
         "torch.compile does not look into the methods of a group.",
-        "ictp2p/torch_backend/uncompiled.py",
+        "ictp2p/uncompiled.py",
         "        if isinstance(method, FunctionType):\n",
         "        if False:\n",
         ("torch_backend/test_compiled.py",),

@@ -8,6 +8,14 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "rounds-compiled",
+        "A compiled step of the inner optimizer is not compiled together with the round behind it.",
+        "ictp2p/uncompiled.py",
+        "    function._torchdynamo_disable = True",
+        "    function._looked_into = True",
+        ("sync/two_level/test_hooks.py",),
+    ),
+    Mutation(
         "credited-for-others",
         "Who averages in a group is credited for a round only if somebody of the group holds its result.",
         "ictp2p/sync/grouping/credit.py",
