@@ -22,15 +22,16 @@ settings.load_profile("ictp2p")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Divide the tests for `pytest -n 2 --dist loadgroup`: those with several processes run one after the other.
+    """Divide the tests for `pytest -n 2 --dist loadgroup`: each module stays together, for its fixtures.
 
-    They wait for timers more than for a core, which the other worker has meanwhile. Of the others each module stays
-    together, for its fixtures.
+    Those with several processes come first: they take long, and wait for timers more than for a core.
     """
     for item in items:
-        module = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group("real" if item.get_closest_marker("real") else module))
+        shared = "four_ranks" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("four_ranks" if shared else item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: item.get_closest_marker("real") is None)
 
 
 def pytest_collection_finish() -> None:

@@ -7,7 +7,6 @@ import json
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests import forked
+
 TESTIMONY = 40
 TOO_MANY = ("reduce_progress", "route")
 
@@ -34,10 +34,8 @@ class Process:
         self.told: list[dict[str, Any]] = []
         self._stderr = stderr
         self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         with stderr.open("w") as errors:
-            command = [sys.executable, "-m", module, *arguments]
-            self.process = subprocess.Popen(command, **pipes, stderr=errors, text=True, cwd=ROOT)
+            self.process = forked.Fork("-m", module, *arguments, stderr=errors)
         threading.Thread(target=self._read, daemon=True).start()
 
     def until(
@@ -66,7 +64,6 @@ class Process:
 
     def ask(self, line: str) -> None:
         """Write a line to it."""
-        assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
@@ -76,7 +73,6 @@ class Process:
         self.process.communicate()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             told = json.loads(line)
             self.said.append(told)

@@ -19,7 +19,7 @@ LOADED = 5.0  # the same where other tests may run beside it
 def test_one_run_survives_a_death_a_join_and_a_leave(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     plot = tmp_path / "plot.png"
-    arguments = ["--rounds", "1", "--sync-every", "10", "--report", str(report), "--plot", str(plot)]
+    arguments = ["--rounds", "1", "--sync-every", "4", "--report", str(report), "--plot", str(plot)]
     done = subprocess.run(
         [sys.executable, "-m", "ictp2p", "demo", *arguments], capture_output=True, text=True, timeout=230, check=False
     )

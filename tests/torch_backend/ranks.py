@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import forked
+
 SECONDS = 120
 
 
@@ -32,7 +34,7 @@ def run(target: Callable[..., Any], size: int, folder: Path, **given: Any) -> li
             rank.communicate()
 
 
-def start(target: Callable[..., Any], rank: int, size: int, folder: Path, **given: Any) -> subprocess.Popen[str]:
+def start(target: Callable[..., Any], rank: int, size: int, folder: Path, **given: Any) -> forked.Fork:
     root = Path(__file__).parents[2]
     environment = {
         **os.environ,
@@ -44,19 +46,16 @@ def start(target: Callable[..., Any], rank: int, size: int, folder: Path, **give
         "PYTHONPATH": str(root),
     }
     module = Path(target.__code__.co_filename)
-    command = [sys.executable, __file__, f"{module}:{target.__name__}", json.dumps(given)]
-    return subprocess.Popen(
-        command, env=environment, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return forked.Fork(__file__, f"{module}:{target.__name__}", json.dumps(given), env=environment)
 
 
-def end(process: subprocess.Popen[str]) -> Any:
+def end(process: forked.Fork) -> Any:
     out, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, f"{out}\n{err}"
     return json.loads(out.splitlines()[-1])
 
 
-def testimony(process: subprocess.Popen[str]) -> str:
+def testimony(process: forked.Fork) -> str:
     """End a process that hangs, and give the stacks of its threads."""
     process.send_signal(signal.SIGABRT)
     out, err = process.communicate(timeout=SECONDS)
