@@ -76,7 +76,7 @@ class Work(Generic[T]):
             return self._wait(self._future, timeout)
         except Exception as error:
             if not isinstance(error, TimeoutError) or self._future.done():
-                self.exception()  # the caller hears of it now
+                self._hear()
                 raise
             raise TimeoutError(f"{self._name} is still under way after {timeout:g} s") from None
         finally:
@@ -88,10 +88,14 @@ class Work(Generic[T]):
 
     def exception(self) -> BaseException | None:
         """What made the call fail; None if it succeeded or is still under way."""
-        error = self._future.exception() if self._future.done() else None
-        if error is not None and os.getpid() == self._process:
+        self._hear()
+        return self._future.exception() if self._future.done() else None
+
+    def _hear(self) -> None:
+        """The caller hears now that the call failed, if it did."""
+        ended = self._future.done() and not self._future.cancelled()
+        if ended and self._future.exception() is not None and os.getpid() == self._process:
             self._failed()
-        return error
 
 
 def checked_timeout(timeout: object) -> float:

@@ -166,6 +166,17 @@ def test_who_has_heard_of_a_failure_may_ask_for_more_and_what_was_asked_for_befo
     queue.close(PATIENCE)
 
 
+def test_who_waits_for_what_was_cancelled_is_told_why() -> None:
+    cancelled: Future[int] = Future()
+    cancelled.cancel()
+
+    def wait(future: Future[int], timeout: float | None) -> int:
+        raise PeerClosed("the peer was closed")
+
+    with pytest.raises(PeerClosed, match="the peer was closed"):
+        ictp2p.work.Work("recv", cancelled, wait).wait()
+
+
 def test_a_call_is_made_when_its_turn_comes(peer: Peer) -> None:
     engine, go, made = engine_of(peer), threading.Event(), list[str]()
     first = engine.submit_all("first", lambda _: go.wait(PATIENCE))
