@@ -22,15 +22,17 @@ settings.load_profile("ictp2p")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Divide the tests for `pytest -n 2 --dist loadgroup`: each module stays together, for its fixtures.
 
-    Those with several processes come first: they take long, and wait for timers more than for a core.
+    Here, for xdist reads the groups before it asks whether we change the items.
     """
-    for item in items:
-        shared = "four_ranks" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("four_ranks" if shared else item.nodeid.partition("::")[0]))
+    shared = "four_ranks" in getattr(item, "fixturenames", ())
+    item.add_marker(pytest.mark.xdist_group("four_ranks" if shared else item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with several processes come first: they take long, and wait for timers more than for a core."""
     items.sort(key=lambda item: item.get_closest_marker("real") is None)
 
 

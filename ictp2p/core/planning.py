@@ -23,9 +23,9 @@ from ictp2p.core.cards import FREE, ClusterCard, Limits, LinkCard
 from ictp2p.core.directory import Directory
 from ictp2p.core.overlay import COMPLETE
 from ictp2p.errors import NoRoute, RemoteProtocolError
-from ictp2p.sync.grouping import modules
-from ictp2p.sync.grouping.pairs import pairs
+from ictp2p.sync.rounds import modules
 from ictp2p.sync.rounds.opening import PlanAnswer, PlanRequest
+from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.values import Participant, Spec
 from ictp2p.types import ClusterId, PeerId
 

@@ -2,7 +2,7 @@
 
 A pair's vector is the leader's whole one. Of modules each group carries some, which lie apart in the leader's vector,
 each leader's in its own order of the same keys; what is copied comes from the agreed state, or goes behind the averages
-(`grouping.modules.spans`). Followers are told of ranges of the whole vector, and wait for all of it, so ranges that
+(`rounds.modules.spans`). Followers are told of ranges of the whole vector, and wait for all of it, so ranges that
 nobody sends anything for are reported as well.
 """
 
@@ -14,8 +14,8 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from ictp2p.sync.grouping.modules import card_of, groups, spans
-from ictp2p.sync.grouping.pairs import pairs
+from ictp2p.sync.rounds.modules import card_of, groups, spans
+from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.values import Open
 from ictp2p.types import ClusterId
 

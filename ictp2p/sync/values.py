@@ -22,7 +22,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ictp2p.sync.grouping.credit import credited
 from ictp2p.types import ClusterId, PeerId
 
 MAX_VOTERS = 7
@@ -45,8 +44,8 @@ LINEAGE_BYTES = 8
 """Length of a lineage: which founding of the mesh a chain goes back to."""
 
 Grouping = Literal["all", "pairs", "modules"]
-"""Over whom a round averages: `all`, each over one of the `pairs` that are drawn, or each of the `modules` over those
-that hold it (`sync.grouping`)."""
+"""Over whom a round averages: `all`, each over one of the `pairs` that are drawn (`sync.rounds.pairs`), or each of the
+`modules` over those that hold it (`sync.rounds.modules`)."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Peer = Annotated[PeerId, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 Cluster = Annotated[ClusterId, msgspec.Meta(min_length=1, max_length=63)]
@@ -239,7 +238,7 @@ def advanced(opened: Open, digest: bytes, holders: tuple[PeerId, ...]) -> StateR
     if opened.spec.kind != "sync":
         return opened.state
     version = opened.state.version + 1
-    credits = {**dict(opened.state.credits), **dict.fromkeys(credited(opened, holders), version)}
+    credits = {**dict(opened.state.credits), **{p.cluster: version for p in opened.participants}}
     return StateRef(version, digest, holders, _recent(credits, version))
 
 

@@ -14,7 +14,7 @@ from ictp2p.core.cards import ClusterCard, LinkCard, PeerCard
 from ictp2p.core.directory import Directory
 from ictp2p.core.planning import check_groups, check_plan, make_plan, named_cluster
 from ictp2p.errors import NoRoute
-from ictp2p.sync.grouping import modules
+from ictp2p.sync.rounds import modules
 from ictp2p.sync.rounds.opening import PlanRequest
 from ictp2p.sync.values import Participant, Spec
 from ictp2p.types import ClusterId, PeerId

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 
 from ictp2p.runtime.carried import Carried, gaps, shares
-from ictp2p.sync.grouping.modules import NAME, Card, Held
+from ictp2p.sync.rounds.modules import NAME, Card, Held
 from ictp2p.sync.values import Grouping, Open, Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 

@@ -21,7 +21,7 @@ from ictp2p.collectives.running.execute import Stats
 from ictp2p.core.planning import check_groups, groups
 from ictp2p.errors import ConfigError
 from ictp2p.runtime.data_phase import Brought, DataPhase, Holds, check_kind
-from ictp2p.sync.grouping.modules import NAME, Card, Held
+from ictp2p.sync.rounds.modules import NAME, Card, Held
 from ictp2p.sync.values import Grouping, Open, Participant, Spec, StateRef
 from ictp2p.types import ClusterId, PeerId
 from sim.loop import SimLoop

@@ -12,10 +12,10 @@ from torch import Tensor
 from ictp2p.concurrency.threads import Thread, Threads
 from ictp2p.errors import LocalGroupError, PeerClosed, RoundAborted, RoundMissed, StateError
 from ictp2p.fsm import Fsm, Table
-from ictp2p.sync.grouping import modules
-from ictp2p.sync.grouping.pairs import pairs
 from ictp2p.sync.mesh import RoundRequest, RoundResult
 from ictp2p.sync.rosters.roster import Roster
+from ictp2p.sync.rounds import modules
+from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.two_level.flight import Withdrawn
 from ictp2p.sync.values import Participant, Spec, StateRef

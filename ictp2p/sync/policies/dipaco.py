@@ -25,13 +25,13 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import ConfigError
-from ictp2p.sync.grouping.modules import NAME, Card, Held, card_of, groups, key_of, spans
 from ictp2p.sync.mesh import Mesh, Receiver
 from ictp2p.sync.model.tensors import BUFFER
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import OuterFactory
 from ictp2p.sync.options import kind
 from ictp2p.sync.pace import Pace
+from ictp2p.sync.rounds.modules import NAME, Card, Held, card_of, groups, key_of, spans
 from ictp2p.sync.state.agreed import Said
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry

@@ -31,11 +31,11 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import ConfigError
-from ictp2p.sync.grouping.pairs import pairs
 from ictp2p.sync.mesh import Mesh, Receiver
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import Nesterov
 from ictp2p.sync.options import number, plain, rates
+from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.own import CHAIN, Name, OwnState, chained
 from ictp2p.sync.two_level.policy import Policy

@@ -16,14 +16,6 @@ MUTATIONS: Final = (
         ("sync/two_level/test_hooks.py",),
     ),
     Mutation(
-        "credited-for-others",
-        "Who averages in a group is credited for a round only if somebody of the group holds its result.",
-        "ictp2p/sync/grouping/credit.py",
-        "    return [p.cluster for p in opened.participants if p.cluster not in bereft]\n",
-        "    return [p.cluster for p in opened.participants]\n",
-        ("sync/grouping/test_credit.py",),
-    ),
-    Mutation(
         "received-under-a-flight",
         "What a deposed leader has under way ends before its heir's state is received where it writes.",
         "ictp2p/sync/cluster/heal.py",
@@ -460,10 +452,10 @@ MUTATIONS: Final = (
     Mutation(
         "copied-from-who-is-behind",
         "What a newcomer gets of a module is what the others hold of it, and not another newcomer's.",
-        "ictp2p/sync/grouping/modules.py",
+        "ictp2p/sync/rounds/modules.py",
         "root = next((c for c in holders[key] if not cards[c].behind), holders[key][0])",
         "root = holders[key][0]",
-        ("sync/grouping/test_modules.py::test_who_is_behind_is_never_copied_from_while_another_is_not",),
+        ("sync/rounds/test_modules.py::test_who_is_behind_is_never_copied_from_while_another_is_not",),
     ),
     Mutation(
         "newcomer-trains-from-its-own",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import msgpack
 
-from ictp2p.sync.grouping.modules import NAME, Card, Held, Together, card_of, groups, key_of, spans
+from ictp2p.sync.rounds.modules import NAME, Card, Held, Together, card_of, groups, key_of, spans
 from ictp2p.sync.values import Participant
 from ictp2p.types import ClusterId, PeerId
 

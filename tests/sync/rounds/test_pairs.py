@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ictp2p.sync.grouping.pairs import pairs
+from ictp2p.sync.rounds.pairs import pairs
 from ictp2p.types import ClusterId
 
 NAMES = st.lists(st.text("abcdef-", min_size=1, max_size=8).map(ClusterId), unique=True, min_size=1, max_size=40)

@@ -17,15 +17,12 @@ import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from ictp2p.sync.values import Participant
 from ictp2p.types import ClusterId
 from ictp2p.wire import MALFORMED
-
-if TYPE_CHECKING:
-    from ictp2p.sync.values import Participant
 
 NAME = "modules"
 """Of the note."""
