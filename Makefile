@@ -34,7 +34,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder $(TEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 # Breaks every safety rule in a copy of the source; see tests/mutations. make mutations MUTATIONS="no-fsync pin-ignored"
 mutations: $(STAMP)

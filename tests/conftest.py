@@ -22,17 +22,11 @@ settings.load_profile("ictp2p")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Divide the tests for `pytest -n 2 --dist loadgroup`: each module stays together, for its fixtures.
-
-    Here, for xdist reads the groups before it asks whether we change the items.
-    """
-    shared = "four_ranks" in getattr(item, "fixturenames", ())
-    item.add_marker(pytest.mark.xdist_group("four_ranks" if shared else item.nodeid.partition("::")[0]))
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with several processes come first: they take long, and wait for timers more than for a core."""
+    """Tests with several processes come first: they take long, and wait for timers more than for a core.
+
+    `pytest -n 2 --dist loadfile` deals out files, for their fixtures (its groups it does not find with pytest 9.2).
+    """
     items.sort(key=lambda item: item.get_closest_marker("real") is None)
 
 

@@ -10,12 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any, TypeVar
 
-import pytest
 import torch.distributed as dist
-from torch.distributed import TCPStore
 
 from ictp2p.torch_backend import Options, ProcessGroup
-from tests.torch_backend import ranks
 
 T = TypeVar("T")
 SECONDS = 20.0
@@ -52,18 +49,6 @@ def formed(size: int, *, seconds: float = SECONDS, options: Callable[[int], Opti
 
     with ThreadPoolExecutor(size) as ranks:
         return list(ranks.map(_caught(form), range(size)))
-
-
-@pytest.fixture(scope="session")
-def four_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of four processes found; see `four_ranks.run`."""
-    from tests.torch_backend import four_ranks
-    from tests.torch_backend.test_examples import RUNS
-
-    folder = tmp_path_factory.mktemp("four_ranks")
-    stores = [TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in RUNS]
-    ports = [store.port for store in stores]
-    return ranks.run(four_ranks.run, 4, folder, place=str(folder / "checkpoint"), ports=ports)
 
 
 def _caught(act: Callable[[Any], Any]) -> Callable[[Any], Any]:

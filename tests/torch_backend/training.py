@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
@@ -123,12 +122,3 @@ def functional_collectives(rank: int, size: int) -> bool:
         and all((t == size).all() for t in sums)
         and (copied == 1).all()
     )
-
-
-@pytest.mark.real
-@pytest.mark.timeout(150)
-def test_what_trains_on_process_groups_trains_on_ours(four_ranks: list[dict[str, Any]]) -> None:
-    for each in four_ranks:
-        found = dict(each["training"])
-        assert found.pop("backend") == "ictp2p"
-        assert found == dict.fromkeys(("ddp", "fsdp1", "fsdp2", "hsdp", "dcp", "functional", "beside_gloo"), True)
