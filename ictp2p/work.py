@@ -121,6 +121,52 @@ def answered(work: Work[T], *, later: bool) -> T | Work[T]:
         del work  # as in `Work.wait`
 
 
+class _Unheard:
+    """Which calls come to nothing because one before them has failed, of which their caller did not know.
+
+    Works know this and nothing else of their queue, which holds the newest answer.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # as the queue's
+        self._asked = 0
+        """How many calls were asked for so far."""
+        self._failed = 0
+        """Which of them failed, if no caller has heard of it yet."""
+        self._void = 0
+        """Up to which of them none is begun any more."""
+        self._why = ""
+        """Of the newest that failed."""
+
+    def asked(self) -> int:
+        """Count one more call; gives its number."""
+        with self._lock:
+            self._asked += 1
+            return self._asked
+
+    def check(self, number: int, name: str) -> None:
+        """Raise if a call is not to be begun.
+
+        Raises:
+            RoundAborted: one before it has failed; names it.
+        """
+        with self._lock:
+            if self._failed or number <= self._void:
+                raise RoundAborted(f"{name} was not begun: before it {self._why}")
+
+    def failed(self, number: int, name: str, error: BaseException) -> None:
+        """A call has failed, by itself or since one before it has."""
+        with self._lock:
+            if not self._failed and number > self._void:
+                self._failed, self._why = number, f"{name} failed: {type(error).__name__}: {error}"
+
+    def heard(self, number: int) -> None:
+        """A caller knows of a failure: what is asked for from now on is meant to come after it."""
+        with self._lock:
+            if self._failed and number >= self._failed:
+                self._failed, self._void = 0, self._asked
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """A call in the queue."""
@@ -148,14 +194,7 @@ class WorkQueue:
         self._lock = threading.RLock()  # reentrant: a signal handler may close the peer in the middle of this
         self._closed = False
         self._unfinished = 0
-        self._asked = 0
-        """How many calls were queued so far."""
-        self._failed = 0
-        """Which of them failed, if no caller has heard of it yet."""
-        self._void = 0
-        """Up to which of them none is begun any more: their callers did not know."""
-        self._why = ""
-        """Of the newest that failed."""
+        self._unheard = _Unheard()
         self._thread = peer.threads.start(self._run, name)
 
     @property
@@ -175,11 +214,11 @@ class WorkQueue:
             if self._closed:
                 raise PeerClosed(f"{name}: the peer is closed")
             self._unfinished += 1
-            self._asked += 1
-            entry = _Entry(self._asked, name, future, call, anyway)
-        self._waiting.put(entry)
+            number = self._unheard.asked()
+        self._waiting.put(_Entry(number, name, future, call, anyway))
         self._see_to(name, future)
-        return Work(name, future, self._peer.wait, functools.partial(self._heard, entry.number))
+        heard = () if anyway else (functools.partial(self._unheard.heard, number),)
+        return Work(name, future, self._peer.wait, *heard)
 
     def _see_to(self, name: str, future: Future[Any]) -> None:
         """Answer what a close came before: it stands behind the end, to which nobody comes."""
@@ -208,33 +247,16 @@ class WorkQueue:
             if self._closed:
                 raise PeerClosed("the peer was closed before the call began")
             if not entry.anyway:
-                self._check(entry)
+                self._unheard.check(entry.number, entry.name)  # which does not know the call: errors know their frames
             result = entry.call()
         except BaseException as error:
             if not entry.anyway:
-                self._note(entry, error)
+                self._unheard.failed(entry.number, entry.name, error)
             self._end(future.set_exception, error)
         else:
             self._end(future.set_result, result)
         finally:
             del future, entry  # as in `Work.wait`
-
-    def _check(self, entry: _Entry) -> None:
-        with self._lock:
-            if self._failed or entry.number <= self._void:
-                raise RoundAborted(f"{entry.name} was not begun: before it {self._why}")
-
-    def _note(self, entry: _Entry, error: BaseException) -> None:
-        """A call has failed, by itself or since one before it has."""
-        with self._lock:
-            if not self._failed and entry.number > self._void:
-                self._failed, self._why = entry.number, f"{entry.name} failed: {type(error).__name__}: {error}"
-
-    def _heard(self, number: int) -> None:
-        """Whoever calls knows of a failure: what is asked for from now on is meant to come after it."""
-        with self._lock:
-            if self._failed and number >= self._failed:
-                self._failed, self._void = 0, self._asked
 
     def _end(self, tell: Callable[[Any], None], answer: Any) -> None:
         with self._lock:  # first: whoever goes on with its answer is to find the queue idle

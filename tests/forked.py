@@ -72,6 +72,7 @@ class Fork:
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait for its end, and give what it printed that nobody has read yet."""
+        self.stdin.close()
         found = ["", ""]
 
         def read(at: int, stream: IO[str]) -> None:
@@ -84,7 +85,7 @@ class Fork:
         self.wait(timeout)
         for reader in readers:
             reader.join()
-        for stream in (self.stdin, self.stdout, self.stderr):
+        for stream in (self.stdout, self.stderr):
             if stream:
                 stream.close()
         return found[0], found[1]

@@ -59,6 +59,8 @@ class Chronicle:
             self._under_way = isinstance(value, Open)
             if isinstance(value, Open):
                 self.opened, self._void = value, self._given_up
+                if self._given_up and self._settled is None and self._takes_part(value):
+                    self._settled = value.round - 1
             elif isinstance(value, Close) and value.committed:
                 self._committed(value)
             self._changed.notify_all()
@@ -119,9 +121,11 @@ class Chronicle:
     def answer(self, spec: Spec) -> tuple[Open, Close] | None:
         """The committed round for `spec` that this cluster is in and has no answer to, if it is the only such one."""
         with self._changed:
-            if self._gap > (self._settled or 0) or len(self._ended) != 1:
+            settled = self._settled or 0
+            ended = [(opened, close) for opened, close in self._ended if close.round > settled]
+            if self._gap > settled or len(ended) != 1:
                 return None
-            opened, close = self._ended[0]
+            opened, close = ended[0]
         return (opened, close) if self._takes_part(opened) and opened.spec == spec else None
 
     def opened_after(self, before: Open | None, seconds: float) -> Open | None:

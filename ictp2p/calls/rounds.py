@@ -209,6 +209,8 @@ class RoundCall:
             publisher.restart(attempt, parts)
 
         self._past.chronicle.refuse_if_missed()
+        if self._past.chronicle.answer(self._spec) is not None:  # of this call, made again: nobody has stood for it
+            raise RoundMissed("a round was decided with this cluster, of which this call has no answer")
         request = RoundRequest(
             spec=self._spec,
             base=NO_BASE,

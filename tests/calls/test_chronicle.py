@@ -84,6 +84,24 @@ def test_what_comes_after_a_call_that_was_given_up_is_answered_by_leading_it() -
     assert given_up(then=(opened(1, ME, OTHER), closed(1))).missed is None
 
 
+def test_a_newcomer_whose_call_is_in_a_round_that_it_hears_of_later_is_none_any_more() -> None:
+    chronicle = given_up(settled=None)
+    chronicle.give_up()
+    for slot, value in enumerate((opened(1, ME, OTHER), closed(1))):
+        chronicle.notice(Decided(slot, value))
+    chronicle.begin()
+    assert not chronicle.newcomer
+    assert chronicle.missed == 1
+
+
+def test_what_was_accounted_for_is_nobodys_answer() -> None:
+    values = (opened(1, ME, OTHER), closed(1))
+    chronicle = after(values[0])
+    chronicle.settle(1)  # whoever led it may hear of its end before this does
+    chronicle.notice(Decided(1, values[1]))
+    assert chronicle.answer(values[0].spec) is None
+
+
 def test_a_newcomer_that_gave_up_before_it_was_in_a_round_is_one_still() -> None:
     assert given_up(opened(1, OTHER), closed(1), opened(2, OTHER), settled=None).newcomer
     assert not given_up(opened(1, OTHER), closed(1), opened(2, ME, OTHER), settled=None).newcomer

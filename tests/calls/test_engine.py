@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -164,6 +166,35 @@ def test_who_has_heard_of_a_failure_may_ask_for_more_and_what_was_asked_for_befo
         before.wait(PATIENCE)
     assert after.wait(PATIENCE) == 3
     queue.close(PATIENCE)
+
+
+def test_a_call_that_was_not_begun_leaves_nothing_to_the_garbage_collector(peer: Peer) -> None:
+    engine, tensor = engine_of(peer), torch.ones(3)
+    first = engine.submit_all("first", lambda _: 1 // 0)
+    second = engine.submit_all("second", lambda _, t=tensor: t)  # type: ignore[misc]
+    alive = weakref.ref(tensor)
+    del tensor
+    gc.disable()
+    try:
+        assert outcome(second) == "RoundAborted"
+        assert alive() is None, "though the work is kept"
+        assert isinstance(first.exception(), ZeroDivisionError)
+    finally:
+        gc.enable()
+    engine.close()
+
+
+def test_a_work_that_is_kept_keeps_nothing_of_its_queue() -> None:
+    """Which holds the newest answer."""
+    held = Clock()
+    peer: Any = SimpleNamespace(threads=Threads(), wait=Future.result)
+    queue = WorkQueue("it", lambda held=held: None, peer)  # type: ignore[misc]
+    work, alive = queue.submit("one", lambda: 1), weakref.ref(held)
+    assert work.wait(PATIENCE) == 1
+    queue.close(PATIENCE)
+    del queue, held
+    gc.collect()
+    assert alive() is None
 
 
 def test_who_waits_for_what_was_cancelled_is_told_why() -> None:

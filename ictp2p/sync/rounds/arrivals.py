@@ -71,7 +71,7 @@ class Arrivals:
         """
         deviation = self.deviation
         at = sorted(self._at[name] for name in standing)
-        needed = math.ceil(spec.quorum * expected - _ROUNDING)
+        needed = max(1, math.ceil(spec.quorum * expected - _ROUNDING))
         if spec.quorum >= 1.0 or deviation is None or len(at) < needed:
             return None
         middle = at[min(needed, expected // 2 + 1) - 1]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ictp2p.sync.state.agreed import Said
 from ictp2p.sync.state.manifest import Entry
+from ictp2p.sync.values import MAX_NOTE
 from ictp2p.types import ClusterId
 
 if TYPE_CHECKING:
@@ -36,15 +37,13 @@ SEATS = 1024
 """Most clusters that hold leases at a time: as many as a round may have."""
 WINDOW = 6400
 """How far behind the first leased block that is not in a contribution others may be trained that are to be: bits of its
-note. A later lease may put more before them, of which they say nothing; so the bits are compressed."""
+note. A later lease may put more before and between them, of which nothing is said; so the bits are compressed."""
 MOST = 1 << 24
 """Most blocks that a cluster may ask for."""
 BLOCKS, SEATED, EPOCH = "blocks of samples", "seats of samples", "epoch of samples"
 _NOTE = struct.Struct("<QIII")
 """Epoch, blocks to hold from now on, leading leased blocks that are in the contribution, and how many behind these are
 not; then bits for those behind them, compressed."""
-_MOST_NOTE = _NOTE.size + WINDOW // 8 + 128
-"""Bytes: bits that cannot be compressed, and what that adds to them."""
 
 Blocks = NDArray[np.int64]
 
@@ -71,7 +70,10 @@ class Wish:
     """Which of the blocks that it holds are in the contribution, as places in `Holding.blocks`, ascending."""
 
     def encode(self) -> bytes:
-        """Its bytes: at most `WINDOW` / 8 and a few, however large a part of them nothing is said of."""
+        """Its bytes: at most `WINDOW` / 8 and a few, whatever lies before the first of them that something is said of.
+
+        More where bits without any order have others leased between them, which can be more than a round carries.
+        """
         gaps = np.flatnonzero(self.places != np.arange(len(self.places)))
         whole = int(gaps[0]) if len(gaps) else len(self.places)
         rest = self.places[whole:] - whole
@@ -85,7 +87,7 @@ class Wish:
 
 def _read(note: bytes, held: int) -> Wish | None:
     """Read what another cluster said; None if it makes no sense."""
-    if not _NOTE.size <= len(note) <= _MOST_NOTE:
+    if not _NOTE.size <= len(note) <= MAX_NOTE:
         return None
     epoch, blocks, whole, gap = _NOTE.unpack_from(note)
     bits = _inflated(note[_NOTE.size :], held // 8 + 1)

@@ -443,8 +443,8 @@ MUTATIONS: Final = (
         "queue-goes-on",
         "Of calls that are queued none is begun after one that failed, until its caller has heard of that.",
         "ictp2p/work.py",
-        "                self._check(entry)\n",
-        "                pass\n",
+        "                self._unheard.check(",
+        "                bool(",
         ("calls/test_engine.py::test_calls_run_in_order_and_none_after_one_that_failed_before_that_was_heard_of",),
     ),
     Mutation(

@@ -44,7 +44,9 @@ def test_the_door_by_hand() -> None:
     assert book.door(spec(1.0), 5, NAMES[:3], 0.0) is None, "all are to come"
 
 
-@pytest.mark.parametrize(("share", "of", "needed"), [(0.28, 25, 7), (0.56, 25, 14), (0.07, 100, 7), (0.5, 5, 3)])
+@pytest.mark.parametrize(
+    ("share", "of", "needed"), [(0.28, 25, 7), (0.56, 25, 14), (0.07, 100, 7), (0.5, 5, 3), (1e-10, 5, 1)]
+)
 def test_a_share_that_is_a_whole_number_of_clusters_asks_for_no_more(share: float, of: int, needed: int) -> None:
     names = [ClusterId(f"c{n}") for n in range(of)]
     book = Arrivals()

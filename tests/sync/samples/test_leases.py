@@ -90,7 +90,7 @@ def test_an_epoch_leases_nothing_after_the_last() -> None:
         b"x",
         Wish(0, 1, np.array([2])).encode(),
         Wish(0, 1, np.arange(3)).encode(),
-        Wish(0, 1, np.arange(1)).encode() + b"\0" * (WINDOW // 8 + 129),
+        Wish(0, 1, np.arange(1)).encode() + b"\0" * MAX_NOTE,
         Wish(0, 1, np.arange(1)).encode() + b"\0",
         Wish(0, 1, np.array([1 << 24])).encode(),
         Wish(0, 1, np.array([1 << 24])).encode()[:-1],
