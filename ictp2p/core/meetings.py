@@ -11,7 +11,7 @@ greeting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from ictp2p.core.cards import ClusterCard, PeerCard, checked_peer, decode_cluster_card, encode_card
@@ -152,8 +152,7 @@ class Meetings:
             case Greeting():
                 self._greeted_by(sender, message)
             case Introduction(cards=cards):
-                for card in [checked_peer(each) for each in cards]:
-                    self._context.directory.learn_peer(card)
+                self._hear_of([checked_peer(each) for each in cards])
             case MeshCopy():
                 self._shown_mesh(sender, message)
             case Goodbye():
@@ -267,11 +266,18 @@ class Meetings:
         if card is None or card.cluster != self._context.cluster:
             return
         if not record.left:
-            for worker in card.workers:
-                self._context.directory.learn_peer(worker)
+            self._hear_of(card.workers)
         if not self._context.leading:  # a leader is told of rivals by the membership
             election = self._context.m.election
             self._context.run(Channel.ELECTION, election.seen(card.term, card.leader, self._context.now))
+
+    def _hear_of(self, workers: Iterable[PeerCard]) -> None:
+        """Others say who works here: of who is here we know by itself, and their word may be of a former life of it."""
+        members = self._context.m.members.members
+        for worker in workers:
+            here = members.get(worker.peer)
+            if here is None or not here.status.present:
+                self._context.directory.learn_peer(worker)
 
     def _told_of_cluster(self, sender: PeerId, card: ClusterCard) -> None:
         """A peer says who leads its own cluster; of ours we believe our leader, and pass it on to those we let in.

@@ -93,6 +93,8 @@ class Settling:
             context.run(Channel.ROUNDS, m.rounds.view(view, context.now))
             context.run(Channel.ROUNDS, m.rounds.suspects(suspects, context.now))
             self._meetings.show_mesh_to_mates()
+        elif self._is_news("cards", [card.workers for card in context.directory.clusters.values()]):
+            self._meetings.show_mesh_to_mates()  # where a worker is, and its key, is in no view of the rounds
 
     def _settle_wishes(self) -> None:
         wishes = (self._context.leading, frozenset(self._meetings.departed))

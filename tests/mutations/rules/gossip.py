@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "talked-out-of-its-mates",
+        "Of a mate who is here nobody's word counts but its own.",
+        "ictp2p/core/meetings.py",
+        "            if here is None or not here.status.present:\n",
+        "            if True:\n",
+        ("core/test_stale_cards.py",),
+    ),
+    Mutation(
+        "moved-without-a-word",
+        "Followers hear of workers of other clusters that have moved, or are other processes.",
+        "ictp2p/core/settling.py",
+        '        elif self._is_news("cards",',
+        '        elif False and self._is_news("cards",',
+        ("core/test_stale_cards.py",),
+    ),
+    Mutation(
         "takes-a-new-sequence-for-late",
         "A neighbour that counts its Hellos anew on a standing connection is measured again at once.",
         "ictp2p/gossip/hellos.py",
