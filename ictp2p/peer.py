@@ -35,6 +35,7 @@ from ictp2p.fsm import DRAINING
 from ictp2p.handle import Handle
 from ictp2p.handle.process import ProcessHandle
 from ictp2p.handle.thread import beside
+from ictp2p.runtime import data_folder
 from ictp2p.runtime.life import Life
 from ictp2p.runtime.repetition import Repetition
 from ictp2p.started import named, note, started
@@ -129,7 +130,7 @@ class Peer(CollectiveCalls, _MeshMethods):
             raise LocalProtocolError("a peer is started once; make another `Peer` for another life")
         mates = torchrun.rendezvous(self.config, os.environ)
         if mates is not None:
-            self.config = mates.before(self.config)
+            self.config = mates.before(self.config, data_folder.home)
         try:
             self._begin(mates)
         except (AddressInUse, FolderInUse) as error:

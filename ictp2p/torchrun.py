@@ -3,7 +3,8 @@
 torchrun tells each worker who it is in the environment, and its agent keeps a `TCPStore` that all of them reach. Rank
 0 starts its peer as the configuration says, then leaves the cluster's name and its address in the store; the others
 join it there. The run id names the cluster if somebody chose one (`--rdzv-id`), so that a restarted job comes back
-under the same name; torchrun's own default is the same word for every job in the world, and then rank 0 draws a name.
+under the same name; torchrun's own default is the same word for every job in the world, and then rank 0 draws a name,
+or has the one that its data folder was bound to by an earlier start.
 
 Workers of one machine are told apart by `LOCAL_RANK`: a port that was given is counted up by it, and a data folder
 gets a subfolder per rank. Whoever names the cluster in the configuration gets none of all this.
@@ -16,7 +17,7 @@ import datetime
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -130,15 +131,19 @@ class Rendezvous:
         self._timeout = timeout
         self._store: TCPStore | None = None
 
-    def before(self, config: Config) -> Config:
+    def before(self, config: Config, home: Callable[[str | None], str | None]) -> Config:
         """The configuration to start with: at rank 0 with its final name, elsewhere with rank 0's, and its address.
+
+        Args:
+            config: as given.
+            home: says of which cluster the peer of a data folder is, if it has one already.
 
         Raises:
             Unreachable: the store, or rank 0, did not answer in time.
         """
         if self._job.rank == 0:
-            name = self._job.cluster if self._job.named else f"{_PREFIX}{secrets.token_hex(6)}"
-            return dataclasses.replace(config, cluster=name)
+            name = self._job.cluster if self._job.named else home(config.data_dir)
+            return dataclasses.replace(config, cluster=name or f"{_PREFIX}{secrets.token_hex(6)}")
         name, address = self._asked().split()
         return dataclasses.replace(config, cluster=name, join=(address, *config.join))
 

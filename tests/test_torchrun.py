@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import ictp2p
 from ictp2p import torchrun
+from ictp2p.disk import FileDisk
 from ictp2p.errors import ConfigError, Unreachable
+from ictp2p.runtime import data_folder
 from ictp2p.types import Address
 
 WORKER = Path(__file__).with_name("torchrun_worker.py")
@@ -124,8 +126,23 @@ def test_a_run_that_nobody_named_gets_a_name_that_no_other_job_has(run: str) -> 
     job = torchrun.Job.of({**ENVIRONMENT, "TORCHELASTIC_RUN_ID": run, "RANK": "0"})
     assert job is not None
     config = ictp2p.Config.local(cluster=job.cluster, token=TOKEN)
-    names = {torchrun.Rendezvous(job, 1.0).before(config).cluster for _ in range(3)}
+    names = {torchrun.Rendezvous(job, 1.0).before(config, lambda folder: None).cluster for _ in range(3)}
     assert len(names) == 3
+
+
+@pytest.mark.parametrize("run", ["none", ""])
+def test_a_run_that_nobody_named_keeps_the_name_that_its_folder_has(run: str, tmp_path: Path) -> None:
+    """Regression: torchrun started the workers again, as it does after a death, and rank 0 drew another name."""
+    job = torchrun.Job.of({**ENVIRONMENT, "TORCHELASTIC_RUN_ID": run, "RANK": "0"})
+    assert job is not None
+    config = ictp2p.Config.local(cluster=job.cluster, token=TOKEN, data_dir=tmp_path / "rank-0")
+    drawn = torchrun.Rendezvous(job, 1.0).before(config, data_folder.home)
+    with FileDisk(drawn.data_dir) as disk:
+        data_folder.bind(disk, drawn)
+    assert torchrun.Rendezvous(job, 1.0).before(config, data_folder.home).cluster == drawn.cluster
+    named = torchrun.Job.of({**ENVIRONMENT, "RANK": "0"})
+    assert named is not None
+    assert torchrun.Rendezvous(named, 1.0).before(config, data_folder.home).cluster == named.cluster
 
 
 @pytest.mark.real
@@ -138,12 +155,12 @@ def test_ranks_meet_in_the_store_and_know_restarts_apart() -> None:
     zero, one = (torchrun.rendezvous(config, {**here, "RANK": rank}) for rank in ("0", "1"))
     assert zero is not None
     assert one is not None
-    zero.after(zero.before(config), Address("0.0.0.0", 7450))
-    assert one.before(config).join == ("127.0.0.1:7450", "192.0.2.9:1")
+    zero.after(zero.before(config, data_folder.home), Address("0.0.0.0", 7450))
+    assert one.before(config, data_folder.home).join == ("127.0.0.1:7450", "192.0.2.9:1")
     restarted = torchrun.Job.of({**here, "RANK": "1", "TORCHELASTIC_RESTART_COUNT": "3"})
     assert restarted is not None
     with pytest.raises(Unreachable, match="rank 0 of torchrun job 'My Job#7'"):
-        torchrun.Rendezvous(restarted, 0.3).before(config)
+        torchrun.Rendezvous(restarted, 0.3).before(config, data_folder.home)
 
 
 @pytest.mark.real

@@ -46,6 +46,20 @@ def bind(disk: Disk, config: Config) -> None:
         )
 
 
+def home(folder: str | None) -> str | None:
+    """Of which cluster the peer of a folder is, if it has one already.
+
+    Raises:
+        ConfigError: the folder cannot be used; `FolderInUse`: another peer has it.
+        StateError: it is corrupt.
+    """
+    if folder is None:
+        return None
+    with FileDisk(folder) as disk:
+        bound = disk.load(_CLUSTER)
+    return None if bound is None else bound.decode()
+
+
 def claim(disk: Disk, config: Config, random_bytes: Callable[[int], bytes]) -> Identity:
     """Have a disk for a peer of `config`, and give who that is; whoever may not have it lets go of it.
 
