@@ -17,9 +17,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 
@@ -33,6 +34,7 @@ class Closable(Protocol):
 
 _HOLDERS: weakref.WeakSet[Closable] = weakref.WeakSet()
 _CONNECTIONS: weakref.WeakSet[asyncio.BaseTransport] = weakref.WeakSet()
+_SOCKETS: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 _LOCK = threading.RLock()  # reentrant: a signal handler may fork while its thread holds it
 
 
@@ -44,6 +46,14 @@ def held_alone(holder: Closable) -> None:
 def connected_alone(transport: asyncio.BaseTransport) -> None:
     """Have the socket of a transport closed in every fork of this process, for as long as it is open."""
     _CONNECTIONS.add(transport)
+
+
+def made_alone(make: Callable[[], socket.socket]) -> socket.socket:
+    """Make a socket that is closed in every fork from its first moment on, before it is any transport's."""
+    with _LOCK:
+        sock = make()
+        _SOCKETS.add(sock)
+        return sock
 
 
 @contextlib.contextmanager
@@ -62,6 +72,9 @@ def _let_go() -> None:
         endpoint = None if transport.is_closing() else transport.get_extra_info("socket")
         if endpoint is not None and endpoint.fileno() >= 0:
             os.dup2(nothing, endpoint.fileno(), inheritable=False)
+    for sock in tuple(_SOCKETS):
+        if sock.fileno() >= 0:
+            os.dup2(nothing, sock.fileno(), inheritable=False)
     os.close(nothing)
 
 

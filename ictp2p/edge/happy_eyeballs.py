@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from ictp2p.concurrency.forks import made_alone
 from ictp2p.types import Address
 
 T = TypeVar("T")
@@ -105,7 +106,7 @@ def _dispose(discard: Callable[[T], Any], task: asyncio.Task[T]) -> None:
 
 async def _connect(place: Place, port: int, prepare: Callable[[socket.socket, str], None]) -> socket.socket:
     family, host = place
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = made_alone(lambda: socket.socket(family, socket.SOCK_STREAM))
     try:
         sock.setblocking(False)
         prepare(sock, host)

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ictp2p.concurrency import tasks
-from ictp2p.concurrency.forks import connected_alone, held_alone
+from ictp2p.concurrency.forks import connected_alone, held_alone, made_alone
 from ictp2p.edge.happy_eyeballs import reach
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.types import Address, shown_address
@@ -211,7 +211,7 @@ class _TcpListener:
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
-                sock, _name = self._socket.accept()
+                sock = made_alone(lambda: self._socket.accept()[0])
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return  # nobody else, or it was gone before we asked
             except OSError as error:  # out of descriptors or memory: who waits must not turn the loop into a treadmill

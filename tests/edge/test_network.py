@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import ictp2p.edge.network
+from ictp2p.concurrency.forks import made_alone
 from ictp2p.edge.happy_eyeballs import places
 from ictp2p.edge.network import TcpNetwork, ended, is_ours, translate
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
@@ -220,6 +221,18 @@ def test_a_port_is_free_once_it_is_closed_although_a_fork_lives_on(run):
             again.close()
 
     run(story())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_nor_does_a_fork_keep_a_connection_that_is_still_being_made():
+    """Regression: peers dial each other while a program starts its `DataLoader`, and one is no transport's yet then."""
+    kept, other = socket.socketpair()
+    made_alone(lambda: kept)
+    with other, forked():
+        kept.close()
+        other.settimeout(5)
+        assert other.recv(1) == b""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
