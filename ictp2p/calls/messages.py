@@ -84,6 +84,8 @@ class Messages:
         self._boxes: defaultdict[tuple[ClusterId, int], _Box] = defaultdict(_Box)
         self._asking: WeakValueDictionary[ClusterId, asyncio.Semaphore] = WeakValueDictionary()
         """For whom something is asked of each cluster: nothing is kept of one that nobody asks any more."""
+        self._lines: WeakValueDictionary[tuple[ClusterId, int], asyncio.Lock] = WeakValueDictionary()
+        """Of each tag one asks at a time, in the order of the calls: one that has to ask again would be overtaken."""
         self._posted = 0
         peer.bulk.serve(_KIND, self._serve)
         peer.subscribe(self._notice)
@@ -143,7 +145,7 @@ class Messages:
         wanted = msgspec.msgpack.encode(_Wanted(self._peer.cluster, tag, shapes))
         held, failure = torch.zeros(nbytes, dtype=torch.uint8, device="cpu"), ""
         try:
-            async with asyncio.timeout(timeout), self._turns(source):
+            async with asyncio.timeout(timeout), self._line(source, tag), self._turns(source):
                 while True:
                     try:
                         await self._ask(source, wanted, held, timeout)
@@ -162,6 +164,13 @@ class Messages:
         if turns is None:
             turns = self._asking[source] = asyncio.Semaphore(_ASKED)
         return turns
+
+    def _line(self, source: ClusterId, tag: int) -> asyncio.Lock:
+        """Where those who ask a cluster for messages of one tag stand one behind the other."""
+        line = self._lines.get((source, tag))
+        if line is None:
+            line = self._lines[source, tag] = asyncio.Lock()
+        return line
 
     async def _ask(self, source: ClusterId, wanted: bytes, held: torch.Tensor, timeout: float) -> None:
         leader = self._peer.core.directory.leader_of(source)
@@ -203,7 +212,8 @@ class Messages:
                         f"the message holds {message.shapes.decode()}, there is room for {wanted.shapes.decode()}"
                     )
                 yield message.body.numpy().data
-                box.waiting.pop(number, None)
+                if box.waiting.pop(number, None) is None:  # who sends has been told so, and may send it once more
+                    raise RoundAborted("the message was withdrawn while it was under way")
                 if not message.taken.done():
                     message.taken.set_result(None)
 

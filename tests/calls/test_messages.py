@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 import ictp2p
-from ictp2p.errors import ConfigError, MeshMismatch, PeerClosed, RoundAborted, RoundTimeout
+from ictp2p.calls.messages import Messages
+from ictp2p.errors import ConfigError, MeshMismatch, PeerClosed, RoundAborted, RoundTimeout, Unreachable
+from ictp2p.types import ClusterId
 from tests.calls.callers import PATIENCE, TOKEN, Mesh, succeeded
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
@@ -40,6 +44,24 @@ def test_messages_of_a_tag_arrive_in_order_and_any_number_is_under_way(mesh: Mes
         )
 
     assert succeeded(mesh.run(body)) == [True] * 3
+
+
+async def test_who_has_to_ask_again_is_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: of two that waited for a sender, the later one got the first message, now and then."""
+    peer: Any = SimpleNamespace(
+        cluster="b", bulk=SimpleNamespace(serve=lambda *_: None), subscribe=lambda subscriber: None
+    )
+    messages, answers = Messages(peer), iter([0, 1, 2])
+
+    async def ask(source: str, wanted: bytes, held: torch.Tensor, timeout: float) -> None:
+        if not (number := next(answers)):
+            raise Unreachable("it is not known")
+        held.fill_(number)
+
+    monkeypatch.setattr(messages, "_check", lambda source: None)
+    monkeypatch.setattr(messages, "_ask", ask)
+    asking = [asyncio.create_task(messages.receive(1, b"", ClusterId("a"), 7, PATIENCE)) for _ in range(2)]
+    assert [int(each) for each in await asyncio.gather(*asking)] == [1, 2]
 
 
 def test_what_is_wrong_is_said_and_the_message_stays(mesh: Mesh) -> None:
