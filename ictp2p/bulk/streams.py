@@ -34,7 +34,8 @@ Handler: TypeAlias = Callable[[PeerId, bytes], AsyncGenerator[Buffer, None]]
 """Answers a request: given who asks and its payload, yields the reply's buffers in order. An `IctError` that it
 raises travels to the one who asked, as a `StateError` with the same text."""
 
-REPLY_CHUNK = 1024 * 1024
+REPLY_CHUNK = 128 * 1024
+"""Bytes of a reply that leave as one: who asked sees on the slowest of lines that more is coming."""
 MAX_REQUEST = 64 * 1024
 PROBE_CHUNK = 64 * 1024
 """Bytes of a probe's first frame, and of every one on a link that takes `_PROBE_STEP` for so many."""

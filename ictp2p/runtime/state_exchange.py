@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 KIND = "state"
 _LOOK = 1.0
 """Seconds between two looks at whether the state that is fetched is still the one to have."""
+_LONGEST = 3600.0
+"""Seconds that one question may take: who answers slowly is not silent."""
 WITNESSES = 16
 """Most peers that are asked for a state although the decision does not name them."""
 MAX_MANIFEST = 16 << 20
@@ -196,7 +198,7 @@ class _Transfer:
         self._superseded = superseded
         self._witnesses = witnesses
         self._fetch = Fetch(ref.digest, [p for p in ref.providers if p != bulk.me], profile)
-        self._asked: dict[asyncio.Task[None], None] = {}
+        self._asked: dict[asyncio.Task[None], PeerId] = {}
         self._arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done once a chunk has come: whoever brought it may have room for the next question before it is idle."""
         self._bytes = 0
@@ -242,7 +244,10 @@ class _Transfer:
         lacking = self._fetch.manifest is None and not self._expecting
         if lacking and self._clock() >= self._began + _LOOK and self._superseded():
             raise StateError(f"state {self._ref.digest.hex()[:16]} has a successor, and nobody has provided it yet")
-        self._fetch.handle_timeout(self._clock())
+        silent = self._fetch.handle_timeout(self._clock())
+        for task, provider in self._asked.items():
+            if provider in silent:
+                task.cancel()  # or what it still brings would be in the way of what is asked for instead
         if self._clock() >= self._looked + _LOOK:
             self._looked = self._clock()
             for peer in self._witnesses():
@@ -250,7 +255,7 @@ class _Transfer:
                     self._fetch.add(peer)
         self._look_for_more()
         for ask in self._fetch.asks(self._clock()):
-            self._asked[asyncio.get_running_loop().create_task(self._ask(ask))] = None
+            self._asked[asyncio.get_running_loop().create_task(self._ask(ask))] = ask.provider
         due = self._fetch.next_timeout()
         timeout = _LOOK if due is None else min(_LOOK, max(0.0, due - self._clock()))
         if not self._asked:
@@ -263,7 +268,8 @@ class _Transfer:
         finished = [task for task in self._asked if task in done]  # in order, which a set does not have
         for task in finished:
             del self._asked[task]
-            task.result()
+            if not task.cancelled():
+                task.result()
 
     def _look_for_more(self) -> None:
         """Have further connections where one may not fill the way, and let them go if they gain nothing."""
@@ -313,7 +319,7 @@ class _Transfer:
     async def _ask_manifest(self, provider: PeerId) -> None:
         # Mapped: of the most that a manifest may have, pages that nothing comes to are none.
         buffer = memoryview(mmap.mmap(-1, MAX_MANIFEST))
-        size = await self._request(provider, (), buffer)
+        size = await self._request(provider, (), buffer, lambda _: None)
         if self._expecting or self._fetch.manifest is not None:
             return  # two were asked, and the other was first
         self._expecting = True
@@ -359,9 +365,13 @@ class _Transfer:
         provider: PeerId,
         chunks: tuple[int, ...],
         destination: memoryview,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int], None],
     ) -> int:
         peer, over = self._lanes.get(provider, (provider, None))
         payload = msgspec.msgpack.encode(Question(self._ref.digest, chunks))
-        timeout = self._profile.patience * (2 + len(chunks))
-        return await self._bulk.request(peer, KIND, payload, destination, timeout=timeout, progress=progress, over=over)
+
+        def seen(filled: int) -> None:
+            self._fetch.seen(provider, self._clock())
+            progress(filled)
+
+        return await self._bulk.request(peer, KIND, payload, destination, timeout=_LONGEST, progress=seen, over=over)

@@ -11,15 +11,17 @@ import msgspec
 import pytest
 import torch
 
+from ictp2p.bulk import streams
 from ictp2p.errors import ConnectionLost, MeshMismatch, StateError
 from ictp2p.runtime import state_exchange
-from ictp2p.runtime.state_exchange import Here, fetch_state, serve_state
+from ictp2p.runtime.state_exchange import Here, Question, fetch_state, serve_state
 from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.state.manifest import CHUNK, DIGEST
 from ictp2p.sync.state.transfer import TransferProfile
 from ictp2p.sync.values import StateRef
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId
+from tests.bulk.conftest import run_turns
 from tests.garbage import uncollected
 
 PATIENT = TransferProfile(pause=60.0)
@@ -217,3 +219,78 @@ async def test_a_fetch_that_fails_leaves_nothing_to_the_garbage_collector() -> N
         await fail()
         await asyncio.sleep(0)  # the step that woke us is over
     assert left == []
+
+
+class Slow:
+    """A provider that brings a piece after each half of the time after which a silent one is given up."""
+
+    me = PeerId("me")
+
+    def __init__(self, state: GlobalState) -> None:
+        self.asked: list[tuple[int, ...]] = []
+        serve_state(self, Here(state))  # type: ignore[arg-type]
+
+    def serve(self, kind: str, handler: Any) -> None:
+        self._handler = handler
+
+    async def request(
+        self, peer: PeerId, kind: str, payload: bytes, destination: memoryview, *, progress: Any, **_: Any
+    ) -> int:
+        self.asked.append(msgspec.msgpack.decode(payload, type=Question).chunks)
+        filled = 0
+        async for answer in self._handler(self.me, payload):
+            view = memoryview(answer).cast("B")
+            for start in range(0, len(view), streams.REPLY_CHUNK):
+                piece = view[start : start + streams.REPLY_CHUNK]
+                await asyncio.sleep(TransferProfile().patience / 2)
+                destination[filled : filled + len(piece)] = piece
+                filled += len(piece)
+                progress(filled)
+        return filled
+
+
+def test_a_provider_that_takes_long_for_each_chunk_is_not_silent() -> None:
+    """Regression: it was given up, and asked again, while what it had been asked for was still on its way."""
+    content = torch.randn(2 * CHUNK // 4)
+    held, wanted = (GlobalState([entry("weight", content)]) for _ in range(2))
+    held.tentative["weight"].copy_(content)
+    digest = held.seal({})
+    held.commit(1)
+    provider: Any = Slow(held)
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        ref = StateRef(1, digest, (PeerId("a"),))
+        await fetch_state(provider, ref, wanted, Telemetry(loop.time), loop.time)
+
+    run_turns(story())
+    assert torch.equal(wanted.committed["weight"], content)
+    asked = [chunk for chunks in provider.asked for chunk in chunks]
+    assert sorted(asked) == sorted(set(asked)), "none twice"
+
+
+async def test_what_a_silent_provider_still_brings_is_in_nobodys_way() -> None:
+    """What it was asked for is taken back before it is asked once more, or another one is."""
+    under_way = list[PeerId]()
+
+    class Silent(Deserted):
+        async def request(self, peer: PeerId, *_: Any, **__: Any) -> int:
+            if under_way or self.once:
+                raise MeshMismatch(f"asked again with {len(under_way)} under way")
+            self.once = True
+            under_way.append(peer)
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                under_way.remove(peer)
+            return 0
+
+        once = False
+
+    state = GlobalState([entry("weight", torch.zeros(3))])
+    ref = StateRef(7, bytes(32), (PeerId("a"),))
+    bulk: Any = Silent()
+    profile = TransferProfile(patience=0.1, pause=0.01)
+    async with asyncio.timeout(10):
+        with pytest.raises(MeshMismatch, match="asked again with 0 under way"):
+            await fetch_state(bulk, ref, state, Telemetry(time.monotonic), time.monotonic, profile)

@@ -64,6 +64,8 @@ class _Provider:
     owed: list[int] = field(default_factory=list)
     asked_manifest: bool = False
     heard: float = 0.0
+    seen: float = 0.0
+    """When any part of a chunk came."""
     failures: int = 0
     ready_at: float = 0.0
     given_up: str = ""
@@ -179,6 +181,10 @@ class Fetch:
         self._wanted.discard(index)
         return True
 
+    def seen(self, provider: PeerId, now: float) -> None:
+        """A part of a chunk, or of the manifest, has come."""
+        self._providers[provider].seen = now
+
     def failed(self, provider: PeerId, why: str, now: float) -> None:
         """The connection to a provider broke, or it said that it no longer has this state.
 
@@ -287,7 +293,7 @@ class Fetch:
         return bool(held.owed) or (held.asked_manifest and self.manifest is None)
 
     def _silent_at(self, held: _Provider) -> float | None:
-        return held.heard + self._profile.patience if self._busy(held) and not held.given_up else None
+        return max(held.heard, held.seen) + self._profile.patience if self._busy(held) and not held.given_up else None
 
 
 def _remaining(held: _Provider) -> float:
