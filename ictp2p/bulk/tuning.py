@@ -67,6 +67,8 @@ the host may allow less (`net.core.wmem_max`), but to who may administrate its n
 FAT = 1536 * 1024
 """Bytes on a long way from which on it may not be the line that bounds a connection: 100 Mbit/s over 120 ms. A probe of
 8 MiB shows 140 of a Gbit/s over 100 ms."""
+_USER_TIMEOUT = 300_000
+"""Milliseconds for which the other end may have no room; `liveness` and `splice` see sooner whether it lives."""
 UNSENT = 1024 * 1024
 """Bytes that the kernel keeps beyond what is on its way, at least; what is said next leaves after them."""
 PAUSE = 0.03
@@ -181,6 +183,8 @@ def suit(transport: asyncio.Transport) -> None:
     endpoint, seconds = tcp_socket(transport), round_trip(transport)
     if endpoint is None or seconds is None:
         return
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # the kernel would end whom a relay before a slow line lets wait
+        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT)
     if hasattr(socket, "TCP_CONGESTION"):
         try:
             wanted = _NEAR_CONTROL if seconds <= NEARBY else _FAR_CONTROL

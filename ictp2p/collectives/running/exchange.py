@@ -155,7 +155,7 @@ class Exchange:
         """How many chunks went to whom before it had begun."""
         even = _even_windows(plan, partial_bytes)
         self._lanes = [
-            self._lane(share, [max(1, share.room // partial_bytes)] * len(even) if share.room else even)
+            self._lane(share, [max(1, share.room // max(1, partial_bytes))] * len(even) if share.room else even)
             for share in plan.shares
         ]
         neighbours = {n for lane in self._lanes for n in self._touching(lane)}

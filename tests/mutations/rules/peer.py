@@ -8,6 +8,30 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "forked-while-dialing",
+        "A fork keeps no connection, nor one that is still being made.",
+        "ictp2p/concurrency/forks.py",
+        "    for sock in tuple(_SOCKETS):\n",
+        "    for sock in ():\n",
+        ("edge/test_network.py::test_nor_does_a_fork_keep_a_connection_that_is_still_being_made",),
+    ),
+    Mutation(
+        "unnamed-job-renamed",
+        "A job of torchrun's that nobody named has the name of its folder when it is started again.",
+        "ictp2p/torchrun.py",
+        "self._job.cluster if self._job.named else home(config.data_dir)",
+        "self._job.cluster if self._job.named else None",
+        ("test_torchrun.py::test_a_run_that_nobody_named_keeps_the_name_that_its_folder_has",),
+    ),
+    Mutation(
+        "message-overtaken",
+        "Who has to ask for a message again is not overtaken by who asks for the next one.",
+        "ictp2p/calls/messages.py",
+        "self._line(source, tag), self._turns(source)",
+        "self._turns(source)",
+        ("calls/test_messages.py::test_who_has_to_ask_again_is_not_overtaken",),
+    ),
+    Mutation(
         "folder-of-nobody-known",
         "Where a peer of the same process has what another one wants, the error says which, so that it can be closed.",
         "ictp2p/peer.py",

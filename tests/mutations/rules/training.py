@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "slow-taken-for-silent",
+        "A provider of state is silent if nothing of it comes, and not if a chunk takes long.",
+        "ictp2p/sync/state/transfer.py",
+        "max(held.heard, held.seen) + self._profile.patience",
+        "held.heard + self._profile.patience",
+        ("runtime/test_state_exchange.py::test_a_provider_that_takes_long_for_each_chunk_is_not_silent",),
+    ),
+    Mutation(
+        "silent-and-still-asked",
+        "What a silent provider was asked for is taken back.",
+        "ictp2p/runtime/state_exchange.py",
+        "            if provider in silent:\n",
+        "            if False:\n",
+        ("runtime/test_state_exchange.py::test_what_a_silent_provider_still_brings_is_in_nobodys_way",),
+    ),
+    Mutation(
         "rounds-compiled",
         "A compiled step of the inner optimizer is not compiled together with the round behind it.",
         "ictp2p/uncompiled.py",
