@@ -29,7 +29,7 @@ import torch
 import torch.distributed as dist
 import uvloop
 
-from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.bulk import Agreed, Bulk, BulkProfile
 from ictp2p.collectives.channel import Links, RoundTag
 from ictp2p.collectives.codecs.prices import AUTO, PRICES, leaves_out
 from ictp2p.collectives.plan import Plan
@@ -105,12 +105,12 @@ class Rank:
         """Open a data plane of ours among the ranks; `options` as `Bulk` has them."""
         loop = asyncio.get_running_loop()
 
-        def keys(peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+        def keys(peer: PeerId, context: bytes) -> Agreed:
             send, receive = (
                 hashlib.blake2b(context + bytes.fromhex(i), digest_size=16).digest()
                 for i in (self.names[self.number], peer)
             )
-            return send, receive
+            return Agreed(send, receive)
 
         async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
             port = int(self.store.get(f"{name}-{peer}"))

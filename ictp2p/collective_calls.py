@@ -327,14 +327,15 @@ class CollectiveCalls:
             tensors: of the types and shapes that are sent; changed in place, on success only.
             cluster: who sends.
             tag: which of its messages.
-            async_op: return at once, with a `Work`.
+            async_op: return at once, with a `Work`. Of each cluster messages of four tags are asked for at a time: one
+                of a fifth waits until one of these has come.
 
         Raises:
             ConfigError: the cluster is this one, or the tag is no integer of 64 bits.
             MeshMismatch: the message has other types or shapes; it stays where it is.
             RoundAborted: this peer does not lead its cluster.
             RoundTimeout: nothing came within `global_timeouts.complete`.
-            NetworkError: the connection broke in the middle of the message, which is lost.
+            NetworkError: the connection broke in the middle of the message; it may be lost, or come with the next call.
         """
         engine = self._calls
         return answered(

@@ -22,10 +22,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ictp2p.disk import Disk
-from ictp2p.errors import LocalProtocolError, RemoteProtocolError, StateError
+from ictp2p.errors import HandshakeFailed, LocalProtocolError, RemoteProtocolError, StateError
 from ictp2p.types import PeerId
 
 _SEED_SIZE = 32
+_PROOF_SIZE = 96
+_BULK_KEY = b"ictp2p bulk key v1"
+"""What is signed begins with this, so that no signature for something else is one for a key."""
 
 
 def peer_id_of(public_key: bytes) -> PeerId:
@@ -40,6 +43,17 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def check_bulk_proof(peer: PeerId, bulk_public: bytes, proof: bytes) -> None:
+    """See that an X25519 key is that of a peer, by the beginning of `proof`: whoever announced it may be another.
+
+    Raises:
+        HandshakeFailed: it is not, for all that this shows.
+    """
+    public_key, signature = proof[:32], proof[32:_PROOF_SIZE]
+    if peer_id_of(public_key) != peer or not verify(public_key, _BULK_KEY + bulk_public, signature):
+        raise HandshakeFailed(f"whoever answers for {peer} does not prove to be it: the key on its card is another's")
 
 
 class BulkKeys(NamedTuple):
@@ -61,6 +75,8 @@ class Identity:
         self.peer_id = peer_id_of(self.public_key)
         self.bulk_public = self._agreeing.public_key().public_bytes_raw()
         """Raw X25519 public key of this process, 32 bytes. Announce it only over authenticated connections."""
+        self.bulk_proof = self.public_key + self.sign(_BULK_KEY + self.bulk_public)
+        """That it is this peer's (`check_bulk_proof`): our public key, and a signature, 96 bytes."""
 
     @classmethod
     def generate(cls) -> Identity:

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.disk import MemoryDisk
-from ictp2p.errors import LocalProtocolError, RemoteProtocolError, StateError
-from ictp2p.identity import Identity, peer_id_of, verify
+from ictp2p.errors import HandshakeFailed, LocalProtocolError, RemoteProtocolError, StateError
+from ictp2p.identity import Identity, check_bulk_proof, peer_id_of, verify
 
 seeds = st.binary(min_size=32, max_size=32)
 
@@ -91,3 +91,25 @@ def test_a_process_agrees_no_key_with_itself():
 def test_the_secret_is_in_no_repr():
     identity = Identity.from_bytes(bytes(range(32)))
     assert repr(identity) == f"<Identity {identity.peer_id}>"
+
+
+@given(seeds, seeds, st.integers(0, 95), st.binary(max_size=9))
+def test_a_bulk_key_is_proven_by_whose_it_is_and_by_nobody_else(a: bytes, b: bytes, at: int, padding: bytes):
+    one, other = Identity.from_bytes(a, bulk_seed=a), Identity.from_bytes(b, bulk_seed=b)
+    check_bulk_proof(one.peer_id, one.bulk_public, one.bulk_proof + padding)
+    forged = bytearray(one.bulk_proof)
+    forged[at] ^= 1
+    wrong = [
+        (one.peer_id, one.bulk_public, bytes(forged)),
+        (one.peer_id, one.bulk_public, one.bulk_proof[:at]),
+        (one.peer_id, one.bulk_public, one.public_key + one.sign(one.bulk_public)),
+    ]
+    if a != b:
+        wrong += [
+            (one.peer_id, other.bulk_public, one.bulk_proof),  # what a forged card leads to
+            (one.peer_id, other.bulk_public, other.bulk_proof),
+            (one.peer_id, one.bulk_public, other.bulk_proof),
+        ]
+    for given_ in wrong:
+        with pytest.raises(HandshakeFailed, match="does not prove"):
+            check_bulk_proof(*given_)

@@ -5,13 +5,14 @@ pair carries collectives, state transfers and probes at once, as tagged frames.
 """
 
 from ictp2p.bulk.connection import BulkConnection
-from ictp2p.bulk.handshake import KeyAgreement
 from ictp2p.bulk.hub import Bulk, OnTransfer
+from ictp2p.bulk.keys import Agreed, KeyAgreement
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.reaching import AskDial, Dial, Relays
 from ictp2p.bulk.streams import Handler, ProbeResult
 
 __all__ = [
+    "Agreed",
     "AskDial",
     "Bulk",
     "BulkConnection",

@@ -22,6 +22,7 @@ from ictp2p.bulk.account import Account, account
 from ictp2p.bulk.ciphers import Cipher
 from ictp2p.bulk.frames import NO_TAG, Header, Hello, Kind, Purpose
 from ictp2p.bulk.inbound import Inbound
+from ictp2p.bulk.keys import Agreed
 from ictp2p.bulk.limit import TENSORS, Ceiling
 from ictp2p.bulk.liveness import Liveness
 from ictp2p.bulk.outbound import SMALL, Outbound
@@ -87,6 +88,8 @@ class BulkConnection(Inbound):
         self.transport: asyncio.Transport
         self.host: str
         """The numeric address of the other end, or of what stands before it."""
+        self._check: Callable[[bytes], None]
+        """Whether what the other end proves is that it is `peer`."""
         self.sharing: Sharing
         """Takes what the other end says of memory in common."""
         self._outbound: Outbound
@@ -302,13 +305,13 @@ class BulkConnection(Inbound):
         """Send a hello, in clear."""
         self._outbound.put(hello.pack())
 
-    def secure(self, peer: PeerId, send_key: bytes, receive_key: bytes, cipher: Cipher, *, seal_bodies: bool) -> None:
+    def secure(self, peer: PeerId, keys: Agreed, cipher: Cipher, *, seal_bodies: bool) -> None:
         """Seal from here on, and prove to the other end that we can, and that large packets get there (`reaching`)."""
-        self.peer = peer
-        self._outbound.secure(send_key, cipher, bodies=seal_bodies)
-        self._inbound = Seal(receive_key, cipher)
-        padding = bytes(tuning.segment(self.transport))
-        self._outbound.write(Frame(Kind.CONFIRM, NO_TAG, 0, 0, (padding,)), sealed=True)
+        self.peer, self._check = peer, keys.check
+        self._outbound.secure(keys.sending, cipher, bodies=seal_bodies)
+        self._inbound = Seal(keys.receiving, cipher)
+        proof = keys.proof.ljust(tuning.segment(self.transport), b"\0")
+        self._outbound.write(Frame(Kind.CONFIRM, NO_TAG, 0, 0, (proof,)), sealed=True)
         self._seal_bodies = seal_bodies
 
     def fail(self, error: IctError) -> None:
@@ -389,7 +392,8 @@ class BulkConnection(Inbound):
     def _hello_came(self, hello: Hello) -> None:
         self._owner.greeted(self, hello)
 
-    def _confirmation_came(self) -> None:
+    def _confirmation_came(self, proof: bytes) -> None:
+        self._check(proof)
         self._owner.confirmed(self)
 
     def _taker(self, header: Header) -> User | None:

@@ -3,7 +3,8 @@
 Each end says who it is, for whom, and a fresh nonce. Both then derive their keys from what `KeyAgreement` knows of the
 other and from the whole of both hellos (`frames.transcript`), so nobody on the way can have changed one, and no two
 connections have a key in common. A hello proves nothing by itself. The proof is the first sealed frame, which only who
-holds the keys can have made, and until it came a connection may say nothing else (`inbound`).
+holds the keys can have made, and until it came a connection may say nothing else (`inbound`). In it stands that these
+are the keys of the peer that was meant (`keys`).
 
 An end that seals and one that does not refuse each other, in words, instead of guessing: who set one of both wrong has
 to mend it. The cipher is the one that costs both together least; a relay that lied about costs would have changed the
@@ -13,18 +14,14 @@ transcript.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from ictp2p.bulk.ciphers import UNKNOWN, cheapest, measured
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import MAX_HOPS, NO_TAG, Hello, Purpose, transcript
+from ictp2p.bulk.keys import KeyAgreement
 from ictp2p.bulk.refusals import refusal
 from ictp2p.errors import HandshakeFailed, RemoteProtocolError
 from ictp2p.types import PeerId
-
-KeyAgreement: TypeAlias = Callable[[PeerId, bytes], tuple[bytes, bytes]]
-"""Given a peer and a context that both ends share and never repeat: our sending and our receiving key, 16 bytes each.
-Raises `HandshakeFailed` for a peer whose public key is not known."""
 
 
 class Handshake:
@@ -61,7 +58,7 @@ class Handshake:
             raise HandshakeFailed(f"{hello.source} has sealing {hello.sealed}, this peer {said.sealed}")
         keys = self._keys(hello.source, transcript(said, hello))
         cipher = cheapest(said.costs, hello.costs)
-        connection.secure(hello.source, *keys, cipher, seal_bodies=self._sealed)
+        connection.secure(hello.source, keys, cipher, seal_bodies=self._sealed)
 
     def answer(self, connection: BulkConnection, hello: Hello) -> None:
         """Answer who said `hello`; who may not come in is told why, and hung up on."""
@@ -77,4 +74,4 @@ class Handshake:
         connection.dialed, connection.ticket = False, hello.ticket
         connection.relayed = hello.purpose is Purpose.RELAY
         connection.say(own)
-        connection.secure(hello.source, *keys, cheapest(hello.costs, own.costs), seal_bodies=own.sealed)
+        connection.secure(hello.source, keys, cheapest(hello.costs, own.costs), seal_bodies=own.sealed)

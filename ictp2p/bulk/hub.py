@@ -22,8 +22,8 @@ from ictp2p.bulk.collective import Hold
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.desk import KINDS, Desk
 from ictp2p.bulk.frames import Header, Kind, pack_measured
-from ictp2p.bulk.handshake import KeyAgreement
 from ictp2p.bulk.inbound import CHUNKS
+from ictp2p.bulk.keys import KeyAgreement
 from ictp2p.bulk.lanes import Lanes
 from ictp2p.bulk.limit import Ceiling
 from ictp2p.bulk.membership import Membership

@@ -83,8 +83,8 @@ class Inbound(asyncio.BufferedProtocol):
         """Act on the other end's hello."""
 
     @abstractmethod
-    def _confirmation_came(self) -> None:
-        """The other end holds the keys."""
+    def _confirmation_came(self, proof: bytes) -> None:
+        """The other end holds the keys; raises if it does not prove that they are those of who it says that it is."""
 
     @abstractmethod
     def _taker(self, header: Header) -> User | None:
@@ -238,7 +238,7 @@ class Inbound(asyncio.BufferedProtocol):
             if self._confirmed:
                 raise RemoteProtocolError("keys were confirmed twice")
             self._confirmed = True
-            self._confirmation_came()
+            self._confirmation_came(bytes(body))
         elif user is not None:
             user.take(header, body)
 

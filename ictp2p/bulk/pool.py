@@ -18,7 +18,8 @@ from typing import Protocol
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Header, Hello, Purpose
-from ictp2p.bulk.handshake import Handshake, KeyAgreement
+from ictp2p.bulk.handshake import Handshake
+from ictp2p.bulk.keys import KeyAgreement
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.reaching import AskDial, Dial, Reaching, Relays

@@ -5,7 +5,8 @@ cluster requests it over a bulk connection; its bytes are then the reply. So nob
 sent into a cluster whose leader has just died, and neither side counts anything that a restart could forget.
 
 `send` is done when the reply has been handed to the connection. If that breaks before the receiver has all of it,
-`recv` raises, and the message is gone: whoever cannot bear this answers each message with another.
+`recv` raises, and the message is gone if `send` was done, or comes with the next `recv` if not: whoever cannot bear
+this numbers its messages, and answers each with another.
 """
 
 from __future__ import annotations

@@ -44,11 +44,13 @@ class Frames:
         """
         self._held += data
         start = 0
-        while len(self._held) - start >= HEADER.size:
-            length, number = checked(bytes(self._held[start : start + HEADER.size]))
-            first = start + HEADER.size
-            if len(self._held) - first < length:
-                break
-            yield number, bytes(self._held[first : first + length])
-            start = first + length
-        del self._held[:start]
+        try:
+            while len(self._held) - start >= HEADER.size:
+                length, number = checked(bytes(self._held[start : start + HEADER.size]))
+                first = start + HEADER.size
+                if len(self._held) - first < length:
+                    break
+                start = first + length
+                yield number, bytes(self._held[first:start])
+        finally:  # whatever becomes of a frame where it is taken: it is not given again
+            del self._held[:start]

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
-from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.bulk import Agreed, Bulk, BulkProfile
 from ictp2p.config import Config
 from ictp2p.core.packets import Channel
 from ictp2p.edge.network import Network
@@ -22,7 +23,7 @@ from ictp2p.edge.opening import open_bulk
 from ictp2p.edge.security import Security
 from ictp2p.errors import HandshakeFailed, IctError, NetworkError, PeerClosed, Unreachable
 from ictp2p.gossip.links import ProbeWanted
-from ictp2p.identity import Identity
+from ictp2p.identity import Identity, check_bulk_proof
 from ictp2p.runtime.driver import Driver
 from ictp2p.telemetry import Telemetry
 from ictp2p.types import PeerId, Transfer
@@ -104,12 +105,12 @@ class DataPlane:
 
     # ------------------------------------------------------------ what the connections want of the stack
 
-    def _keys(self, peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+    def _keys(self, peer: PeerId, context: bytes) -> Agreed:
         card = self.core.directory.peers.get(peer)
         if card is None:
             raise HandshakeFailed(f"no card of {peer} is known, and so no key to agree on")
         keys = self._identity.bulk_key(card.bulk_public, context)
-        return keys.sending, keys.receiving
+        return Agreed(*keys, self._identity.bulk_proof, partial(check_bulk_proof, peer, card.bulk_public))
 
     async def _dial(self, peer: PeerId, timeout: float) -> asyncio.Transport:
         address = self.core.directory.endpoint(peer)

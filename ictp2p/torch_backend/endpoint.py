@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from ictp2p.bulk import Bulk, BulkConnection, BulkProfile
+from ictp2p.bulk import Agreed, Bulk, BulkConnection, BulkProfile
 from ictp2p.bulk.collective import Aborted
 from ictp2p.bulk.frames import Header, Kind
 from ictp2p.bulk.users import Frame
@@ -186,11 +186,11 @@ class Endpoint:
     async def _dial(self, peer: PeerId, timeout: float) -> asyncio.Transport:
         return await open_bulk(self._network, self._cards[peer].address, self._fingerprint, timeout=timeout)
 
-    def _keys(self, peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+    def _keys(self, peer: PeerId, context: bytes) -> Agreed:
         card = self._cards.get(peer)
         if card is None:
             raise HandshakeFailed(f"{peer} is no rank of this group")
-        return self._identity.bulk_key(card.key, context)
+        return Agreed(*self._identity.bulk_key(card.key, context))
 
 
 class _Loop:

@@ -6,6 +6,7 @@ Its time is that of `TurnLoop`, so that no deadline of a test depends on how fas
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import random
 from collections import deque
@@ -14,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.bulk import Agreed, Bulk, BulkProfile, KeyAgreement
 from ictp2p.errors import HandshakeFailed, Unreachable
 from ictp2p.types import PeerId, Transfer
 from sim.loop import SimLoop
 
 TURN = 20e-6  # seconds: about what a turn of a real loop takes
 
-Keys = Callable[[PeerId, bytes], tuple[bytes, bytes]]
+
 PROFILE = BulkProfile(stall=0.4, handshake=0.4, patience=0.05, high_water=64 * 1024)
 
 
@@ -205,7 +206,7 @@ class Mesh:
         self.rng = random.Random(seed)
         self.bulks = {me: self.join(me, profile) for me in self.names}
 
-    def join(self, me: PeerId, profile: BulkProfile, keys: Keys | None = None) -> Bulk:
+    def join(self, me: PeerId, profile: BulkProfile, keys: KeyAgreement | None = None) -> Bulk:
         return Bulk(
             me,
             keys or self.keys(me),
@@ -220,14 +221,18 @@ class Mesh:
             shrink=lambda host: self.shrunk.append(me),
         )
 
-    def keys(self, me: PeerId) -> Keys:
-        def agree(peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+    def keys(self, me: PeerId) -> KeyAgreement:
+        def agree(peer: PeerId, context: bytes) -> Agreed:
             if peer not in self.names:
                 raise HandshakeFailed(f"{peer} is not known")
             send, receive = (hashlib.blake2b(context + who.encode(), digest_size=16).digest() for who in (me, peer))
-            return send, receive
+            return Agreed(send, receive, me.encode(), functools.partial(self.check, peer))
 
         return agree
+
+    def check(self, peer: PeerId, proof: bytes) -> None:
+        if not proof.startswith(peer.encode()):
+            raise HandshakeFailed(f"{peer} does not prove to be it")
 
     async def dial(self, me: PeerId, peer: PeerId, timeout: float) -> asyncio.Transport:
         await asyncio.sleep(0)

@@ -108,7 +108,7 @@ async def test_a_relay_slows_its_sender_down_instead_of_storing(mesh: Meshes) ->
         await probing
 
 
-@pytest.mark.parametrize("stranger", ["unknown", "wrong keys", "other sealing"])
+@pytest.mark.parametrize("stranger", ["unknown", "wrong keys", "another", "dialed by another", "other sealing"])
 async def test_who_does_not_hold_the_keys_is_refused_on_both_sides(mesh: Meshes, stranger: str) -> None:
     world = mesh(2)
     a, b = world.names
@@ -116,12 +116,21 @@ async def test_who_does_not_hold_the_keys_is_refused_on_both_sides(mesh: Meshes,
         world.bulks[b]._pool._handshake._keys = lambda peer, context: world.keys(b)(PeerId("f" * 32), context)
     elif stranger == "wrong keys":
         world.bulks[b]._pool._handshake._keys = lambda peer, context: world.keys(b)(peer, context + b"!")
-    else:
+    elif stranger == "other sealing":
         world.bulks[b] = world.join(b, replace(PROFILE, sealed=False))
+    else:  # by whose card of another the keys were agreed on
+        who = b if stranger == "another" else a
+        world.bulks[who]._pool._handshake._keys = lambda peer, context: world.keys(who)(peer, context)._replace(
+            proof=b"of somebody else"
+        )
     world.deaf.add(b)
-    expected = {"unknown": "is not known|refused", "wrong keys": "forged|reset", "other sealing": "one side seals"}[
-        stranger
-    ]
+    expected = {
+        "unknown": "is not known|refused",
+        "wrong keys": "forged|reset",
+        "another": "does not prove to be it",
+        "dialed by another": "reset|closed",
+        "other sealing": "one side seals",
+    }[stranger]
     with pytest.raises(Unreachable, match=expected):
         await world.bulks[a].connection(b, 3)
     assert all("connections=0" in repr(bulk) for bulk in world.bulks.values())

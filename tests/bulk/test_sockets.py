@@ -14,7 +14,7 @@ import pytest
 import torch
 import uvloop
 
-from ictp2p.bulk import Bulk, BulkProfile, reaching
+from ictp2p.bulk import Agreed, Bulk, BulkProfile, reaching
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.collectives.channel import RoundTag
 from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
@@ -34,9 +34,9 @@ def run(request: pytest.FixtureRequest) -> Run:
 async def listen(me: PeerId, ports: dict[PeerId, int], sealed: bool, share: bool) -> tuple[Bulk, asyncio.Server]:
     loop = asyncio.get_running_loop()
 
-    def keys(peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+    def keys(peer: PeerId, context: bytes) -> Agreed:
         send, receive = (hashlib.blake2b(context + who.encode(), digest_size=16).digest() for who in (me, peer))
-        return send, receive
+        return Agreed(send, receive)
 
     async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
         transport, _ = await loop.create_connection(asyncio.Protocol, "127.0.0.1", ports[peer])

@@ -111,8 +111,23 @@ def test_both_ends_agree_on_keys_from_each_other_s_card() -> None:
     for stack, end in zip(stacks, reversed(ends), strict=True):
         identity = end._identity
         stack.directory.peers[identity.peer_id] = PeerCard(identity.peer_id, THERE, "", identity.bulk_public)
-    first = ends[0]._keys(ends[1].bulk.me, b"context")
-    assert first == ends[1]._keys(ends[0].bulk.me, b"context")[::-1]
+    first, second = (end._keys(other.bulk.me, b"context") for end, other in zip(ends, reversed(ends), strict=True))
+    assert (first.sending, first.receiving) == (second.receiving, second.sending)
+    first.check(second.proof)
+    second.check(first.proof)
+    with pytest.raises(HandshakeFailed, match="does not prove"):
+        first.check(first.proof)
+
+
+def test_a_member_that_spreads_a_card_of_another_s_with_its_own_key_does_not_pass_for_it() -> None:
+    """Regression: cards that members pass on are taken from anybody, and that was all that data connections went by."""
+    stack, member = Stack(), Stack()
+    end, forger, true = plane(stack), plane(member)._identity, Identity.generate()
+    stack.directory.peers[true.peer_id] = PeerCard(true.peer_id, THERE, "", forger.bulk_public)
+    agreed = end._keys(true.peer_id, b"context")
+    for proof in (forger.bulk_proof, true.bulk_proof):
+        with pytest.raises(HandshakeFailed, match="does not prove"):
+            agreed.check(proof)
 
 
 @given(hop=st.sampled_from([None, *PEERS]), near=st.lists(st.sampled_from(PEERS), unique=True))

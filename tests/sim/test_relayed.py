@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ictp2p.bulk import Bulk, BulkProfile
+from ictp2p.bulk import Agreed, Bulk, BulkProfile
 from ictp2p.errors import NetworkError, Unreachable
 from ictp2p.types import Address, PeerId
 from sim.chance import Chance
@@ -73,9 +73,9 @@ class Line:
         network = SimNetwork(self.net, self.processes[me])
         names = {number: name for name, number in IDS.items()}
 
-        def keys(peer: PeerId, context: bytes) -> tuple[bytes, bytes]:
+        def keys(peer: PeerId, context: bytes) -> Agreed:
             send, receive = (hashlib.blake2b(context + who.encode(), digest_size=16) for who in (IDS[me], peer))
-            return send.digest(), receive.digest()
+            return Agreed(send.digest(), receive.digest())
 
         async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
             if RELAY not in (me, names[peer]):

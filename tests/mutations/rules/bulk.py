@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "any-card-believed",
+        "Whoever seals with the keys of a card proves that the card is its own.",
+        "ictp2p/bulk/connection.py",
+        "        self._check(proof)\n",
+        "",
+        ("bulk/test_pool.py::test_who_does_not_hold_the_keys_is_refused_on_both_sides",),
+    ),
+    Mutation(
+        "key-of-another-proven",
+        "A proof is of the very key that was on the card.",
+        "ictp2p/identity.py",
+        "not verify(public_key, _BULK_KEY + bulk_public, signature)",
+        "not verify(public_key, _BULK_KEY + bulk_public, signature) and not signature",
+        ("test_identity.py::test_a_bulk_key_is_proven_by_whose_it_is_and_by_nobody_else",),
+    ),
+    Mutation(
         "let-in-and-not-understood",
         "Who speaks another version on data connections is not let in on control connections.",
         "ictp2p/bulk/frames.py",
@@ -131,8 +147,8 @@ MUTATIONS: Final = (
         "proof-in-a-small-packet",
         "A handshake shows that large packets get there.",
         "ictp2p/bulk/connection.py",
-        "bytes(tuning.segment(self.transport))",
-        "b''",
+        "keys.proof.ljust(tuning.segment(self.transport), ",
+        "keys.proof.ljust(0, ",
         ("sim/test_swallowed.py::test_where_large_packets_are_lost_from_the_start_no_call_waits_for_them",),
     ),
     Mutation(
