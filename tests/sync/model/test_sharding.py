@@ -10,7 +10,7 @@ import pytest
 
 from ictp2p.errors import ConfigError
 from ictp2p.shards import shard_token
-from tests.processes import ROOT
+from tests.forked import ROOT
 
 
 @pytest.mark.real
