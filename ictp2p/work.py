@@ -250,7 +250,7 @@ class WorkQueue:
                 self._unheard.check(entry.number, entry.name)  # which does not know the call: errors know their frames
             result = entry.call()
         except BaseException as error:
-            if not entry.anyway:
+            if not (entry.anyway or isinstance(error, PeerClosed)):  # else all that come have this error themselves
                 self._unheard.failed(entry.number, entry.name, error)
             self._end(future.set_exception, error)
         else:

@@ -34,8 +34,8 @@ Handler: TypeAlias = Callable[[PeerId, bytes], AsyncGenerator[Buffer, None]]
 """Answers a request: given who asks and its payload, yields the reply's buffers in order. An `IctError` that it
 raises travels to the one who asked, as a `StateError` with the same text."""
 
-REPLY_CHUNK = 512 * 1024
-"""Bytes of a reply that leave as one: who asked sees that more is coming, on half a Mbit/s within ten seconds."""
+REPLY_CHUNK = 256 * 1024
+"""Bytes of a reply that leave as one: who asked sees that more is coming, at a quarter of a Mbit/s within 10 s."""
 MAX_REQUEST = 64 * 1024
 PROBE_CHUNK = 64 * 1024
 """Bytes of a probe's first frame, and of every one on a link that takes `_PROBE_STEP` for so many."""

@@ -70,7 +70,7 @@ async def test_many_requests_share_one_connection(mesh: Meshes) -> None:
     [
         ("nothing", 10, StateError, "'nothing' is not served"),
         ("broken", 10, StateError, "StateError: no state x for 00"),
-        ("blob", 10, StateError, r"reply bytes \[0, 524288\) at 0 of 10"),
+        ("blob", 10, StateError, r"reply bytes \[0, 262144\) at 0 of 10"),
         ("hung", 10, ConnectionLost, "did not finish 'hung' within 0.6 s"),
     ],
 )
