@@ -256,8 +256,8 @@ class Repeating(Story):
 
     PATIENCE, VOTE = 1.5, 3.0
 
-    def __init__(self, seed: int, *, pause: float) -> None:
-        self.pause = pause
+    def __init__(self, seed: int, *, pause: float, new: bool) -> None:
+        self.pause, self.new = pause, new
         self.summed: dict[str, list[float]] = {name: [] for name in VALUES}
         """By worker, the sums of the calls' numbers."""
         super().__init__(seed)
@@ -266,7 +266,7 @@ class Repeating(Story):
         def run(training: Training) -> None:
             name, caller = training.host.name, Caller(training)
             caller.gather(len(self.clusters), 60.0)
-            while not self.together(caller, VALUES[name]):
+            while not (self.new or self.together(caller, VALUES[name])):
                 pass
             self.met.add(name)
             for number in range(1, self.rounds + 1):
@@ -293,8 +293,9 @@ class SlowDigest(ResultDigest):
 
 
 @pytest.mark.parametrize("pause", [0.0, Repeating.VOTE], ids=["decided meanwhile", "decided before"])
+@pytest.mark.parametrize("new", [False, True], ids=["not its first", "its first"])
 def test_a_call_that_is_repeated_after_its_leader_voted_is_not_the_next_one(
-    pause: float, monkeypatch: pytest.MonkeyPatch
+    new: bool, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: the round was committed without anybody at a, whose repetition got garbage, or others' next call."""
     left, usual = ["first"], RoundCall._digest
@@ -308,7 +309,7 @@ def test_a_call_that_is_repeated_after_its_leader_voted_is_not_the_next_one(
         return slow
 
     monkeypatch.setattr(RoundCall, "_digest", digest)
-    story = Repeating(3, pause=pause)
+    story = Repeating(3, pause=pause, new=new)
     with story.world:
         story.begin()
         errors = story.end()
