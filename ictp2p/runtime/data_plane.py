@@ -5,7 +5,8 @@ other, in both directions. Downwards: with whom a key is agreed and where somebo
 that gossip spread, who may be a relay in the routes, and who cannot be dialed is invited over the control connections.
 Upwards: what each transfer showed of its link becomes a measurement, since nothing else tells a bandwidth.
 
-The key of a card is that of its peer wherever the bytes pass through, so a relay carries what it cannot read.
+Whoever answers proves that the key of a card is its own, wherever the bytes pass through, so a relay carries what it
+cannot read, and who spreads another's card with a key of its own is not believed.
 """
 
 from __future__ import annotations

@@ -79,6 +79,16 @@ def test_a_long_round_trip_gets_bbr_or_keeps_what_it_has(
     assert pair[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") in (b"bbr", b"reno")
 
 
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="needs Linux")
+def test_the_kernel_ends_nobody_for_want_of_room_before_we_see_whether_it_lives(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    """Regression: after 15 s without it a relay before a slow line was taken for dead."""
+    pair[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000)
+    tuning.suit(Ended(pair[0]))
+    assert pair[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) >= 300_000
+
+
 def test_the_kernel_paces_a_connection_and_lets_it_go(pair: tuple[socket.socket, socket.socket]) -> None:
     def limit() -> int:
         return int.from_bytes(pair[0].getsockopt(socket.SOL_SOCKET, tuning._SO_MAX_PACING_RATE, 8), sys.byteorder)

@@ -7,13 +7,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 import ictp2p
 from ictp2p.calls.messages import Messages
 from ictp2p.errors import ConfigError, MeshMismatch, PeerClosed, RoundAborted, RoundTimeout, Unreachable
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 from tests.calls.callers import PATIENCE, TOKEN, Mesh, succeeded
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(90)]
@@ -62,6 +63,31 @@ async def test_who_has_to_ask_again_is_not_overtaken(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(messages, "_ask", ask)
     asking = [asyncio.create_task(messages.receive(1, b"", ClusterId("a"), 7, PATIENCE)) for _ in range(2)]
     assert [int(each) for each in await asyncio.gather(*asking)] == [1, 2]
+
+
+async def test_what_its_sender_has_withdrawn_is_not_given_by_what_is_still_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: who sends is told that it was not received, sends it once more, and it came twice."""
+    peer: Any = SimpleNamespace(
+        cluster="a", bulk=SimpleNamespace(serve=lambda *_: None), subscribe=lambda subscriber: None
+    )
+    messages = Messages(peer)
+    for check in ("_check", "_check_leaders"):
+        monkeypatch.setattr(messages, check, lambda *_: None)
+
+    async def fill(box: Any, *_: Any) -> None:
+        await box.filled.wait()
+
+    monkeypatch.setattr(messages, "_fill", fill)
+    sending = asyncio.create_task(messages.send(torch.ones(3), b"", ClusterId("b"), 7, 0.05))
+    await asyncio.sleep(0)
+    reply = messages._serve(PeerId("0" * 32), msgspec.msgpack.encode(("b", 7, b"")))
+    assert len(await anext(reply)) == 3
+    with pytest.raises(RoundTimeout, match="did not receive message 7"):
+        await sending
+    with pytest.raises(RoundAborted, match="withdrawn while it was under way"):
+        await anext(reply)
 
 
 def test_what_is_wrong_is_said_and_the_message_stays(mesh: Mesh) -> None:

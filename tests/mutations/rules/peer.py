@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "withdrawn-and-delivered",
+        "A message that its sender has withdrawn is not given by a reply that was on its way.",
+        "ictp2p/calls/messages.py",
+        "                if box.waiting.pop(number, None) is None:",
+        "                if box.waiting.pop(number, None) is None and False:",
+        ("calls/test_messages.py::test_what_its_sender_has_withdrawn_is_not_given_by_what_is_still_on_its_way",),
+    ),
+    Mutation(
+        "no-room-no-life",
+        "The kernel ends no data connection whose other end has no room, for that may be a relay before a slow line.",
+        "ictp2p/bulk/tuning.py",
+        "        endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT)\n",
+        "        pass\n",
+        ("bulk/test_tuning.py::test_the_kernel_ends_nobody_for_want_of_room_before_we_see_whether_it_lives",),
+    ),
+    Mutation(
         "forked-while-dialing",
         "A fork keeps no connection, nor one that is still being made.",
         "ictp2p/concurrency/forks.py",
