@@ -204,3 +204,18 @@ def test_a_bug_keeps_its_stack(error: Exception, kind: type[Exception], text: st
     assert type(found) is kind
     assert str(found) == text
     assert "in fail" in found.__notes__[0]
+
+
+def test_a_frame_is_given_once_whatever_becomes_of_it_where_it_is_taken() -> None:
+    frames, heard = Frames(), list[int]()
+
+    def take(data: bytes) -> None:
+        for number, _ in frames.take(data):
+            heard.append(number)
+            if number == 2:
+                raise ValueError(number)
+
+    with pytest.raises(ValueError, match="2"):
+        take(b"".join(HEADER.pack(1, number) + b"x" for number in (1, 2, 3)))
+    take(b"")
+    assert heard == [1, 2, 3]

@@ -156,6 +156,13 @@ def star_of(size: int, chunks: int) -> Plan:
     return Plan("star", tuple(f"{n:032x}" for n in range(size)), shares, 1, 0.0, 0.0)
 
 
+def test_a_plan_of_nothing_may_name_room_for_it() -> None:
+    """Regression: a division by zero, for a codec that writes no elements in no bytes."""
+    plan = star_of(2, 3)
+    roomy = [msgspec.structs.replace(share, room=1000) for share in plan.shares]
+    assert Exchange(msgspec.structs.replace(plan, shares=tuple(roomy)), 0, 0).silent() == (1,)
+
+
 def test_nothing_is_sent_to_a_participant_that_has_not_begun() -> None:
     machine = Exchange(star_of(2, 3), 0, PARTIAL_BYTES)
     assert machine.next_send(1) is None
