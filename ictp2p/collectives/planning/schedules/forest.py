@@ -79,14 +79,14 @@ def forest(trees: Sequence[Tree]) -> Forest:
 
 def _deepest(parents: Numbers, delay: Matrix) -> Matrix:
     """Give the longest way to each root; everybody's way grows by doubled steps: to the parent, to its parent..."""
-    every = np.arange(parents.shape[1])
+    tree, every = np.arange(len(parents))[:, None], np.arange(parents.shape[1])
     above = np.where(parents == NO_PARENT, every, parents)
     ways = np.where(parents == NO_PARENT, 0.0, delay[every, above])
     for _ in range(parents.shape[1].bit_length()):
-        further = np.take_along_axis(above, above, axis=1)
+        further = above[tree, above]
         if (further == above).all():
             break
-        ways += np.take_along_axis(ways, above, axis=1)
+        ways += ways[tree, above]
         above = further
     longest: Matrix = ways.max(axis=1)
     return longest

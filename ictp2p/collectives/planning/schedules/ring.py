@@ -12,6 +12,7 @@ alike, and any that goes by the slow line is as good.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -105,22 +106,23 @@ def _exact(width: Matrix, delay: Matrix) -> tuple[int, ...] | None:
 def _best_path(width: Matrix, delay: Matrix) -> tuple[int, ...] | None:
     """Dynamic programming over (visited, last): the best (narrowest, -delay) path from participant 0."""
     size = len(width)
-    best: dict[tuple[int, int], tuple[_Score, tuple[int, ...]]] = {(1, 0): ((float("inf"), 0.0), (0,))}
+    widths, delays = width.tolist(), delay.tolist()
+    best: list[dict[int, tuple[_Score, tuple[int, ...]]]] = [{} for _ in range(1 << size)]
+    best[1][0] = (math.inf, 0.0), (0,)
     for visited in range(1, 1 << size, 2):
-        for last in range(size):
-            score, path = best.get((visited, last), ((0.0, 0.0), ()))
-            for following in range(size) if path else ():
-                if visited >> following & 1 or width[last, following] <= 0:
-                    continue
-                extended = _extend(score, width[last, following], delay[last, following])
-                key = visited | 1 << following, following
-                if key not in best or extended > best[key][0]:
-                    best[key] = extended, (*path, following)
-    full = (1 << size) - 1
+        outside = [(node, best[visited | 1 << node]) for node in range(size) if not visited >> node & 1]
+        for last, ((narrowest, sooner), path) in sorted(best[visited].items()):
+            edges, ways = widths[last], delays[last]
+            for following, paths in outside:
+                edge = edges[following]
+                if edge > 0:
+                    extended = min(narrowest, edge), sooner - ways[following]
+                    if following not in paths or extended > paths[following][0]:
+                        paths[following] = extended, (*path, following)
     closed = [
-        (_extend(best[full, last][0], width[last, 0], delay[last, 0]), best[full, last][1])
-        for last in range(1, size)
-        if (full, last) in best and width[last, 0] > 0
+        ((min(narrowest, widths[last][0]), sooner - delays[last][0]), path)
+        for last, ((narrowest, sooner), path) in best[-1].items()
+        if widths[last][0] > 0
     ]
     return max(closed)[1] if closed else None
 
@@ -146,10 +148,6 @@ def _greedy(width: Matrix, delay: Matrix, inner: float) -> tuple[int, ...] | Non
     seconds += delay[paths[:, -1], paths[:, 0]]
     found = zip(narrowest.tolist(), (-seconds).tolist(), map(tuple, paths.tolist()), strict=True)
     return max((one for one in found if one[0] > 0), default=(0.0, 0.0, None))[2]
-
-
-def _extend(score: _Score, width: float, delay: float) -> _Score:
-    return min(score[0], float(width)), score[1] - float(delay)
 
 
 def _score(order: Sequence[int], width: Matrix, delay: Matrix) -> _Score:

@@ -11,10 +11,10 @@ third of the time for nearly the same trees.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ictp2p.collectives.plan import NO_PARENT
 from ictp2p.collectives.planning.schedules.trees import WHOLE, Matrix, Tree
@@ -47,7 +47,8 @@ def trees(topology: Topology, passes: int, kept: int) -> tuple[Tree, ...]:
 
 def around(roots: Sequence[int], price: Matrix) -> list[Tree]:
     """Grow a pair of trees from each of the roots by the `price` of each edge; none from one that is not connected."""
-    both = zip(roots, _grow(price.T, roots), _grow(price, roots), strict=True)
+    upward, downward = price.T.tolist(), price.tolist()
+    both = ((root, _grow(upward, root), _grow(downward, root)) for root in roots)
     return [Tree(root, up, down) for root, up, down in both if up is not None and down is not None]
 
 
@@ -59,36 +60,28 @@ def _price(load: Matrix, capacity: Matrix) -> Matrix:
     return priced
 
 
-def _grow(price: Matrix, roots: Sequence[int]) -> list[tuple[int, ...] | None]:
-    """Grow one tree away from each root, within `DEPTH`, or deeper where there is no other way."""
-    size = len(price)
-    grown = _grow_within(price, roots, min(DEPTH, size))
-    if size <= DEPTH or None not in grown:
-        return grown
-    return [found or _grow_within(price, [root], size)[0] for root, found in zip(roots, grown, strict=True)]
+def _grow(rows: Sequence[Sequence[float]], root: int) -> tuple[int, ...] | None:
+    """Grow one tree away from the root, within `DEPTH`, or deeper where there is no other way."""
+    return _grow_within(rows, root, DEPTH) or (_grow_within(rows, root, len(rows)) if len(rows) > DEPTH else None)
 
 
-def _grow_within(price: Matrix, roots: Sequence[int], limit: int) -> list[tuple[int, ...] | None]:
+def _grow_within(rows: Sequence[Sequence[float]], root: int, limit: int) -> tuple[int, ...] | None:
     """Prim's algorithm; whoever is `limit` hops from the root offers nothing further. Ties: the lowest index."""
-    count, size = len(roots), len(price)
-    every = np.arange(count)
-    parents = np.full((count, size), NO_PARENT)
-    depth = np.zeros((count, size), np.intp)
-    offer, giver = np.full((count, size), np.inf), np.zeros((count, size), np.intp)
-    outside = np.ones((count, size), bool)
-    added: npt.NDArray[np.intp] = np.array(roots, dtype=np.intp)
-    for _ in range(size - 1):
-        outside[every, added] = False
-        offer[every, added] = np.inf
-        better = outside & (price[added] < offer)
-        better &= (depth[every, added] < limit)[:, None]
-        np.copyto(offer, price[added], where=better)
-        np.copyto(giver, added[:, None], where=better)
-        added = offer.argmin(axis=1)
-        chosen = giver[every, added]
-        found = np.isfinite(offer[every, added])  # who is not reached keeps no parent, and the tree is not complete
-        parents[every[found], added[found]] = chosen[found]
-        depth[every, added] = depth[every, chosen] + 1
-    parents[every, np.array(roots)] = NO_PARENT
-    complete = (parents != NO_PARENT).sum(axis=1) == size - 1
-    return [tuple(row) if whole else None for row, whole in zip(parents.tolist(), complete, strict=True)]
+    size = len(rows)
+    parents, depths = [NO_PARENT] * size, [0] * size
+    offers, givers = [math.inf] * size, [root] * size
+    outside = [node for node in range(size) if node != root]
+    added = root
+    while outside:
+        if depths[added] < limit:
+            row = rows[added]
+            for node in outside:
+                if row[node] < offers[node]:
+                    offers[node], givers[node] = row[node], added
+        added = min(outside, key=offers.__getitem__)
+        if offers[added] == math.inf:
+            return None
+        outside.remove(added)
+        parents[added] = givers[added]
+        depths[added] = depths[givers[added]] + 1
+    return tuple(parents)
