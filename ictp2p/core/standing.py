@@ -8,7 +8,8 @@ used for, is found when a plan has stood for some rounds and is made anew in any
 
 For few participants planning takes milliseconds, which a short round is shorter than: in one of 4 bytes between two it
 was half of all that the coordinator did. A plan that takes no longer than `QUICK` is kept while the links have not made
-it slower by more than making another would cost. For few participants and many bytes every round is planned.
+it slower by more than making another would cost. For few participants and many bytes every round is planned, once: what
+was asked for before its time (`sync.rounds.foresight`) stands for that round on the same terms as one for many.
 
 What is planned anew has to be better than what the rounds before have shown (`proven`). For links that are known as
 they were nothing is planned, nor predicted, anew: equal requests give equal plans.
@@ -21,8 +22,6 @@ from dataclasses import dataclass, replace
 
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives.planning import planner
-from ictp2p.collectives.planning.bounds import lower_bound
-from ictp2p.collectives.planning.topology import build
 from ictp2p.core.directory import Directory
 from ictp2p.core.lines import FEW
 from ictp2p.core.overlay import COMPLETE
@@ -55,7 +54,7 @@ class _Standing:
     answer: PlanAnswer
     """What was answered, since rounds before had shown something better perhaps."""
     distance: float
-    """Predicted time by the lower bound, when it was made; 0 if that does not matter."""
+    """Predicted time by the lower bound, when it was made; 0 for one that is quick and for few."""
 
 
 class StandingPlan:
@@ -84,6 +83,8 @@ class StandingPlan:
             NoRoute: some participant cannot be reached from the others.
         """
         asked = asked_of(directory, request, self._complete)
+        if request.forecast:
+            return _forecast(request, asked)
         if not _may_stand(request):
             made = make_plan(directory, request, self._complete)
             return self._proven.rival(asked, request, made) if request.running else made
@@ -95,7 +96,7 @@ class StandingPlan:
         else:
             made = make_plan(directory, request, self._complete)
         answer = self._proven.better(asked, request, made)
-        distance = _distance(asked, answer) if len(request.participants) > MANY else 0.0
+        distance = 0.0 if _few(request) and answer.seconds <= QUICK else _distance(asked, answer)
         self._standing[request.spec] = _Standing(request, asked, made, answer, distance)
         self._standing.move_to_end(request.spec)
         if len(self._standing) > SPECS:
@@ -105,17 +106,33 @@ class StandingPlan:
 
 def _kept(standing: _Standing, request: PlanRequest, asked: planner.PlanRequest) -> PlanAnswer | None:
     """Give the plan that stands, if it is one for `request` and as good as it was."""
+    answer, changed = standing.answer, asked != standing.asked
+    quick = _few(request) and answer.seconds <= QUICK
+    if _few(request) and not quick:
+        asked_before = (request.round, request.attempt) == (standing.request.round, standing.request.attempt)
+        return answer if asked_before and (not changed or _as_near(standing, asked)) else None
     if not 0 <= request.round - standing.request.round <= STANDS:
         return None
-    answer, changed = standing.answer, asked != standing.asked
     seconds = planner.predict(asked, plans.decode(answer.plan)) if changed else answer.seconds
-    if standing.distance:
-        if changed and not 0.0 < _distance(asked, answer) <= WORSE * standing.distance:
-            return None
-    elif answer.seconds > QUICK or not 0.0 < seconds <= WORSE * answer.seconds + PLANNING:
+    if not (0.0 < seconds <= WORSE * answer.seconds + PLANNING if quick else not changed or _as_near(standing, asked)):
         return None
     since = f"as planned for round {standing.request.round}: {answer.reason}"
     return replace(answer, reason=since[:1024], seconds=seconds)
+
+
+def _as_near(standing: _Standing, asked: planner.PlanRequest) -> bool:
+    """Whether its distance from the bound is about what it was."""
+    return 0.0 < _distance(asked, standing.answer) <= WORSE * standing.distance
+
+
+def _forecast(request: PlanRequest, asked: planner.PlanRequest) -> PlanAnswer:
+    """Predict the plan under way, beside what none can beat; that is known of sums for everybody."""
+    least = planner.at_least(asked) if request.spec.kind in ("sync", "reduce") else 0.0
+    return PlanAnswer(b"", "what no plan can beat", least, planner.predict(asked, plans.decode(request.running)))
+
+
+def _few(request: PlanRequest) -> bool:
+    return len(request.participants) <= MANY
 
 
 def _may_stand(request: PlanRequest) -> bool:
@@ -126,6 +143,5 @@ def _may_stand(request: PlanRequest) -> bool:
 
 def _distance(asked: planner.PlanRequest, answer: PlanAnswer) -> float:
     """Predicted time by what no plan can beat; 0 if the plan does not fit the links, or is for others."""
-    topology = build(asked.participants, asked.links, asked.up, asked.down, asked.trunks)
-    bound = lower_bound(topology, float(asked.elements * asked.itemsize))
+    bound = planner.at_least(asked)
     return planner.predict(asked, plans.decode(answer.plan)) / bound if bound > 0 else 0.0

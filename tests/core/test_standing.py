@@ -91,6 +91,36 @@ def test_a_plan_for_few_and_many_bytes_is_made_for_each_round() -> None:
     assert plan.answer(now, asked) == make_plan(now, asked)
 
 
+def test_what_was_asked_for_before_its_time_stands_for_that_attempt_alone_while_links_are_no_worse() -> None:
+    plan, few = StandingPlan(), NAMES[:4]
+    foreseen = little(*few, number=2, elements=1_000_000)
+    first = plan.answer(mesh(), foreseen)
+    now, slow = mesh(ab=9.8 * MB), mesh(ab=0.2 * MB)
+    assert make_plan(now, foreseen) != first, "the check below could not fail"
+    assert plan.answer(now, foreseen) == first
+    again = replace(foreseen, attempt=2)
+    assert plan.answer(now, again) == make_plan(now, again)
+    assert plan.answer(slow, again) == make_plan(slow, again)
+
+
+def test_a_forecast_is_below_every_plan_and_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, now = StandingPlan(), mesh(ab=3 * MB)
+    asked = little(*NAMES[:4], number=1, elements=1_000_000)
+    running = make_plan(mesh(), asked)
+    due = make_plan(now, replace(asked, running=running.plan))
+
+    def never(*given: object) -> NoReturn:
+        raise AssertionError("planned")
+
+    monkeypatch.setattr("ictp2p.core.standing.make_plan", never)
+    answer = plan.answer(now, replace(asked, running=running.plan, forecast=True))
+    assert answer.plan == b""
+    assert 0 < answer.seconds <= due.seconds
+    assert answer.running == due.running
+    copies = replace(asked, running=running.plan, forecast=True, spec=structs.replace(asked.spec, kind="broadcast"))
+    assert plan.answer(now, copies).seconds == 0, "a copy takes less than a sum for everybody"
+
+
 def test_the_plans_of_collectives_in_turn_stand_and_those_of_the_last_ones_only() -> None:
     plan, pair = StandingPlan(), NAMES[:2]
     for number in range(SPECS + 1):

@@ -19,6 +19,7 @@ from msgspec import structs
 
 from ictp2p.collectives.codecs import prices
 from ictp2p.collectives.plan import BROADCAST, ONE_SHOT, Plan, Share, one_shot_plan
+from ictp2p.collectives.planning.bounds import lower_bound
 from ictp2p.collectives.planning.candidates import (
     Candidate,
     Job,
@@ -114,6 +115,13 @@ def predict(request: PlanRequest, running: Plan) -> float:
     cuts = [share.start for share in running.shares] + [request.elements]
     rooms = tuple(share.room for share in running.shares)
     return predicted(running.kind, trees, cuts, running.chunk, request.job(topology, running.codec), rooms).seconds
+
+
+def at_least(request: PlanRequest) -> float:
+    """Give the seconds that no plan takes less than on the links of `request`, whatever its codec saves."""
+    codecs = prices.CHOICES if request.codec == prices.AUTO else (request.codec,)
+    least = min(prices.price(codec, len(request.participants)).least for codec in codecs)
+    return lower_bound(_topology(request), request.elements * request.itemsize * least)
 
 
 def roomy(request: PlanRequest, made: Plan) -> Plan:

@@ -22,6 +22,7 @@ from ictp2p.sync.messages import Failed, Ready, Vote
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds.ballot_box import BallotBox, Outcome
 from ictp2p.sync.rounds.failures import Failures
+from ictp2p.sync.rounds.foresight import Foresight
 from ictp2p.sync.rounds.notices import StateMissing
 from ictp2p.sync.rounds.opening import Opener, Standing, elect_spec, rejections
 from ictp2p.sync.rounds.readies import Readies, RollCall
@@ -78,6 +79,7 @@ class Coordinator:
         self._offers: dict[PeerId, bytes] = {}
         self._box = BallotBox()
         self._replanning = Replanning(profile)
+        self._foresight = Foresight(opener, sight)
         self._round = 0
         """That this book is about."""
         self._opened: Open | None = None
@@ -144,6 +146,7 @@ class Coordinator:
         self._waiting.closed(now)
         if value.committed:
             self._waiting.committed(opened, now)
+            self._foresight.committed(opened, now - self._opened_at, now)
             self._offers.clear()
             self._turn_to(value.round + 1)
         elif opened is not None and (opened.round, opened.attempt) == (value.round, value.attempt):
@@ -187,7 +190,11 @@ class Coordinator:
     def _detour(self, tip: Open, now: float) -> str | None:
         """Why another plan should be tried; None where that is not worth it."""
         readies, edges = self._readies.all(), self._failures.edges
-        return self._replanning.look(self._opened_at, lambda: self._opener.rival(tip, readies, edges), now)
+
+        def ask(forecast: bool) -> tuple[float, float]:
+            return self._opener.rival(tip, readies, edges, forecast=forecast)
+
+        return self._replanning.look(self._opened_at, ask, now)
 
     def _between(self, tip: Value, now: float) -> Step:
         adopted = self._adoption(tip)
@@ -233,11 +240,14 @@ class Coordinator:
             self._waiting.turn()
             self._failures.pardon()
             expected = ", ".join(roll.absent) or "nobody"
-            return Step(None, f"nobody is READY for round {roll.round}; expecting {expected}")
+            wake = self._foresight.look(tip, roll, now)
+            return Step(None, f"nobody is READY for round {roll.round}; expecting {expected}", wake)
         if all(ready.weight <= ATTENDS for _, ready in roll.standing.values()):
             return Step(None, f"whoever is READY for round {roll.round} would only attend it")
         wait = self._waiting.look(roll, now)
-        return self._open(tip, roll, now) if wait is None else Step(None, wait.reason, wait.until)
+        if wait is None:
+            return self._open(tip, roll, now)
+        return Step(None, wait.reason, earliest([wait.until, self._foresight.look(tip, roll, now)]))
 
     def _open(self, tip: Value, roll: RollCall, now: float) -> Step:
         spec = elect_spec(roll.standing, self._sight.mine)

@@ -6,6 +6,7 @@ differ, and so do floating-point libraries (that two builds of one solver return
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -36,11 +37,13 @@ class PlanRequest:
     """Digest of the agreed state that the round starts from."""
     running: bytes = b""
     """A plan for the same that is being carried out, to be predicted beside the new one."""
+    forecast: bool = False
+    """Whether the seconds that no plan can beat will do for a new one, which is dearer to make."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanAnswer:
-    """What the planner answers: a plan, why, and how many seconds it should take (0: unknown)."""
+    """What the planner answers: a plan, or none to a forecast; why; how many seconds it should take (0: unknown)."""
 
     plan: bytes
     reason: str
@@ -115,13 +118,30 @@ class Opener:
         wrong = fault(opened) or self.validate(answer.plan, parts)
         return f"no valid plan: {wrong}" if wrong else opened
 
+    def foresee(self, tip: Value, spec: Spec, parts: tuple[Participant, ...]) -> None:
+        """Have the attempt that probably follows `tip` planned already, where such a plan is one for all."""
+        if spec.kind in ("sync", "reduce") and spec.grouping == "all":
+            with contextlib.suppress(IctError):
+                self.planner(PlanRequest(*upcoming(tip), spec, parts, {}, (), tip.state.digest))
+
     def rival(
-        self, running: Open, readies: Standing, failures: tuple[tuple[PeerId, PeerId], ...]
+        self, running: Open, readies: Standing, failures: tuple[tuple[PeerId, PeerId], ...], *, forecast: bool
     ) -> tuple[float, float]:
-        """Predict the plan that is being carried out, and one made now: seconds of both, 0 if there is no telling."""
-        number = (running.round, running.attempt)
-        base = running.state.digest
-        asked = PlanRequest(*number, running.spec, running.participants, _info(readies), failures, base, running.plan)
+        """Predict the plan that is being carried out, and one made now: seconds of both, 0 if there is no telling.
+
+        For a forecast none is made: no plan takes less than the second figure.
+        """
+        asked = PlanRequest(
+            running.round,
+            running.attempt,
+            running.spec,
+            running.participants,
+            _info(readies),
+            failures,
+            running.state.digest,
+            running.plan,
+            forecast,
+        )
         try:
             answer = self.planner(asked)
         except IctError:

@@ -5,7 +5,8 @@ goes on at the pace of that link, and the next round would be the first to spare
 has been transferred is thrown away: the links as they are known now, on which the plan that runs and a new one are both
 predicted, and the attempt's own pace, for a single measurement may be wrong. Both must promise that what is left takes
 `DETOUR` times as long as all of the new plan, so that an error of that size costs nothing. The questions come after
-`RoundProfile.replan`, and then ever more rarely: a short attempt is never asked about, and a long one seldom.
+`RoundProfile.replan`, and then ever more rarely: a short attempt is never asked about, and a long one seldom. Nor is a
+plan made, which would hold up the attempt for as long, unless one as good as no plan can be would be worth it.
 
 Where the participants average in groups (`Spec.grouping`) an attempt is never given up for this. Who meets whom follows
 from what was decided, so another plan has the same groups. A pair has one link, and no other plan. Of larger groups the
@@ -26,9 +27,9 @@ COST = 1.0
 MOST = 2
 """Attempts of a round that are given up for this."""
 
-Ask = Callable[[], tuple[float, float]]
+Ask = Callable[[bool], tuple[float, float]]
 """Gives the seconds that the running plan and a new one would take from start to end on the links as known now; 0 where
-that is not known."""
+that is not known. Asked for a forecast only, it gives what no plan takes less than, and makes none."""
 
 
 class Replanning:
@@ -62,10 +63,17 @@ class Replanning:
             return None
         elapsed = now - began
         self._next = began + 2 * elapsed
-        running, new = ask()
-        left = (1 - self._done) * running
-        pace = elapsed * (1 - self._done) / self._done if self._done else float("inf")
-        if not running or not new or min(left, pace) <= DETOUR * new + COST:
+        running, least = ask(True)
+        if self._left(running, elapsed) <= DETOUR * least + COST:
+            return None
+        running, new = ask(False)
+        left = self._left(running, elapsed)
+        if not new or left <= DETOUR * new + COST:
             return None
         self._given_up += 1
-        return f"another plan would take {new:.3g} s, this one takes {min(left, pace):.3g} s more"
+        return f"another plan would take {new:.3g} s, this one takes {left:.3g} s more"
+
+    def _left(self, running: float, elapsed: float) -> float:
+        """Seconds that the attempt still takes, by the links or by its own pace, whichever are less."""
+        pace = elapsed * (1 - self._done) / self._done if self._done else float("inf")
+        return min((1 - self._done) * running, pace)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ictp2p.sync.profile import RoundProfile
-from ictp2p.sync.rounds.replanning import COST, DETOUR, MOST, Replanning
+from ictp2p.sync.rounds.replanning import COST, DETOUR, MOST, Ask, Replanning
 
 PROFILE = RoundProfile.lan()
 seconds = st.floats(0, 1000)
@@ -16,12 +16,33 @@ def watched(number: int = 1, now: float = 0.0) -> Replanning:
     return replanning
 
 
-@given(seconds, seconds, st.floats(0, 1), st.floats(0, 500))
-def test_nothing_is_given_up_that_would_be_over_sooner(running: float, new: float, done: float, now: float) -> None:
-    replanning = watched()
+def known(running: float, new: float) -> Ask:
+    """Both plans, of which nothing is known before the new one is made."""
+    return lambda forecast: (running, 0.0 if forecast else new)
+
+
+@given(seconds, seconds, st.floats(0, 1), st.floats(0, 1), st.floats(0, 500))
+def test_nothing_is_given_up_that_would_be_over_sooner(
+    running: float, new: float, bound: float, done: float, now: float
+) -> None:
+    """And a forecast by what no plan can beat changes nothing but how often one is made."""
+    replanning, plain = watched(), watched()
     replanning.progressed(done)
-    given_up = replanning.look(0.0, lambda: (running, new), now) is not None
+    plain.progressed(done)
+    made: list[float] = []
+
+    def ask(forecast: bool) -> tuple[float, float]:
+        if not forecast:
+            made.append(new)
+        return running, bound * new if forecast else new
+
+    reason = replanning.look(0.0, ask, now)
+    given_up = reason is not None
+    assert reason == plain.look(0.0, known(running, new), now)
+    left = (1 - done) * running
+    assert not made or left > DETOUR * bound * new + COST, "a plan is dear to make"
     if given_up:
+        assert made
         assert now >= PROFILE.replan
         assert new > 0
         assert (1 - done) * running > DETOUR * new + COST, "what is left, by the links"
@@ -30,9 +51,9 @@ def test_nothing_is_given_up_that_would_be_over_sooner(running: float, new: floa
 
 def test_a_link_that_lost_its_bandwidth_ends_the_attempt() -> None:
     replanning = watched()
-    assert replanning.look(0.0, lambda: (170.0, 19.0), PROFILE.replan - 0.1) is None, "too early to tell"
+    assert replanning.look(0.0, known(170.0, 19.0), PROFILE.replan - 0.1) is None, "too early to tell"
     replanning.progressed(0.05)
-    reason = replanning.look(0.0, lambda: (170.0, 19.0), PROFILE.replan)
+    reason = replanning.look(0.0, known(170.0, 19.0), PROFILE.replan)
     assert reason is not None
     assert "19 s" in reason
 
@@ -40,13 +61,13 @@ def test_a_link_that_lost_its_bandwidth_ends_the_attempt() -> None:
 def test_a_wrong_measurement_alone_ends_nothing() -> None:
     replanning = watched()
     replanning.progressed(0.8)
-    assert replanning.look(0.0, lambda: (1700.0, 19.0), 2 * PROFILE.replan) is None
+    assert replanning.look(0.0, known(1700.0, 19.0), 2 * PROFILE.replan) is None
 
 
 def test_the_planner_is_asked_ever_more_rarely() -> None:
     replanning, asked = watched(), 0
 
-    def ask() -> tuple[float, float]:
+    def ask(forecast: bool) -> tuple[float, float]:
         nonlocal asked
         asked += 1
         return 10.0, 10.0
@@ -62,7 +83,7 @@ def test_a_round_is_begun_anew_only_so_often(new_rounds: list[bool]) -> None:
     for fresh in new_rounds:
         number, given_up = (number + 1, 0) if fresh else (number, given_up)
         replanning.opened(number, now)
-        given_up += replanning.look(now, lambda: (1e6, 1.0), now + 100) is not None
+        given_up += replanning.look(now, known(1e6, 1.0), now + 100) is not None
         now += 200
         assert given_up <= MOST
         assert (replanning.wake() is None) == (given_up == MOST)
