@@ -266,7 +266,7 @@ class Exchange:
             return None
         chunk, partial, number = best
         lane = self._lanes[number]
-        self._caught_up = self._caught_up or chunk < self._release_at * lane.chunks
+        self._caught_up = self._caught_up or chunk / lane.chunks < self._release_at  # rounded as `_gone` is
         self._left -= 1
         if partial:
             lane.sent += 1
