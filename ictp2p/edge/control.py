@@ -29,7 +29,7 @@ from ictp2p.edge.preamble import Kind, Preamble
 from ictp2p.edge.security import Security
 from ictp2p.errors import ConnectionLost, HandshakeFailed, IctError, ProtocolError, RemoteProtocolError
 from ictp2p.types import Address, PeerId, shown_address
-from ictp2p.wire import FrameKind, FrameReader, frame
+from ictp2p.wire import HEADER_SIZE, FrameKind, FrameReader, frame
 
 OnFrame = Callable[[bytes], None]
 OnClosed = Callable[[IctError | None], None]
@@ -81,6 +81,7 @@ class ControlConnection(asyncio.Protocol):
         self._reader = FrameReader()
         self._hello: asyncio.Future[tuple[PeerId, bytes]] = self._loop.create_future()
         self._early: list[bytes] = []
+        self._early_size = 0
         self._on_frame: OnFrame | None = None
         self._on_closed: OnClosed | None = None
         self._reason: IctError | None = None
@@ -105,6 +106,9 @@ class ControlConnection(asyncio.Protocol):
                 self._deliver(body)
             except ProtocolError as error:
                 self._fail(error)
+            except BaseException:  # else nobody would read, or end, what looks open
+                self.abort()
+                raise
         if self._lost.is_set():
             self._on_frame = self._on_closed = None
             self._loop.call_soon(on_closed, self._reason)
@@ -255,7 +259,8 @@ class ControlConnection(asyncio.Protocol):
             self._on_frame(body)
             return
         self._early.append(body)  # came with HELLO, or before reading could be paused
-        if sum(map(len, self._early)) > self._limits.buffered:
+        self._early_size += HEADER_SIZE + len(body)
+        if self._early_size > self._limits.buffered:
             raise RemoteProtocolError("too much was sent before the handshake ended")
 
     def _not_drained(self) -> None:

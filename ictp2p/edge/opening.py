@@ -23,17 +23,15 @@ class Opening(asyncio.Protocol):
         """Call `made` once there is a transport."""
         self.heard: asyncio.Future[Preamble] = asyncio.get_running_loop().create_future()
         self.transport: asyncio.Transport
+        self.remote: Address
+        """The other end, as the connection showed it when it was made: uvloop raises if it is asked after the end."""
         self._made = made
         self._buffer = bytearray()
-
-    @property
-    def remote(self) -> Address:
-        """The other end, as the connection shows it."""
-        return shown_address(self.transport.get_extra_info("peername"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's are not subclasses
+        self.remote = shown_address(transport.get_extra_info("peername"))
         self._made(self)
 
     def data_received(self, data: bytes) -> None:

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from ictp2p.edge.control import ControlConnection, open_control
+from ictp2p.edge.control import ControlConnection, Limits, open_control
 from ictp2p.edge.reception import serve
 from ictp2p.edge.security import Security
 from ictp2p.errors import (
@@ -215,5 +215,34 @@ def test_a_connection_that_has_ended_leaves_nothing_to_the_garbage_collector(run
             await ended()
             await asyncio.sleep(0)  # the step that woke us is over
         assert left == []
+
+    run(story())
+
+
+def test_an_error_that_nobody_expects_out_of_an_early_frame_ends_the_connection(run):
+    """Regression: it stayed open for as long as the other side was there, and nobody read."""
+
+    async def story() -> None:
+        def broken(body: bytes) -> None:
+            raise ZeroDivisionError
+
+        async with Couple() as (alice, bob):
+            bob.start()
+            alice.connection.data_received(frame(FrameKind.MESSAGE, b"with HELLO"))
+            with pytest.raises(ZeroDivisionError):
+                alice.start(broken)
+            await asyncio.shield(alice.closed)
+            await asyncio.shield(bob.closed)
+
+    run(story())
+
+
+def test_early_frames_count_though_they_are_empty(run):
+    async def story() -> None:
+        async with Couple(limits=Limits(buffered=100)) as (alice, bob):
+            alice.start()
+            bob.connection.data_received(20 * frame(FrameKind.MESSAGE, b""))
+            bob.start()
+            assert "before the handshake ended" in str(await bob.closed)
 
     run(story())

@@ -1,6 +1,8 @@
 import asyncio
 import contextlib
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -378,5 +380,27 @@ def test_a_simulated_peer_comes_in_by_its_word(run):
             assert (dialed.peer_id, admitted.peer_id) == (bob.peer_id, alice.peer_id)
             dialed.abort()
             admitted.abort()
+
+    run(story())
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_who_is_gone_before_it_is_looked_at_can_make_room_at_any_moment(run, turns: int):
+    """Regression: uvloop raised when it was asked, after the end, who had been there, and a place was lost for good."""
+
+    async def story() -> None:
+        async with hall(limits=Limits(half_open=1)) as it:
+            gone = socket.create_connection(it.reception.address)
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            gone.close()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for opening in tuple(it.reception._half_open):
+                it.reception._displace(opening)
+            await it.refusal()  # for it was displaced, or came after that, and had gone
+            if ending := tuple(it.reception._half_open.values()):
+                await asyncio.wait(ending)
+                await asyncio.sleep(0)
+            assert (it.reception.half_open, len(it.reception._places)) == (0, 0)
 
     run(story())
