@@ -27,6 +27,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ictp2p.concurrency import tasks
+from ictp2p.concurrency.closing import close_all
 from ictp2p.core.commands import Command, Dial, Hangup, Restarted, Transmit
 from ictp2p.core.packets import Channel
 from ictp2p.disk import Disk
@@ -44,6 +45,7 @@ _TIMER_SLACK = 0.0005  # an event loop with millisecond timers fires up to half 
 _AFTER_A_FAULT = 1.0
 """Seconds after an exception that nobody expects: what else is due must not wait until somebody speaks to us."""
 _RETIREMENT = 1.0  # seconds for which a surplus connection is still read
+_FORBEARANCE = 10.0  # seconds after which one is ended at the latest that the other side should have
 _GREETING = 20.0
 """Seconds in which who is at the other end must have greeted us; a peer does as soon as the connection is open."""
 
@@ -142,7 +144,9 @@ class Driver:
         self.stop()
         for task in list(self._dials):
             task.cancel()
-        await tasks.ended(self._dials)
+        await close_all(lambda: tasks.ended(self._dials), self._close_connections)
+
+    async def _close_connections(self) -> None:
         connections = [*self._connections.values(), *self._retired]
         self._connections.clear()
         for connection in connections:
@@ -220,11 +224,11 @@ class Driver:
         present = self._connections.get(peer)
         try:
             if present is not None and present.is_open and not self._preferred(connection, present):
-                self._retire(connection)
+                self._retire(connection, present)
             else:
                 self._connections[peer] = connection
                 if present is not None:
-                    self._retire(present)
+                    self._retire(present, connection)
                 self.execute(self.core.opened(peer, self.clock()))
         finally:  # last: frames may be waiting already, and must find the connection in its place
             self._start(connection)
@@ -249,9 +253,19 @@ class Driver:
             present.abort()
             self.execute([Restarted(peer), *self.core.lost(peer, self.clock())])
 
-    def _retire(self, connection: ControlConnection) -> None:
-        self._retired[connection] = None
-        self._loop.call_later(_RETIREMENT, connection.close)
+    def _retire(self, surplus: ControlConnection, kept: ControlConnection) -> None:
+        """Keep reading a surplus connection for a while, then end it.
+
+        Of two that the other side dialed that is for the other side to do: it may have taken the other one for the
+        newer, for they overtake each other, and each end would end the one that the other keeps.
+        """
+        self._retired[surplus] = None
+        theirs = not (surplus.dialed or kept.dialed)
+        self._loop.call_later(_FORBEARANCE if theirs else _RETIREMENT, self._end_surplus, surplus)
+
+    def _end_surplus(self, connection: ControlConnection) -> None:
+        if connection in self._retired:
+            connection.close()
 
     def _expect_greeting(self, connection: ControlConnection) -> None:
         """Who was let in and does not say who it is to us would be kept for as long as it stays."""
@@ -266,10 +280,18 @@ class Driver:
     def _lost(self, connection: ControlConnection, reason: IctError | None) -> None:
         self._retired.pop(connection, None)
         peer = connection.peer_id
-        if self._connections.get(peer) is connection:
-            del self._connections[peer]
-            if not self._closed:
-                self.execute(self.core.lost(peer, self.clock()))
+        if self._connections.get(peer) is not connection:
+            return
+        del self._connections[peer]
+        if self._closed:
+            return
+        heir = next((c for c in reversed(self._retired) if c.peer_id == peer and c.is_open), None)
+        if heir is None:
+            self.execute(self.core.lost(peer, self.clock()))
+            return
+        del self._retired[heir]
+        self._connections[peer] = heir
+        self.execute(self.core.opened(peer, self.clock()))  # what was under way on the other one is said again
 
     # ------------------------------------------------------------ time
 

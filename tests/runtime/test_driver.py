@@ -209,6 +209,48 @@ async def test_a_newer_connection_by_the_same_side_replaces_a_dead_one() -> None
     await bed.driver.close()
 
 
+async def test_of_two_that_the_other_side_dialed_it_ends_one_and_the_other_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: they overtook each other, so each end ended the one that the other kept, and both peers were lost."""
+    monkeypatch.setattr("ictp2p.runtime.driver._RETIREMENT", 0.0)
+    bed = Bed()
+    first, second = (bed.connection(HIGH, dialed=False) for _ in range(2))
+    await asyncio.sleep(0.01)
+    assert first.is_open
+    assert bed.driver.connection(HIGH) is second
+    second.end(None)
+    assert bed.driver.connection(HIGH) is first
+    assert bed.core.inputs[-1] == ("opened", HIGH), "what was under way on the other one is said again"
+    first.end(None)
+    assert bed.core.inputs[-1] == ("lost", HIGH)
+    await bed.driver.close()
+
+
+async def test_a_surplus_connection_that_nobody_ends_is_ended_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ictp2p.runtime.driver._FORBEARANCE", 0.0)
+    bed = Bed()
+    first, second = (bed.connection(HIGH, dialed=False) for _ in range(2))
+    await asyncio.sleep(0.01)
+    assert (first.is_open, second.is_open) == (False, True)
+    await bed.driver.close()
+
+
+@pytest.mark.parametrize("turns", range(3))
+async def test_a_close_that_is_given_up_ends_the_connections_all_the_same(turns: int) -> None:
+    bed = Bed()
+    connection = bed.connection(HIGH, dialed=True)
+    bed.driver._spawn(asyncio.sleep(100))  # as a dial that is under way
+    closing = asyncio.ensure_future(bed.driver.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await closing
+    assert turns == 0 or not connection.is_open
+    await bed.driver.close()
+
+
 @pytest.mark.parametrize("first_is_dialed", [True, False])
 @pytest.mark.parametrize("second_is_dialed", [True, False])
 async def test_a_restarted_peer_is_not_taken_for_its_former_life(
