@@ -36,6 +36,7 @@ from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult,
 from ictp2p.bulk.users import User
 from ictp2p.collectives.channel import Attachment, Receiver, Slots
 from ictp2p.collectives.running.exchange import STAGING_BYTES
+from ictp2p.concurrency.closing import close_all
 from ictp2p.concurrency.tasks import Tasks
 from ictp2p.errors import ConfigError, ConnectionLost, IctError
 from ictp2p.types import Direction, PeerId, Transfer
@@ -114,8 +115,7 @@ class Bulk:
 
     async def close(self) -> None:
         """End all connections and everything that runs over them; what was written still leaves, within a second."""
-        await self._tasks.end()
-        await self._pool.close()
+        await close_all(self._tasks.end, self._pool.close)
 
     def serve(self, kind: str, handler: Handler) -> None:
         """Answer requests of `kind` with `handler` from now on."""

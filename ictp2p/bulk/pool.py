@@ -27,6 +27,7 @@ from ictp2p.bulk.relay import Relay
 from ictp2p.bulk.shared import Rings
 from ictp2p.bulk.splice import Shrink
 from ictp2p.bulk.users import User
+from ictp2p.concurrency.closing import close_all
 from ictp2p.edge.places import Places, network_of
 from ictp2p.errors import (
     ConfigError,
@@ -141,6 +142,8 @@ class Pool:
                     await self.arrival(peer, min(self._profile.patience, timeout / 2))
                 return self.warm(peer) or await self._opened(peer)
         except TimeoutError:
+            if warm := self.warm(peer):  # it came in while we dialed in vain
+                return warm
             raise Unreachable(f"no bulk connection to {peer} within {timeout:g} s") from None
 
     async def another(self, peer: PeerId) -> BulkConnection:
@@ -167,12 +170,20 @@ class Pool:
         reason = PeerClosed(f"{self.me} was closed")
         for connection in tuple(self._half_open):
             connection.fail(reason)
-        tasks = tuple(self._opening.values())
-        for task in tasks:
+        opening = tuple(self._opening.values())
+        for task in opening:
             task.cancel()
         ready = [connection for kept in self._ready.values() for connection in kept]
-        await asyncio.gather(*tasks, *(c.close(reason) for c in ready), return_exceptions=True)
-        await self._relay.close()
+
+        async def in_order() -> None:
+            ends = (connection.close(reason) for connection in ready)
+            await asyncio.gather(*opening, *ends, return_exceptions=True)
+
+        def at_once() -> None:
+            for connection in ready:
+                connection.transport.abort()  # nothing new to those that have gone
+
+        await close_all(in_order, self._relay.close, at_once)
 
     # What connections ask (`users.Owner`).
 

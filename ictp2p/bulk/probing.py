@@ -103,19 +103,22 @@ class Probing:
         tag, first = self._new_tag(), connections[0]
         probe, turn = Probe(tag, size, self._bulk.profile.probe, self._clock), Turn()
         self._sending[turn] = None
+        result: ProbeResult | None = None
         try:
             self._bulk.join(peer, tag, turn, first)
             first.send(Kind.ASK, tag)
             if not await turn.granted:
-                first.send(Kind.CANCEL, tag)
                 return ProbeResult(0, 0.0, True)
             self._bulk.part(peer, tag, turn)
             self._sending[probe] = None
             for each in connections:
                 each.hold(PROBE_CHUNK)
             self._bulk.join(peer, tag, probe, *connections)
-            return await probe.result
+            result = await probe.result
+            return result
         finally:
+            if result is None and not first.closed:
+                first.send(Kind.CANCEL, tag)  # else nobody else has a turn before this one's seconds are over
             for user in (turn, probe):
                 self._sending.pop(user, None)
                 self._bulk.part(peer, tag, user)

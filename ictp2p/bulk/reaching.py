@@ -145,8 +145,10 @@ class Reaching:
         return await self._pool.greet(transport, self._handshake.hello(Purpose.DIRECT, peer))
 
     async def _asked(self, peer: PeerId) -> BulkConnection:
-        """Have `peer` dial us, and take whatever comes from it first."""
+        """Have `peer` dial us, and take whatever comes from it first, or has come while we dialed it in vain."""
         assert self._ask_dial is not None
+        if warm := self._pool.warm(peer):
+            return warm
         self._ask_dial(peer, self._random_bytes(16))
         await self._pool.arrival(peer, self._profile.handshake)
         warm = self._pool.warm(peer)

@@ -202,6 +202,25 @@ async def test_a_probe_that_is_not_wanted_any_more_has_sent_nothing_and_takes_no
     assert (await world.bulks[b].probe(target, 1_000_000, timeout=1)).size == 1_000_000 - PROBE_CHUNK
 
 
+async def test_who_gives_up_a_probe_gives_its_turn_back(mesh: Meshes) -> None:
+    """Regression: it was granted to nobody, and all others waited until its seconds were over."""
+    world = mesh(4, profile=BulkProfile(probe=2.0, stall=30.0))
+    probed, *others = world.names
+    for other in others:
+        await world.bulks[other].connection(probed, 5)
+    first = asyncio.ensure_future(world.bulks[others[0]].probe(probed, 400_000, timeout=30))
+    await asyncio.sleep(0)
+    given_up = [asyncio.ensure_future(world.bulks[other].probe(probed, 400_000, timeout=30)) for other in others[1:]]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    for each in given_up:
+        each.cancel()
+    await asyncio.wait([first, *given_up])
+    began = asyncio.get_running_loop().time()
+    await world.bulks[others[0]].probe(probed, 400_000, timeout=30)
+    assert asyncio.get_running_loop().time() - began < 1.0
+
+
 async def test_a_probe_holds_little_back_and_leaves_the_connection_as_it_was(mesh: Meshes) -> None:
     world = mesh(2, profile=replace(BulkProfile(), high_water=4_000_000))
     a, b = world.names

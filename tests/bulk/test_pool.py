@@ -282,3 +282,36 @@ async def test_who_is_not_ready_soon_is_dialed_again_with_small_packets(mesh: Me
     assert world.shrunk == [a]
     assert connection.transport is dials[1]
     assert [each.is_closing() for each in dials] == [True, False]
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_what_comes_in_while_a_dial_hangs_is_for_whoever_waits(mesh: Meshes, *, asks: bool) -> None:
+    """Regression: it came during the head start of the dial, and who was to dial next waited for another one."""
+    world = mesh(2)
+    a, b = world.names
+    if not asks:
+        world.deaf.add(b)
+    gate, loop = held_back(world.bulks[a]), asyncio.get_running_loop()
+    began = loop.time()
+    waiting = asyncio.ensure_future(world.bulks[a].connection(b, 0.3))
+    await asyncio.sleep(0)
+    await world.bulks[b].connection(a, 5)
+    assert (await waiting).peer == b
+    assert loop.time() - began < 0.3
+    gate.set()
+
+
+@pytest.mark.parametrize("turns", range(1, 12))
+async def test_a_close_that_is_given_up_ends_what_is_relayed_and_what_is_warm(mesh: Meshes, turns: int) -> None:
+    world = mesh(3)
+    a, b, c = world.names
+    world.block((0, 1), (1, 0))
+    world.via.update({a: [c], b: [c]})
+    await world.bulks[a].connection(b, 5)
+    await world.bulks[c].connection(a, 5)
+    closing = asyncio.ensure_future(world.bulks[c].close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    assert all(end.is_closing() for end in world.ends(2))

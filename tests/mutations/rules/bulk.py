@@ -8,6 +8,30 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "turn-that-nobody-takes",
+        "Who gives up a probe gives its turn back, so that nobody waits for one that does not come.",
+        "ictp2p/bulk/probing.py",
+        "if result is None and not first.closed:",
+        "if result is None and first.closed:",
+        ("bulk/test_hub.py::test_who_gives_up_a_probe_gives_its_turn_back",),
+    ),
+    Mutation(
+        "both-end-a-surplus",
+        "Of two connections that one side dialed that side alone ends one: each may take the other one for the newer.",
+        "ictp2p/runtime/driver.py",
+        "theirs = not (surplus.dialed or kept.dialed)",
+        "theirs = False",
+        ("runtime/test_driver.py::test_of_two_that_the_other_side_dialed_it_ends_one_and_the_other_stays",),
+    ),
+    Mutation(
+        "told-of-what-has-gone",
+        "Who is held back until others are as far is told, however their parts are rounded: nobody else would tell it.",
+        "ictp2p/collectives/running/exchange.py",
+        "chunk / lane.chunks < self._release_at",
+        "chunk < self._release_at * lane.chunks",
+        ("collectives/running/test_exchange.py::test_who_was_held_back_is_told_however_parts_are_rounded",),
+    ),
+    Mutation(
         "any-card-believed",
         "Whoever seals with the keys of a card proves that the card is its own.",
         "ictp2p/bulk/connection.py",
