@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ictp2p.collectives.plan import BROADCAST, REDUCE, Plan, Share
-from ictp2p.collectives.planning.planner import Decision, PlanRequest, plan_broadcast, roomy
+from ictp2p.collectives.planning.planner import Decision, PlanRequest, Ways, plan_broadcast, roomy, ways
 from ictp2p.types import PeerId
 
 
@@ -27,7 +27,7 @@ def plan_gather(request: PlanRequest) -> Decision:
     Raises:
         NoRoute: some participant cannot be reached.
     """
-    return _parts(request, plan_broadcast, BROADCAST)
+    return _parts(request, plan_broadcast, ways(request), BROADCAST)
 
 
 def plan_scatter(request: PlanRequest) -> Decision:
@@ -36,27 +36,39 @@ def plan_scatter(request: PlanRequest) -> Decision:
     Raises:
         NoRoute: some participant cannot be reached.
     """
-    return _parts(request, plan_collect, REDUCE)
+    return _parts(request, plan_collect, ways(_backwards(request)), REDUCE)
 
 
-def plan_collect(request: PlanRequest, root: PeerId) -> Decision:
+def plan_collect(request: PlanRequest, root: PeerId, known: Ways | None = None) -> Decision:
     """Plan that `root` gets the sum of the whole vector.
+
+    Args:
+        request: what is to be planned for.
+        root: who gets it.
+        known: the `ways` of a request for these participants, and these links turned around; None: they are sought.
 
     Raises:
         ConfigError: `root` is not a participant.
         NoRoute: some participant does not reach it.
     """
-    backwards = {(b, a): link for (a, b), link in request.links.items()}
-    found = plan_broadcast(replace(request, links=backwards, up=request.down, down=request.up), root)
+    found = plan_broadcast(_backwards(request), root, known)
     shares = tuple(Share(s.start, s.stop, s.root, s.broadcast_parents, s.broadcast_parents) for s in found.plan.shares)
     return Decision(_with(request, found.plan, REDUCE, shares, found.plan.seconds), found.reason)
 
 
-def _parts(request: PlanRequest, one: Callable[[PlanRequest, PeerId], Decision], kind: str) -> Decision:
+def _backwards(request: PlanRequest) -> PlanRequest:
+    """The same over links turned around."""
+    links = {(b, a): link for (a, b), link in request.links.items()}
+    return replace(request, links=links, up=request.down, down=request.up)
+
+
+def _parts(
+    request: PlanRequest, one: Callable[[PlanRequest, PeerId, Ways], Decision], known: Ways, kind: str
+) -> Decision:
     """Put the plans for each participant's part one behind the other; they share links, so their times add up."""
     ends = cuts(request.elements, len(request.participants))
     plans = [
-        one(replace(request, elements=stop - start), name).plan
+        one(replace(request, elements=stop - start), name, known).plan
         for name, start, stop in zip(request.participants, ends, ends[1:], strict=False)
     ]
     shares = tuple(

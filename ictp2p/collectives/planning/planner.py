@@ -39,7 +39,7 @@ from ictp2p.collectives.running.exchange import ROOM_BYTES
 from ictp2p.errors import ConfigError, NoRoute
 from ictp2p.types import PeerId
 
-__all__ = ["Decision", "LinkEstimate", "PlanRequest", "Trunk", "plan", "plan_broadcast", "predict"]
+__all__ = ["Decision", "LinkEstimate", "PlanRequest", "Trunk", "Ways", "plan", "plan_broadcast", "predict", "ways"]
 
 NOMINAL = 1e9
 """Bytes/s of an unmeasured link when a codec is chosen: a slow wire is the safer guess where it decides that."""
@@ -81,6 +81,15 @@ class Decision:
 
     plan: Plan
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What copies may go along over some links, whoever is their root and however long they are."""
+
+    topology: Topology
+    families: tuple[tuple[str, tuple[Tree, ...]], ...]
+    """By kind of schedule, the trees of all roots; none where there is nobody else."""
 
 
 def plan(request: PlanRequest) -> Decision:
@@ -133,8 +142,26 @@ def roomy(request: PlanRequest, made: Plan) -> Plan:
     return structs.replace(made, shares=tuple(shares))
 
 
-def plan_broadcast(request: PlanRequest, root: PeerId) -> Decision:
+def ways(request: PlanRequest) -> Ways:
+    """Seek the ways of copies, which is nearly all that planning one costs: once for any number over the same links.
+
+    Raises:
+        ConfigError: as `plan`.
+    """
+    topology = _topology(request)
+    if topology.size == 1:
+        return Ways(topology, ())
+    grown = grow(topology, request.job(topology).cost).trees
+    return Ways(topology, (("star", star.trees(topology.size)), ("ring", around(topology)), ("tree", grown)))
+
+
+def plan_broadcast(request: PlanRequest, root: PeerId, known: Ways | None = None) -> Decision:
     """Plan a copy from `root` to all others: a star, a chain along the best ring, or trees, by predicted time.
+
+    Args:
+        request: what is to be planned for.
+        root: who has what is copied.
+        known: the `ways` of a request for these participants and links; None: they are sought.
 
     Raises:
         ConfigError: `root` is not a participant.
@@ -142,17 +169,16 @@ def plan_broadcast(request: PlanRequest, root: PeerId) -> Decision:
     """
     if root not in request.participants:
         raise ConfigError(f"broadcast root {root} is not among {request.participants}")
-    topology, origin = _topology(request), request.participants.index(root)
+    known, origin = known or ways(request), request.participants.index(root)
+    topology = known.topology
     job = request.job(topology)
     if topology.size == 1:
         return Decision(_build(request, replace(nobody_else(job), kind=BROADCAST), 0.0), "there is one participant")
     outward = min(float(topology.up[origin]), float(topology.width[origin].sum()))
     inward = float(np.delete(np.minimum(topology.down, topology.width.sum(axis=0)), origin).min())
     bound = job.size / max(min(outward, inward), 1e-9)
-    grown = grow(topology, job.cost).trees
-    families = [("star", star.trees(topology.size)), ("ring", around(topology)), ("tree", grown)]
     candidates = []
-    for kind, trees in families:
+    for kind, trees in known.families:
         ours = [downward(tree) for tree in trees if tree.root == origin and topology.fits(downward(tree))]
         candidates += [c for c in (together(kind, ours, job), alone(kind, ours, job)) if c is not None]
     if not candidates:

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, check
+from ictp2p.collectives.planning import growing, planner
 from ictp2p.collectives.planning.halves import cuts, plan_collect, plan_gather, plan_scatter
-from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest
+from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan_broadcast
 from ictp2p.errors import NoRoute
 from ictp2p.types import PeerId
 
@@ -55,3 +56,24 @@ def test_a_participant_that_cannot_be_reached_is_an_error() -> None:
     for plan in (plan_gather, plan_scatter):
         with pytest.raises(NoRoute):
             plan(request(3, 100, alone))
+
+
+def test_the_parts_of_all_are_planned_over_trees_that_are_grown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # growing them is nearly all that a plan costs: among a dozen the coordinator would hear nothing for seconds
+    grown: list[int] = []
+
+    def counted(*given: object) -> growing.Grown:
+        grown.append(1)
+        return growing.grow(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(planner, "grow", counted)
+    asked = request(5, 500_000, {(1, 2)})
+    gathered = plan_gather(asked).plan
+    assert len(grown) == 1
+    scattered = plan_scatter(asked).plan
+    assert len(grown) == 2
+    for root, name in enumerate(asked.participants):  # and each is as it is when planned by itself
+        for whole, alone in ((gathered, plan_broadcast), (scattered, plan_collect)):
+            parts = [share for share in whole.shares if share.root == root]
+            expected = alone(request(5, 100_000, {(1, 2)}), name).plan.shares
+            assert [part.broadcast_parents for part in parts] == [share.broadcast_parents for share in expected]
