@@ -105,6 +105,12 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         """Count the bytes that the plan asks participant `node` to keep for contributions."""
         return sum(share.reduce_parents.count(node) * share.room for share in self.shares)
 
+    def results(self, node: int) -> tuple[Share, ...]:
+        """The shares whose result participant `node` gets: all of a sum, others' of a copy, its own of a reduction."""
+        if self.kind not in (BROADCAST, REDUCE):
+            return self.shares
+        return tuple(share for share in self.shares if (share.root == node) == (self.kind == REDUCE))
+
     @property
     def source(self) -> str | None:
         """From whom all of it is copied, empty if from several; None where sums are made."""

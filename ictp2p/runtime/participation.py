@@ -365,14 +365,17 @@ class Participation:
         return await blocking(_digest_of, work.outputs)
 
     def _progress(self, standing: _Standing, opened: Open, chosen: plan.Plan) -> Callable[[int, int], None]:
-        advance = Advance(chosen.shares)
+        advance = Advance(chosen.results(chosen.participants.index(self._me)))
+
+        def advanced() -> None:
+            self._call(lambda now: self._rounds.progressed(opened.round, opened.attempt, advance.least, now))
 
         def progress(start: int, stop: int) -> None:
             if standing.opened is not opened:  # an attempt that has still to end: the next one begins from nothing
                 return
             whole, least = advance.add(start, stop)
             if least:
-                self._call(lambda now: self._rounds.progressed(opened.round, opened.attempt, advance.least, now))
+                advanced()
             if whole:
                 self._telemetry.event(
                     "reduce_progress", round=opened.round, attempt=opened.attempt, fraction=advance.whole
@@ -380,6 +383,8 @@ class Participation:
             if standing.work.progress is not None:
                 standing.work.progress(start, stop)
 
+        if advance.least == 1:  # no result comes here, so the attempt's pace will not be seen
+            advanced()
         return progress
 
     def _report_failure(self, opened: Open, reason: str, suspects: Sequence[PeerId]) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ictp2p.collectives.channel import CollectiveTimeout, ParticipantLost
 from ictp2p.collectives.plan import BROADCAST, GROUPS, NO_PARENT, ONE_SHOT, REDUCE, Plan, Share
+from ictp2p.collectives.running.advance import Advance
 from ictp2p.collectives.running.attempt import ExecuteProfile
 from ictp2p.collectives.running.execute import Stats
 from ictp2p.core.planning import check_groups, groups
@@ -81,6 +82,17 @@ def moved(found: list[Any]) -> list[Stats]:
     return found
 
 
+def ended(plan: Plan, leaders: Sequence[Leader]) -> None:
+    """Each has been told, once, of all that it counts to know how far it is."""
+    for node, leader in enumerate(leaders):
+        results = plan.results(node)
+        assert sorted(leader.told) == [i for share in results for i in range(share.start, share.stop)]
+        advance = Advance(results)
+        for place in leader.told:
+            advance.add(place, place + 1)
+        assert advance.least == 1.0
+
+
 def vector(elements: int, node: int) -> torch.Tensor:
     return (torch.arange(elements) % 7 + 3 * node).float()
 
@@ -106,6 +118,7 @@ def test_a_mean_is_everybodys_each_by_its_own_weight(plan: Plan, data: st.DataOb
         assert torch.equal(torch.cat(list(leader.inputs)), brought)
         assert sorted(leader.told) == list(range(plan.elements))
         assert torch.equal(torch.cat(list(leader.outputs)), torch.cat(list(leaders[0].outputs)))
+    ended(plan, leaders)
 
 
 def as_copies(plan: Plan) -> Plan:
@@ -133,6 +146,7 @@ def test_a_copy_is_of_what_each_root_brings(plan: Plan, data: st.DataObject) -> 
     for node, leader in enumerate(leaders):
         assert leader.outputs[0].tolist() == expected
         assert sorted(leader.told) == [i for s in plan.shares if s.root != node for i in range(s.start, s.stop)]
+    ended(plan, leaders)
 
 
 @given(plans().map(as_sums))
@@ -145,6 +159,7 @@ def test_a_scattered_mean_is_each_roots_own_part(plan: Plan) -> None:
     moved(run_all(attempt("scatter", plan, weights), plan, leaders))
     for leader, mine in zip(leaders, due, strict=True):
         torch.testing.assert_close(leader.outputs[0], mean.float().expand(plan.elements)[mine])
+    ended(plan, leaders)
 
 
 @pytest.mark.parametrize(

@@ -54,25 +54,27 @@ class Wire:
     async def abort(self, reason: str, suspects: Sequence[PeerId]) -> None:
         """There is nobody to tell."""
 
-    def result(self, attempt: int, chunk: int) -> None:
+    def result(self, attempt: int, chunk: int, share: int = 0) -> None:
         receiver = self.receivers[attempt]
-        place = receiver.destination(ROOT, False, 0, chunk, 8)
+        place = receiver.destination(ROOT, False, share, chunk, 8)
         assert isinstance(place, memoryview)
-        receiver.arrived(ROOT, False, 0, chunk, place)
+        receiver.arrived(ROOT, False, share, chunk, place)
 
 
-def opened(attempt: int, plan: Plan = PLAN) -> notices.RoundOpened:
+def opened(attempt: int, plan: Plan = PLAN, spec: Spec = SPEC) -> notices.RoundOpened:
     parts = (Participant("a", ME, 1, 1.0), Participant("b", ROOT, 1, 1.0))
     state = StateRef(0, b"", ())
-    return notices.RoundOpened(Open(b"l", (ME,), state, ME, 1, attempt, SPEC, parts, plan.encode(), "", 9.0))
+    return notices.RoundOpened(Open(b"l", (ME,), state, ME, 1, attempt, spec, parts, plan.encode(), "", 9.0))
 
 
-def part_of(wire: Wire, failed: list[str] | None = None) -> Participation:
+def part_of(wire: Wire, failed: list[str] | None = None, done: list[float] | None = None) -> Participation:
     machines: Any = SimpleNamespace()
     for name in ("ready", "withdraw", "progressed", "failed", "completed"):
         setattr(machines, name, lambda *_: [])
     if failed is not None:
         machines.failed = lambda round_, attempt, reason, *_: failed.append(f"{round_}.{attempt}: {reason}") or []
+    if done is not None:
+        machines.progressed = lambda round_, attempt, part, _now: done.append(part) or []
     rooms = SimpleNamespace(rounds=machines, election=SimpleNamespace(term=1))
     core = SimpleNamespace(leading=True, m=rooms)
     driver: Any = SimpleNamespace(core=core, clock=lambda: 0.0, call=lambda _, act: act(0.0))
@@ -122,6 +124,33 @@ async def test_a_plan_that_does_something_else_fails_the_attempt_and_not_the_cal
     assert failed == ["1.1: a plan of kind 'broadcast' does not do what a reduce is for"]
     assert not wire.receivers
     assert not standing.done()
+    standing.cancel()
+    await asyncio.wait([standing])
+
+
+@pytest.mark.parametrize(
+    ("roots", "said"),
+    [((ROOT,), [0.5, 1.0]), ((ME, ROOT), [0.5, 1.0]), ((ME,), [1.0])],
+    ids=["another's", "each its own", "our own"],
+)
+async def test_of_copies_those_are_waited_for_that_come_here(roots: tuple[PeerId, ...], said: list[float]) -> None:
+    """Of others nothing is told. Taken for not begun, an attempt nearly over would be given up for a wrong figure."""
+    wire, done = Wire(), list[float]()
+    part = part_of(wire, done=done)
+    up, down = (NO_PARENT, NO_PARENT), {ME: (NO_PARENT, 0), ROOT: (1, NO_PARENT)}
+    ours = [Share(4 * n, 4 * n + 4, (ME, ROOT).index(root), up, down[root]) for n, root in enumerate(roots)]
+    copies = replace(PLAN, kind=BROADCAST, shares=tuple(ours))
+    spec = replace(SPEC, kind="gather", elements=copies.elements)
+    standing = asyncio.get_running_loop().create_task(
+        part.reduce(Reduction(spec, [torch.ones(4)], [torch.zeros(copies.elements)]))
+    )
+    await asyncio.sleep(0)
+    part.notice(opened(1, copies, spec))
+    while not wire.receivers:
+        await asyncio.sleep(0)
+    for chunk in range(2 * (ROOT in roots)):
+        wire.result(0, chunk, len(roots) - 1)
+    assert done == said
     standing.cancel()
     await asyncio.wait([standing])
 

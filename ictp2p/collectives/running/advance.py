@@ -1,7 +1,8 @@
 """How far a collective is, as one participant sees it: the whole, and the share that is furthest behind.
 
 All shares are meant to end at one time. Where a link is slower than planned, those that use it fall behind: the whole
-then says that most is done, and the one furthest behind how long it will still take.
+then says that most is done, and the one furthest behind how long it will still take. Only those shares count whose
+result comes here (`Plan.results`): of others nothing is ever told, and they would seem not to have begun.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Advance:
     """Counts the elements whose result is here.
 
     Args:
-        shares: of the plan, in the order of their elements.
+        shares: of the plan, whose result is to come here, in the order of their elements.
     """
 
     def __init__(self, shares: Sequence[Share]) -> None:
@@ -34,12 +35,12 @@ class Advance:
 
     @property
     def whole(self) -> float:
-        """Part of all elements, from 0 to 1."""
+        """Part of all these elements, from 0 to 1."""
         return self._here / self._all
 
     @property
     def least(self) -> float:
-        """The same of the share that is furthest behind."""
+        """The same of the share that is furthest behind; 1 if none is to come."""
         return min((done / size for done, size in zip(self._done, self._sizes, strict=True)), default=1.0)
 
     def add(self, start: int, stop: int) -> tuple[bool, bool]:

@@ -111,7 +111,7 @@ class Coordinator:
         self._box.put(sender, message)
 
     def progressed(self, done: float) -> None:
-        """This peer holds the result of so much of each share of the attempt that is open, from 0 to 1."""
+        """This peer holds so much of each result of the open attempt that is to come to it, from 0 to 1."""
         self._replanning.progressed(done)
 
     def offer(self, sender: PeerId, digest: bytes) -> None:

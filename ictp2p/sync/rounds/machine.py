@@ -164,7 +164,7 @@ class Rounds:
         return self._settle([], now)
 
     def progressed(self, round_: int, attempt: int, done: float, now: float) -> Effects:
-        """Say that this peer holds the result of so much of each share of the attempt, from 0 to 1."""
+        """Say that this peer holds so much of each result of the attempt that is to come to it, from 0 to 1."""
         bound = self._part.bound
         if bound is not None and (bound.round, bound.attempt) == (round_, attempt):
             self._coordinator.progressed(done)

@@ -8,6 +8,10 @@ predicted, and the attempt's own pace, for a single measurement may be wrong. Bo
 `RoundProfile.replan`, and then ever more rarely: a short attempt is never asked about, and a long one seldom. Nor is a
 plan made, which would hold up the attempt for as long, unless one as good as no plan can be would be worth it.
 
+The pace is that of the results which come to the coordinator: of a copy those of other roots, of a reduction its own.
+If none comes to it, as to the root of a broadcast, it sees no pace, and gives nothing up: nothing would confirm what
+was measured.
+
 Where the participants average in groups (`Spec.grouping`) an attempt is never given up for this. Who meets whom follows
 from what was decided, so another plan has the same groups. A pair has one link, and no other plan. Of larger groups the
 coordinator sees the pace of its own alone, so nothing would confirm a measurement of another's links; and the first
@@ -50,7 +54,7 @@ class Replanning:
         self._next = now + self._profile.replan
 
     def progressed(self, done: float) -> None:
-        """This peer holds the result of so much of each share of it, from 0 to 1."""
+        """This peer holds so much of each result that is to come to it, from 0 to 1; 1 also where none is."""
         self._done = max(self._done, done)
 
     def wake(self) -> float | None:

@@ -274,6 +274,14 @@ MUTATIONS: Final = (
         ("sync/rounds/test_replanning.py::test_a_wrong_measurement_alone_ends_nothing",),
     ),
     Mutation(
+        "pace-of-what-never-comes",
+        "Only results that are to come here are waited for: an attempt nearly over is not taken for one not begun.",
+        "ictp2p/runtime/participation.py",
+        "Advance(chosen.results(chosen.participants.index(self._me)))",
+        "Advance(chosen.shares)",
+        ("runtime/test_participation.py::test_of_copies_those_are_waited_for_that_come_here",),
+    ),
+    Mutation(
         "never-another-plan",
         "A round whose link has lost its bandwidth changes its plan before it is over.",
         "ictp2p/sync/rounds/coordinator.py",
