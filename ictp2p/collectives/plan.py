@@ -224,7 +224,7 @@ def _check_groups(plan: Plan, participants: Sequence[str]) -> str | None:
     if plan.participants != tuple(participants) or not participants:
         return f"plan is for {plan.participants!r}, the round is for {tuple(participants)!r}"
     for number, group in enumerate(plan.groups):
-        odd = group.kind in (GROUPS, REDUCE, ONE_SHOT)
+        odd = group.kind in (GROUPS, REDUCE, ONE_SHOT) or not set(group.participants) <= set(participants)
         wrong = "is none that may be" if odd else check(group, group.participants, group.elements)
         if wrong is not None:
             return f"group {number}: {wrong}"
@@ -274,7 +274,7 @@ def _check_tree(parents: tuple[int, ...], root: int, size: int) -> str | None:
         while node not in reached:
             path.append(node)
             node = parents[node]
-            if not 0 <= node < size or len(path) > size or node in path:
+            if not 0 <= node < size or len(path) > size:  # so long only in a circle
                 return f"does not lead from {start} to its root {root}"
         reached.update(path)
     return None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ictp2p.collectives import plan as plans
 from ictp2p.collectives.planning import halves, planner
@@ -163,6 +164,26 @@ def check_groups(plan: plans.Plan, spec: Spec, base: bytes, participants: Sequen
     planned = tuple(Group(tuple(map(PeerId, g.participants)), g.elements, _source(g)) for g in plan.groups)
     due = groups(spec, base, participants)
     return None if planned == due else f"the plan is for groups {planned}, due are {due}"
+
+
+def check_roots(plan: plans.Plan, spec: Spec, participants: Sequence[Participant]) -> str | None:
+    """Say which elements a plan copies from, or adds up at, another cluster than the round is for, or None.
+
+    Such a plan gives all of them the same bytes, so that no digest would tell: another's, or parts in another order.
+    """
+    match spec.kind:
+        case "broadcast" | "collect":
+            named = named_cluster(spec)
+            parts = [(0, spec.elements if p.cluster == named else 0) for p in participants]
+        case "gather" | "scatter":
+            parts = list(pairwise(halves.cuts(spec.elements, len(participants))))
+        case _:
+            return None
+    for share in plan.shares:
+        first, end = parts[share.root]
+        if share.start < share.stop and not first <= share.start < share.stop <= end:
+            return f"elements [{share.start}, {share.stop}) are not those of cluster {participants[share.root].cluster}"
+    return None
 
 
 def _source(plan: plans.Plan) -> PeerId | None:

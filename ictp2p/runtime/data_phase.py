@@ -31,8 +31,9 @@ Told: TypeAlias = Callable[[int, int], None]
 """Takes the elements `[start, stop)` whose result is in the outputs."""
 _DUE = {"broadcast": plan.BROADCAST, "gather": plan.BROADCAST, "scatter": plan.REDUCE, "collect": plan.REDUCE}
 """By kind of round the one kind of plan that does it; a sum for everybody has many."""
-_NO_ROUND = frozenset({plan.BROADCAST, plan.REDUCE, plan.ONE_SHOT})
-"""Kinds of plans by which no round adds up: each element of its result is made in one place, and copied."""
+_NO_ROUND = frozenset({plan.BROADCAST, plan.REDUCE, plan.ONE_SHOT, plan.GROUPS})
+"""Kinds of plans by which no round in which all average all adds up: each element of its result is made in one place,
+and copied to all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,10 @@ class Brought:
 def check_kind(chosen: plan.Plan, spec: Spec) -> str | None:
     """Say why a plan does not do what a round is for, or None.
 
-    A plan of sums that is taken for one of copies would hand on what happens to lie in memory, the same everywhere.
+    A plan of sums that is taken for one of copies would hand on what happens to lie in memory, the same everywhere; so
+    would one of groups, if there are none. What groups do follows from what was decided (`core.planning.check_groups`).
     """
-    if chosen.groups:
-        return None  # whose kinds follow from what was decided: `core.planning.check_groups`
-    due = _DUE.get(spec.kind)
+    due = _DUE.get(spec.kind) if spec.grouping == "all" else plan.GROUPS
     fits = chosen.kind == due if due else chosen.kind not in _NO_ROUND
     return None if fits else f"a plan of kind {chosen.kind!r} does not do what a {spec.kind} is for"
 
@@ -90,7 +90,7 @@ class DataPhase:
             ParticipantLost: a participant died, stalled or gave up; `suspects` names it.
             CollectiveTimeout: it did not end in time.
         """
-        if chosen.groups:
+        if chosen.kind == plan.GROUPS:
             return await self._run_groups(opened, chosen, brought)
         if chosen.kind == plan.BROADCAST:
             _place(chosen, chosen.participants.index(self._me), brought)

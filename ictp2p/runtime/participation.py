@@ -23,7 +23,7 @@ from ictp2p.collectives.running.attempt import ExecuteProfile
 from ictp2p.collectives.running.digest import EMPTY, digest_of
 from ictp2p.concurrency.blocking import blocking
 from ictp2p.core.packets import Channel
-from ictp2p.core.planning import check_groups
+from ictp2p.core.planning import check_groups, check_roots
 from ictp2p.errors import (
     IctError,
     LocalProtocolError,
@@ -274,6 +274,7 @@ class Participation:
             plan.check_codec(chosen, opened.spec.codec)
             or check_groups(chosen, opened.spec, opened.state.digest, opened.participants)
             or check_kind(chosen, opened.spec)
+            or check_roots(chosen, opened.spec, opened.participants)
         )
         if wrong is not None:
             self._report_failure(opened, wrong, ())
@@ -355,7 +356,7 @@ class Participation:
         if work.among and work.among != tuple(p.cluster for p in opened.participants):
             return EMPTY
         if opened.spec.elements:
-            told = work.progress or _unheard if chosen.groups else self._progress(standing, opened, chosen)
+            told = work.progress or _unheard if chosen.kind == plan.GROUPS else self._progress(standing, opened, chosen)
             brought = Brought(work.inputs, work.outputs, told, work.holds)
             standing.stats = await self._data.run(opened, chosen, brought)
         if work.finish is not None:

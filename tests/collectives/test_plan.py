@@ -89,6 +89,26 @@ def test_every_broken_rule_is_named(plan: Plan, expected: str) -> None:
     assert re.search(expected, problem(plan) or "")
 
 
+class Compared(int):
+    """A participant's number that counts how often it is compared."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_a_chain_is_followed_once_from_whichever_end() -> None:
+    """Groups are many, and so are members: with the square of these a plan of few bytes would stop whoever reads it."""
+    size = 200
+    chain = tuple(Compared(node) for node in (*range(1, size), -1))
+    assert plans._check_tree(chain, size - 1, size) is None
+    assert Compared.count < 10 * size
+
+
 def test_a_participant_cannot_stand_twice() -> None:
     plan = msgspec.structs.replace(GOOD, participants=("a", "b", "b"))
     assert "twice" in (plans.validate(plan.encode(), ("a", "b", "b"), 25) or "")

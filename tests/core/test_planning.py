@@ -12,7 +12,7 @@ from msgspec import msgpack, structs
 from ictp2p.collectives import plan as plans
 from ictp2p.core.cards import ClusterCard, LinkCard, PeerCard
 from ictp2p.core.directory import Directory
-from ictp2p.core.planning import check_groups, check_plan, make_plan, named_cluster
+from ictp2p.core.planning import check_groups, check_plan, check_roots, make_plan, named_cluster
 from ictp2p.errors import NoRoute
 from ictp2p.sync.rounds import modules
 from ictp2p.sync.rounds.opening import PlanRequest
@@ -182,6 +182,35 @@ def test_a_broadcast_has_one_root_and_it_takes_part() -> None:
         make_plan(directory(ALL), request("a", "c", kind="broadcast", name="broadcast@b"))
 
 
+def moved_on(parents: tuple[int, ...]) -> tuple[int, ...]:
+    """The same tree with each participant in the place of the one before."""
+    return tuple(parent if parent < 0 else (parent + 1) % len(parents) for parent in (parents[-1], *parents[:-1]))
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "collect", "gather", "scatter"])
+def test_a_plan_with_the_roots_of_another_round_is_refused(kind: str) -> None:
+    """What is copied from whom, and whose sum is where, is decided, and no plan may say otherwise."""
+    asked = request("a", "b", "c", kind=kind, name=f"{kind}@b")
+    plan = plans.decode(make_plan(directory(ALL), asked).plan)
+    assert check_roots(plan, asked.spec, asked.participants) is None
+    one, *_ = plan.shares
+    root = (one.root + 1) % 3
+    shares = tuple(
+        structs.replace(
+            share,
+            root=(share.root + 1) % 3,
+            reduce_parents=moved_on(share.reduce_parents),
+            broadcast_parents=moved_on(share.broadcast_parents),
+        )
+        for share in plan.shares
+    )
+    other = structs.replace(plan, shares=shares)
+    assert plans.check(other, plan.participants, plan.elements) is None
+    wrong = check_roots(other, asked.spec, asked.participants)
+    assert wrong == f"elements [{one.start}, {one.stop}) are not those of cluster {'abc'[root]}"
+    assert check_roots(other, request("a", "b", "c").spec, asked.participants) is None, "anybody may add up for all"
+
+
 def test_in_a_mesh_that_is_not_complete_a_pair_without_a_connection_is_planned_as_unknown() -> None:
     known = directory({("a", "c"): 4e6, ("c", "b"): 4e6})
     relayed = make_plan(known, request("a", "b"))
@@ -244,6 +273,7 @@ def test_a_group_that_is_no_plan_of_its_own_is_refused() -> None:
         ((one, structs.replace(other, codec="zip")), "codec 'zip'"),
         ((one, structs.replace(other, kind=plans.REDUCE)), "none that may be"),
         ((one, structs.replace(other, chunk=0)), "chunk of 0"),
+        ((one, structs.replace(other, participants=(*other.participants[1:], "Z"))), "none that may be"),
     ):
         wrong = plans.check(structs.replace(plan, groups=groups), plan.participants, 0)
         assert wrong is not None

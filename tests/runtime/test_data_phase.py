@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -171,12 +171,16 @@ def test_a_scattered_mean_is_each_roots_own_part(plan: Plan) -> None:
         *((kind, name, False) for kind in ("sync", "reduce", "barrier") for name in (BROADCAST, REDUCE, ONE_SHOT)),
         *((kind, name, False) for kind in ("broadcast", "gather") for name in ("star", REDUCE)),
         *((kind, name, False) for kind in ("scatter", "collect") for name in ("star", BROADCAST)),
+        *((kind, GROUPS, False) for kind in ("sync", "reduce", "barrier", "broadcast", "gather", "scatter", "collect")),
     ],
 )
 def test_a_round_is_done_by_plans_of_its_kind(kind: str, plan: str, well: bool) -> None:
     one = Plan(plan, ("0" * 32,), (), 1, 0.0, 0.0)
     said = check_kind(one, attempt(kind, one, [1.0]).spec)
     assert said is None if well else said == f"a plan of kind {plan!r} does not do what a {kind} is for"
+    for grouping in get_args(Grouping):
+        said = check_kind(one, attempt("sync", one, [1.0], grouping).spec)
+        assert (said is None) == (plan == GROUPS if grouping != "all" else plan in ("star", "ring")), grouping
 
 
 NAMES = tuple(f"{n:032x}" for n in range(3))

@@ -128,19 +128,37 @@ async def test_a_plan_that_does_something_else_fails_the_attempt_and_not_the_cal
     await asyncio.wait([standing])
 
 
+async def test_a_copy_from_another_cluster_than_the_one_named_fails_the_attempt() -> None:
+    """All would hold the same bytes, and no digest tell that they are another's."""
+    wire, failed = Wire(), list[str]()
+    part = part_of(wire, failed)
+    spec = replace(SPEC, kind="broadcast", name="broadcast@a")
+    standing = asyncio.get_running_loop().create_task(part.reduce(Reduction(spec, [torch.ones(4)], [torch.zeros(4)])))
+    await asyncio.sleep(0)
+    copies = Share(0, 4, 1, (NO_PARENT, NO_PARENT), (1, NO_PARENT))
+    part.notice(opened(1, replace(PLAN, kind=BROADCAST, shares=(copies,)), spec))
+    await asyncio.sleep(0)
+    assert failed == ["1.1: elements [0, 4) are not those of cluster b"]
+    assert not wire.receivers
+    standing.cancel()
+    await asyncio.wait([standing])
+
+
 @pytest.mark.parametrize(
-    ("roots", "said"),
-    [((ROOT,), [0.5, 1.0]), ((ME, ROOT), [0.5, 1.0]), ((ME,), [1.0])],
+    ("name", "roots", "said"),
+    [("broadcast@b", (ROOT,), [0.5, 1.0]), ("all_gather", (ME, ROOT), [0.5, 1.0]), ("broadcast@a", (ME,), [1.0])],
     ids=["another's", "each its own", "our own"],
 )
-async def test_of_copies_those_are_waited_for_that_come_here(roots: tuple[PeerId, ...], said: list[float]) -> None:
+async def test_of_copies_those_are_waited_for_that_come_here(
+    name: str, roots: tuple[PeerId, ...], said: list[float]
+) -> None:
     """Of others nothing is told. Taken for not begun, an attempt nearly over would be given up for a wrong figure."""
     wire, done = Wire(), list[float]()
     part = part_of(wire, done=done)
     up, down = (NO_PARENT, NO_PARENT), {ME: (NO_PARENT, 0), ROOT: (1, NO_PARENT)}
     ours = [Share(4 * n, 4 * n + 4, (ME, ROOT).index(root), up, down[root]) for n, root in enumerate(roots)]
     copies = replace(PLAN, kind=BROADCAST, shares=tuple(ours))
-    spec = replace(SPEC, kind="gather", elements=copies.elements)
+    spec = replace(SPEC, kind="gather" if roots[1:] else "broadcast", name=name, elements=copies.elements)
     standing = asyncio.get_running_loop().create_task(
         part.reduce(Reduction(spec, [torch.ones(4)], [torch.zeros(copies.elements)]))
     )

@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 import torch
 
-from ictp2p.collectives.plan import Plan, check
+from ictp2p.collectives.plan import GROUPS, Plan, check
 from ictp2p.collectives.running.flat import Flat
 from ictp2p.collectives.running.sums import Weights
 from ictp2p.errors import ConfigError
@@ -44,7 +44,8 @@ def check_plan(plan: Plan, me: int, source: Flat) -> None:
     Raises:
         ConfigError: it is not; the message says why.
     """
-    problem = check(plan, plan.participants, source.elements)
+    alone = plan.kind != GROUPS  # groups have elements of their own, and nothing would be done with these
+    problem = check(plan, plan.participants, source.elements) if alone else "each of its groups has a vector of its own"
     if problem:
         raise ConfigError(f"the plan does not fit: {problem}")
     if not 0 <= me < len(plan.participants):

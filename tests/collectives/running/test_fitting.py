@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from ictp2p.collectives.plan import MAX_CHUNK_ELEMENTS, NO_PARENT, REDUCE, Plan, Share, check
+from ictp2p.collectives.plan import GROUPS, MAX_CHUNK_ELEMENTS, NO_PARENT, REDUCE, Plan, Share, check
 from ictp2p.collectives.running.fitting import MAX_CHUNK_BYTES, check_fit, check_plan, placed, scaled
 from ictp2p.collectives.running.flat import Flat
 from ictp2p.errors import ConfigError
@@ -45,6 +45,12 @@ def test_what_a_plan_was_made_for_is_taken_however_it_is_cut(
     odd = next(n for n, (a, b) in enumerate(zip([*lengths, 0], [*others, 0], strict=False)) if a != b)
     with pytest.raises(ConfigError, match=rf"number {odd} has {[*others, 0][odd]} elements, not {[*lengths, 0][odd]}$"):
         check_fit(plan, me, source, target)
+
+
+def test_a_plan_of_groups_is_none_for_a_vector() -> None:
+    """Nothing would be done with it, and what happens to lie in the outputs taken for the result."""
+    with pytest.raises(ConfigError, match="each of its groups has a vector of its own"):
+        check_plan(Plan(GROUPS, ("0" * 32,), (), 1, 0.0, 0.0), 0, Flat([torch.zeros(25)]))
 
 
 @given(plans(), st.integers(0, 100))
