@@ -382,7 +382,7 @@ class Peer(CollectiveCalls, _MeshMethods):
     def _call(self, callback: EventCallback, told: dict[str, Any]) -> None:
         try:
             callback(told)
-        except Exception:
+        except BaseException:  # `sys.exit` as well: it would end the peer's thread, and nobody would ever be answered
             logs.exception(_log, "a callback of on_event failed on %s", told["kind"])
 
     def _check_caller(self) -> None:

@@ -162,17 +162,20 @@ def test_events_are_flat_and_timed(pool: ThreadPoolExecutor) -> None:
     assert all(isinstance(event["time"], float) for event in told)
 
 
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.parametrize("error", [KeyError("loss"), SystemExit(1)], ids=["an error", "an exit"])
 def test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, error: BaseException, isolation: str
 ) -> None:
+    """Regression: one that called `sys.exit` ended the peer's thread, and training waited for ever."""
     failed: list[dict[str, Any]] = []
     told: list[dict[str, Any]] = []
 
     def fails(event: dict[str, Any]) -> None:
         failed.append(event)
-        raise KeyError("loss")
+        raise error
 
-    peer = ictp2p.Peer(config("a"))
+    peer = ictp2p.Peer(replace(config("a"), isolation=isolation))
     peer.on_event(fails)
     peer.on_event(told.append)
     with peer:

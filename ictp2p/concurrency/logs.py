@@ -100,7 +100,7 @@ class Desk:
 
 
 def _handle(logger: logging.Logger, record: logging.LogRecord) -> None:
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(BaseException):  # `sys.exit` as well: it would end the thread, and nothing more be logged
         logger.handle(record)
 
 

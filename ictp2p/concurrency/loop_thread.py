@@ -8,12 +8,16 @@ is lost. So are threads beside it that run what a program wants to be called for
 
 A thread cannot be cancelled: a look-up of a host name that nobody answers, or a digest of gigabytes, ends when it ends.
 So the loop finishes in its own thread, and who closes it waits for so long and no longer.
+
+What asks the interpreter to exit (`sys.exit`) ends an event loop wherever on it that is raised, and threads do so
+without a word. So the loop finishes then as if it had been closed, and whoever waits for it is told.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 import time
@@ -22,12 +26,14 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
+from ictp2p.concurrency import logs
 from ictp2p.concurrency.descriptors import spare_standard_streams
 from ictp2p.concurrency.interrupts import Answer
 from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import PeerClosed
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 Begin: TypeAlias = Callable[[], Coroutine[Any, Any, T]]
 """Makes a coroutine, on the loop: one that were made by whoever asks would be lost to an interrupt before it began."""
 
@@ -193,12 +199,23 @@ class LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        try:
+            self._loop.run_forever()
+        except BaseException:
+            logs.exception(_log, "the loop of %s has ended", self._owner)
+            self._give_up()
         if self._last is not None:
             try:
                 _finish(self._loop, self._last)
             finally:
                 _RUNNING.pop(self, None)
+
+    def _give_up(self) -> None:
+        """It was ended from within: there is nothing more to stop, and nobody may wait for it."""
+        self._stopped = True
+        with self._lock:
+            if not self._closing:
+                self._closing, self._last = True, _nothing
 
 
 def beside(act: Callable[[], object]) -> None:

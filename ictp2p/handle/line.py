@@ -126,7 +126,7 @@ class Line:
             why = ""
         except ConnectionError:  # it ended with something unread
             why = ""
-        except Exception as error:
+        except BaseException as error:  # `sys.exit` as well: nobody else tells those who wait
             logs.exception(_log, "a peer's process is given up")
             why = f" after {type(error).__name__}: {error}"
         with contextlib.suppress(OSError):

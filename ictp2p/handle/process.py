@@ -368,7 +368,7 @@ class ProcessHandle:
         """Whoever listens must not be able to break the line."""
         try:
             tell()
-        except Exception:
+        except BaseException:  # `sys.exit` as well: it would end the thread that reads
             logs.exception(_log, "a listener failed on what its peer told")
 
     def _over(self, error: PeerClosed) -> None:

@@ -15,6 +15,7 @@ from ictp2p.concurrency.logs import Desk
 from ictp2p.telemetry import Event, Telemetry
 
 LOGGER = logging.getLogger("ictp2p.test_logs")
+FULL = OSError("no space left on device")
 
 
 class Handler(logging.Handler):
@@ -22,7 +23,8 @@ class Handler(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate, self.raises = threading.Event(), False
+        self.gate = threading.Event()
+        self.raises: BaseException | None = None
         self.gate.set()
         self.entered = threading.Event()
         self.seen: list[logging.LogRecord] = []
@@ -31,8 +33,8 @@ class Handler(logging.Handler):
         self.entered.set()
         assert self.gate.wait(20)
         self.seen.append(record)
-        if self.raises:
-            raise OSError("no space left on device")
+        if self.raises is not None:
+            raise self.raises
 
 
 @pytest.fixture
@@ -45,8 +47,11 @@ def handler() -> Iterator[Handler]:
     LOGGER.removeHandler(handler)
 
 
-def test_a_handler_that_raises_raises_into_nobody_and_is_told_of_what_comes_next(handler: Handler) -> None:
-    handler.raises = True
+@pytest.mark.parametrize("error", [FULL, SystemExit(1)], ids=["an error", "an exit"])
+def test_a_handler_that_raises_raises_into_nobody_and_is_told_of_what_comes_next(
+    handler: Handler, error: BaseException
+) -> None:
+    handler.raises = error
     for number in range(3):
         logs.warning(LOGGER, "round %d", number)
     assert logs.flush()
@@ -94,7 +99,7 @@ def test_where_no_thread_can_be_started_it_is_written_at_once(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", cannot)
-    handler.raises = True
+    handler.raises = FULL
     Desk().take(LOGGER, logging.WARNING, "no threads")
     assert [record.getMessage() for record in handler.seen] == ["no threads"]
 
@@ -113,7 +118,7 @@ def test_a_subscriber_that_fails_is_dropped_whatever_the_log_does(handler: Handl
         told.append(event.kind)
         raise RuntimeError("display gone")
 
-    handler.raises = True
+    handler.raises = FULL
     root.addHandler(handler)
     try:
         telemetry.subscribe(broken)

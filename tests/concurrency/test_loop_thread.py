@@ -36,6 +36,26 @@ def test_who_waits_when_the_loop_is_closed_gets_a_typed_error() -> None:
         loop.wait(future, 10)
 
 
+def test_who_waits_when_the_loop_is_ended_from_within_gets_a_typed_error_too() -> None:
+    """Regression: `sys.exit` on it ended its thread without a word, and nobody was ever answered."""
+    loop = LoopThread("test")
+    began = threading.Event()
+
+    async def forever() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    future = loop.submit(forever)
+    assert began.wait(10)
+    loop.post(sys.exit)
+    with pytest.raises(PeerClosed):
+        loop.wait(future, 10)
+    with pytest.raises(PeerClosed):
+        loop.call(lambda: None)
+    loop.close()
+    assert loop._loop.is_closed()
+
+
 def test_a_closed_loop_takes_nothing_more() -> None:
     loop = LoopThread("test")
     assert loop.post(lambda: None)

@@ -231,6 +231,19 @@ def test_what_keeps_a_peer_from_starting_is_told_as_what_it_is() -> None:
         assert "not started" in repr(taken)
 
 
+def test_who_waits_when_the_reading_is_ended_from_within_is_told() -> None:
+    """Regression: `sys.exit` there ended the thread that reads without a word, and nobody was ever answered."""
+
+    def exits(number: int, message: object) -> None:
+        raise SystemExit(1)
+
+    handle = ProcessHandle(config("a", "process"), lambda kind, fields: None)
+    handle.line._heard = exits
+    with pytest.raises(PeerClosed, match="after SystemExit: 1"):
+        handle.waiting()
+    handle.close()
+
+
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("asked", ["leave", "give up its calls"])
 def test_who_leaves_does_not_wait_for_a_process_that_is_stopped(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:

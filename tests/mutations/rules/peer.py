@@ -8,6 +8,30 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "exit-in-a-callback",
+        "A callback of the program that asks the interpreter to exit ends neither the peer nor the wait for it.",
+        "ictp2p/peer.py",
+        "        except BaseException:  # `sys.exit` as well: it would end the peer's thread,",
+        "        except Exception:  # `sys.exit` as well: it would end the peer's thread,",
+        ("test_peer_life.py::test_a_callback_that_fails_is_told_of_what_comes_next_and_so_are_the_others",),
+    ),
+    Mutation(
+        "loop-ended-in-silence",
+        "Who waits for a loop that was ended from within is told.",
+        "ictp2p/concurrency/loop_thread.py",
+        '            logs.exception(_log, "the loop of %s has ended", self._owner)\n            self._give_up()\n',
+        "            raise\n",
+        ("concurrency/test_loop_thread.py::test_who_waits_when_the_loop_is_ended_from_within_gets_a_typed_error_too",),
+    ),
+    Mutation(
+        "log-ended-in-silence",
+        "A handler of the program that asks the interpreter to exit does not end the log.",
+        "ictp2p/concurrency/logs.py",
+        "    with contextlib.suppress(BaseException):",
+        "    with contextlib.suppress(Exception):",
+        ("concurrency/test_logs.py::test_a_handler_that_raises_raises_into_nobody_and_is_told_of_what_comes_next",),
+    ),
+    Mutation(
         "withdrawn-and-delivered",
         "A message that its sender has withdrawn is not given by a reply that was on its way.",
         "ictp2p/calls/messages.py",
@@ -123,8 +147,8 @@ MUTATIONS: Final = (
         "log-handler-heard-in-protocols",
         "What a log handler of the program raises ends in the thread that logs.",
         "ictp2p/concurrency/logs.py",
-        "    with contextlib.suppress(Exception):\n        logger.handle(record)",
-        "    logger.handle(record)",
+        "    with contextlib.suppress(BaseException):",
+        "    with contextlib.nullcontext():",
         ("concurrency/test_logs.py::test_where_no_thread_can_be_started_it_is_written_at_once",),
     ),
     Mutation(
