@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from ictp2p.core.cards import ClusterCard, PeerCard, checked_peer, decode_cluster_card, encode_card
-from ictp2p.core.commands import MeshLearned
+from ictp2p.core.commands import IdentityTaken, MeshLearned
 from ictp2p.core.context import Context
 from ictp2p.core.machines import CODECS
 from ictp2p.core.observers import Observers
@@ -260,7 +260,10 @@ class Meetings:
     def _recall_own(self, record: Record) -> None:
         """What the mesh remembers of our own cluster: its workers, and the term that its next leader has to exceed.
 
-        Whoever held that term may be dead or gone, with the only disk that knew of it.
+        Whoever held that term may be dead or gone, with the only disk that knew of it. If it was this peer, its own
+        disk knew: a term is on it before anybody hears of the claim. So a disk that remembers less is an older copy,
+        without what was promised since. Of a cluster's only worker nothing else shows that: it has no mates, who would
+        know its life.
         """
         card = decode_cluster_card(record.payload) if record.payload else None
         if card is None or card.cluster != self._context.cluster:
@@ -268,8 +271,12 @@ class Meetings:
         if not record.left:
             self._hear_of(card.workers)
         if not self._context.leading:  # a leader is told of rivals by the membership
-            election = self._context.m.election
-            self._context.run(Channel.ELECTION, election.seen(card.term, card.leader, self._context.now))
+            election, me = self._context.m.election, self._context.me
+            if card.leader == me and card.term > election.term:
+                there = next((each for each in card.workers if each.peer == me), self._context.card)
+                self._context.out.append(IdentityTaken(there.address or there.inside))
+            else:
+                self._context.run(Channel.ELECTION, election.seen(card.term, card.leader, self._context.now))
 
     def _hear_of(self, workers: Iterable[PeerCard]) -> None:
         """Others say who works here: of who is here we know by itself, and their word may be of a former life of it."""

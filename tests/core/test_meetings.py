@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,6 +95,25 @@ def test_a_leader_who_never_saw_a_death_is_told_of_it_by_mates_who_did() -> None
         world.restart("a/0")
         world.run_for(15.0)
         assert world.believes_all()
+
+
+def test_an_old_copy_of_a_disk_is_noticed_where_a_cluster_has_no_other_worker() -> None:
+    """Regression: nobody knew its life, and of the term in which it had led it only heard that there was one."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    seed, host = world.id(hosts["a"][0]), hosts["b"][0]
+    life, copy = host.life, deepcopy(host.disk)
+    for _ in range(3):  # its own disk is the newest there is: that the mesh names it and a term is no news
+        world.kill(host)
+        host = world.restart(host, seed=seed)
+        world.run(3.0)
+        assert host.core.leading
+    assert not any(isinstance(notice, commands.IdentityTaken) for notice in host.seen)
+    world.kill(host)
+    host.life, host.disk = life, copy
+    again = world.restart(host, seed=seed)
+    world.run(0.1)
+    assert commands.IdentityTaken(str(host.address)) in again.seen
 
 
 def test_of_whom_the_directory_has_forgotten_nothing_is_kept() -> None:

@@ -464,6 +464,22 @@ MUTATIONS: Final = (
         ("core/test_stack.py::test_many_who_come_at_once_are_shown_to_the_mates_together_and_nobody_is_left_out",),
     ),
     Mutation(
+        "old-disk-believed",
+        "A disk that knows less of its peer's terms than the mesh does is an older copy, and its peer stops.",
+        "ictp2p/core/meetings.py",
+        "            if card.leader == me and card.term > election.term:\n",
+        "            if False:\n",
+        ("core/test_meetings.py::test_an_old_copy_of_a_disk_is_noticed_where_a_cluster_has_no_other_worker",),
+    ),
+    Mutation(
+        "old-disk-suspected",
+        "Who led in the term that the mesh names, and knows it, has the newest disk.",
+        "ictp2p/core/meetings.py",
+        "            if card.leader == me and card.term > election.term:\n",
+        "            if card.leader == me and card.term >= election.term:\n",
+        ("core/test_meetings.py::test_an_old_copy_of_a_disk_is_noticed_where_a_cluster_has_no_other_worker",),
+    ),
+    Mutation(
         "own-term-not-recalled",
         "A newcomer learns from the mesh which term its cluster has reached: bound terms never fall.",
         "ictp2p/core/meetings.py",
