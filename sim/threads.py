@@ -293,8 +293,8 @@ class BesideLoop:
         except CancelledError:
             raise PeerClosed("the peer was closed") from None
 
-    def call(self, act: Callable[[], T]) -> T:
-        """Call a function on the loop and wait for its result."""
+    def call(self, act: Callable[[], T], timeout: float | None = None) -> T:
+        """Call a function on the loop and wait for its result, in virtual time."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -305,7 +305,7 @@ class BesideLoop:
 
         self._crew.check()
         self._crew.soon(run)
-        return self.wait(future)
+        return self.wait(future, timeout)
 
     def post(self, act: Callable[[], object]) -> None:
         """Call a function on the loop, soon."""

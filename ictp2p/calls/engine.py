@@ -102,13 +102,14 @@ class CallEngine:
 
         Raises:
             ConfigError: there is no such number, or no such time.
-            RoundTimeout: fewer do after `timeout` seconds; it names them.
+            RoundTimeout: fewer do after `timeout` seconds; it names them. Or this peer itself stands still.
         """
         if not isinstance(clusters, SupportsIndex) or clusters < 1:
             raise ConfigError(f"clusters = {clusters!r} is not valid: it must be a whole number, at least 1")
         timeout = checked_timeout(timeout)
-        self.mesh.take_part()
         end = self.peer.clock() + timeout
+        self.peer.taking_part()  # has a deadline of its own, which what a peer that stands still is told has not
+        self.mesh.take_part()
         while len(found := self.peer.taking_part()) < clusters:
             left = end - self.peer.clock()
             if left <= 0:

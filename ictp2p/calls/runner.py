@@ -99,7 +99,7 @@ class Deadline:
 
         Raises:
             NoQuorum: too few voters can be reached.
-            RoundTimeout: anything else is missing; the message says what.
+            RoundTimeout: anything else is missing; the message says what. Or this peer itself stands still.
         """
         if self.over:
             quorum, words = self._waiting()

@@ -134,24 +134,29 @@ class LoopThread:
         finally:
             del future  # an error knows its frames: they must not know who knows the error
 
-    def run(self, begin: Begin[T]) -> T:
-        """Run a coroutine on the loop and wait for its result; an interrupt of the waiting thread cancels it."""
+    def run(self, begin: Begin[T], timeout: float | None = None) -> T:
+        """Run a coroutine on the loop and wait for its result; an interrupt of the waiting thread cancels it.
+
+        Raises:
+            PeerClosed: the loop was closed, before or meanwhile.
+            TimeoutError: it takes longer than `timeout` seconds, and is cancelled.
+        """
         future = self.submit(begin)
         try:
-            return self.wait(future)
+            return self.wait(future, timeout)
         except BaseException:
             future.cancel()
             raise
         finally:
             del future
 
-    def call(self, act: Callable[[], T]) -> T:
-        """Call a function on the loop and wait for its result. Not from the loop's own thread."""
+    def call(self, act: Callable[[], T], timeout: float | None = None) -> T:
+        """Call a function on the loop and wait for its result, as `run` does. Not from the loop's own thread."""
 
         async def work() -> T:
             return act()
 
-        return self.run(work)
+        return self.run(work, timeout)
 
     def post(self, act: Callable[[], object]) -> bool:
         """Call a function on the loop, soon; gives whether it will be: not if the loop is closed, or stayed behind."""

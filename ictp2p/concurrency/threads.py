@@ -120,8 +120,8 @@ class Beside(Protocol):
         """Wait for what `submit` gave."""
         ...
 
-    def call(self, act: Callable[[], T]) -> T:
-        """Call a function on the loop and wait for its result."""
+    def call(self, act: Callable[[], T], timeout: float | None = None) -> T:
+        """Call a function on the loop and wait for its result; raises `TimeoutError` after so many seconds."""
         ...
 
     def post(self, act: Callable[[], object]) -> object:

@@ -40,6 +40,9 @@ EventCallback = Callable[[str, Mapping[str, Any]], None]
 Where = Callable[[], tuple[str, Mapping[str, str]]]
 """Says where the worker is in its life: at the top level, and by table inside."""
 
+CLOSING = 30.0
+"""Seconds that a peer has to leave, beyond those that it waits for others; it takes moments."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asking:
@@ -111,7 +114,9 @@ class Attempts(Protocol):
 class Handle(Protocol):
     """A peer, for its training program. From any thread but the peer's; what the peer answers with is raised as it is.
 
-    Whatever asks the peer raises `PeerClosed` once the peer has ended.
+    Whatever asks the peer raises `PeerClosed` once the peer has ended. A peer that stands still (its process is
+    stopped, or its disk) answers nobody, and what asks it waits until it goes on. So what is asked when the deadline of
+    a call is over, and what ends the peer, have deadlines of their own.
     """
 
     @property
@@ -172,7 +177,7 @@ class Handle(Protocol):
         ...
 
     def leave(self) -> None:
-        """Leave the mesh politely."""
+        """Leave the mesh politely. Raises `PeerClosed` if the peer stands still, or ends meanwhile."""
         ...
 
     def close(self) -> None:
@@ -248,15 +253,15 @@ class Handle(Protocol):
         ...
 
     def give_up(self) -> None:
-        """Fail the contribution that stands with `PeerClosed`."""
+        """Fail the contribution that stands with `PeerClosed`, unless the peer stands still."""
         ...
 
     def waiting(self) -> tuple[bool, str]:
-        """Whether a quorum is in sight, and what is waited for."""
+        """Whether a quorum is in sight, and what is waited for. Raises `RoundTimeout` if the peer stands still."""
         ...
 
     def taking_part(self) -> list[ClusterId]:
-        """The clusters that rounds wait for."""
+        """The clusters that rounds wait for. Raises `RoundTimeout` if the peer stands still."""
         ...
 
     # Results of calls, and messages.

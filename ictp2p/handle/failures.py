@@ -10,7 +10,7 @@ import builtins
 import traceback
 
 from ictp2p import errors
-from ictp2p.errors import IctError
+from ictp2p.errors import IctError, RoundTimeout
 from ictp2p.handle.messages import Failure
 
 _PLAIN = ("AssertionError", "MemoryError", "OSError", "RuntimeError", "TimeoutError", "TypeError", "ValueError")
@@ -36,3 +36,8 @@ def unpacked(failure: Failure) -> Exception:
     if failure.trace:
         error.add_note(f"in the peer's process:\n{failure.trace}")
     return error
+
+
+def silent(seconds: float) -> RoundTimeout:
+    """What whoever counts seconds gets from a peer that stands still."""
+    return RoundTimeout(f"the peer itself stands still (its process, its disk): it gave no answer within {seconds:g} s")

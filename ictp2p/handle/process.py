@@ -20,8 +20,8 @@ from ictp2p.concurrency import logs
 from ictp2p.concurrency.threads import Threads
 from ictp2p.config import Config
 from ictp2p.errors import ConfigError, PeerClosed
-from ictp2p.handle import Attempts, Ended, EventCallback, News, Subscriber, Where, news, to_peer, to_training
-from ictp2p.handle.failures import unpacked
+from ictp2p.handle import CLOSING, Attempts, Ended, EventCallback, News, Subscriber, Where, news, to_peer, to_training
+from ictp2p.handle.failures import silent, unpacked
 from ictp2p.handle.line import Line
 from ictp2p.handle.memory import Arena, check_shared
 from ictp2p.handle.questions import Questions
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-
-_CLOSING = 30.0
-"""Seconds that a process has to leave, beyond those that it waits for others; it takes moments."""
 
 
 def _check(config: Config) -> None:
@@ -252,12 +249,12 @@ class ProcessHandle:
 
     def waiting(self) -> tuple[bool, str]:
         """Whether a quorum is in sight, and what is waited for."""
-        found: tuple[bool, str] = self._ask(to_peer.Waiting(), tuple[bool, str])
+        found: tuple[bool, str] = self._soon(to_peer.Waiting(), tuple[bool, str])
         return found
 
     def taking_part(self) -> list[ClusterId]:
         """The clusters that rounds wait for."""
-        found: list[ClusterId] = self._ask(to_peer.TakingPart(), list[ClusterId])
+        found: list[ClusterId] = self._soon(to_peer.TakingPart(), list[ClusterId])
         return found
 
     # ------------------------------------------------------------ results of calls, and messages
@@ -307,13 +304,21 @@ class ProcessHandle:
 
     def _closing(self, what: str) -> AbstractContextManager[None]:
         """Ask something before the end; whoever wants to end does not wait for a process that is stopped."""
-        return self.line.limited(self.config.global_timeouts.connect + _CLOSING, what)
+        return self.line.limited(self.config.global_timeouts.connect + CLOSING, what)
 
-    def _ask(self, message: to_peer.ToPeer, kind: Any) -> Any:
-        """Ask, and wait for the answer; an interrupt of the waiting thread cancels the question."""
+    def _soon(self, message: to_peer.ToPeer, kind: Any) -> Any:
+        """Ask what any peer answers at once that does not stand still."""
+        seconds = self.config.global_timeouts.connect
+        try:
+            return self._ask(message, kind, seconds)
+        except TimeoutError:
+            raise silent(seconds) from None
+
+    def _ask(self, message: to_peer.ToPeer, kind: Any, seconds: float | None = None) -> Any:
+        """Ask, and wait for the answer, no longer than that; an interrupt of the waiting thread takes it back."""
         future = self._requests.ask(message, kind)
         try:
-            return self.wait(future)
+            return self.wait(future, seconds)
         except BaseException:
             future.cancel()
             raise

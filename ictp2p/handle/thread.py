@@ -16,7 +16,8 @@ from ictp2p.concurrency.loop_thread import LoopThread
 from ictp2p.concurrency.threads import Beside, Threads
 from ictp2p.config import Config
 from ictp2p.errors import PeerClosed
-from ictp2p.handle import Attempts, EventCallback, Subscriber, Where
+from ictp2p.handle import CLOSING, Attempts, EventCallback, Subscriber, Where
+from ictp2p.handle.failures import silent
 from ictp2p.handle.reuse import Private
 from ictp2p.handle.service import PeerService
 from ictp2p.runtime.participation import Outcome, Reduction
@@ -103,9 +104,17 @@ class ThreadHandle:
         self._finish(self.loop.submit(self.service.start))
 
     def leave(self) -> None:
-        """Leave the mesh politely; a loop that has ended, with the program, has left."""
-        with contextlib.suppress(PeerClosed):
-            self._finish(self.loop.submit(self._peer.leave))
+        """Leave the mesh politely; a loop that has ended, with the program, has left.
+
+        Raises:
+            PeerClosed: it did not leave in time, for it stands still.
+        """
+        seconds = self._closing
+        try:
+            with contextlib.suppress(PeerClosed):
+                self._finish(self.loop.submit(self._peer.leave), seconds)
+        except TimeoutError:
+            raise PeerClosed(f"the peer did not leave within {seconds:g} s") from None
 
     def close(self) -> None:
         """End the loop, if it is our own, and with it the peer, if it has not left."""
@@ -207,16 +216,16 @@ class ThreadHandle:
 
     def give_up(self) -> None:
         """Fail the contribution that stands; with the loop gone, none does."""
-        with contextlib.suppress(PeerClosed):
-            self.loop.call(self._peer.participation.closed)
+        with contextlib.suppress(PeerClosed, TimeoutError):
+            self.loop.call(self._peer.participation.closed, self._closing)
 
     def waiting(self) -> tuple[bool, str]:
         """Whether a quorum is in sight, and what is waited for."""
-        return self.loop.call(self.service.waiting)
+        return self._soon(self.service.waiting)
 
     def taking_part(self) -> list[ClusterId]:
         """The clusters that rounds wait for."""
-        return self.loop.call(self.service.taking_part)
+        return self._soon(self.service.taking_part)
 
     # ------------------------------------------------------------ results of calls, and messages
 
@@ -252,10 +261,23 @@ class ThreadHandle:
 
         return self.loop.submit(receive)
 
-    def _finish(self, future: Future[T]) -> T:
-        """Wait for it; an interrupt of the waiting thread cancels it."""
+    @property
+    def _closing(self) -> float:
+        """Seconds for which the end of the peer is waited for."""
+        return self.config.global_timeouts.connect + CLOSING
+
+    def _soon(self, act: Callable[[], T]) -> T:
+        """Ask what any peer answers at once that does not stand still."""
+        seconds = self.config.global_timeouts.connect
         try:
-            return self.loop.wait(future)
+            return self.loop.call(act, seconds)
+        except TimeoutError:
+            raise silent(seconds) from None
+
+    def _finish(self, future: Future[T], seconds: float | None = None) -> T:
+        """Wait for it, no longer than that; an interrupt of the waiting thread cancels it."""
+        try:
+            return self.loop.wait(future, seconds)
         except BaseException:
             future.cancel()
             raise

@@ -6,6 +6,7 @@ lives where the test says, cluster b's in a thread.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -22,8 +23,9 @@ import pytest
 import torch
 
 import ictp2p
+from ictp2p.calls.runner import Deadline
 from ictp2p.errors import AddressInUse, ConfigError, MeshMismatch, PeerClosed, RoundTimeout
-from ictp2p.handle import process
+from ictp2p.handle import process, thread
 from ictp2p.handle.process import ProcessHandle
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -248,7 +250,7 @@ def test_who_waits_when_the_reading_is_ended_from_within_is_told() -> None:
 @pytest.mark.parametrize("asked", ["leave", "give up its calls"])
 def test_who_leaves_does_not_wait_for_a_process_that_is_stopped(monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     """Regression: nothing that was said to it had a deadline, neither the answer nor the room in its socket."""
-    monkeypatch.setattr(process, "_CLOSING", 0.0)
+    monkeypatch.setattr(process, "CLOSING", 0.0)
     quick = replace(config("a").global_timeouts, connect=0.1)
     handle = ProcessHandle(config("a", "process", global_timeouts=quick), lambda kind, fields: None)
     assert handle.line.process is not None
@@ -259,6 +261,55 @@ def test_who_leaves_does_not_wait_for_a_process_that_is_stopped(monkeypatch: pyt
         handle.leave() if asked == "leave" else handle.waiting()
     handle.leave()  # who is gone has left
     handle.close()
+
+
+@contextlib.contextmanager
+def standing_still(handle: Any) -> Iterator[None]:
+    """The peer answers nobody meanwhile, as while it is stopped, or waits for its disk."""
+    if isinstance(handle, ProcessHandle):
+        assert handle.line.process is not None
+        os.kill(handle.line.process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(handle.line.process, signal.SIGCONT)
+    else:
+        moves = threading.Event()
+        handle.loop.post(moves.wait)
+        try:
+            yield
+        finally:
+            moves.set()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_who_counts_seconds_does_not_wait_for_a_peer_that_stands_still(isolation: str) -> None:
+    """Regression: when time was over the peer was asked what was waited for, and nobody counted the seconds of that."""
+    quick = replace(config("a").global_timeouts, connect=0.5)
+    with ictp2p.Peer(config("a", isolation, global_timeouts=quick)) as peer:
+        assert peer._handle is not None
+        over = Deadline(0.0, peer._handle.waiting)
+        with standing_still(peer._handle):
+            with pytest.raises(RoundTimeout, match=r"itself stands still .* no answer within 0\.5 s"):
+                peer.gather(2, timeout=0.1)
+            with pytest.raises(RoundTimeout, match="itself stands still"):
+                over.check()
+        with pytest.raises(RoundTimeout, match="1 of 2 clusters take part"):
+            peer.gather(2, timeout=0.1)
+
+
+def test_who_leaves_does_not_wait_for_a_thread_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread, "CLOSING", 0.0)
+    quick = replace(config("a").global_timeouts, connect=0.1)
+    handle = thread.beside(config("a", global_timeouts=quick), lambda kind, fields: None)
+    handle.start()
+    with standing_still(handle):
+        handle.give_up()
+        with pytest.raises(PeerClosed, match=r"did not leave within 0\.1 s"):
+            handle.leave()
+    handle.close()
+    handle.leave()  # who has ended has left
 
 
 PROGRAM = """

@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "still-peer-waited-for",
+        "Who counts seconds does not wait for a peer that stands still.",
+        "ictp2p/handle/thread.py",
+        "            return self.loop.call(act, seconds)\n",
+        "            return self.loop.call(act)\n",
+        ("handle/test_isolation.py::test_who_counts_seconds_does_not_wait_for_a_peer_that_stands_still",),
+    ),
+    Mutation(
+        "still-process-waited-for",
+        "Who counts seconds does not wait for a peer's process that stands still.",
+        "ictp2p/handle/process.py",
+        "            return self._ask(message, kind, seconds)\n",
+        "            return self._ask(message, kind)\n",
+        ("handle/test_isolation.py::test_who_counts_seconds_does_not_wait_for_a_peer_that_stands_still",),
+    ),
+    Mutation(
         "exit-in-a-callback",
         "A callback of the program that asks the interpreter to exit ends neither the peer nor the wait for it.",
         "ictp2p/peer.py",
