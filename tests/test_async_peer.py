@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ import torch
 from ictp2p.async_peer import AsyncPeer
 from ictp2p.config import Config, Timeouts
 from ictp2p.core.commands import Failed
-from ictp2p.disk import FileDisk
+from ictp2p.disk import FileDisk, MemoryDisk
 from ictp2p.edge.network import TcpNetwork
 from ictp2p.edge.preamble import PREAMBLE_SIZE, Preamble, Verdict
 from ictp2p.errors import (
@@ -413,6 +415,25 @@ async def test_a_copy_of_a_data_folder_is_told_that_its_identity_is_taken(tmp_pa
             await twin.start()
     finally:
         await founder.close()
+
+
+async def test_a_disk_that_is_slow_again_and_again_is_warned_of_once() -> None:
+    """Regression: nothing said why a peer was taken for dead, or a quorum for lost."""
+    kept: list[str] = []
+
+    class Slow(MemoryDisk):
+        def save(self, key: str, value: bytes) -> None:
+            kept.append(key)
+            super().save(key, value)
+
+    peer = AsyncPeer(config("a"), clock=lambda: time.monotonic() + 2.0 * len(kept), disk=Slow())
+    try:
+        await peer.start()
+        assert {"acceptor", "term"} <= set(kept)
+        (warning,) = peer.telemetry.events("warning")
+        assert re.match(r"the disk took 2\.\d s to keep a few bytes: .* answered nobody", warning.fields["text"])
+    finally:
+        await peer.close()
 
 
 async def test_a_data_folder_stays_in_its_cluster(tmp_path: Path) -> None:

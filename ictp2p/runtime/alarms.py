@@ -16,6 +16,8 @@ from ictp2p.sync.rounds.wording import apart
 from ictp2p.sync.values import Close
 from ictp2p.telemetry import Telemetry
 
+_LATE = "seem to be alive, but too few of them answer in time"
+
 
 def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None:
     """Tell of a notice that is an alarm, or the end of one; `directory` says who is who."""
@@ -23,7 +25,8 @@ def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None
         case QuorumLost(voters=voters, missing=missing):
             telemetry.event("quorum_lost", voters=list(voters), missing=list(missing))
             names = ", ".join(map(directory.in_words, missing))
-            telemetry.event("warning", text=f"no quorum: of {len(voters)} voters are missing {names}")
+            what = f"of {len(voters)} voters are missing {names}" if missing else f"all {len(voters)} voters {_LATE}"
+            telemetry.event("warning", text=f"no quorum: {what}")
         case QuorumRegained():
             telemetry.event("quorum_regained")
         case ForeignChain(peer=peer, first=True):

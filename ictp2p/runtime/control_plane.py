@@ -25,6 +25,7 @@ from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
 from ictp2p.runtime.data_folder import NOT_A_COPY, begin_life
 from ictp2p.runtime.driver import Driver
+from ictp2p.runtime.repetition import Repetition
 from ictp2p.runtime.whereabouts import Whereabouts
 from ictp2p.seams import Seams
 from ictp2p.sync.rosters.devices import Device
@@ -75,6 +76,8 @@ class ControlPlane:
         self._life = begin_life(seams.disk)
         self._whereabouts = Whereabouts(config, reception.address, warn)
         self._plans = StandingPlan(config.full_mesh)
+        self._warn = warn
+        self._stalls = Repetition()
         self.founded = False
         """Whether this process has founded its mesh, rather than joined or resumed it."""
         self._overtaken = 0
@@ -89,6 +92,7 @@ class ControlPlane:
             on_notice,
             on_failure,
             self._shown,
+            self._stalled,
             dial_timeout=config.global_timeouts.connect,
         )
 
@@ -220,6 +224,13 @@ class ControlPlane:
     def host(self) -> str:
         """The numeric address of this machine where our cluster meets while we lead it, as connections show it."""
         return self._whereabouts.interface
+
+    def _stalled(self, seconds: float) -> None:
+        """A disk that is slow makes a peer look dead, and a quorum lost, and nothing else shows which it is."""
+        text = f"the disk took {seconds:.1f} s to keep a few bytes: for so long this peer answered nobody"
+        due = self._stalls.to_log(text, self._seams.clock())
+        if due is not None:
+            self._warn(due)
 
     def _shown(self, host: str) -> None:
         where = self._whereabouts

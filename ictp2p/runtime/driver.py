@@ -46,6 +46,8 @@ _AFTER_A_FAULT = 1.0
 """Seconds after an exception that nobody expects: what else is due must not wait until somebody speaks to us."""
 _RETIREMENT = 1.0  # seconds for which a surplus connection is still read
 _FORBEARANCE = 10.0  # seconds after which one is ended at the latest that the other side should have
+_STALL = 1.0
+"""Seconds from which on a disk is slow; it takes milliseconds."""
 _GREETING = 20.0
 """Seconds in which who is at the other end must have greeted us; a peer does as soon as the connection is open."""
 
@@ -62,6 +64,7 @@ class Driver:
         on_notice: given every notice, in order, between the other commands.
         on_failure: given the error of a disk that keeps nothing more; nothing has left since, and nothing will.
         on_shown: told the address of our end of each connection, before anything is said on it.
+        on_stall: told how many seconds the disk took, if that was long: nobody was answered meanwhile.
         dial_timeout: seconds for one dial, handshake included.
     """
 
@@ -75,6 +78,7 @@ class Driver:
         on_notice: Callable[[Notice], None],
         on_failure: Callable[[StateError], None],
         on_shown: Callable[[str], None],
+        on_stall: Callable[[float], None],
         dial_timeout: float = 5.0,
     ) -> None:
         self.core = core
@@ -85,6 +89,7 @@ class Driver:
         self._on_notice = on_notice
         self._on_failure = on_failure
         self._on_shown = on_shown
+        self._on_stall = on_stall
         self._dial_timeout = dial_timeout
         self._loop = asyncio.get_running_loop()
         self._connections: dict[PeerId, ControlConnection] = {}
@@ -186,6 +191,7 @@ class Driver:
 
     def _keep(self, key: str, value: bytes) -> None:
         """Nothing may leave that relies on what was not kept, whatever was in the way: an interrupt as well."""
+        began = self.clock()
         try:
             self._disk.save(key, value)
         except StateError:
@@ -195,6 +201,8 @@ class Driver:
         except BaseException:
             self.stop()
             raise
+        if (seconds := self.clock() - began) >= _STALL:
+            self._on_stall(seconds)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)

@@ -116,6 +116,7 @@ class Bed:
             on_notice=lambda notice: self.on_notice(notice),
             on_failure=lambda error: self.log.append(("failed", str(error))),
             on_shown=self.shown.append,
+            on_stall=lambda seconds: self.log.append(("stalled", seconds)),
         )
 
     def what_fails(self) -> Notice:
@@ -151,6 +152,20 @@ async def test_nothing_leaves_any_more_once_the_disk_has_refused_what_it_relied_
     connection.on_frame(b"a question")
     assert bed.log == [("save", "promise"), ("failed", "cannot write: No space left on device")]
     assert bed.core.inputs[-1] == ("opened", LOW), "the stack is told nothing either"
+    await bed.driver.close()
+
+
+async def test_a_disk_that_takes_long_is_told_of_once_it_has_kept_it() -> None:
+    bed = Bed()
+    save = bed.disk.save
+
+    def slow(key: str, value: bytes) -> None:
+        bed.now += len(value)
+        save(key, value)
+
+    bed.disk.save = slow  # type: ignore[method-assign]
+    bed.driver.execute([Persist("at once", b""), Persist("term", bytes(3))])
+    assert bed.log == [("save", "at once"), ("save", "term"), ("stalled", 3.0)]
     await bed.driver.close()
 
 

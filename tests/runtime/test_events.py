@@ -110,6 +110,14 @@ def test_whose_vote_is_missing_is_said_so_that_people_find_it() -> None:
     assert warning == ("warning", {"text": f"no quorum: of 4 voters are missing {names}"})
 
 
+def test_a_quorum_that_only_answers_too_late_is_not_said_to_miss_anybody() -> None:
+    """Regression: it was said that of three voters are missing, and then nobody."""
+    lost, warning = happened(QuorumLost((ME, OTHER), ()))
+    assert lost == ("quorum_lost", {"voters": [ME, OTHER], "missing": []})
+    words = "no quorum: all 2 voters seem to be alive, but too few of them answer in time"
+    assert warning == ("warning", {"text": words})
+
+
 def test_a_round_that_is_for_all_or_of_others_is_no_warning() -> None:
     assert happened(Decided(9, structs.replace(WITHOUT, misfits=""))) == []
     assert happened(Decided(9, structs.replace(WITHOUT, participants=WITHOUT.participants[:1]))) == []
