@@ -160,10 +160,12 @@ class PairWeights(Weights):
     def _step(self, average: Tensor) -> Any:
         """Begin the next state, and take the step in it."""
         deltas, means = self._views(average), self._views(self._second(average))
-        stepped = {name: delta for name, delta in deltas.items() if name in self.trained}
-        tentative = self.state.begin([*self._outer.touched(stepped), *deltas])
-        for name, delta in stepped.items():
-            delta.mul_(self._lr).add_(tentative[name].sub(means[name]).mul_(self._pull))
+        trained = [name for name in deltas if name in self.trained]
+        tentative = self.state.begin([*self._outer.touched(trained), *deltas])
+        # Beside the average, which followers are handed as it came, and step from, once a round has landed.
+        stepped = {
+            name: deltas[name].mul(self._lr).add_(tentative[name].sub(means[name]).mul_(self._pull)) for name in trained
+        }
         self._outer.step(tentative, stepped)
         for name in deltas:
             if name in self.buffers:

@@ -524,6 +524,14 @@ MUTATIONS: Final = (
         ("sync/policies/test_noloco.py::test_the_name_says_who_was_in_a_round",),
     ),
     Mutation(
+        "stepped-in-the-average",
+        "What followers are handed after a round under way is its average, not what their leader's step left there.",
+        "ictp2p/sync/policies/noloco.py",
+        "deltas[name].mul(self._lr)",
+        "deltas[name].mul_(self._lr)",
+        ("sync/policies/test_noloco.py::test_followers_take_the_step_that_their_leader_took",),
+    ),
+    Mutation(
         "deposed-leader-obeyed",
         "A process group that a deposed leader proposes is not joined.",
         "ictp2p/sync/rosters/machine.py",

@@ -87,6 +87,20 @@ def test_one_cluster_alone_is_diloco_with_a_heavy_ball(make_world: Any) -> None:
     np.testing.assert_array_equal(np.array(other), np.array(one))
 
 
+@pytest.mark.parametrize("overlap", [0, 1, 2])
+def test_followers_take_the_step_that_their_leader_took(make_world: Any, overlap: int) -> None:
+    """Under cover of training it has been taken before they are handed the average that it is made of."""
+    data = [rows(i, 4 * EVERY + overlap) for i in range(3)]
+    bodies = {n: worker(d, overlap=overlap) for n, d in zip(("a_0", "a_1", "b_0"), data, strict=True)}
+    found = make_world(a=2, b=1).run(**bodies)
+    leader, follower = found["a_0"][3], found["a_1"][3]
+    assert leader.version == follower.version == 5
+    assert leader.digest() == follower.digest()
+    np.testing.assert_array_equal(np.array(found["a_1"][0]), np.array(found["a_0"][0]))
+    for name, tensor in leader.state.committed.items():
+        np.testing.assert_array_equal(follower.state.committed[name].numpy(), tensor.numpy())
+
+
 def test_buffers_are_the_pairs_mean_of_where_they_are_by_now(make_world: Any) -> None:
     data = [rows(i, 2 * EVERY) for i in range(2)]
     found = make_world(a=1, b=1).run(a_0=worker(data[0]), b_0=worker(data[1]))
