@@ -139,6 +139,10 @@ def _check_step(optimizer: Optimizer) -> None:
         raise ConfigError(f"outer {type(optimizer).__name__} calls a closure in its step, and a round has none")
 
 
+_READERS = (Nesterov, DelayedNesterov)
+"""Optimizers that leave a gradient as it is."""
+
+
 class Outer:
     """An outer optimizer whose parameters and state live in named tensors that come with each step."""
 
@@ -204,7 +208,8 @@ class Outer:
 
         Args:
             tensors: the global state, by name.
-            deltas: for each parameter that takes a step.
+            deltas: for each parameter that takes a step. They stay as they are: if a round was under way beside
+                training, followers are handed them afterwards.
             phase: how long the phase was that made them, in phases of the length that the optimizer was tuned for.
                 `Nesterov` takes the step that as many such phases would have taken; any other takes one.
             contributions: of how many clusters they are the mean; `DelayedNesterov` counts them.
@@ -243,7 +248,8 @@ class Outer:
 
     def _bind(self, name: str, tensors: Mapping[str, Tensor], delta: Tensor) -> torch.nn.Parameter:
         param = torch.nn.Parameter(tensors[name], requires_grad=False)
-        param.grad = delta
+        # Of any other optimizer nobody knows whether it works in the gradient, as some of torch's do over many tensors.
+        param.grad = delta if type(self._optimizer) in _READERS else delta.clone()
         state = {key: tensors[kept.name] for key, kept in self._state[name].items()}
         if state:
             self._optimizer.state[param] = state

@@ -532,6 +532,14 @@ MUTATIONS: Final = (
         ("sync/policies/test_noloco.py::test_followers_take_the_step_that_their_leader_took",),
     ),
     Mutation(
+        "worked-in-the-gradient",
+        "An outer optimizer that works in its gradient does not do so in the average, which followers step from too.",
+        "ictp2p/sync/optimizers/outer.py",
+        "delta if type(self._optimizer) in _READERS else delta.clone()",
+        "delta",
+        ("sync/optimizers/test_outer.py::test_the_average_is_left_as_it_came",),
+    ),
+    Mutation(
         "deposed-leader-obeyed",
         "A process group that a deposed leader proposes is not joined.",
         "ictp2p/sync/rosters/machine.py",

@@ -216,3 +216,31 @@ def test_a_step_in_pieces_is_the_step_of_the_whole(monkeypatch: pytest.MonkeyPat
             outer.step()
         stepped.append(param.detach().clone())
     assert torch.equal(*stepped)
+
+
+class InTheGradient(torch.optim.SGD):
+    """Adds its decay where the gradient is."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for param in self.param_groups[0]["params"]:
+            param.grad.add_(param.detach(), alpha=0.5)
+        super().step()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        *OPTIMIZERS,
+        lambda p: Nesterov(p, momentum=0.0),
+        lambda p: Nesterov(p),
+        lambda p: DelayedNesterov(p, every=2),
+        lambda p: MirrorDescent(p),
+        lambda p: InTheGradient(p, lr=0.5),
+    ],
+)
+def test_the_average_is_left_as_it_came(made: Any) -> None:
+    """It is handed to followers after the step, where training went on under the round."""
+    deltas = [delta.clone() for delta in DELTAS]
+    walk(made, deltas)
+    for delta, was in zip(deltas, DELTAS, strict=True):
+        torch.testing.assert_close(delta, was, rtol=0, atol=0)
