@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -257,6 +258,82 @@ def epochs(sampler: ictp2p.ElasticSampler) -> Iterator[list[int]]:
     while not sampler.finished:
         yield from sampler
     raise AssertionError("a trainer that was not told to end begins one empty epoch after the other")
+
+
+@pytest.fixture
+def lightnings_callback(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Ours for Lightning, also where there is nothing but Lightning's name."""
+    if importlib.util.find_spec("lightning") is None:
+        named = types.ModuleType("lightning.pytorch")
+        named.Callback = object  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
+        monkeypatch.setitem(sys.modules, "lightning.pytorch", named)
+    path = EXAMPLES.parent / "ictp2p" / "integrations" / "lightning.py"
+    spec = importlib.util.spec_from_file_location("ictp2p.integrations.lightning under test", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PolicyCallback
+
+
+class Lightning:
+    """The order in which Lightning calls, around a module that takes its steps by hand."""
+
+    accumulate_grad_batches = world_size = 1
+    precision_plugin = None
+    lr_scheduler_configs: tuple[Any, ...] = ()
+    should_stop = False
+
+    def __init__(self, callback: Any, model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
+        self.callback, self.model, self.optimizers = callback, model, [inner]
+
+    def train(self, batch: torch.Tensor, steps: int) -> list[float]:
+        """One batch; gives what its steps weigh."""
+        weights = []
+        self.callback.on_train_batch_start(self, self.model, batch, 0)
+        for _ in range(steps):
+            self.optimizers[0].zero_grad()
+            self.model(batch).sum().backward()
+            self.callback.on_before_optimizer_step(self, self.model, self.optimizers[0])
+            self.optimizers[0].step()
+            weights.append(self.callback.policy.weight)
+        self.callback.on_train_batch_end(self, self.model, None, batch, 0)
+        return weights
+
+
+@pytest.mark.real
+def test_further_steps_with_a_batch_of_a_lightning_module_count_too(lightnings_callback: Any) -> None:
+    """Regression: they weighed nothing, so their gradients were dropped, and the model stayed where it was."""
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    inner = torch.optim.SGD(model.parameters(), lr=1.0)
+    with ictp2p.Peer(ictp2p.Config.local(cluster="oslo", token=ENVIRONMENT["ICTP2P_TOKEN"])) as peer:
+        callback = lightnings_callback(peer, ictp2p.LocalSGD, sync_every=100)
+        trainer = Lightning(callback, model, inner)
+        callback.on_train_start(trainer, model)
+        assert trainer.train(torch.ones(2, 1), 3) == [2.0, 2.0, 2.0]
+        assert model.weight.item() == -6.0
+        weights = [trainer.train(torch.ones(size, 1), steps) for size, steps in ((3, 0), (4, 2), (0, 2))]
+        assert weights == [[], [7.0, 4.0], [0.0, 0.0]]
+        assert callback.policy.progress.weights == [2.0 * 3 + 7.0 + 4.0]
+        callback.on_train_end(trainer, model)
+
+
+@pytest.mark.real
+def test_a_batch_that_was_leased_is_not_stepped_with_twice_in_a_lightning_module(lightnings_callback: Any) -> None:
+    """It would count for nothing, for its samples are counted with the first step."""
+    sampler = Watched(8, 2, seed=3, epochs=1)
+    model = Tally(8)
+    with ictp2p.Peer(ictp2p.Config.local(cluster="oslo", token=ENVIRONMENT["ICTP2P_TOKEN"])) as peer:
+        callback = lightnings_callback(peer, Summing, sync_every=2, sampler=sampler)
+        trainer = Lightning(callback, model, Count(model, sampler))
+        callback.on_train_start(trainer, model)
+        batches = epochs(sampler)
+        assert trainer.train(torch.tensor(next(batches)), 1) == [2.0]
+        with pytest.raises(ConfigError, match="a further step with the same batch"):
+            trainer.train(torch.tensor(next(batches)), 2)
+        callback.on_exception(trainer, model, ConfigError())
 
 
 @pytest.mark.real

@@ -12,6 +12,9 @@ counts as many samples as its batches have. The policy is left when training end
 off, of which Lightning tells its callbacks. Fitting again begins from the agreed state, also where nobody but this
 process holds it any more; what was trained since the last round is not in it.
 
+A module that optimizes by hand (`automatic_optimization = False`) may take several steps with one batch, each of which
+counts as many samples as the batch has. With a sampler it may not: of that a batch is trained once, in one step.
+
 With an `ElasticSampler` in the loader training ends when the sampler is finished, which may be within an epoch of the
 trainer: that takes each for one of the whole mesh (`max_epochs=-1` leaves it to the sampler). The sampler's
 `accumulate` must be the trainer's `accumulate_grad_batches`, and stay so: all batches of a step are one block.
@@ -60,6 +63,9 @@ class PolicyCallback(Callback):
             raise ConfigError(f"weigh {weigh!r} is nothing that says what a batch weighs")
         self._weigh = weigh or samples
         self._weight = 0.0
+        """What the batch in hand weighs."""
+        self._since: list[float] = []
+        """The same of all batches since the last step."""
 
     @property
     def policy(self) -> Policy:
@@ -81,22 +87,25 @@ class PolicyCallback(Callback):
         check_unscaled(getattr(trainer.precision_plugin, "scaler", None))
         schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
         self._embedded.enter(pl_module, trainer.optimizers, schedules, trainer.accumulate_grad_batches)
-        self._weight = 0.0
+        self._weight, self._since = 0.0, []
         if self._embedded.finished:  # there will be no batch after which to say so
             trainer.should_stop = True
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Count what is in the batch."""
-        self._weight += self._weigh(batch)
+        self._weight = self._weigh(batch)
+        self._since.append(self._weight)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """Say what this step weighs.
+        """Say what this step weighs: the batches since the last one, or the one in hand once more.
 
         Raises:
-            ConfigError: the trainer takes another number of batches per step by now than the sampler.
+            ConfigError: the trainer takes another number of batches per step by now than the sampler, or none.
         """
         self._embedded.check_accumulation(trainer.accumulate_grad_batches)
-        self.policy.weight, self._weight = self._weight, 0.0
+        if not self._since and self._embedded.sampler is not None:
+            raise ConfigError("a further step with the same batch: with a sampler each is trained once, in one step")
+        self.policy.weight, self._since = sum(self._since or [self._weight]), []
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Stop when the peer has drained, or all samples were trained."""

@@ -907,6 +907,14 @@ MUTATIONS: Final = (
         ("sync/samples/test_hand.py::test_a_loader_that_gives_batches_out_of_order_is_refused",),
     ),
     Mutation(
+        "further-steps-weigh-nothing",
+        "A further step that a Lightning module takes with the same batch is trained with, as each other one.",
+        "ictp2p/integrations/lightning.py",
+        "sum(self._since or [self._weight])",
+        "sum(self._since)",
+        ("test_integrations.py::test_further_steps_with_a_batch_of_a_lightning_module_count_too",),
+    ),
+    Mutation(
         "trainer-accumulates-otherwise",
         "A trainer that takes another number of batches per step than the sampler counts is refused.",
         "ictp2p/integrations/embedded.py",
