@@ -6,7 +6,7 @@ last sync) and digests of all that a worker holds. If all agree, nothing is sent
 copied to all, so that no step that anybody completed is lost, and a newcomer that was elected leader cannot overwrite
 a training with its initial weights. Of workers who have not learnt of any version yet, that is who brought the newest
 one along, from a checkpoint; what a leader brought that is older, or nothing, does not take its place. Among equals it
-is the lowest rank.
+is who has its schedules where they should be (`turn`), and of these the lowest rank.
 
 The copy is whole or not at all: it is received beside what the worker has, and loaded once it is complete, because
 the source may die in the middle and leave this worker as the only one that knows anything.
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError, LocalGroupError, MeshMismatch
 from ictp2p.sync.cluster.progress import Progress
+from ictp2p.sync.cluster.turn import SAID, Turn
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.optimizers.joint import kind
 from ictp2p.sync.optimizers.reload import reload
@@ -117,6 +118,7 @@ def heal(
     replica: Replica,
     state: GlobalState,
     items: Sequence[tuple[str, str]],
+    turn: Turn,
     told: Callable[[str], None] = lambda trigger: None,
     withdraw: Callable[[], None] = lambda: None,
 ) -> bool:
@@ -128,6 +130,7 @@ def heal(
         replica: this worker's.
         state: the global state as this worker has it.
         items: what must be equal in the cluster, in words.
+        turn: whose it is here; told what becomes of it.
         told: told what comes about, in the triggers of `fsm.RECONFIG_PG`.
         withdraw: ends what this worker may have under way beside this thread, which writes to the state, before another
             worker's is received there.
@@ -137,20 +140,23 @@ def heal(
         LocalGroupError: the group broke. This worker is as it was, or entirely healed.
     """
     if group.size == 1:
+        turn.healed([turn], 0, 0)
         told("same")
         return False
     skeleton, tensors = replica.take()
     body = _digest(skeleton, tensors)
-    configs = group.all_gather(config_digest(items))
-    _compare(group, configs, items)
+    said = group.all_gather(turn.pack() + config_digest(items))
+    turns = [Turn.unpack(each[:SAID]) for each in said]
+    _compare(group, [each[SAID:] for each in said], items)
     brought = _BROUGHT.pack(_NONE if state.brought is None else state.brought)
     hellos = group.all_gather(body + state.contents + brought + progress.pack())
-    if len(set(hellos)) == 1:
-        told("same")
-        return False
     found = [Progress.unpack(hello[_PROGRESS:]) for hello in hellos]
     ages = [_BROUGHT.unpack_from(hello, 2 * DIGEST)[0] for hello in hellos]
-    source = max(range(group.size), key=lambda rank: (found[rank].order, ages[rank], -rank))
+    source = max(range(group.size), key=lambda rank: (found[rank].order, not turns[rank].off, ages[rank], -rank))
+    if len(set(hellos)) == 1:
+        turn.healed(turns, source, group.rank)
+        told("same")
+        return False
     sends = group.rank == source
     told("peer_needs_state" if sends else "self_needs_state")
     if not sends:
@@ -165,6 +171,7 @@ def heal(
     changed = hellos[group.rank] != hellos[source]
     if changed:
         replica.load(*received)
+    turn.healed(turns, source, group.rank)
     told("sent" if sends else "fetched")
     return changed
 

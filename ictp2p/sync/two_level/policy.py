@@ -35,9 +35,11 @@ from ictp2p.device_memory import home
 from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost, StateError
 from ictp2p.fsm import RECONFIG_PG, TRAINING
 from ictp2p.sync.cluster import scaling
+from ictp2p.sync.cluster.averaging import Heads
 from ictp2p.sync.cluster.groups import Groups
 from ictp2p.sync.cluster.heal import Replica, heal
 from ictp2p.sync.cluster.progress import Progress
+from ictp2p.sync.cluster.turn import Turn
 from ictp2p.sync.mesh import Group, Mesh
 from ictp2p.sync.model.sharding import reshard
 from ictp2p.sync.model.strangers import Strangers
@@ -153,6 +155,7 @@ class Policy:
         me = weakref.proxy(self)  # as `Hooks`: what it is made of does not hold a policy
         self._groups = Groups(peer, lambda group: me._joined(group))
         self._hooks = Hooks(inner)
+        self._turn = Turn()
         self._resting = 0.0
         """When the last step and what followed it ended."""
         self._beginning = Beginning(model, inner, weights, compares=given.frozen == "same")
@@ -289,6 +292,7 @@ class Policy:
         if not self.version:
             self._beginning.look()
         self._outer_round.begin()
+        self._turn = Turn()
         self._items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]
         self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
         self._groups.enter(home(self._weights.tensors()))
@@ -337,6 +341,7 @@ class Policy:
 
     def _to_step(self) -> None:
         """Have the gradients in hand averaged, whatever it takes."""
+        self._turn.programs = False
         try:
             self._look()
             scaling.unscale(self._inner)
@@ -355,13 +360,17 @@ class Policy:
             weight=gradients.weight,
             spent=gradients.spent,
         )
-        heads = self._in_group(
-            lambda group: gradients.average(group, agreed.weight(gradients.weight), due=agreed.due(self._due))
-        )
-        gradients.averaged(heads)
+
+        def average(group: Group) -> Heads:
+            if self._turn.again:
+                self._equal(group)
+            return gradients.average(group, agreed.weight(gradients.weight), due=agreed.due(self._due))
+
+        gradients.averaged(self._in_group(average))
 
     def _stepped(self) -> None:
         """See what is due now that a step has been taken."""
+        self._turn.programs = True
         self._peer.phase(TRAINING, "committed")
         self.progress.step += 1
         self.progress.since += 1
@@ -446,9 +455,14 @@ class Policy:
             raise ConfigError(
                 f"{group.size} workers of cluster {self._peer.cluster} hold the same shard: with `within`, one may"
             )
+        self._equal(group, partial(self._peer.phase, RECONFIG_PG))
+        return self.progress.step
+
+    def _equal(self, group: Group, told: Callable[[str], None] = lambda trigger: None) -> None:
+        """Hold what all of a group hold, and have under way what is to be."""
         before = (self.progress.version, self.progress.step)
-        told = partial(self._peer.phase, RECONFIG_PG)
-        heal(group, self.progress, self._replica, self.state, self._items, told, self._outer_round.withdraw)
+        withdraw = self._outer_round.withdraw
+        heal(group, self.progress, self._replica, self.state, self._items, self._turn, told, withdraw)
         self._gradients.equal()
         if before != (self.progress.version, self.progress.step):
             self._gradients.spent = True
@@ -456,4 +470,3 @@ class Policy:
             self._sampler.regroup(group.rank, group.size)
         self._weights.agenda.landed(self.state.counters, self.state.committed)
         self._outer_round.resume(group)
-        return self.progress.step

@@ -10,6 +10,7 @@ import torch
 from ictp2p.errors import LocalGroupError, MeshMismatch
 from ictp2p.sync.cluster.heal import Replica, broadcast_bytes, heal, stream
 from ictp2p.sync.cluster.progress import Progress
+from ictp2p.sync.cluster.turn import Turn
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry
 
@@ -33,12 +34,12 @@ class Worker:
         self.state.commit(progress.version)
 
         self.calls: list[str] = []
+        self.turn = Turn()
 
     def __call__(self, group: Any) -> bool:
         replica = Replica(self.model, self.inner, ())
-        return heal(
-            group, self.progress, replica, self.state, self.items, withdraw=lambda: self.calls.append("withdraw")
-        )
+        withdraw = lambda: self.calls.append("withdraw")  # noqa: E731
+        return heal(group, self.progress, replica, self.state, self.items, self.turn, withdraw=withdraw)
 
     def content(self) -> tuple[Any, ...]:
         inner = self.inner.state_dict()["state"]
