@@ -92,3 +92,12 @@ def test_postponed_time_does_not_count() -> None:
     suspicion = Suspicion("a", 2, LAN, 0.0)
     suspicion.postpone(7.0)
     assert suspicion.deadline == 11.0
+
+
+def test_postponed_time_does_not_count_once_others_confirm_either() -> None:
+    """A process that slept gives who it suspects all of the time that is left, whoever joins in afterwards."""
+    slept, awake = Suspicion("a", 64, LAN, 0.0), Suspicion("a", 64, LAN, 60.0)
+    slept.postpone(60.0)
+    assert slept.confirm("b", 61.0)
+    assert awake.confirm("b", 61.0)
+    assert slept.deadline == awake.deadline > 61.0

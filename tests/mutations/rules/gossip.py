@@ -268,6 +268,14 @@ MUTATIONS: Final = (
         ("gossip/test_guards.py::test_a_suspect_is_asked_by_as_many_as_are_wanted_and_then_by_nobody",),
     ),
     Mutation(
+        "postponed-until-the-next-voice",
+        "Time in which a process could hear nobody does not count either once others join in its suspicion.",
+        "ictp2p/gossip/suspicion.py",
+        "        self.started += seconds\n",
+        "",
+        ("gossip/test_suspicion.py::test_postponed_time_does_not_count_once_others_confirm_either",),
+    ),
+    Mutation(
         "early-news-taken-for-lag",
         "News that presses goes out earlier than the details it joins were to, and nobody is late for it.",
         "ictp2p/gossip/ledger.py",

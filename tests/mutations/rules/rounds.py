@@ -347,6 +347,22 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "vote-taken-back",
+        "The first verdict on an attempt stays: it may have been counted.",
+        "ictp2p/sync/rounds/participant.py",
+        " != (round_, attempt) or self._verdict is not None:",
+        " != (round_, attempt):",
+        ("sync/rounds/test_participant.py::test_a_vote_that_was_given_is_not_taken_back",),
+    ),
+    Mutation(
+        "withdrawn-yet-opened-with",
+        "Who has withdrawn is not in the next attempt, which would come to nothing for it.",
+        "ictp2p/sync/rounds/coordinator.py",
+        "        self._readies.withdraw(sender, cluster)\n",
+        "        pass\n",
+        ("sync/rounds/test_participant.py::test_who_has_withdrawn_is_not_in_the_next_attempt",),
+    ),
+    Mutation(
         "odd-one-never-told",
         "Who sits out round after round for its digest gets an error, and does not stay in its step.",
         "ictp2p/sync/rounds/participant.py",

@@ -679,6 +679,14 @@ MUTATIONS: Final = (
         ("sync/policies/test_sparse.py::test_an_aborted_round_leaves_everything_bit_for_bit_as_it_was",),
     ),
     Mutation(
+        "residual-of-the-next-fragment",
+        "A round of one fragment moves its residual, not that of the fragment whose turn is next.",
+        "ictp2p/sync/policies/sparse.py",
+        "        super().commit(version)\n        self._kept[self._captured].commit()",
+        "        super().commit(version)\n        self._kept[self.fragment].commit()",
+        ("sync/policies/test_sparse.py::test_each_fragment_has_a_residual_of_its_own",),
+    ),
+    Mutation(
         "residual-moves-with-others-round",
         "A round that others finished without this cluster takes nothing of its residual.",
         "ictp2p/sync/policies/sparse.py",
@@ -1023,6 +1031,17 @@ MUTATIONS: Final = (
         "            return Fate.REVOKED\n",
         "            return Fate.OUT\n",
         ("sync/samples/test_sampler.py::test_a_cluster_comes_back_after_others_have_trained_its_samples",),
+    ),
+    Mutation(
+        "trained-aloft-trained-again",
+        "What was trained while a round was on its way is in the model, and is not trained again.",
+        "ictp2p/sync/samples/trained.py",
+        "later = order[self._aloft :]",
+        "later: list[int] = []",
+        (
+            "sync/samples/test_trained.py::"
+            "test_what_was_trained_during_a_round_is_not_trained_again_once_that_round_is_in_the_state",
+        ),
     ),
     Mutation(
         "batch-twice-in-a-step",

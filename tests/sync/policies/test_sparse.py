@@ -381,3 +381,27 @@ def test_double_precision_is_refused() -> None:
     model = torch.nn.Linear(2, 2).double()
     with pytest.raises(ConfigError, match="float64"):
         SparseDiLoCo(None, model, torch.optim.SGD(model.parameters()))  # type: ignore[arg-type]
+
+
+def test_each_fragment_has_a_residual_of_its_own(make_world: Any) -> None:
+    """What a fragment's round left out comes with its own next round: model and residual hold all that was trained."""
+    data = rows(0, 18)
+
+    def body(mesh: Any) -> tuple[Array, int]:
+        parts = torch.nn.ParameterDict({name: torch.from_numpy(START.copy()) for name in "uvw"})
+        inner = torch.optim.SGD(parts.parameters(), lr=0.25)
+        cuts, trained = [[name] for name in parts], []
+        with SparseDiLoCo(mesh, parts, inner, sync_every=3, fragments=cuts, decay=1.0, **SMALL) as it:
+            for row in data:
+                for part in parts.values():
+                    part.grad = torch.from_numpy(row.copy())
+                inner.step()
+                both = zip(parts.values(), it._weights.residuals, strict=True)
+                trained.append([(part.detach() - residual).numpy() for part, residual in both])
+        return np.array(trained), it.version
+
+    trained, version = make_world(x=1).run(x_0=body)["x_0"]
+    assert version > 2 * len("uvw"), "each left something out, and brought it"
+    expected = START - F(0.25) * np.cumsum(data, axis=0)
+    for fragment in range(len("uvw")):
+        np.testing.assert_array_equal(trained[:, fragment], expected)

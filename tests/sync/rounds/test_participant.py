@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ictp2p.sync.messages import Failed, Rejected
+from ictp2p.sync.messages import Failed, Rejected, Vote
 from ictp2p.sync.rounds.notices import RoundAborted, RoundCommitted, RoundOpened, SpecRejected
 from ictp2p.sync.rounds.participant import Contribution, Part
 from ictp2p.sync.values import Open, Participant, Spec, StateRef, genesis, upcoming
 from ictp2p.types import ClusterId
-from tests.sync.rounds.rounds_mesh import A0, B0, CALL, DELAY, LINEAGE, Mesh, mesh
+from tests.sync.rounds.rounds_mesh import A0, B0, C0, CALL, DELAY, LINEAGE, Mesh, mesh
 
 SPECS = (CALL, replace(CALL, name="another"))
 NOTHING = StateRef(0, b"", ())
@@ -90,3 +90,33 @@ def test_a_late_refusal_does_not_hit_what_the_others_want() -> None:
     m.silent = {A0}
     m.run(0.5)
     assert not m.told(B0, SpecRejected)
+
+
+def test_a_vote_that_was_given_is_not_taken_back() -> None:
+    """Whoever coordinates next hears what was said first, whatever becomes of this peer's part afterwards."""
+    part = Part(A0, lambda plan, participants: None)
+    part.stand(Contribution(ClusterId("a"), A0, 1, 1.0, CALL, None), None)
+    opened = Open(
+        LINEAGE, (A0,), NOTHING, A0, 1, 1, CALL, (Participant(ClusterId("a"), A0, 1, 1.0, b""),), b"", "", 9.0
+    )
+    part.decided(opened)
+    assert part.conclude(1, 1, (b"first", "", ()))
+    said = part.message(0, opened)
+    assert not part.conclude(1, 1, (b"", "broke afterwards", ()))
+    assert not part.conclude(1, 1, (b"second", "", ()))
+    assert part.message(0, opened) == said == Vote(0, 1, 1, b"first")
+
+
+def test_who_has_withdrawn_is_not_in_the_next_attempt() -> None:
+    """It would fail at once, as it is not ready, and the others would have made an attempt for nothing."""
+    m = mesh(A=1, B=1, C=1)
+    m.ready("B", CALL)
+    m.run(5 * DELAY)
+    m.do(B0, m.rounds[B0].withdraw(m.now))
+    m.run(5 * DELAY)
+    m.ready("A", CALL)
+    m.ready("C", CALL)
+    m.run(60.0)
+    opened = [notice.open for notice in m.told(A0, RoundOpened) if isinstance(notice, RoundOpened)]
+    assert [[part.leader for part in each.participants] for each in opened] == [[A0, C0]]
+    assert not m.told(A0, RoundAborted)
