@@ -173,6 +173,16 @@ def test_a_limited_sender_slows_the_prediction() -> None:
     assert limited.seconds > 2 * free.seconds
 
 
+@pytest.mark.parametrize("up", [0.0, 5e-324])
+@pytest.mark.parametrize("rate", [5e-324, 1e-200, 10 * MB, 1.7e308])
+def test_whatever_a_card_says_of_its_links_there_is_a_plan(rate: float, up: float) -> None:
+    names = "abcde"
+    links = {(a, b): rate if (a, b) == ("a", "b") else (2 + ord(b) % 3) * MB for a in names for b in names if a < b}
+    asked = request(*names)
+    answer = make_plan(directory(links, {"a": up}), asked)
+    assert check_plan(answer.plan, asked.participants) is None
+
+
 def test_a_broadcast_has_one_root_and_it_takes_part() -> None:
     asked = request("a", "b", "c", kind="broadcast", name="broadcast@b")
     assert named_cluster(asked.spec) == "b"

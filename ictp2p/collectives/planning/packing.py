@@ -149,7 +149,7 @@ class Packing:
         """Improve while a free variable gains."""
         while self.work < WORK:
             entering = int(self._table[-1, :-1].argmin())
-            if self._table[-1, entering] >= -_EPSILON:
+            if not self._table[-1, entering] < -_EPSILON:  # nor where it is no number
                 return
             leaving = _first_to_bind(self._table[:-1, -1], self._table[:-1, entering])
             if leaving is None:
@@ -160,7 +160,7 @@ class Packing:
         """Restore rows that are violated, keeping all costs at zero or above."""
         while self.work < WORK:
             leaving = int(self._table[:-1, -1].argmin())
-            if self._table[leaving, -1] >= -_EPSILON:
+            if not self._table[leaving, -1] < -_EPSILON:
                 return
             entering = _first_to_bind(self._table[-1, :-1], -self._table[leaving, :-1])
             if entering is None:
@@ -179,7 +179,7 @@ class Packing:
         table[others, column] = 0.0
         table[others] -= factors[others, None] * table[row]
         self._basis[row], self._free[column] = self._free[column], self._basis[row]
-        self.work += len(others) * table.shape[1]
+        self.work += (1 + len(others)) * table.shape[1]
 
 
 def _first_to_bind(values: Matrix, slopes: Matrix) -> int | None:

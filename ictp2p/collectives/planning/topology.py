@@ -24,6 +24,10 @@ UNMEASURED = 4e9
 """Bytes/s assumed of a link when no link at all has been measured: what a process moves over loopback. A slower one
 would favour whatever uses most links side by side, though as likely they share a line or a core."""
 
+LEAST, MOST = 1e-3, 1e15
+"""Bytes/s between which rates are reckoned with, except none at all and no limit. Figures come from other clusters, and
+ratios of those further apart are no numbers any more; as a rate, nothing beyond differs from these."""
+
 Pair = tuple[PeerId, PeerId]
 
 
@@ -139,12 +143,12 @@ def build(
     ups = np.array([up.get(name, np.inf) for name in number])
     downs = np.array([down.get(name, np.inf) for name in number])
     beneath: dict[Pair, list[int]] = {}
-    trunk_capacity = []
+    trunk_capacity = np.array([trunk.bandwidth for trunk in trunks])
     for place, trunk in enumerate(trunks):
-        trunk_capacity.append(trunk.bandwidth)
         for pair in trunk.links:
             beneath.setdefault(pair, []).append(nodes * nodes + 2 * nodes + place)
-    capacity = np.concatenate([capacity, ups, downs, trunk_capacity, [np.inf]])
+    ups, downs, trunk_capacity = _within(ups), _within(downs), _within(trunk_capacity)
+    capacity = np.concatenate([_within(capacity), ups, downs, trunk_capacity, [np.inf]])
 
     def hop(source: PeerId, target: PeerId) -> list[int]:
         a, b = number[source], number[target]
@@ -168,10 +172,15 @@ def build(
     there = np.array([bool(ways) for ways in uses]).reshape(size, size)
     width = np.where(there, capacity[padded].min(axis=1).reshape(size, size), 0.0)
     lines = []
-    for place, trunk in enumerate(trunks):
+    for place in range(len(trunks)):
         over = (padded == nodes * nodes + 2 * nodes + place).any(axis=1).reshape(size, size)
-        lines.append((over, trunk.bandwidth))
+        lines.append((over, float(trunk_capacity[place])))
     return Topology(width, delay, padded, capacity, ups[:size], downs[:size], bool(known), tuple(lines))
+
+
+def _within(rates: Matrix) -> Matrix:
+    """Take a lower rate for `LEAST`, and a higher one for `MOST`."""
+    return np.where((rates > 0) & (rates < np.inf), np.clip(rates, LEAST, MOST), rates)
 
 
 def _check(

@@ -52,6 +52,14 @@ def test_the_linear_program_meets_its_dual_bound(seed: int) -> None:
     assert prices @ capacity == pytest.approx(best, rel=1e-5)
 
 
+def test_what_is_no_number_ends_at_once() -> None:
+    """No comparison holds of it, so it seemed to gain; and as nothing changed by that, it was exchanged for ever."""
+    packing = Packing(np.array([1e-320, 1.0, 1.0, 1.0]))  # so little that the others are without end beside it
+    with np.errstate(all="ignore"):
+        packing.add(np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 1.0, 1.0]]))
+    assert packing.work < 100
+
+
 def _vertices(table: np.ndarray, capacity: np.ndarray) -> list[float]:
     """List the totals of all feasible vertices of the polytope, by brute force."""
     rows, columns = table.shape

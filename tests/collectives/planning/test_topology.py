@@ -72,6 +72,20 @@ def test_figures_that_cannot_be_are_refused(bad: float) -> None:
             plan(PlanRequest((A, B), 10, 4, full(A, B), up={A: bad}))
 
 
+@pytest.mark.parametrize("rate", [5e-324, 1e-300, 1e-200, 1e200, 1.7e308])
+def test_rates_that_no_line_has_are_taken_for_the_least_or_the_most(rate: float) -> None:
+    """One that is no number to reckon with would have the planner go round for ever, and others say such figures."""
+    links = {**full(A, B, C, D), (A, B): LinkEstimate(rate), (C, D): LinkEstimate(None, at_least=rate)}
+    limits, line = {A: rate}, Trunk(((B, C), (B, D)), rate)
+    found = topology.build((A, B, C, D), links, limits, limits, (line,))
+    known = topology.MOST if rate > 1 else topology.LEAST
+    assert (found.width[0, 1], found.up[0], found.down[0], found.trunks[0][1]) == (known,) * 4
+    assert found.width[2, 3] == (known if rate > 1 else 1e8)
+    for only in (None, "star", "ring", "tree"):
+        made = plan(PlanRequest((A, B, C, D), 5_000_000, 4, links, limits, limits, (line,), only=only)).plan
+        assert validate(made.encode(), (A, B, C, D), 5_000_000) is None
+
+
 def test_what_carries_nothing_is_no_edge() -> None:
     links = {**full(A, B, C), (A, B): LinkEstimate(0.0), (B, A): LinkEstimate(0.0)}
     asked = PlanRequest((A, B, C), 1_000_000, 4, links)

@@ -211,4 +211,15 @@ MUTATIONS: Final = (
         "            pass\n",
         ("core/test_proven.py::test_promises_are_believed_anew_where_a_kept_plan_has_become_faster",),
     ),
+    Mutation(
+        "rates-that-are-no-numbers",
+        "What others say of their lines never has the planner reckon with what is no number, and go round for ever.",
+        "ictp2p/collectives/planning/topology.py",
+        "    return np.where((rates > 0) & (rates < np.inf), np.clip(rates, LEAST, MOST), rates)\n",
+        "    return rates\n",
+        (
+            "collectives/planning/test_topology.py::test_rates_that_no_line_has_are_taken_for_the_least_or_the_most",
+            "core/test_planning.py::test_whatever_a_card_says_of_its_links_there_is_a_plan",
+        ),
+    ),
 )
