@@ -6,6 +6,12 @@ folder is bound to the name of its cluster when it is first used, and each life 
 those before it. Of two such numbers, as of fencing tokens (Kleppmann, "Designing Data-Intensive Applications", 2017,
 chapter 8), the higher one counts, and whoever hears of it under its own id stops. What is left to do then is a
 person's, who is told so here.
+
+Nor may a part of it be lost. A damaged file is refused, but one that is gone looks as if it had never been, and its
+peer would come back under its name without what it had promised. So it is shown by those that are written after it:
+the cluster, the identity and the number of the life come first, in this order. A chain of decisions, without which
+nobody votes, comes at any time; but who founds a mesh has one before it leads, and each life notes whether it found
+one.
 """
 
 from __future__ import annotations
@@ -15,12 +21,16 @@ from collections.abc import Callable
 from ictp2p.config import Config
 from ictp2p.disk import Disk, FileDisk
 from ictp2p.errors import StateError
+from ictp2p.gossip.election import TERM_KEY
 from ictp2p.identity import Identity
+from ictp2p.sync.agreement import acceptor
 from ictp2p.types import PeerId
 
 _IDENTITY = "identity"
 _LIFE = "life"
 _CLUSTER = "cluster"
+_COUNT = 8
+"""Bytes of a life's number; what is behind them says that it found a chain."""
 
 NOT_A_COPY = "give each worker a data directory of its own, not a copy"
 """What to do where two processes have one identity."""
@@ -67,16 +77,31 @@ def claim(disk: Disk, config: Config, random_bytes: Callable[[int], bytes]) -> I
         StateError: it is that of a peer of another cluster, cannot be read, or no longer says whose it is.
     """
     try:
-        bind(disk, config)
-        if disk.load(_IDENTITY) is None and disk.load(_LIFE) is not None:
+        lost = _lost(disk, founds=not config.seeds)
+        if lost is not None:
             raise StateError(
-                f"data_dir {str(config.data_dir)!r} has lost its {_IDENTITY}, and with it whose promises these are: "
+                f"data_dir {str(config.data_dir)!r} has lost its {lost}, and with it what this peer promised: "
                 "restore that, or give this peer a folder of its own"
             )
+        bind(disk, config)
         return Identity.load(disk, _IDENTITY, random_bytes)
     except StateError:
         let_go(disk)
         raise
+
+
+def _lost(disk: Disk, *, founds: bool) -> str | None:
+    """What is gone from a disk, though others of its values show that it was there; if its peer is to found a mesh."""
+    life, led, chain = disk.load(_LIFE), disk.load(TERM_KEY), disk.load(acceptor.KEY)
+    if chain is None and ((led is not None and founds) or (life is not None and life[_COUNT:])):
+        return acceptor.KEY
+    later = led is not None or chain is not None
+    for key in (_LIFE, _IDENTITY, _CLUSTER):
+        here = disk.load(key) is not None
+        if later and not here:
+            return key
+        later = here
+    return None
 
 
 def let_go(disk: Disk) -> None:
@@ -91,8 +116,8 @@ def begin_life(disk: Disk) -> int:
     Raises:
         StateError: the disk keeps nothing, or not what it was given.
     """
-    life = int.from_bytes(disk.load(_LIFE) or b"", "big") + 1
-    disk.save(_LIFE, life.to_bytes(8, "big"))
+    life = int.from_bytes((disk.load(_LIFE) or b"")[:_COUNT], "big") + 1
+    disk.save(_LIFE, life.to_bytes(_COUNT, "big") + (b"" if disk.load(acceptor.KEY) is None else b"chain"))
     return life
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,56 @@ def test_a_folder_that_does_not_say_any_more_whose_it_is_is_refused_and_left_as_
     with pytest.raises(StateError, match="has lost its identity"):
         claim(disk, config("a"), os.urandom)
     assert disk.load("identity") is None
+
+
+ORDER = ("cluster", "identity", "life", "term", "acceptor")
+
+
+@given(reached=st.integers(2, 5), gone=st.sampled_from(ORDER))
+def test_what_is_gone_is_missed_where_something_later_is_there(reached: int, gone: str) -> None:
+    """Regression: without its chain a peer founded a mesh under its old name; without its life it counted from one."""
+    disk, mine = MemoryDisk(), replace(config("a"), join=("127.0.0.1:7000",))
+    claim(disk, mine, os.urandom)
+    if reached >= 3:
+        begin_life(disk)
+    for key in ORDER[3:reached]:
+        disk.save(key, b"something")
+    first = disk.load("identity")
+    disk._values.pop(gone, None)
+    if gone in ORDER[: reached - 1] and gone != "term":
+        with pytest.raises(StateError, match=f"has lost its {gone}"):
+            claim(disk, mine, os.urandom)
+        assert disk.load(gone) is None
+    elif gone != "identity":
+        claim(disk, mine, os.urandom)
+        assert disk.load("identity") == first
+
+
+def with_chain(joins: bool, lives: int) -> tuple[MemoryDisk, Config]:
+    """The disk of a voter that was started so often, and its configuration."""
+    disk, mine = MemoryDisk(), replace(config("a"), join=("127.0.0.1:7000",) if joins else ())
+    for _ in range(lives):
+        claim(disk, mine, os.urandom)
+        begin_life(disk)
+        disk.save("acceptor", b"a promise")
+        disk.save("term", b"led")
+    return disk, mine
+
+
+@pytest.mark.parametrize(("joins", "lives"), [(False, 1), (False, 2), (True, 2)])
+def test_a_lost_chain_is_missed_where_it_was_found_before_or_a_mesh_would_be_founded(joins: bool, lives: int) -> None:
+    disk, mine = with_chain(joins, lives)
+    claim(disk, mine, os.urandom)
+    del disk._values["acceptor"]
+    with pytest.raises(StateError, match="has lost its acceptor"):
+        claim(disk, mine, os.urandom)
+
+
+def test_who_was_killed_before_it_had_a_chain_is_let_in_again() -> None:
+    """A newcomer may lead its cluster before it has learnt anything of its mesh's decisions."""
+    disk, mine = with_chain(joins=True, lives=1)
+    del disk._values["acceptor"]
+    claim(disk, mine, os.urandom)
 
 
 @given(lives=st.integers(1, 20))

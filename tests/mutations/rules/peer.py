@@ -8,6 +8,34 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "lost-chain-not-missed",
+        "Who would found a mesh and has led in one has lost its chain.",
+        "ictp2p/runtime/data_folder.py",
+        "(led is not None and founds) or ",
+        "",
+        (
+            "runtime/test_data_folder.py::test_a_lost_chain_is_missed_where_it_was_found_before_or_a_mesh_would_be_founded",
+        ),
+    ),
+    Mutation(
+        "chain-of-a-former-life-not-missed",
+        "A chain that a former life found is missed once it is gone.",
+        "ictp2p/runtime/data_folder.py",
+        "        return acceptor.KEY\n    later",
+        "        return acceptor.KEY if founds else None\n    later",
+        (
+            "runtime/test_data_folder.py::test_a_lost_chain_is_missed_where_it_was_found_before_or_a_mesh_would_be_founded",
+        ),
+    ),
+    Mutation(
+        "lost-file-not-missed",
+        "A file without which those after it would not be there has been lost.",
+        "ictp2p/runtime/data_folder.py",
+        "        if later and not here:\n",
+        "        if False:\n",
+        ("runtime/test_data_folder.py::test_what_is_gone_is_missed_where_something_later_is_there",),
+    ),
+    Mutation(
         "still-peer-waited-for",
         "Who counts seconds does not wait for a peer that stands still.",
         "ictp2p/handle/thread.py",
