@@ -23,8 +23,10 @@ line that nobody trained on in between, which real phases would have corrected o
 the longer the phase is, so a longer phase takes the one step that the optimizer was tuned to take.
 
 Clusters of different speed arrive together if each takes steps in proportion to its speed (DyLU of Liu et al.,
-"Asynchronous Local-SGD Training for Language Modeling", 2024): H is then that of the fastest. Since a cluster's workers
-must launch at the same step, its leader says so in the exchange before each step; when to say it is the leader's alone.
+"Asynchronous Local-SGD Training for Language Modeling", 2024): H is then that of the fastest. Rounds that wait for
+nobody are without it mostly, so it is forgotten by an eighth with each, and not with the first: slower ones would then
+take as many steps as it does, and come ever later. Since a cluster's workers must launch at the same step, its leader
+says so in the exchange before each step; when to say it is the leader's alone.
 """
 
 from __future__ import annotations
@@ -54,6 +56,8 @@ _ROUNDING = 1e-6
 """Steps by which a quotient may be beyond a whole number because of how fractions are kept."""
 _FORGETS = 0.25
 """Weight of the newest step time in the mean."""
+_SLOWS = 8
+"""A fastest cluster that had no part in a round is taken for slower by one part in so many."""
 
 
 def turn(steps: int, fragments: int, fragment: int) -> int:
@@ -245,7 +249,8 @@ class AdaptivePace(Pace):
         fragment = (counters["round"] - 1) % self.fragments
         counters[_TAKEN] = counters[f"{_SYNCED}{fragment}"] = self._taken(counters, fragment)
         if steps:
-            counters[_FASTEST] = min(steps)
+            fastest = counters[_FASTEST]
+            counters[_FASTEST] = min(*steps, fastest + fastest // _SLOWS or max(steps))
         if steps and rounds:
             pace = min(steps) if self._proportional else max(steps)
             counters[_STEPS] = self._wanted(counters, pace, min(rounds))

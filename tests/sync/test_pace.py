@@ -245,6 +245,21 @@ def test_a_slower_cluster_takes_fewer_steps_so_that_both_arrive_together(make_wo
     assert found["b_0"][0] == [6, 2, 2, 2, 2]
 
 
+def test_the_fastest_is_not_forgotten_with_a_round_that_it_has_no_part_in() -> None:
+    """Regression: a slow cluster that had a round alone took as many steps as the fastest, and came ever later."""
+    slow = AdaptivePace(20, least=20, most=20)
+    slow.stepped(0.5)
+    counters, lengths = {"round": 0, **slow.counters}, []
+    for steps in ((100.0, 500.0), (500.0,), (100.0,), (500.0,), *[(500.0,)] * 20):
+        counters["round"] += 1
+        slow.decide(counters, {}, said(*((step, 10.0) for step in steps)))
+        slow.landed(counters, {})
+        lengths.append(slow.length())
+    assert lengths[:6] == [4, 4, 4, 4, 5, 6]
+    assert lengths == [4, 4, 4, *sorted(lengths[3:])]
+    assert lengths[-1] == 20, "if it has gone for good, the others are the fastest in the end"
+
+
 def test_a_fixed_pace_is_diloco_as_it_was(make_world: Any) -> None:
     found = [make_world(a=1).run(a_0=worker(pace, 9))["a_0"] for pace in (Pace(4), 4)]  # type: ignore[arg-type]
     assert found[0][0] == found[1][0] == [4, 4]
