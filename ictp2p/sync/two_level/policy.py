@@ -196,8 +196,9 @@ class Policy:
 
         It is the steps of all phases up to the agreed state, that of the round under way if there is one, and those
         taken since: what a cluster counts that was there from the beginning, and what one that joins late has at once.
-        All workers of a cluster have the same. A round that came early, as a sampler asks for one, counts for a whole
-        phase. It goes on from a checkpoint, where versions begin anew.
+        All workers of a cluster have the same. A round counts for a whole phase also if it came early, as a sampler
+        asks for one, or holds what one of several clusters trained, as with `AsyncDiLoCo`. It goes on from a
+        checkpoint, where versions begin anew.
 
         It never goes backwards, unless the mesh itself goes back to an older version. A round that comes to nothing is
         a phase that no other cluster counts either: it stays where it is then, until as much was trained again.
