@@ -260,21 +260,26 @@ def epochs(sampler: ictp2p.ElasticSampler) -> Iterator[list[int]]:
     raise AssertionError("a trainer that was not told to end begins one empty epoch after the other")
 
 
-@pytest.fixture
-def lightnings_callback(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Ours for Lightning, also where there is nothing but Lightning's name."""
-    if importlib.util.find_spec("lightning") is None:
-        named = types.ModuleType("lightning.pytorch")
-        named.Callback = object  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
-        monkeypatch.setitem(sys.modules, "lightning.pytorch", named)
-    path = EXAMPLES.parent / "ictp2p" / "integrations" / "lightning.py"
-    spec = importlib.util.spec_from_file_location("ictp2p.integrations.lightning under test", path)
+def callback_of(module: str, base: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Ours for a library, also where there is nothing but the library's names."""
+    library, _, inside = base.rpartition(".")
+    if importlib.util.find_spec(library.partition(".")[0]) is None:
+        named = types.ModuleType(library)
+        setattr(named, inside, object)
+        monkeypatch.setitem(sys.modules, library.partition(".")[0], named)
+        monkeypatch.setitem(sys.modules, library, named)
+    path = EXAMPLES.parent / "ictp2p" / "integrations" / f"{module}.py"
+    spec = importlib.util.spec_from_file_location(f"ictp2p.integrations.{module} under test", path)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.PolicyCallback
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded.PolicyCallback
+
+
+@pytest.fixture
+def lightnings_callback(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return callback_of("lightning", "lightning.pytorch.Callback", monkeypatch)
 
 
 class Lightning:
@@ -334,6 +339,22 @@ def test_a_batch_that_was_leased_is_not_stepped_with_twice_in_a_lightning_module
         with pytest.raises(ConfigError, match="a further step with the same batch"):
             trainer.train(torch.tensor(next(batches)), 2)
         callback.on_exception(trainer, model, ConfigError())
+
+
+@pytest.mark.parametrize(
+    ("finds", "found", "tokens", "weight"),
+    [(False, 8, 0, 16.0), (True, 4, 0, 8.0), (True, None, 0, 16.0), (False, 4, 0, 16.0), (True, 4, 70, 70.0)],
+)
+def test_a_step_of_hugging_faces_trainer_weighs_what_it_found_to_fit(
+    monkeypatch: pytest.MonkeyPatch, finds: bool, found: int | None, tokens: int, weight: float
+) -> None:
+    """Regression: where it had to take smaller batches, its samples were still counted as if they were asked for."""
+    callback = callback_of("huggingface", "transformers.TrainerCallback", monkeypatch)(None, ictp2p.LocalSGD)
+    callback._embedded.policy = types.SimpleNamespace(weight=1.0)
+    arguments = types.SimpleNamespace(train_batch_size=8, gradient_accumulation_steps=2, auto_find_batch_size=finds)
+    state = types.SimpleNamespace(train_batch_size=found, num_input_tokens_seen=tokens)
+    callback.on_pre_optimizer_step(arguments, state, None)
+    assert callback.policy.weight == weight
 
 
 @pytest.mark.real

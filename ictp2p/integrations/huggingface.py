@@ -19,7 +19,8 @@ what `auto_find_batch_size` begins anew, and what was trained since the last rou
 The trainer makes its optimizer when training begins, so the policy is made then, with the trainer's own model,
 optimizer and learning-rate schedule. Gradients are accumulated and clipped by the trainer, on each worker, before the
 policy averages them in the cluster. A step counts as many tokens as the trainer saw, if it counts them
-(`include_num_input_tokens_seen`), else its samples: have all clusters do the same.
+(`include_num_input_tokens_seen`), else its samples: have all clusters do the same. Tokens are exact. Samples are those
+of full batches, as many as are added up: that the last step of an epoch has fewer the trainer tells nobody.
 
 With an `ElasticSampler`, which the trainer's `get_train_dataloader` has to return a loader of, training ends when the
 sampler is finished, however many epochs the trainer would go on. The trainer takes each of its epochs for one of the
@@ -87,7 +88,9 @@ class PolicyCallback(TrainerCallback):
         """Say what this step weighs."""
         tokens, self._seen = state.num_input_tokens_seen - self._seen, state.num_input_tokens_seen
         sampler = self._embedded.sampler
-        batch = args.train_batch_size if sampler is None else sampler.batch
+        # Of a state that was loaded it is what it was then, but where the trainer goes on with that.
+        found = state.train_batch_size if args.auto_find_batch_size else None
+        batch = (found or args.train_batch_size) if sampler is None else sampler.batch
         self.policy.weight = float(tokens or batch * args.gradient_accumulation_steps)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
