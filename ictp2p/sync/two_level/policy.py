@@ -156,6 +156,8 @@ class Policy:
         self._groups = Groups(peer, lambda group: me._joined(group))
         self._hooks = Hooks(inner)
         self._turn = Turn()
+        self._inside = False
+        """Whether it was entered, and has not been left since."""
         self._resting = 0.0
         """When the last step and what followed it ended."""
         self._beginning = Beginning(model, inner, weights, compares=given.frozen == "same")
@@ -298,6 +300,7 @@ class Policy:
         self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
         self._groups.enter(home(self._weights.tensors()))
         try:
+            self._inside = True
             self._meeting.begin()
             self.state.lineage = self._peer.lineage
             self._beginning.recognize()
@@ -313,11 +316,13 @@ class Policy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the cluster's group; the others go on."""
-        self._hooks.remove()
-        self._outer_round.withdraw()
-        self._groups.leave()
-        self._meeting.end()
+        """Leave the cluster's group; the others go on. Left before, its place may be another policy's."""
+        if self._inside:
+            self._hooks.remove()
+            self._outer_round.withdraw()
+            self._groups.leave()
+            self._meeting.end()
+            self._inside = False
 
     def _look(self) -> None:
         """See that the model is still what is trained, and where its tensors are by now."""

@@ -556,6 +556,14 @@ MUTATIONS: Final = (
         ("sync/two_level/test_schedules.py::test_who_is_healed_by_a_worker_in_a_round_is_no_step_behind",),
     ),
     Mutation(
+        "left-twice",
+        "A policy that is left again does not take the place away of the one that trains by then.",
+        "ictp2p/sync/two_level/policy.py",
+        "        if self._inside:\n",
+        "        if True:\n",
+        ("sync/two_level/test_policy.py::test_a_policy_that_is_left_again_takes_no_place_of_the_next_one",),
+    ),
+    Mutation(
         "deposed-leader-obeyed",
         "A process group that a deposed leader proposes is not joined.",
         "ictp2p/sync/rosters/machine.py",

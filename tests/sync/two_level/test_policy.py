@@ -243,6 +243,34 @@ def test_who_cannot_begin_leaves_nothing_behind(make_world: Any) -> None:
     make_world(a=1).run(a_0=body)
 
 
+def test_a_policy_that_is_left_again_takes_no_place_of_the_next_one(make_world: Any) -> None:
+    """Regression: it said that this worker left, whoever was in by then, and a third policy was let in beside that."""
+
+    def body(mesh: Any) -> list[list[str]]:
+        def policy() -> tuple[Any, ...]:
+            model = Model()
+            inner = torch.optim.SGD(model.parameters(), lr=0.1)
+            return model, inner, DiLoCo(mesh, model, inner, sync_every=2)
+
+        first, never, (model, inner, second), places = policy()[2], policy()[2], policy(), []
+        with first:
+            pass
+        places.append(list(mesh.site.ready))
+        with second:
+            for other in (first, never):
+                other.__exit__(None, None, None)
+                places.append(list(mesh.site.ready))
+            train(model, inner, rows(0, 2))
+            assert second.version == 2
+            second.__exit__(None, None, None)
+            places.append(list(mesh.site.ready))
+        with first:  # entered again it can be left again
+            places.append(list(mesh.site.ready))
+        return [*places, list(mesh.site.ready)]
+
+    assert make_world(a=1).run(a_0=body) == {"a_0": [[], ["a/0"], ["a/0"], [], ["a/0"], []]}
+
+
 def test_the_inner_optimizer_is_no_outer_one() -> None:
     """Regression: it was adopted, and its own steps were hooked by the policy whose outer steps it took."""
     model = Model()
