@@ -28,6 +28,8 @@ PACKET = 1400
 """Bytes of a message from which on it does not fit into what a way that swallows large packets carries."""
 KERNEL = 256 * 1024
 """Bytes that the kernels of both ends hold for a connection before the transport's own buffer fills."""
+CUT = 0.05
+"""Share of the reads that end somewhere in what has arrived: packets are cut where TCP likes, not where writes end."""
 
 
 class Endpoint(asyncio.Transport):
@@ -75,6 +77,8 @@ class Endpoint(asyncio.Transport):
         self._writing_paused = False
         self._inbox: deque[bytes | tuple[bytes, int]] = deque()
         self._unread = 0
+        self._split = False
+        """Whether the rest of what was read in part waits for the loop's next turn."""
         self._way = Way(internet, self)
         self._patience = Patience(internet, self)
 
@@ -277,19 +281,26 @@ class Endpoint(asyncio.Transport):
             self._refuse()
         elif what == FIN:
             self._eof = True
-            self._feed()
+            if not self._split:
+                self._feed()
         elif data is None:
             self._garbled()
         elif self._ended:
             self._refuse()  # a closed socket answers data with a reset
-        elif self._inbox or not self._reading or self._closing:
+        else:
+            self._take(data, size)
+
+    def _take(self, data: bytes | tuple[bytes, int], size: int) -> None:
+        """Hand a message on, behind what has not been read yet."""
+        if self._net.delivered is not None:
+            self._net.delivered(self.remote, self.local, size)
+        if self._inbox or not self._reading or self._closing:
             self._unread += size
             self._inbox.append(data)
-            self._feed()
         else:
             self._deliver(data, size)
-            if self._inbox or self._eof:
-                self._feed()
+        if (self._inbox or self._eof) and not self._split:
+            self._feed()
 
     def _accept(self) -> None:
         """The connection is established on the accepting side."""
@@ -314,8 +325,9 @@ class Endpoint(asyncio.Transport):
 
     def _feed(self) -> None:
         """Deliver what has arrived, as long as the protocol wants it."""
-        while self._inbox and self._reading and not self._closing:
-            item = self._inbox.popleft()
+        self._split = False
+        while self._inbox and self._reading and not (self._closing or self._split):
+            item = self._next()
             size = item[1] if isinstance(item, tuple) else len(item)
             self._unread -= size
             self._deliver(item, size)
@@ -327,10 +339,23 @@ class Endpoint(asyncio.Transport):
             if not keep:
                 self.close()
 
+    def _next(self) -> bytes | tuple[bytes, int]:
+        """What has arrived first, with what is small behind it: a read gives whatever is there."""
+        inbox = self._inbox
+        item = inbox.popleft()
+        while inbox and not self._buffered and isinstance(item, bytes):
+            more = inbox[0]
+            if not isinstance(more, bytes) or len(item) + len(more) > BULK:
+                break
+            inbox.popleft()
+            item += more
+        return item
+
     def _deliver(self, item: bytes | tuple[bytes, int], size: int) -> None:
         data = item[0] if isinstance(item, tuple) else item
-        if self._net.delivered is not None:
-            self._net.delivered(self.remote, self.local, size)
+        if size > 1 and (size <= BULK or not self._buffered):  # parts of what is large and bulk come anyway (`sim.way`)
+            size = self._cut_short(data, size)
+            data = data[:size]
         if self.peer._writing_paused:
             self.peer.passed()
         if self._buffered:
@@ -339,13 +364,26 @@ class Endpoint(asyncio.Transport):
             whole = data if len(data) == size else data + bytes(size - len(data))
             cast("asyncio.Protocol", self._protocol).data_received(whole)
 
+    def _cut_short(self, data: bytes, size: int) -> int:
+        """How much of it one read gives: now and then the rest comes next turn, with what has arrived by then."""
+        chance = self._net.chance.uniform("cut", self.remote, self.local)
+        if chance >= CUT:
+            return size
+        at = 1 + int(chance / CUT * (size - 1))
+        self._put_back(data[at:], size - at)
+        self._split = True
+        self._loop.call_soon(self._feed, context=self.process.context)
+        return at
+
+    def _put_back(self, rest: bytes, size: int) -> None:
+        self._inbox.appendleft((rest, size) if len(rest) < size else rest)
+        self._unread += size
+
     def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes, size: int) -> None:
         done = 0
         while done < size and not self._closing:
             if protocol is not self._protocol or not self._reading:  # it was replaced, or has enough, half-way
-                rest = data[done:]
-                self._inbox.appendleft((rest, size - done) if len(rest) < size - done else rest)
-                self._unread += size - done
+                self._put_back(data[done:], size - done)
                 if self._reading:
                     self._loop.call_soon(self._feed, context=self.process.context)
                 return

@@ -36,7 +36,7 @@ class Internet:
         loop: keeps time.
         chance: draws.
         topology: who is where, and what lies between.
-        delivered: told (from, to, bytes) of every message that a process gets.
+        delivered: told (from, to, bytes) of every message that arrives at a process.
         elide: carry only the size of large messages of zeros, not their bytes.
     """
 

@@ -10,6 +10,7 @@ import pytest
 
 from ictp2p.errors import AddressInUse, AddressNotOurs, Refused, Unreachable
 from ictp2p.types import Address
+from ictp2p.wire import FrameKind, FrameReader, frame
 from sim.chance import Chance
 from sim.internet import Internet
 from sim.loop import Process, SimLoop
@@ -106,6 +107,24 @@ def test_bytes_keep_their_order_whatever_the_jitter() -> None:
         pair.dialer.transport.write(bytes([n]))
     pair.loop.run_to(60)
     assert pair.acceptor.data == bytes(range(50))
+
+
+def test_reads_end_anywhere_and_give_whatever_is_there() -> None:
+    """As a kernel's do: who cuts a stream into messages may not rely upon where the other side's writes ended."""
+    pair = Pair(delay=0.01).connect()
+    reads: list[bytes] = []
+    pair.acceptor.data_received = reads.append  # type: ignore[method-assign]
+    writes = [frame(FrameKind.MESSAGE, bytes([n]) * n) for n in range(256)]
+    for message in writes * 4:
+        pair.dialer.transport.write(message)
+    pair.loop.run_to(60)
+    assert b"".join(reads) == b"".join(writes * 4)
+    assert len([read for read in reads if read not in writes]) > 20
+    reader = FrameReader()
+    counts = [len(reader.feed(read)) for read in reads]
+    assert sum(counts) == len(writes * 4)
+    assert min(counts) == 0
+    assert max(counts) > 1
 
 
 def test_nobody_listens_nobody_answers_no_way() -> None:
