@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import arena
+import pattern
 import torch
 import uvloop
 from arguments import count, megabytes, output, seconds, whole
@@ -321,8 +322,7 @@ def be(
 async def worker(network: Network, node: Node, peer: ictp2p.Peer, options: argparse.Namespace, barrier: Any) -> Found:
     """Let the mesh learn, then measure all contenders in turn."""
     elements = int(options.mb * 1e6 / 4)
-    source, output = torch.full((elements,), float(node.number + 1)), torch.zeros(elements)
-    expected = sum(range(1, node.ranks + 1))
+    source, output = pattern.brought(node.number, elements), torch.zeros(elements)
     mesh = Mesh(peer, node.ranks)
     await asyncio.to_thread(peer.gather, node.ranks, 60.0)
     await asyncio.sleep(options.settle)
@@ -331,8 +331,7 @@ async def worker(network: Network, node: Node, peer: ictp2p.Peer, options: argpa
         barrier.wait(PATIENCE)
 
     def check(name: str) -> None:
-        least, most = output.aminmax()
-        assert least == most == expected, (name, least, most)
+        pattern.verify(output, range(node.ranks), name)
 
     async def call(turn: int) -> None:
         await asyncio.to_thread(mesh.call, output)

@@ -24,6 +24,7 @@ import sys
 import time
 from typing import Any
 
+import pattern
 import torch
 from arguments import count, megabytes, output, positive, seconds
 from emulator import PAYLOAD, Emulator, enter, renounce, require_root
@@ -114,7 +115,7 @@ def join(node: int, hosts: list[str], mb: float, founded: Any, synced: Any, resu
     """Hold the state, or fetch it and say what that took."""
     newcomer = node == len(hosts) - 1
     elements = int(mb * 1e6 / 4 / 10)
-    state = {f"tensor{n}": torch.full((elements,), 0.0 if newcomer else n + 1.0) for n in range(10)}
+    state = {f"tensor{n}": torch.zeros(elements) if newcomer else pattern.brought(n, elements) for n in range(10)}
     config = ictp2p.Config.wan(
         cluster=f"c{node}", token=TOKEN, listen=f"{hosts[node]}:{PORT}", join=(f"{hosts[0]}:{PORT}",) if node else ()
     )
@@ -135,7 +136,8 @@ def join(node: int, hosts: list[str], mb: float, founded: Any, synced: Any, resu
         began, cpu = time.perf_counter(), time.process_time()
         peer.sync_state(state)
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-        assert all(bool((state[f"tensor{n}"] == n + 1).all()) for n in range(10))
+        for n in range(10):
+            pattern.verify(state[f"tensor{n}"], [n], f"tensor{n}")
         if newcomer:
             fetched = next(event for event in events if event["kind"] == "state_fetched")
             assert fetched["bytes"] >= mb * 1e6, fetched

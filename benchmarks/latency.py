@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 import arena
+import pattern
 import torch
 from arguments import count, output, whole
 
@@ -47,7 +48,8 @@ async def worker(rank: arena.Rank, sizes: list[int], repeat: int) -> list[dict[s
     }
     rows = []
     for size in sizes:
-        tensor, output = torch.full((size // 4,), float(rank.number + 1)), torch.zeros(size // 4)
+        tensor, output = pattern.brought(rank.number, size // 4), torch.zeros(size // 4)
+        expected = pattern.total(range(rank.ranks), size // 4)
         chosen = rank.plan(size // 4)
         times: dict[str, list[float]] = {name: [] for name in (*planes, "gloo")}
         for turn in range(repeat + 1):
@@ -61,7 +63,7 @@ async def worker(rank: arena.Rank, sizes: list[int], repeat: int) -> list[dict[s
                     await rank.reduce(chosen, [tensor], [output], planes[name], turn)
                 if turn:
                     times[name].append(1e3 * (time.perf_counter() - began))
-                assert output[0] == output[-1] == sum(range(1, rank.ranks + 1)), (name, output)
+                assert torch.equal(output, expected), (name, output, expected)
         rows += [{"bytes": size, "contender": name, **spread(found)} for name, found in times.items()]
     return rows
 

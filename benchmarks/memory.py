@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 
 import arena
+import pattern
 import torch
 from arguments import megabytes, output, whole
 
@@ -39,7 +40,7 @@ def main() -> None:
 async def worker(rank: arena.Rank, mb: float, kind: str | None, sealed: bool) -> int:
     """Be one rank; give the bytes that it grew by."""
     elements = int(mb * 1e6 / 4)
-    tensor, output = torch.full((elements,), float(rank.number + 1)), torch.zeros(elements)
+    tensor, output = pattern.brought(rank.number, elements), torch.zeros(elements)
     bulk = await rank.bulk("memory", sealed=sealed)
     rank.agree("listening")  # first touches of gigabytes take some longer than others
     small = rank.plan(rank.ranks)
@@ -49,8 +50,9 @@ async def worker(rank: arena.Rank, mb: float, kind: str | None, sealed: bool) ->
     forget_peak()
     before = held("VmRSS")
     await rank.reduce(chosen, [tensor], [output], bulk, 1)
-    assert output[0] == output[-1] == sum(range(1, rank.ranks + 1))
-    return held("VmHWM") - before
+    grown = held("VmHWM") - before
+    pattern.verify(output, range(rank.ranks), "the sum")
+    return grown
 
 
 def forget_peak() -> None:

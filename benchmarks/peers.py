@@ -30,6 +30,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pattern
 import torch
 from arguments import between, count, output, whole
 
@@ -41,6 +42,8 @@ CONTENDERS = (HIVEMIND, OURS, CLEAR, TORCHFT)
 """hivemind first: it forks, which a process with threads had better not."""
 TOKEN = "benchmark-of-peers-of-other-makes"
 PATIENCE = 120.0
+Bring = Callable[[torch.Tensor], object]
+"""Puts what is brought where a contender takes it from."""
 Step = Callable[[], torch.Tensor]
 """Averages once; gives the tensor with the mean."""
 
@@ -139,7 +142,7 @@ def be(
                 for name in CONTENDERS
                 if name in contenders
             }
-            results.put(take_turns(steps, (peers + 1) / 2, repeat, barrier))
+            results.put(take_turns(steps, pattern.brought(number, elements), peers, repeat, barrier))
             barrier.wait(PATIENCE)
             time.sleep(3600)  # until killed with all that it started
     except BaseException as error:
@@ -147,11 +150,14 @@ def be(
         raise
 
 
-def take_turns(steps: dict[str, Step], mean: float, repeat: int, barrier: Any) -> dict[str, list[tuple[float, float]]]:
+def take_turns(
+    steps: dict[str, tuple[Bring, Step]], source: torch.Tensor, peers: int, repeat: int, barrier: Any
+) -> dict[str, list[tuple[float, float]]]:
     """Run all contenders in turn; give the seconds and CPU seconds of each turn but the first."""
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     for turn in range(repeat + 1):
-        for name, step in steps.items():
+        for name, (bring, step) in steps.items():
+            bring(source)
             barrier.wait(PATIENCE)
             began, cpu = time.perf_counter(), cpu_of_group()
             result = step()
@@ -159,9 +165,7 @@ def take_turns(steps: dict[str, Step], mean: float, repeat: int, barrier: Any) -
             barrier.wait(PATIENCE)  # daemons may still be busy for others
             if turn:
                 taken[name].append((seconds, cpu_of_group() - cpu))
-            least, most = result.aminmax()
-            assert abs(least - mean) < 1e-3 * mean, (name, least, mean)
-            assert abs(most - mean) < 1e-3 * mean, (name, most, mean)
+            pattern.verify(result, range(peers), name, mean=True, slack=1e-3)
     return taken
 
 
@@ -176,8 +180,10 @@ def cpu_of_group() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _ours(encrypt: bool) -> Callable[..., Step]:
-    def make(stack: contextlib.ExitStack, number: int, peers: int, elements: int, barrier: Any, shared: Any) -> Step:
+def _ours(encrypt: bool) -> Callable[..., tuple[Bring, Step]]:
+    def make(
+        stack: contextlib.ExitStack, number: int, peers: int, elements: int, barrier: Any, shared: Any
+    ) -> tuple[Bring, Step]:
         key = f"mesh-{encrypt}"
         if number:
             barrier.wait(PATIENCE)
@@ -192,15 +198,17 @@ def _ours(encrypt: bool) -> Callable[..., Step]:
         tensor = torch.empty(elements)
 
         def step() -> torch.Tensor:
-            peer.all_reduce(tensor.fill_(number + 1))
+            peer.all_reduce(tensor)
             return tensor
 
-        return step
+        return tensor.copy_, step
 
     return make
 
 
-def _torchft(stack: contextlib.ExitStack, number: int, peers: int, elements: int, barrier: Any, shared: Any) -> Step:
+def _torchft(
+    stack: contextlib.ExitStack, number: int, peers: int, elements: int, barrier: Any, shared: Any
+) -> tuple[Bring, Step]:
     import torch.distributed as dist
     from torchft.manager import Manager
     from torchft.process_group import ProcessGroupGloo
@@ -228,16 +236,17 @@ def _torchft(stack: contextlib.ExitStack, number: int, peers: int, elements: int
     tensor = torch.empty(elements)
 
     def step() -> torch.Tensor:
-        tensor.fill_(number + 1)
         manager.start_quorum()
         manager.allreduce(tensor).wait()
         assert manager.should_commit(), "torchft did not commit"
         return tensor
 
-    return step
+    return tensor.copy_, step
 
 
-def _hivemind(stack: contextlib.ExitStack, number: int, peers: int, elements: int, barrier: Any, shared: Any) -> Step:
+def _hivemind(
+    stack: contextlib.ExitStack, number: int, peers: int, elements: int, barrier: Any, shared: Any
+) -> tuple[Bring, Step]:
     import hivemind
 
     multiprocessing.set_start_method("fork", force=True)  # it passes what cannot be pickled to its processes
@@ -258,14 +267,16 @@ def _hivemind(stack: contextlib.ExitStack, number: int, peers: int, elements: in
     )
     result = torch.empty(elements)
 
-    def step() -> torch.Tensor:
+    def bring(source: torch.Tensor) -> None:
         with averager.get_tensors() as tensors:
-            tensors[0].fill_(number + 1)
+            tensors[0].copy_(source)
+
+    def step() -> torch.Tensor:
         averager.step(timeout=PATIENCE)
         with averager.get_tensors() as tensors:
             return result.copy_(tensors[0])
 
-    return step
+    return bring, step
 
 
 MAKERS = {OURS: _ours(True), CLEAR: _ours(False), TORCHFT: _torchft, HIVEMIND: _hivemind}

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import arena
+import pattern
 import torch
 from arguments import count, megabytes, output, whole
 
@@ -57,7 +58,7 @@ async def worker(rank: arena.Rank, mb: float, stop: bool) -> dict[str, float]:
     """Be one rank; the last one does not return."""
     elements, victim = max(1, int(mb * 1e6 / 4)), rank.ranks - 1
     doomed = rank.number == victim
-    tensor, output = torch.full((elements,), float(rank.number + 1)), torch.zeros(elements)
+    tensor, output = pattern.brought(rank.number, elements), torch.zeros(elements)
     bulk = await rank.bulk("recovery", sealed=True)
     chosen, survivors = rank.plan(elements), rank.plan(elements, among=range(victim))
     clean = []
@@ -77,7 +78,7 @@ async def worker(rank: arena.Rank, mb: float, stop: bool) -> dict[str, float]:
         raise AssertionError("nobody died")
     await rank.reduce(survivors, [tensor], [output], bulk, CLEAN + 2)
     total = time.perf_counter() - began
-    assert bool((output == sum(range(1, rank.ranks))).all())
+    pattern.verify(output, range(victim), "the survivors' sum")
     usual = statistics.median(clean[1:])
     return {"clean": usual, "noticed": noticed, "result": total, "later": total - usual}
 

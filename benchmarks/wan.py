@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import arena
+import pattern
 import torch
 import torch.distributed as dist
 import uvloop
@@ -269,8 +270,7 @@ async def worker(scene: Scene, node: Node, how: How, barrier: Any) -> dict[str, 
     elements, ranks = int(scene.mb * 1e6 / 4), scene.ranks()
     if scene.relay is None:
         await probe(node, bulk)
-    source, output = torch.full((elements,), float(node.number + 1)), torch.zeros(elements)
-    expected = sum(n + 1 for n in ranks)
+    source, output = pattern.brought(node.number, elements, pattern.BLOCK), torch.zeros(elements)
     contenders: dict[str, arena.Contender] = {}
     for name in scene.contenders:
         if name == GLOO:
@@ -292,11 +292,8 @@ async def worker(scene: Scene, node: Node, how: How, barrier: Any) -> dict[str, 
             contenders[name] = ours
 
     def check(name: str) -> None:
-        if name == LINE:
-            return
-        least, most = output.aminmax()
-        slack = 0.01 * expected if name in CODECS[1:] else 0.0
-        assert expected - slack <= least <= most <= expected + slack, (name, least, most)
+        if name != LINE:
+            pattern.verify(output, ranks, name, row=pattern.BLOCK, slack=0.01 if name in CODECS[1:] else 0.0)
 
     return await arena.take_turns(
         lambda: barrier.wait(PATIENCE),

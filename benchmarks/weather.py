@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pattern
 import torch
 from arguments import count, megabytes, output, seconds, whole
 from emulator import PAYLOAD, Emulator, enter, require_root
@@ -288,7 +289,7 @@ class Crowd:
         for pipe in self._pipes:
             pipe.send(None)
         answers = [answer for answer in (self._answer(pipe) for pipe in self._pipes) if answer is not None]
-        assert len({(answer["digest"], answer["clusters"]) for answer in answers}) == 1, answers
+        assert len({answer["clusters"] for answer in answers}) == 1, answers
         names = {int(name[1:]): leader for name, leader in answers[0]["leaders"].items()}
         truths = [lines.request(names, self._elements) for lines in (before, weather.lines)]
         made = plans.decode(answers[0]["plan"])
@@ -344,10 +345,10 @@ def be(number: int, path: str, hosts: list[str], options: argparse.Namespace, pi
 
 def serve(number: int, peer: ictp2p.Peer, elements: int, pipe: Any) -> None:
     """Call whenever it is asked for."""
-    tensor, opened = torch.empty(elements), Opened(peer)
+    source, tensor, opened = pattern.brought(number, elements), torch.empty(elements), Opened(peer)
     while True:
         pipe.recv()
-        tensor.fill_(number + 1.0)
+        tensor.copy_(source)
         opened.attempts = []
         began, cpu = time.perf_counter(), time.process_time()
         try:
@@ -356,10 +357,9 @@ def serve(number: int, peer: ictp2p.Peer, elements: int, pipe: Any) -> None:
             pipe.send(None)
             continue
         took, cpu = time.perf_counter() - began, time.process_time() - cpu
-        least, most = tensor.aminmax()
-        assert least == most == sum(int(name[1:]) + 1 for name in done.clusters), (done.clusters, least, most)
+        pattern.verify(tensor, [int(name[1:]) for name in done.clusters], "the call's sum")
         pipe.send({
-            "seconds": took, "cpu": cpu, "clusters": tuple(done.clusters), "digest": float(most),
+            "seconds": took, "cpu": cpu, "clusters": tuple(done.clusters),
             "plan": opened.value.plan, "reason": opened.value.reason, "attempts": opened.attempts,
             "leaders": {each.cluster: each.leader for each in opened.value.participants}, "links": peer.links,
         })  # fmt: skip
