@@ -13,6 +13,9 @@ Each peer is a process that runs all contenders, one after the other in every tu
 All of these agree on who takes part each time, and survive peers that die. A turn's time is that of the slowest peer,
 CPU seconds are those of all peers with all processes that they started, daemons too. Which of the packages cannot be
 imported is said and left out. The first turn opens connections and counts for nothing.
+
+Ours asks for cubic on short ways, the others run with the host's congestion control: `--congestion cubic` has all of
+them in a network of its own where that is cubic (root, on Linux).
 """
 
 from __future__ import annotations
@@ -30,9 +33,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import arena
 import pattern
 import torch
 from arguments import between, count, output, whole
+from streams import available as control
 
 import ictp2p
 
@@ -56,8 +61,13 @@ def main() -> None:
     parser.add_argument("--mb", **sizes, help="tensor sizes in MB (1e6 bytes), from 0.000004: one element")
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
     parser.add_argument("--repeat", type=count, default=5, help="measurements of each contender")
+    parser.add_argument("--congestion", type=control, help="control of all connections, in a network of their own")
     parser.add_argument("--json", type=output, help="file to write the rows to")
     options = parser.parse_args()
+    if options.congestion:
+        if not (arena.own_network() and arena.prefer(options.congestion)):
+            parser.error("argument --congestion: needs root on Linux, and `ip`")
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # there is no other, and the host's name leads elsewhere
     there = [name for name in options.contenders if available(name)]
     rows = []
     for peers in options.peers:
