@@ -7,7 +7,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ictp2p.errors import Translated
+from ictp2p.errors import ConfigError, Translated
+
+
+def make_room(path: Path) -> None:
+    """Find out before a run whether `path` can be written, not minutes later; a new file is there once it is written.
+
+    Raises:
+        ConfigError: it cannot; the message names it.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = not path.exists()
+        path.open("ab").close()
+        if new:
+            path.unlink()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def written(path: Path) -> Translated[OSError]:

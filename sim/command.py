@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from ictp2p.errors import ConfigError
-from ictp2p.outputs import written
+from ictp2p.outputs import make_room, written
 from ictp2p.tables import Table, show
 from sim import report
 from sim.progress import Progress
@@ -133,18 +133,7 @@ def _prepare(options: argparse.Namespace) -> None:
         pictures.require(options.plot)
     for path in (options.report, options.trace, options.plot):
         if path is not None:
-            _make_room(path)
-
-
-def _make_room(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = not path.exists()
-        path.open("ab").close()
-        if new:
-            path.unlink()
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+            make_room(path)
 
 
 def _write_trace(stage: Stage, path: Path | None) -> None:
@@ -166,7 +155,7 @@ def _write(told: Mapping[str, Any], document: Path | None, picture: Path | None)
 def _leave(told: Mapping[str, Any]) -> Path:
     """Write a failed run's report where it will be found."""
     path = LEFT / f"sim-{told['scenario']}-{told['seed']}.json"
-    _make_room(path)
+    make_room(path)
     report.save(told, path)
     return path
 

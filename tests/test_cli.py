@@ -172,7 +172,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(
 ) -> None:
     (tmp_path / "file").touch()
     assert cli.main(["demo", "--no-plot", "--report", str(tmp_path / "file" / "report.json")]) == 2
-    assert "cannot write" in capsys.readouterr().err
+    assert "report.json cannot be written" in capsys.readouterr().err
 
 
 def test_ctrl_c_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

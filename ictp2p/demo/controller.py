@@ -23,8 +23,7 @@ from ictp2p.demo import plot
 from ictp2p.demo.script import FOUNDERS, JOINER, Script
 from ictp2p.demo.show import Display
 from ictp2p.demo.stage import DemoFailed, Stage
-from ictp2p.errors import ConfigError
-from ictp2p.outputs import Output, written
+from ictp2p.outputs import Output, make_room, written
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -86,7 +85,7 @@ def run(options: Options, display: Display, command: Command = worker_command) -
     """
     for path in (options.report, options.plot, options.log):
         if path is not None:
-            _check_writable(path)
+            make_room(path)
     with display:
         report = _perform(options, display, command)
         if options.report is not None:
@@ -132,15 +131,6 @@ def _perform(options: Options, display: Display, command: Command) -> dict[str, 
         "false_suspicions": script.false_suspicions(),
         "options": {name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()},
     }
-
-
-def _check_writable(path: Path) -> None:
-    """Find out before the run, not minutes later."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("a").close()
-    except OSError as error:
-        raise ConfigError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -236,6 +236,17 @@ def test_an_interrupted_run_reports_and_leaves_no_process(tmp_path: Path, number
     assert all(not Path(f"/proc/{pid}").exists() for pid in _pids(tmp_path / "events.jsonl"))
 
 
+def test_a_run_that_ends_before_its_first_round_leaves_no_empty_picture(play: Play, tmp_path: Path) -> None:
+    """Regression: that it can be written was found out by making it."""
+    new, old = tmp_path / "new.png", tmp_path / "old.png"
+    old.write_text("of the run before")
+    for picture in (new, old):
+        assert play({"oslo/0": "hang"}, plot=picture, seconds=1.0) == 1
+        assert play.report["rounds"] == []
+    assert not new.exists()
+    assert old.read_text() == "of the run before"
+
+
 def test_workers_end_when_the_controller_is_killed(tmp_path: Path) -> None:
     read, write = os.pipe()
     program = "import sys; from ictp2p.demo.lines import Commands; c = Commands(sys.stdin); c.start(); c.wait()"
