@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import importlib.util
 import json
 import os
 import secrets
@@ -66,7 +67,14 @@ def _run(arguments: list[str]) -> int:
 
 
 def _sim(arguments: list[str]) -> int:
-    """The simulator parses its own arguments: its scenarios load torch, which no other command should wait for."""
+    """The simulator parses its own arguments: its scenarios load torch, which no other command should wait for.
+
+    Raises:
+        ConfigError: something else has its name, and is found first, as a file in the current folder is by `python -m`.
+    """
+    ours, found = Path(__file__).parents[1] / "sim" / "__init__.py", importlib.util.find_spec("sim")
+    if found is not None and found.origin is not None and Path(found.origin).resolve() != ours.resolve():
+        raise ConfigError(f"{found.origin} hides the simulator, which is called sim too: rename it, or go elsewhere")
     from sim.command import main as simulate
 
     return simulate(arguments)

@@ -220,6 +220,20 @@ def test_a_command_without_an_output_says_so_in_a_line(command: list[str]) -> No
     assert (ran.returncode, ran.stderr) == (cli.FAILED, b"ictp2p: OSError: [Errno 9] standard output is closed\n")
 
 
+@pytest.mark.parametrize("name", ["sim.py", "sim/__init__.py"])
+def test_a_file_that_hides_the_simulator_is_named_and_not_run(tmp_path: Path, name: str) -> None:
+    """Regression: a program of one's own called sim.py was run, and what it lacked told in a traceback."""
+    hiding = tmp_path / name
+    hiding.parent.mkdir(exist_ok=True)
+    hiding.write_text("print('run')")
+    asked = [sys.executable, "-m", "ictp2p", "sim", "list"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(asked, capture_output=True, text=True, cwd=tmp_path, timeout=50, env=env)
+    assert (ran.returncode, ran.stdout) == (cli.MISUSED, "")
+    assert ran.stderr.startswith(f"ictp2p: ConfigError: {hiding} hides the simulator, ")
+    assert ran.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("flag", ["--seconds", "--rounds", "--port", "--workers"])
 def test_what_is_no_number_is_named(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
