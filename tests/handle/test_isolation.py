@@ -233,13 +233,15 @@ def test_what_keeps_a_peer_from_starting_is_told_as_what_it_is() -> None:
         assert "not started" in repr(taken)
 
 
-def test_who_waits_when_the_reading_is_ended_from_within_is_told() -> None:
-    """Regression: `sys.exit` there ended the thread that reads without a word, and nobody was ever answered."""
+def test_whoever_exits_in_the_thread_that_reads_ends_no_wait_in_silence() -> None:
+    """Regression: `sys.exit` ended that thread without a word, and nobody was ever answered."""
 
-    def exits(number: int, message: object) -> None:
+    def exits(*_: object) -> None:
         raise SystemExit(1)
 
-    handle = ProcessHandle(config("a", "process"), lambda kind, fields: None)
+    handle = ProcessHandle(config("a", "process"), exits)
+    handle.start()
+    assert handle.waiting()[0]
     handle.line._heard = exits
     with pytest.raises(PeerClosed, match="after SystemExit: 1"):
         handle.waiting()

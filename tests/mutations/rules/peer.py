@@ -799,8 +799,8 @@ MUTATIONS: Final = (
         "surplus-end-is-death",
         "The end of a connection that was replaced says nothing about the peer.",
         "ictp2p/runtime/driver.py",
-        "if self._connections.get(peer) is connection:",
-        "if peer in self._connections:",
+        "if self._connections.get(peer) is not connection:",
+        "if peer not in self._connections:",
         ("runtime/test_driver.py::test_a_newer_connection_by_the_same_side_replaces_a_dead_one",),
     ),
     Mutation(
