@@ -222,7 +222,7 @@ class Weights:
             view.masked_fill_(same, 0.0)
 
     def _check_captured(self, views: Mapping[str, Tensor]) -> None:
-        if not math.isfinite(self.delta.sum().item()):
+        if not math.isfinite(sum(view.sum().item() for view in views.values())):
             _check_finite(views)
 
     @property

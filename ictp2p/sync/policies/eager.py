@@ -126,16 +126,16 @@ class EagerWeights(Weights):
         Raises:
             NotFinite: as for `Weights`.
         """
-        views = self._views(self.delta)
-        for name, view in views.items():
-            tensor = self._tensors[name]
+        moved = self._views(self.average)  # of use to nobody between a landing and the next round
+        for name, view in moved.items():
             base = self._start[name] if name in self.trained else self.state.committed[name]
-            moved = tensor.to("cpu", self.dtype, copy=True)
-            self._take_from(base.to(tensor.dtype).to(self.dtype), moved, name)
-            view.copy_(moved.add_(view) if self._unlanded and name in self.trained else moved)
+            view.copy_(self._tensors[name])
+            self._take_from(base.to(self._tensors[name].dtype).to(self.dtype), view, name)
         if not weight:
-            empty(views)
-        self._check_captured(views)
+            empty(moved)
+        self._check_captured(moved)  # before it is added to what has still to be brought
+        for name, view in self._views(self.delta).items():
+            view.copy_(moved[name].add_(view) if self._unlanded and weight and name in self.trained else moved[name])
         self._unlanded = True
         self._go_on(self._step(self._estimate(weight)), self.trained)
         self.state.rollback()

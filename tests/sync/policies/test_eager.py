@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ictp2p.errors import ConfigError, NotFinite
+from ictp2p.sync.optimizers.outer import Nesterov
 from ictp2p.sync.pace import AdaptivePace
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.policies.eager import EagerDiLoCo, EagerWeights
@@ -271,6 +273,38 @@ def test_what_has_diverged_is_not_brought(make_world: Any) -> None:
 
     with pytest.raises(NotFinite, match="w hold NaN or infinity"):
         make_world(a=1).run(a_0=body)
+
+
+def test_what_a_failed_round_brought_outlives_a_capture_that_was_refused(make_world: Any) -> None:
+    """Regression: what is no number was added to it, and so to all that came later, though the program went back."""
+    world, data = make_world(x=1), rows(0, 5 * EVERY)
+    world.aborts = {0}
+
+    def body(mesh: Any) -> Any:
+        model = torch.nn.Module()
+        model.w = torch.nn.Parameter(torch.from_numpy(START.copy()))
+        inner = torch.optim.SGD(model.parameters(), lr=0.125)
+        captured = START
+        with EagerDiLoCo(mesh, model, inner, partial(Nesterov, lr=1.0, momentum=0.0), sync_every=EVERY) as policy:
+            for step, row in enumerate(data):
+                before = model.w.detach().clone()
+                model.w.grad = torch.from_numpy(row) + model.w.detach()
+                if step == 2 * EVERY - 1:
+                    model.w.grad[1] = np.nan
+                    with pytest.raises(NotFinite, match="w hold NaN or infinity"):
+                        inner.step()
+                    model.w.data.copy_(before)
+                    captured = before.numpy()  # at the beginning of the next step
+                    continue
+                version = policy.version
+                inner.step()
+                if policy.version > version:
+                    np.testing.assert_allclose(policy.global_parameters()["w"].numpy(), captured, rtol=1e-5)
+                if policy.progress.aloft == 1:
+                    captured = model.w.detach().numpy().copy()
+        return policy.version
+
+    assert world.run(x_0=body) == {"x_0": 4}
 
 
 @pytest.mark.parametrize("options", [{"fragments": 2}, {"overlap": 2}, {"mix": 0.5}])
