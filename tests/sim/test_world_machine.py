@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from ictp2p.core.meetings import Meetings
 from ictp2p.gossip.election import Election, Past
 from sim import Breach, World, report
 from sim.command import main
@@ -242,6 +243,7 @@ def test_a_planted_bug_shrinks_to_one_fault_and_is_replayed(
     """Mutation: a peer forgets its term with its process, and hears nobody who remembers: it takes an office twice."""
     monkeypatch.setattr(Past, "decode", classmethod(lambda cls, stored: cls()))
     monkeypatch.setattr(Election, "seen", lambda self, term, leader, now: [])
+    monkeypatch.setattr(Meetings, "_recall_own", lambda self, record: None)
 
     class Planted(Worlds):
         left = tmp_path / "planted.json"
