@@ -54,7 +54,7 @@ from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest
 from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.machine import Notice
 from ictp2p.sync.agreement.chain import Decided
-from ictp2p.sync.values import Open
+from ictp2p.sync.values import Close, Open
 from ictp2p.types import PeerId
 
 TOKEN = "benchmark-of-a-heterogeneous-network"
@@ -103,6 +103,8 @@ class Round:
     reason: str
     leaders: tuple[str, ...]
     """In the order of the clusters."""
+    given_up: tuple[str, ...]
+    """Why attempts before this plan's were given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ def told(network: Network, each: tuple[Round, ...], elements: int) -> dict[str, 
         "shares": len(chosen.shares),
         "trees": trees(chosen, each[0].leaders),
         "reason": each[0].reason,
+        "given_up": each[0].given_up,
     }
 
 
@@ -246,6 +249,7 @@ def show(result: dict[str, Any]) -> None:
             f"call {number + 1:2}: {call['seconds']:6.2f} s, predicted {call['predicted']:6.2f}, on the lines as they "
             f"are {call['predicted_on_the_lines']:6.2f} (bytes alone {call['fluid_on_the_lines']:6.2f}); "
             f"{call['kind']} of {call['shares']}, {call['cpu_seconds']:.2f} CPU s"
+            + "".join(f"; given up: {why}" for why in call["given_up"])
         )
     print(f"last reason: {result['calls'][-1]['reason']}" if result["calls"] else "no calls")
     print(f"{result['mb']:g} MB, bound {result['bound_seconds']:.3f} s, planned {result['planned_seconds']}")
@@ -387,6 +391,7 @@ class Mesh:
         self._peer = peer
         self._clusters = clusters
         self._opened: Open | None = None
+        self._given_up: list[str] = []
         self.rounds: list[Round] = []
         peer._running.subscribe(self._notice)
 
@@ -400,11 +405,15 @@ class Mesh:
         assert opened is not None
         leaders = {int(re.sub(r"\D", "", p.cluster)): p.leader for p in opened.participants}
         ordered = tuple(leader for _, leader in sorted(leaders.items()))
-        self.rounds.append(Round(seconds, cpu, opened.plan, opened.reason, ordered))
+        given_up, self._given_up = tuple(self._given_up), []
+        self.rounds.append(Round(seconds, cpu, opened.plan, opened.reason, ordered, given_up))
 
     def _notice(self, notice: Notice) -> None:
-        if isinstance(notice, Decided) and isinstance(notice.value, Open):
-            self._opened = notice.value
+        match notice:
+            case Decided(value=Open() as opened):
+                self._opened = opened
+            case Decided(value=Close(committed=False, reason=reason)):
+                self._given_up.append(reason)
 
 
 def plot(result: dict[str, Any], file: Path) -> None:

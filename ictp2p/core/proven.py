@@ -12,7 +12,8 @@ Three others compete with it: the one for the links as they are measured now, th
 they ever were (`lines`), and the best ring on these. The latter two come first where nothing was carried out yet. Each
 has to promise less than the best one takes, and is not taken at its word: promises count as many times what they say as
 was true of the last one of their kind that was put to the test. That factor goes back to 1 while nothing new is tried,
-so that another plan is tried now and then, and sooner the more it promises.
+so that another plan is tried now and then, and sooner the more it promises. A trial that is given up in its middle
+counts as well: the next attempt would begin with the like of it.
 
 If links become slower, the kept plan's prediction grows before the next round, and what it takes with that round. If
 that is `SLOWER` times what it took before, what was known of its links and of promises counts for nothing; nor do past
@@ -119,8 +120,8 @@ class ProvenPlans:
         self._proven: OrderedDict[_Key, _Proven] = OrderedDict()
         self._opened: tuple[Open, float] | None = None
         self._offered = _Offer()
-        self._questioned = b""
-        """The last plan that another was weighed against while it was carried out."""
+        self._questioned = (b"", 0.0)
+        """The last plan that another was weighed against while carried out, and what was then predicted of it."""
 
     def decided(self, value: Value, now: float) -> None:
         """Note what was decided: rounds begin and end."""
@@ -167,7 +168,7 @@ class ProvenPlans:
 
         Where none was put to the test yet, it is no better than known lines allow.
         """
-        self._questioned = request.running
+        self._questioned = request.running, made.running
         proven = self._proven.get(_key(request.spec, request.participants))
         if proven is not None and "links" in proven.doubts:
             return replace(made, seconds=made.seconds * proven.doubt("links"))
@@ -187,17 +188,26 @@ class ProvenPlans:
         if committed and took >= LEAST and opened.spec.kind in ("sync", "reduce") and len(key[1]) <= FEW:
             self.lines.carried(_moved(opened), took)
         if not committed:
-            self._failed(proven, opened)
+            self._failed(key, opened)
         elif proven is not None and proven.plan == opened.plan:
             self._again(proven, opened, took)
         elif took >= LEAST:
             self._tried(key, opened, took)
 
-    def _failed(self, proven: _Proven | None, opened: Open) -> None:
-        if proven is not None and proven.plan == opened.plan:
+    def _failed(self, key: _Key, opened: Open) -> None:
+        proven = self._proven.get(key)
+        kept = proven is not None and proven.plan == opened.plan
+        if proven is not None and kept:
             proven.plan, proven.seconds = b"", inf
-        if self._questioned == opened.plan:  # it was slow enough to think of another: perhaps it was given up for that
+        plan, predicted = self._questioned
+        if plan != opened.plan:
+            return
+        # It was slow enough to think of another: perhaps it was given up for that.
+        if kept or self._offer(opened).by != "links":
             self.lines.slowed(frozenset(_used(opened)), opened.round)
+        else:  # it was made without regard to lines, and says nothing of them; but what it promised was in vain
+            proven = self._remembered(key, proven or _Proven(b"", opened.round, inf))
+            proven.doubts["links"] = max(proven.doubt("links"), _doubt(predicted, plans.decode(opened.plan).seconds))
 
     def _again(self, proven: _Proven, opened: Open, took: float) -> None:
         proven.round = opened.round
@@ -213,7 +223,7 @@ class ProvenPlans:
     def _tried(self, key: _Key, opened: Open, took: float) -> None:
         promised = plans.decode(opened.plan).seconds
         ratio = _doubt(took, promised)
-        offered = self._offered if opened.plan == self._offered.plan else _Offer()
+        offered = self._offer(opened)
         by = offered.by
         proven = self._proven.get(key)
         doubts = {} if proven is None else proven.doubts
@@ -222,10 +232,19 @@ class ProvenPlans:
         if by != "links" and ratio >= SLOWER:
             self.lines.slowed(frozenset(_used(opened)), opened.round)
         if proven is None or took < (offered.instead or (proven.seconds if not offered.plan else inf)):
-            self._proven[key] = _Proven(opened.plan, opened.round, took, offered.predicted, doubts)
+            proven = _Proven(opened.plan, opened.round, took, offered.predicted, doubts)
+        self._remembered(key, proven)
+
+    def _offer(self, opened: Open) -> _Offer:
+        """How this plan was come by; one that was given elsewhere counts as made for the links."""
+        return self._offered if opened.plan == self._offered.plan else _Offer()
+
+    def _remembered(self, key: _Key, proven: _Proven) -> _Proven:
+        self._proven[key] = proven
         self._proven.move_to_end(key)
         if len(self._proven) > _COLLECTIVES:
             self._proven.popitem(last=False)
+        return proven
 
 
 def _doubt(took: float, promised: float) -> float:

@@ -336,6 +336,25 @@ def slow_at_once(proven: ProvenPlans, plan: bytes) -> None:
     Rounds(proven).held(plan, 1.01 * SLOWER * plans.decode(plan).seconds, asked=LONG)
 
 
+def test_a_plan_on_trial_that_was_given_up_makes_its_kind_doubted_and_no_line_narrower() -> None:
+    proven = knowing()
+    rounds, first = Rounds(proven), chosen(proven, 1.0)
+    kept = plans.decode(first).seconds
+    rounds.held(first, kept, asked=LONG)
+    trial = structs.replace(plans.decode(SECOND.plan), seconds=1.0)
+    assert (
+        proven.better(asked_of(HERE, LONG), LONG, replace(SECOND, plan=trial.encode(), seconds=1.0)).plan
+        == trial.encode()
+    )
+    running = replace(LONG, running=trial.encode())
+    proven.rival(asked_of(HERE, running), running, replace(SECOND, running=5.0))
+    rounds.held(trial.encode(), 30.0, committed=False, asked=LONG)
+    for number in range(3):
+        proven.lines.saw(links_between(HERE, LONG.participants), number)
+    assert chosen(proven, 1.01 * GAIN * kept / 5.0) == first
+    assert chosen(proven, 0.99 * GAIN * kept / 5.0) == SECOND.plan
+
+
 @pytest.mark.parametrize("happens", [given_up, slow_again, slow_at_once])
 def test_links_of_a_round_that_was_slow_count_as_they_are_measured(
     happens: Callable[[ProvenPlans, bytes], None],

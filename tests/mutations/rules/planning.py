@@ -67,6 +67,14 @@ MUTATIONS: Final = (
         ("core/test_proven.py::test_promises_of_links_and_of_lines_are_doubted_apart",),
     ),
     Mutation(
+        "a-trial-given-up-narrows-lines",
+        "A plan that was made without regard to lines, and given up, says nothing of them, but of such promises.",
+        "ictp2p/core/proven.py",
+        'if kept or self._offer(opened).by != "links":',
+        "if True:",
+        ("core/test_proven.py::test_a_plan_on_trial_that_was_given_up_makes_its_kind_doubted_and_no_line_narrower",),
+    ),
+    Mutation(
         "given-up-for-an-empty-promise",
         "No attempt is given up for another plan that known lines do not allow.",
         "ictp2p/core/proven.py",
