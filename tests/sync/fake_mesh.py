@@ -115,7 +115,7 @@ class FakeMesh:
         source = self._provider(ref)
         encoded = source.manifest(ref.digest)
         for index in state.expect(encoded, ref.digest):
-            state.destination(index)[:] = source.chunk(ref.digest, index)
+            state.take(index, memoryview(source.chunk(ref.digest, index)))
         state.verified(ref.version)
 
     def _provider(self, ref: StateRef) -> GlobalState:

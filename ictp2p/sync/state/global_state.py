@@ -81,6 +81,11 @@ class GlobalState:
         self._halves = Halves(self.entries)
         self._manifest = self._next = Manifest(self.entries, self.settings, (), b"")
         self._manifest_bytes = b""
+        self._beside: dict[int, bytes] = {}
+        """Digests of what chunks of the tentative half hold, as far as that is known without hashing them.
+
+        It says which need not be fetched, and nothing else: `verified` believes none of it.
+        """
 
     @property
     def incoming(self) -> Manifest:
@@ -108,6 +113,7 @@ class GlobalState:
     @property
     def tentative(self) -> Mapping[str, Tensor]:
         """The tensors of what may be agreed next, all of them to be written to."""
+        self._beside = {}
         self._halves.touch(self._halves.everywhere())
         return self._halves.tentative
 
@@ -122,7 +128,7 @@ class GlobalState:
         Args:
             names: the only tensors that will be written to; None for all.
         """
-        self.sealed = b""
+        self.sealed, self._beside = b"", {}
         halves = self._halves
         halves.touch(halves.everywhere() if names is None else halves.under(names))
         halves.copy(halves.touched)
@@ -130,7 +136,7 @@ class GlobalState:
 
     def seal(self, counters: Mapping[str, int]) -> bytes:
         """Fix the tentative state and give its digest; write to it no more."""
-        found = self._halves.digests(self._halves.touched)
+        self._beside = found = self._halves.digests(self._halves.touched)
         chunks = b"".join(found.get(i) or self._manifest.chunk_digest(i) for i in range(self._halves.count))
         self._next = Manifest(self.entries, self.settings, tuple(sorted(counters.items())), chunks)
         self.sealed = self._name(self._next)
@@ -142,6 +148,7 @@ class GlobalState:
         self._moves |= 1  # though one that failed has left it odd
         self._held = (version, digest)  # whoever asks for it now is refused, and asks again
         self._halves.exchange()
+        self._beside = {i: self._manifest.chunk_digest(i) for i in self._halves.touched}
         self._manifest, self._manifest_bytes = self._next, encoded
         self.digest, self.counters = digest, dict(self._next.counters)
         self.sealed = b""
@@ -164,6 +171,7 @@ class GlobalState:
         Not if the next one is sealed there: the mesh may have committed it, and nobody else may hold it.
         """
         if not self.sealed:
+            self._beside = {}
             self._halves.touch(set())
 
     def succeed(self, former: GlobalState) -> None:
@@ -257,6 +265,7 @@ class GlobalState:
         """Prepare to receive a state; say which of its chunks are not here already.
 
         The tentative memory may hold part of it from an attempt that was broken off, and the committed one other parts.
+        Which is known, and nothing is hashed for it: of a large state that would take longer than it is worth waiting.
 
         Args:
             encoded: its manifest, from anyone.
@@ -270,12 +279,13 @@ class GlobalState:
         self.sealed = b""  # first, as in `rollback`
         self._next = manifest
         halves = self._halves
-        begun = halves.digests(halves.touched)
+        wanted = {i: manifest.chunk_digest(i) for i in range(manifest.count)}
+        begun = {i for i, digest in wanted.items() if self._beside.get(i) == digest}
+        unchanged = {i for i, digest in wanted.items() if self._manifest.chunk_digest(i) == digest} - begun
         halves.touch(halves.everywhere())
-        lacking = [i for i in range(manifest.count) if begun.get(i) != manifest.chunk_digest(i)]
-        unchanged = {i for i in lacking if self._manifest.chunk_digest(i) == manifest.chunk_digest(i)}
         halves.copy(unchanged)
-        return [i for i in lacking if i not in unchanged]
+        self._beside = {i: wanted[i] for i in begun | unchanged}
+        return [i for i in wanted if i not in self._beside]
 
     def same_training(self, encoded: bytes, digest: bytes) -> Manifest:
         """Read a manifest, and check that it is that of the state that was agreed on, and of this training.
@@ -298,6 +308,7 @@ class GlobalState:
     def take(self, index: int, data: memoryview) -> None:
         """Take a chunk of the expected state. It counts only after verification."""
         self.destination(index)[:] = data
+        self._beside[index] = self._next.chunk_digest(index)
 
     def verified(self, version: int) -> None:
         """Commit the expected state.
@@ -308,6 +319,7 @@ class GlobalState:
         found = self._halves.digests(range(self._next.count))
         wrong = next((i for i, digest in found.items() if digest != self._next.chunk_digest(i)), None)
         if wrong is not None:
+            self._beside = found  # or the next fetch would think that it is here
             raise StateError(f"chunk {wrong} of state version {version} does not match its digest")
         self.commit(version)
 
