@@ -328,7 +328,12 @@ class AsyncPeer:
     def provide(self, state: Provider) -> None:
         """As `serve_state`, wherever the state is."""
         self._state = state
-        serve_state(self.bulk, state)
+        serve_state(self.bulk, state, self._sends)
+
+    def _sends(self) -> None:
+        """A chunk of the state leaves: whoever waits for it has the line, and no probe."""
+        self.core.m.links.sends(self.clock())
+        self.bulk.stop_probes()
 
     async def fetch_state(self, ref: StateRef, state: Receiver) -> None:
         """Receive an agreed state of whoever should have it; see `state_exchange.fetch_agreed`."""

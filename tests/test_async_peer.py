@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 import torch
 
@@ -38,9 +39,11 @@ from ictp2p.errors import (
 )
 from ictp2p.machine import Notice
 from ictp2p.runtime.participation import Outcome, Reduction
+from ictp2p.runtime.state_exchange import KIND, Question
 from ictp2p.status import fetch_status
+from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.values import Spec
-from ictp2p.types import Address, PeerId
+from ictp2p.types import Address, ClusterId, PeerId
 
 TOKEN = "a token for tests only"
 ELEMENTS = 50_021
@@ -256,6 +259,26 @@ async def test_a_round_ends_the_probes_that_hold_its_links() -> None:
         result = await probing
         assert result.limited
         assert result.size < 64 * 2**20
+
+
+async def test_who_sends_a_state_ends_its_probes_and_begins_none() -> None:
+    async with mesh("a", "b") as (provider, newcomer):
+        await all_training([provider, newcomer])
+        state = GlobalState([entry("weight", torch.zeros(3))])
+        state.seal({})
+        state.commit(7)
+        provider.serve_state(state)
+        bulk = provider.bulk
+        bulk.profile = replace(bulk.profile, probe=60.0)
+        connection = await bulk.connection(newcomer.id, 5.0)
+        connection.pace(1e6)  # until the chunk: what is left of the probe would be sent in no time
+        probing = asyncio.create_task(bulk.probe(newcomer.id, 256 * 2**20, timeout=15.0))
+        question = msgspec.msgpack.encode(Question(state.digest, (0,)))
+        assert await newcomer.bulk.request(provider.id, KIND, question, memoryview(bytearray(64)), timeout=15.0)
+        result = await probing
+        assert result.limited
+        assert result.size < 64 * 2**20
+        assert provider.core.m.links.doubt((ClusterId("b"),), provider.clock()) == []
 
 
 async def test_a_participant_that_dies_in_mid_reduce_costs_one_attempt() -> None:

@@ -88,8 +88,14 @@ class Here:
         return self._state.chunk(digest, index)
 
 
-def serve_state(bulk: Bulk, state: Provider) -> None:
-    """Answer other peers' questions about `state` from now on."""
+def serve_state(bulk: Bulk, state: Provider, sends: Callable[[], None] = lambda: None) -> None:
+    """Answer other peers' questions about `state` from now on.
+
+    Args:
+        bulk: how they ask.
+        state: what they have here.
+        sends: told of each chunk that is about to leave.
+    """
 
     async def answer(_peer: PeerId, payload: bytes) -> AsyncGenerator[bytes, None]:
         try:
@@ -102,6 +108,7 @@ def serve_state(bulk: Bulk, state: Provider) -> None:
                 raise StateError(f"the state is too large: a manifest of {len(manifest)} bytes exceeds {MAX_MANIFEST}")
             yield manifest
         for index in question.chunks:
+            sends()
             yield await state.chunk(question.digest, index)
 
     bulk.serve(KIND, answer)

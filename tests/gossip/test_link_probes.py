@@ -12,7 +12,7 @@ from ictp2p.gossip.hellos import Hello
 from ictp2p.gossip.link_profile import LinkProfile
 from ictp2p.gossip.links import Links, ProbeWanted
 from ictp2p.types import Transfer
-from tests.gossip.linked import MIB, A, B, C, move, notices
+from tests.gossip.linked import MIB, A, B, C, move, notices, wait
 
 PROBING = LinkProfile(probe_bytes=8 * MIB, probe_credit=16 * MIB, probe_timeout=30.0, probe_retry=300.0)
 
@@ -69,6 +69,15 @@ class TestProbes:
         assert notices(links.handle_timeout(40.0), ProbeWanted) == []
         assert links.next_timeout() > 40.0
         assert notices(links.round_ended(41.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
+
+    def test_never_while_a_state_is_sent_nor_between_its_chunks(self):
+        links, _ = linked_for_probes()
+        for second in range(2, 62, 6):
+            links.sends(float(second))
+            assert notices(move(links, 8 * MIB, second + 1.0), ProbeWanted) == []
+            assert notices(links.handle_timeout(second + 6.0), ProbeWanted) == []
+        assert notices(wait(links, 65.0), ProbeWanted) == []
+        assert notices(wait(links, 68.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
 
     def test_rounds_fill_the_bucket_by_a_hundredth_and_only_rounds_do(self):
         links, _ = linked_for_probes((B,))

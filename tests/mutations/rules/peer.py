@@ -500,6 +500,22 @@ MUTATIONS: Final = (
         ("test_async_peer.py::test_a_round_ends_the_probes_that_hold_its_links",),
     ),
     Mutation(
+        "state-shares-its-links-with-probes",
+        "When a chunk of a state leaves, the probes that are under way end.",
+        "ictp2p/async_peer.py",
+        "        self.bulk.stop_probes()\n",
+        "",
+        ("test_async_peer.py::test_who_sends_a_state_ends_its_probes_and_begins_none",),
+    ),
+    Mutation(
+        "who-sends-a-state-probes",
+        "Who sends a state begins no probe.",
+        "ictp2p/async_peer.py",
+        "        self.core.m.links.sends(self.clock())\n",
+        "",
+        ("test_async_peer.py::test_who_sends_a_state_ends_its_probes_and_begins_none",),
+    ),
+    Mutation(
         "every-newcomer-shown-alone",
         "Mates are shown many changes of the mesh together: one showing for each would be N times N records.",
         "ictp2p/core/meetings.py",
