@@ -54,6 +54,14 @@ if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
     from ictp2p.sync.state.global_state import GlobalState
 
+_OPENING = 2.0
+"""Seconds without probes for who calls: a round that all are there for has opened by then. Who waits longer, for others
+that still train, may measure links meanwhile."""
+_CHUNK = 10.0
+"""Seconds without probes after each chunk of a state, which takes no longer on a line of a Mbit/s. Who has just joined
+fetches the state while everybody wants to know its links: probes took half of a provider's line for most of the fetch,
+and measured the other half."""
+
 
 class AsyncPeer:
     """One worker of a mesh, on the running event loop.
@@ -328,11 +336,11 @@ class AsyncPeer:
     def provide(self, state: Provider) -> None:
         """As `serve_state`, wherever the state is."""
         self._state = state
-        serve_state(self.bulk, state, self._sends)
+        serve_state(self.bulk, state, lambda: self._reserve(_CHUNK))
 
-    def _sends(self) -> None:
-        """A chunk of the state leaves: whoever waits for it has the line, and no probe."""
-        self.core.m.links.sends(self.clock())
+    def _reserve(self, seconds: float) -> None:
+        """Have our line free of probes from now on, for a while: whoever waits for what comes over it needs it."""
+        self.core.m.links.reserve(self.clock() + seconds)
         self.bulk.stop_probes()
 
     async def fetch_state(self, ref: StateRef, state: Receiver) -> None:
@@ -365,6 +373,7 @@ class AsyncPeer:
     async def reduce(self, work: Reduction) -> Outcome:
         """Take part in the next round as this cluster's leader; see `Participation.reduce`."""
         self._check()
+        self._reserve(_OPENING)
         return await self.participation.reduce(work)
 
     def subscribe(self, subscriber: Callable[[Notice], None]) -> None:
