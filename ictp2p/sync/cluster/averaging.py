@@ -169,7 +169,8 @@ class Averager:
         if not isinstance(tensor, torch.nn.Parameter):
             tensor.copy_(mean, non_blocking=True)
         elif tensor.grad is None:
-            tensor.grad = as_part_of(mean.to(tensor.device, tensor.dtype, copy=True), tensor)
+            # In the parameter's strides, as autograd makes it: a fused step walks both by their places in memory.
+            tensor.grad = as_part_of(torch.empty_like(local(tensor)).copy_(mean), tensor)
         else:
             local(tensor.grad).copy_(mean, non_blocking=True)
 

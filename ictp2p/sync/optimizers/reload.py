@@ -1,9 +1,14 @@
-"""Giving an optimizer the state of another, every tensor in the dtype that it had there.
+"""Giving an optimizer the state of another, every tensor in the dtype that it had there, and where it had it.
 
 torch casts what it loads to the parameter's dtype. Of a parameter in bfloat16 the float32 master, and momentum in
 float32, are rounded so: a worker that was healed steps otherwise than the one that it is a copy of, on fewer digits, in
 silence; and what was restored from a file has lost these digits for good. What was taken is what the optimizer stepped
 with, so that is what is put back, wherever torch has put its own.
+
+Nor do strides come along with what is sent or saved. torch makes momentum in the parameter's, and a fused step walks
+through parameter, gradient and momentum by their places in memory, without a look at how they lie: of a convolution in
+`channels_last`, or of a transposed weight, each element would be stepped with the momentum of another, in silence. So
+what has the parameter's shape is laid out as the parameter is before torch takes it.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from torch import Tensor
 
 from ictp2p.errors import ConfigError
 from ictp2p.sync.optimizers.joint import JointOptimizer
-from ictp2p.sync.state.local import as_part_of, is_distributed, local
+from ictp2p.sync.state.local import as_part_of, local
 
 
 def reload(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
@@ -25,7 +30,7 @@ def reload(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
     Raises:
         ConfigError: a tensor has another dtype by now, and lies where it cannot be put back.
     """
-    saved = _distributed(optimizer, saved)
+    saved = _laid_out(optimizer, saved)
     optimizer.load_state_dict(dict(saved))  # of which it may take things out
     _put_back(optimizer, saved)
     for where, before, now in _pairs(saved, optimizer.state_dict(), "state_dict()"):
@@ -37,28 +42,29 @@ def reload(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
             )
 
 
-def _distributed(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
-    """A state whose tensors are parts of distributed ones where the parameters are: torch takes them as they are."""
+def _laid_out(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
+    """A state whose tensors lie as the parameters do, and are parts where these are: torch takes them as they are."""
     if isinstance(optimizer, JointOptimizer):
         pairs = zip(optimizer.parts, saved["parts"], strict=True)
-        return {**saved, "parts": [_distributed(part, each) for part, each in pairs]}
+        return {**saved, "parts": [_laid_out(part, each) for part, each in pairs]}
     numbers = [number for group in saved.get("param_groups", ()) for number in group["params"]]
     held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    of = {number: p for number, p in zip(numbers, held, strict=False) if is_distributed(p)}
+    of = dict(zip(numbers, held, strict=False))
     states = saved.get("state", {})
-    return (
-        {**saved, "state": {n: _as_parts(each, of[n]) if n in of else each for n, each in states.items()}}
-        if of
-        else saved
-    )
+    return {**saved, "state": {n: _lying_as(of[n], each) if n in of else each for n, each in states.items()}}
 
 
-def _as_parts(state: Mapping[str, Any], parameter: Tensor) -> dict[str, Any]:
-    shape = local(parameter).shape
-    return {
-        key: as_part_of(value, parameter) if isinstance(value, Tensor) and value.shape == shape else value
-        for key, value in state.items()
-    }
+def _lying_as(parameter: Tensor, state: Any) -> Any:
+    here = local(parameter).detach()
+
+    def laid(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.shape != here.shape:
+            return value
+        if value.stride() != here.stride():
+            value = torch.empty_like(here, dtype=value.dtype, device=value.device).copy_(value)
+        return as_part_of(value, parameter)
+
+    return {key: laid(value) for key, value in state.items()} if isinstance(state, Mapping) else state
 
 
 def _put_back(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:

@@ -143,8 +143,8 @@ MUTATIONS: Final = (
         "shard-state-as-a-whole",
         "A newcomer's optimizer holds parts of distributed tensors where its parameters are such.",
         "ictp2p/sync/optimizers/reload.py",
-        "    saved = _distributed(optimizer, saved)\n",
-        "",
+        "        return as_part_of(value, parameter)\n",
+        "        return value\n",
         _WORKER,
     ),
     Mutation(

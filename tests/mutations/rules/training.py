@@ -380,6 +380,25 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "momentum-laid-out-anew",
+        "What an optimizer keeps for a parameter lies as that does, on a newcomer and when it is restored.",
+        "ictp2p/sync/optimizers/reload.py",
+        "        if value.stride() != here.stride():\n",
+        "        if False:\n",
+        (
+            "sync/optimizers/test_strides.py::test_nothing_of_a_cluster_that_is_joined_is_laid_out_anew",
+            "sync/optimizers/test_strides.py::test_what_was_saved_is_gone_on_from_as_if_it_had_not_been",
+        ),
+    ),
+    Mutation(
+        "gradient-laid-out-anew",
+        "The gradient of a parameter that only another worker used lies as the parameter does.",
+        "ictp2p/sync/cluster/averaging.py",
+        "as_part_of(torch.empty_like(local(tensor)).copy_(mean), tensor)",
+        "as_part_of(mean.to(tensor.device, tensor.dtype, copy=True), tensor)",
+        ("sync/optimizers/test_strides.py::test_nothing_of_a_cluster_that_is_joined_is_laid_out_anew",),
+    ),
+    Mutation(
         "momentum-taken-for-a-copy",
         "Momentum of zeros beside a parameter of zeros is no copy of it.",
         "ictp2p/sync/optimizers/copies.py",
