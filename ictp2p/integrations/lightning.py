@@ -12,6 +12,11 @@ counts as many samples as its batches have. The policy is left when training end
 off, of which Lightning tells its callbacks. Fitting again begins from the agreed state, also where nobody but this
 process holds it any more; what was trained since the last round is not in it.
 
+A batch for which `training_step` returns None has no gradient, and counts for nothing. Lightning takes its step all the
+same, and so does this worker: the others of its cluster step with it. With a sampler a step of such batches alone
+leaves them out of the epoch, as `ElasticSampler.skip` does: to return None is to say that they are not wanted, and to
+give them again would be to ask the same again. They are not lost unseen, for Lightning warns of the first.
+
 A module that optimizes by hand (`automatic_optimization = False`) may take several steps with one batch, each of which
 counts as many samples as the batch has. With a sampler it may not: of that a batch is trained once, in one step.
 
@@ -65,7 +70,7 @@ class PolicyCallback(Callback):
         self._weight = 0.0
         """What the batch in hand weighs."""
         self._since: list[float] = []
-        """The same of all batches since the last step."""
+        """The same of all batches since the last step that are in its gradients."""
 
     @property
     def policy(self) -> Policy:
@@ -92,20 +97,33 @@ class PolicyCallback(Callback):
             trainer.should_stop = True
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Count what is in the batch."""
+        """Weigh what is in the batch. Of a module that optimizes by hand nobody sees how it makes its gradients."""
         self._weight = self._weigh(batch)
-        self._since.append(self._weight)
+        if not pl_module.automatic_optimization:
+            self._since.append(self._weight)
+
+    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
+        """Count the batch: there is a gradient of it."""
+        if pl_module.automatic_optimization:
+            self._since.append(self._weight)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """Say what this step weighs: the batches since the last one, or the one in hand once more.
+        """Say what this step weighs: the batches since the last one; by hand, if there are none, the one in hand again.
 
         Raises:
             ConfigError: the trainer takes another number of batches per step by now than the sampler, or none.
         """
         self._embedded.check_accumulation(trainer.accumulate_grad_batches)
-        if not self._since and self._embedded.sampler is not None:
-            raise ConfigError("a further step with the same batch: with a sampler each is trained once, in one step")
-        self.policy.weight, self._since = sum(self._since or [self._weight]), []
+        sampler, since, self._since = self._embedded.sampler, self._since, []
+        if not since and not pl_module.automatic_optimization:
+            if sampler is not None:
+                raise ConfigError(
+                    "a further step with the same batch: with a sampler each is trained once, in one step"
+                )
+            since = [self._weight]
+        elif not since and sampler is not None:
+            sampler.leave_out()
+        self.policy.weight = sum(since)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Stop when the peer has drained, or all samples were trained."""

@@ -173,6 +173,14 @@ class ElasticSampler(Sampler[list[int]]):
         self._refill(block)
         self._hand.take()
 
+    def leave_out(self) -> None:
+        """Do as `skip` where the step is taken all the same, without their gradients, as a trainer takes one each time.
+
+        Raises:
+            LocalProtocolError: there is none, or not all that one step takes.
+        """
+        self._passed.leave_out(self._hand.first())
+
     @property
     def epoch(self) -> int:
         """Epochs that have ended for the whole mesh."""
@@ -244,7 +252,7 @@ class ElasticSampler(Sampler[list[int]]):
             LocalProtocolError: a step was taken without a batch.
         """
         block = self._hand.first()
-        return block[1] if self._trained.counts(block) else NOTHING
+        return block[1] if self._trained.counts(block) and block[1] not in self._passed.blocks(block[0]) else NOTHING
 
     def left(self) -> int:
         """Which block this worker leaves out, or `NOTHING`: said with each step until all know it."""
@@ -264,7 +272,7 @@ class ElasticSampler(Sampler[list[int]]):
         self._trained.add(each for each in done if each != NOTHING)
         if not taken:
             self._again(block)
-        elif block[1] != NOTHING:
+        elif block[1] != NOTHING and block[1] not in left:
             self._filler = block
             self._passed.used()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pytest
@@ -127,8 +127,8 @@ def test_a_batch_whose_gradients_overflow_is_trained_later(
     assert Counter(found) == {float(EPOCHS): SIZE}
 
 
-def leaving_out(bad: Collection[int], *, purpose: bool) -> Callable[[Any], Any]:
-    """A training that takes no step with a batch that has one of these samples in it."""
+def leaving_out(bad: Collection[int], how: str = "") -> Callable[[Any], Any]:
+    """A training that takes no step with a batch that has one of these samples in it, or one that counts nothing."""
 
     def body(mesh: Any) -> Any:
         sampler = ElasticSampler(SIZE, BATCH, epochs=1)
@@ -145,9 +145,11 @@ def leaving_out(bad: Collection[int], *, purpose: bool) -> Callable[[Any], Any]:
                     if any(index in bad for index in indices):
                         lost |= set(indices)
                         given.update(indices if sampler.mark() != NOTHING else ())
-                        if purpose:
-                            sampler.skip()
-                        continue
+                        if how == "step":
+                            sampler.leave_out()
+                        else:
+                            sampler.skip() if how else None
+                            continue
                     (-model(torch.tensor(indices))).sum().backward()
                     inner.step()
                     inner.zero_grad()
@@ -163,11 +165,12 @@ def told(world: Any) -> list[str]:
 ALL_BUT_ONE = {*range(SIZE)}.difference(ElasticSampler(SIZE, BATCH)._indices(0, 17))
 
 
+@pytest.mark.parametrize("how", ["no step", "step"])
 @pytest.mark.parametrize("bad", [{7}, {0, 11, 12, 59}, ALL_BUT_ONE])
-def test_a_batch_that_is_left_out_on_purpose_is_given_once(make_world: Any, bad: set[int]) -> None:
+def test_a_batch_that_is_left_out_on_purpose_is_given_once(make_world: Any, bad: set[int], how: str) -> None:
     """Also where all but one are: a batch without weight is made of what can be trained, as soon as there is any."""
     world = world_of(make_world, a=1)
-    tally, lost, given = world.run(a_0=leaving_out(bad, purpose=True))["a_0"]
+    tally, lost, given = world.run(a_0=leaving_out(bad, how))["a_0"]
     assert set(given.values()) == {1}
     assert lost >= bad
     assert tally.tolist() == [float(sample not in lost) for sample in range(SIZE)]
@@ -176,7 +179,7 @@ def test_a_batch_that_is_left_out_on_purpose_is_given_once(make_world: Any, bad:
 
 def test_a_batch_that_never_comes_to_a_step_does_not_keep_the_epoch_from_ending(make_world: Any) -> None:
     world = world_of(make_world, a=1)
-    tally, lost, given = world.run(a_0=leaving_out({7}, purpose=False))["a_0"]
+    tally, lost, given = world.run(a_0=leaving_out({7}))["a_0"]
     assert set(given.values()) == {32}
     assert tally.tolist() == [float(sample not in lost) for sample in range(SIZE)]
     (text,) = told(world)
@@ -184,30 +187,46 @@ def test_a_batch_that_never_comes_to_a_step_does_not_keep_the_epoch_from_ending(
     assert all(str(sample) in text for sample in lost)
 
 
-def test_what_one_worker_leaves_out_the_others_do_not_train(make_world: Any) -> None:
+class Counted(ElasticSampler):
+    """Counts how often its cluster trained each block."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.counted = Counter[int]()
+
+    def stepped(self, marks: Sequence[int], left: Sequence[int] = (), *, taken: bool = True) -> None:
+        super().stepped(marks, left, taken=taken)
+        self.counted.update(marks)
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_what_one_worker_leaves_out_the_others_do_not_train(make_world: Any, steps: bool) -> None:
     def body(leaves: bool) -> Callable[[Any], Any]:
         def run(mesh: Any) -> Any:
-            sampler = ElasticSampler(SIZE, BATCH, epochs=1)
+            sampler = Counted(SIZE, BATCH, epochs=1)
             model = torch.nn.Linear(1, 1)
             inner = torch.optim.SGD(model.parameters(), lr=0.0)
-            mine, left = Counter[int](), 0
+            left = 0
             with LocalSGD(mesh, model, inner, sync_every=5, sampler=sampler) as policy:
                 for indices in sampler.over(sampler):
                     block = sampler.mark()
                     if leaves and block != NOTHING and left < 3:
                         left += 1
-                        sampler.skip()
+                        if steps:
+                            sampler.leave_out()
+                            inner.step()
+                        else:
+                            sampler.skip()
                         continue
-                    mine[block] += 1
                     model(torch.ones(len(indices), 1)).sum().backward()
                     inner.step()
-                return mine, left, policy.digest()
+                return sampler.counted, left, policy.digest()
 
         return run
 
     found = make_world(a=2, b=1).run(a_0=body(False), a_1=body(True), b_0=body(True))
-    counts = sum((mine for mine, _, _ in found.values()), Counter[int]())
-    del counts[NOTHING]
+    assert found["a_0"][0] == found["a_1"][0]
+    counts = found["a_0"][0] + found["b_0"][0]
     assert set(counts.values()) == {1}
     assert sum(left for _, left, _ in found.values()) == SIZE // BATCH - len(counts) == 6
     assert len({digest for _, _, digest in found.values()}) == 1
