@@ -138,7 +138,10 @@ class Averager:
 
         Raises:
             LocalGroupError: the sum failed. No gradient and no buffer was touched.
+            ConfigError: a gradient is not dense, so it cannot be summed. A worker that is alone is told as well, at its
+                first step: else whoever joins it later would end a training that has gone well for weeks.
         """
+        self._check_layouts()
         if not heads.weight:
             for parameter in self._parameters:
                 parameter.grad = None
@@ -160,6 +163,15 @@ class Averager:
         settle(parts if staging.device.type == "cpu" else ())
         self.agreed()
 
+    def _check_layouts(self) -> None:
+        layouts = (p.grad.layout for p in self._parameters if p.grad is not None)
+        odd = next((layout for layout in layouts if layout is not torch.strided), None)
+        if odd is not None:
+            raise ConfigError(
+                f"a gradient of layout {odd} cannot be averaged: use dense gradients. So must a worker that is alone "
+                "in its cluster, which others may join"
+            )
+
     def _source(self, tensor: Tensor) -> Tensor | None:
         if not isinstance(tensor, torch.nn.Parameter):
             return tensor
@@ -179,8 +191,6 @@ def _load(view: Tensor, source: Tensor | None, share: float) -> None:
     # A worker without a share may hold anything, even NaN, which times zero would still be NaN.
     if source is None or share == 0.0:
         view.zero_()
-    elif source.layout is not torch.strided:
-        raise ConfigError(f"a gradient of layout {source.layout} cannot be averaged: use dense gradients")
     else:
         view.copy_(source, non_blocking=True)
 

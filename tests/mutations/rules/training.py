@@ -391,6 +391,14 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "sparse-until-joined",
+        "Sparse gradients are refused at the first step, and not when another worker joins.",
+        "ictp2p/sync/cluster/averaging.py",
+        "        self._check_layouts()\n",
+        "        if group.size > 1:\n            self._check_layouts()\n",
+        ("sync/cluster/test_averaging.py::test_sparse_gradients_are_refused",),
+    ),
+    Mutation(
         "gradient-laid-out-anew",
         "The gradient of a parameter that only another worker used lies as the parameter does.",
         "ictp2p/sync/cluster/averaging.py",

@@ -127,12 +127,17 @@ def test_a_sum_that_fails_leaves_the_gradients_alone(make_world: Any) -> None:
     assert held.grad.tolist() == [1.0, 2.0]
 
 
-def test_sparse_gradients_are_refused(make_world: Any) -> None:
-    held = torch.nn.Parameter(torch.zeros(2))
-    held.grad = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.tensor([1.0]), (2,), check_invariants=True)
+@pytest.mark.parametrize("weights", [(1.0,), (1.0, 1.0), (1.0, 0.0), (0.0, 0.0)])
+def test_sparse_gradients_are_refused(make_world: Any, weights: tuple[float, ...]) -> None:
+    """Regression: a worker that was alone trained with them, until another one joined its cluster."""
 
-    def run(group: Any) -> None:
-        with pytest.raises(ConfigError, match="sparse"):
-            mean(1.0, held)(group)
+    def run(weight: float) -> Callable[[Any], None]:
+        def body(group: Any) -> None:
+            held = torch.nn.Parameter(torch.zeros(2))
+            held.grad = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.tensor([1.0]), (2,), check_invariants=True)
+            with pytest.raises(ConfigError, match=r"layout torch\.sparse_coo cannot be averaged: use dense gradients"):
+                mean(weight, held)(group)
 
-    averaged(make_world, run, run)
+        return body
+
+    averaged(make_world, *map(run, weights))

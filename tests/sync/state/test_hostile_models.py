@@ -103,7 +103,10 @@ def test_it_trains_and_all_hold_the_same(make_world: Any, make: Callable[[], nn.
     assert {policy.version for policy in found.values()} == {3}
 
 
-def test_a_sparse_gradient_is_refused_in_words(make_world: Any) -> None:
+@pytest.mark.parametrize("workers", [["a_0"], ["a_0", "a_1"]])
+def test_a_sparse_gradient_is_refused_in_words(make_world: Any, workers: list[str]) -> None:
+    """Also of a worker that is alone, at its first step."""
+
     def body(mesh: Any) -> None:
         model = nn.Embedding(5, 3, sparse=True)
         inner = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -112,7 +115,7 @@ def test_a_sparse_gradient_is_refused_in_words(make_world: Any) -> None:
             inner.step()
 
     with pytest.raises(ConfigError, match=r"layout torch\.sparse_coo cannot be averaged: use dense gradients"):
-        make_world(a=2).run(a_0=body, a_1=body)
+        make_world(a=len(workers)).run(**dict.fromkeys(workers, body))
 
 
 def test_a_cluster_that_diverged_brings_nothing_to_the_others(make_world: Any) -> None:
