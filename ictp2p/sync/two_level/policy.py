@@ -150,8 +150,6 @@ class Policy:
         sharded = self._meeting.siblings is not None
         self._gradients = Gradients(peer, inner, weights, self.progress, sampler, sharded=sharded, warn=self._warn)
         self._replica = Replica(model, inner, (*carry, self.progress, self._outer_round))
-        self._items: list[tuple[str, str]] = []
-        """What all workers of a cluster must have alike; known when the policy is entered."""
         me = weakref.proxy(self)  # as `Hooks`: what it is made of does not hold a policy
         self._groups = Groups(peer, lambda group: me._joined(group))
         self._hooks = Hooks(inner)
@@ -296,7 +294,6 @@ class Policy:
             self._beginning.look()
         self._outer_round.begin()
         self._turn = Turn()
-        self._items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]
         self._replica.take()  # what cannot be sent is found here, and not when somebody joins, weeks later
         self._groups.enter(home(self._weights.tensors()))
         try:
@@ -468,7 +465,9 @@ class Policy:
         """Hold what all of a group hold, and have under way what is to be."""
         before = (self.progress.version, self.progress.step)
         withdraw = self._outer_round.withdraw
-        heal(group, self.progress, self._replica, self.state, self._items, self._turn, told, withdraw)
+        # As they are by now: a program may have split its parameter groups since, and a newcomer has them so.
+        items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]
+        heal(group, self.progress, self._replica, self.state, items, self._turn, told, withdraw)
         self._gradients.equal()
         if before != (self.progress.version, self.progress.step):
             self._gradients.spent = True

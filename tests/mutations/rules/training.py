@@ -391,6 +391,19 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "groups-as-they-were",
+        "Who joins a cluster is held against what the others train with by now, and not when they began.",
+        "ictp2p/sync/two_level/policy.py",
+        "        items = [*describe(self.state.entries, self.state.settings), *self._replica.describe()]\n",
+        "        items = self.__dict__.setdefault(\n"
+        '            "_items", [*describe(self.state.entries, self.state.settings), *self._replica.describe()]\n'
+        "        )\n",
+        (
+            "sync/two_level/test_replaced.py"
+            "::test_groups_of_parameters_may_be_split_in_training_and_a_newcomer_has_them_so",
+        ),
+    ),
+    Mutation(
         "sparse-until-joined",
         "Sparse gradients are refused at the first step, and not when another worker joins.",
         "ictp2p/sync/cluster/averaging.py",

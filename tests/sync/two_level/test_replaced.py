@@ -124,6 +124,56 @@ def test_workers_of_a_cluster_that_cannot_become_copies_of_each_other_are_told_w
         make_world(a=2).run(a_0=body, a_1=body)
 
 
+def split(inner: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Give the last of its parameters a rate of their own."""
+    group = inner.param_groups[0]
+    first, *others = group["params"]
+    group["params"] = [first]
+    inner.add_param_group({"params": others, "lr": 0.01})
+    return inner
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_groups_of_parameters_may_be_split_in_training_and_a_newcomer_has_them_so(make_world: Any, fits: bool) -> None:
+    """Regression: what they were when the policy was entered was asked for, which did not fit what was sent then."""
+    ends: dict[str, int] = {}
+
+    def first(mesh: Any) -> list[Tensor]:
+        model = Assigns()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        with DiLoCo(mesh, model, inner, sync_every=3) as policy:
+            train(model, inner, 0, 2)
+            split(inner)
+            while policy.progress.step < ends.get("at", 10**6):
+                train(model, inner, policy.progress.step, 1)
+            return [parameter.detach().clone() for parameter in model.parameters()]
+
+    def second(mesh: Any) -> list[Tensor]:
+        model = Assigns()
+        inner = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        inner = split(inner) if fits else inner
+        try:
+            with DiLoCo(mesh, model, inner, sync_every=3) as policy:
+                ends["at"] = policy.progress.step + 5
+                train(model, inner, 1, 5)
+                return [parameter.detach().clone() for parameter in model.parameters()]
+        finally:
+            ends.setdefault("at", 0)
+
+    world = make_world(a=1)
+    thread = world.start("a_1", second, after=2)
+    if fits:
+        found = world.run(a_0=first)
+        thread.join(60)
+        assert not world.errors
+        assert all(map(torch.equal, found["a_0"], world.results["a_1"]))
+        return
+    with pytest.raises(MeshMismatch, match="inner optimizer: SGD of 2 parameters here, SGD of 1 and 1 parameters"):
+        world.run(a_0=first)
+    thread.join(60)
+    assert [*world.errors] == ["a_1"]
+
+
 @pytest.mark.parametrize("kind", MISFITS)
 def test_a_copy_that_does_not_fit_changes_nothing(kind: str) -> None:
     (model, inner, carry), (other, theirs, carried) = made(kind, odd=False), made(kind, odd=True)
