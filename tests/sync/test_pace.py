@@ -5,6 +5,7 @@ import math
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -402,3 +403,31 @@ def test_a_schedule_stays_where_a_round_comes_to_nothing_and_a_newcomer_is_where
     assert held == {8 + overlap.get("overlap", 0)}
     assert set(second) <= set(first)
     assert len(second) > 1
+
+
+def test_who_begins_anew_from_a_file_is_at_the_phases_that_are_agreed(make_world: Any, tmp_path: Path) -> None:
+    """As each newcomer: by how much more its cluster was further, no file says."""
+
+    def body(steps: int, *, load: bool = False) -> Callable[[Any], list[int]]:
+        def run(mesh: Any) -> list[int]:
+            model = torch.nn.Linear(1, 1)
+            inner = torch.optim.SGD(model.parameters(), lr=0.1)
+            policy = DiLoCo(mesh, model, inner, sync_every=4)
+            if load:
+                policy.load(tmp_path / "at")
+            with policy:
+                seen = [policy.schedule_step]
+                for _ in range(steps):
+                    model(torch.ones(1, 1)).sum().backward()
+                    inner.step()
+                    inner.zero_grad()
+                    seen.append(policy.schedule_step)
+                policy.save(tmp_path / "at", local=True)
+            return seen
+
+        return run
+
+    world = make_world(a=1)
+    world.aborts = {1}
+    assert world.run(a_0=body(10))["a_0"] == [*range(9), 8, 8]
+    assert make_world(a=1).run(a_0=body(2, load=True))["a_0"] == [4, 5, 6]

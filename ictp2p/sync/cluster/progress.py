@@ -92,7 +92,10 @@ class Progress:
         return f"<5Q{fragments + 1}d{fragments + 1}Q"
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint of a cluster's own part has to remember, beside the model."""
+        """What a checkpoint of a cluster's own part has to remember, beside the model.
+
+        Not how far a schedule is beyond the agreed state: who begins anew is where every newcomer is.
+        """
         return {"weights": list(self.weights), "behind": list(self.behind)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -200,8 +200,11 @@ class Policy:
         asks for one, or holds what one of several clusters trained, as with `AsyncDiLoCo`. It goes on from a
         checkpoint, where versions begin anew.
 
-        It never goes backwards, unless the mesh itself goes back to an older version. A round that comes to nothing is
-        a phase that no other cluster counts either: it stays where it is then, until as much was trained again.
+        While a worker of the cluster trains it never goes backwards, unless the mesh itself goes back to an older
+        version. A round that comes to nothing is a phase that no other cluster counts either: it stays where it is
+        then, until as much was trained again. A cluster that begins anew, from a file too, is at the phases of the
+        agreed state, as each other newcomer: what it was further by, since that or by a round that came to nothing, no
+        file keeps.
         """
         return self._scheduled() if self._meeting.siblings is None else self._meeting.scheduled
 
