@@ -137,11 +137,16 @@ class SparseWeights(Weights):
         """Compute the pseudo-gradient, and keep back what is not among its largest elements.
 
         Without weight the residual stays where it is: in a contribution that counts for nothing it would be lost.
+
+        Raises:
+            NotFinite: as for `Weights`, and where a pseudo-gradient overflows with what was kept back. Of such elements
+                only so many of a block would be brought, and the others neither brought nor kept.
         """
         super().capture(weight)
         kept = self._kept[self._captured]
         if weight:
             kept.apply(self.delta)
+            self._check_captured(self._views(self.delta))
         else:
             kept.pending.copy_(kept.residual)
 

@@ -719,6 +719,14 @@ MUTATIONS: Final = (
         ("sync/state/test_hostile_models.py::test_a_cluster_that_diverged_brings_nothing_to_the_others",),
     ),
     Mutation(
+        "overflow-brought-in-part",
+        "What overflows with what a sparse cluster kept back is not brought.",
+        "ictp2p/sync/policies/sparse.py",
+        "            self._check_captured(self._views(self.delta))\n",
+        "",
+        ("sync/policies/test_sparse.py::test_what_overflows_with_what_was_kept_back_is_not_brought",),
+    ),
+    Mutation(
         "residual-moves-before-commit",
         "What a sparse contribution leaves out is the residual only once the round is committed with it.",
         "ictp2p/sync/policies/sparse.py",

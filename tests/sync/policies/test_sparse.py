@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ictp2p.collectives.codecs.topk import BLOCK
 from ictp2p.collectives.codecs.topk2bit import KEPT
-from ictp2p.errors import ConfigError, LocalGroupError
+from ictp2p.errors import ConfigError, LocalGroupError, NotFinite
 from ictp2p.sync.policies.local_sgd import LocalSGD
 from ictp2p.sync.policies.sparse import SparseDiLoCo, _most_in_a_block
 
@@ -405,3 +405,24 @@ def test_each_fragment_has_a_residual_of_its_own(make_world: Any) -> None:
     expected = START - F(0.25) * np.cumsum(data, axis=0)
     for fragment in range(len("uvw")):
         np.testing.assert_array_equal(trained[:, fragment], expected)
+
+
+@pytest.mark.parametrize("codec", ["topk", "topk2bit", "none"])
+def test_what_overflows_with_what_was_kept_back_is_not_brought(make_world: Any, codec: Any) -> None:
+    """Regression: some of it was brought as infinity, and the rest was gone."""
+
+    def body(mesh: Any) -> str:
+        w = torch.nn.Parameter(torch.zeros(4 * BLOCK))
+        inner = torch.optim.SGD([w], lr=1.0)
+        with SparseDiLoCo(mesh, torch.nn.ParameterList([w]), inner, sync_every=1, codec=codec) as policy:
+            w.grad = torch.full_like(w, 3e38)
+            inner.step()
+            before = policy.digest()
+            w.grad.masked_fill_(w != 0.0, 0.0)  # the parameter itself stays finite
+            with pytest.raises(NotFinite, match="0 hold NaN or infinity"):
+                inner.step()
+            assert policy.digest() == before
+            assert policy.version == 2
+        return before
+
+    make_world(a=1).run(a_0=body)
