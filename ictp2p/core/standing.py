@@ -9,7 +9,18 @@ used for, is found when a plan has stood for some rounds and is made anew in any
 For few participants planning takes milliseconds, which a short round is shorter than: in one of 4 bytes between two it
 was half of all that the coordinator did. A plan that takes no longer than `QUICK` is kept while the links have not made
 it slower by more than making another would cost. For few participants and many bytes every round is planned, once: what
-was asked for before its time (`sync.rounds.foresight`) stands for that round on the same terms as one for many.
+was asked for before its time (`sync.rounds.foresight`) stands for that round while it keeps its distance, as one for
+many does, and would take no longer than when it was made either. For the bound may have come down with it by one link
+that all plans need, and another would still spare the rest of them what this one asks. Only who is at the bound has
+nothing to gain.
+
+For an attempt after the first nothing stands but what was made for it: by what stood the one before has just ended, and
+was given up for another plan perhaps, which a distance from the bound does not show.
+
+What stands is answered with the seconds that it should take by now, for how long everybody waits follows from them: so
+many times what they were as its prediction has grown. Where that fell they stay. What was measured to be better may be
+so for a moment, and to wait too long for who hangs costs a while, where too short a wait would abort a round that is on
+its way.
 
 What is planned anew has to be better than what the rounds before have shown (`proven`). For links that are known as
 they were nothing is planned, nor predicted, anew: equal requests give equal plans.
@@ -53,8 +64,10 @@ class _Standing:
     """What was planned for these."""
     answer: PlanAnswer
     """What was answered, since rounds before had shown something better perhaps."""
+    predicted: float
+    """Seconds that were predicted for it on these links; the answer's may be what it took, or what lines promise."""
     distance: float
-    """Predicted time by the lower bound, when it was made; 0 for one that is quick and for few."""
+    """These by the lower bound; 0 for one that is quick and for few."""
 
 
 class StandingPlan:
@@ -96,8 +109,11 @@ class StandingPlan:
         else:
             made = make_plan(directory, request, self._complete)
         answer = self._proven.better(asked, request, made)
-        distance = 0.0 if _few(request) and answer.seconds <= QUICK else _distance(asked, answer)
-        self._standing[request.spec] = _Standing(request, asked, made, answer, distance)
+        predicted, distance = answer.seconds, 0.0
+        if not _quick(request, answer):
+            predicted = planner.predict(asked, plans.decode(answer.plan))
+            distance = _distance(asked, predicted)
+        self._standing[request.spec] = _Standing(request, asked, made, answer, predicted, distance)
         self._standing.move_to_end(request.spec)
         if len(self._standing) > SPECS:
             self._standing.popitem(last=False)
@@ -106,23 +122,30 @@ class StandingPlan:
 
 def _kept(standing: _Standing, request: PlanRequest, asked: planner.PlanRequest) -> PlanAnswer | None:
     """Give the plan that stands, if it is one for `request` and as good as it was."""
-    answer, changed = standing.answer, asked != standing.asked
-    quick = _few(request) and answer.seconds <= QUICK
-    if _few(request) and not quick:
-        asked_before = (request.round, request.attempt) == (standing.request.round, standing.request.attempt)
-        return answer if asked_before and (not changed or _as_near(standing, asked)) else None
+    answer = standing.answer
+    made_for_it = (request.round, request.attempt) == (standing.request.round, standing.request.attempt)
+    if not made_for_it and (request.attempt > 1 or (_few(request) and not _quick(request, answer))):
+        return None
     if not 0 <= request.round - standing.request.round <= STANDS:
         return None
-    seconds = planner.predict(asked, plans.decode(answer.plan)) if changed else answer.seconds
-    if not (0.0 < seconds <= WORSE * answer.seconds + PLANNING if quick else not changed or _as_near(standing, asked)):
-        return None
-    since = f"as planned for round {standing.request.round}: {answer.reason}"
-    return replace(answer, reason=since[:1024], seconds=seconds)
+    seconds = answer.seconds
+    if asked != standing.asked:
+        now = planner.predict(asked, plans.decode(answer.plan))
+        if not (now and standing.predicted and _as_good(standing, request, asked, now)):
+            return None
+        seconds *= max(1.0, now / standing.predicted)
+    since = "" if made_for_it else f"as planned for round {standing.request.round}: "
+    return replace(answer, reason=(since + answer.reason)[:1024], seconds=seconds)
 
 
-def _as_near(standing: _Standing, asked: planner.PlanRequest) -> bool:
-    """Whether its distance from the bound is about what it was."""
-    return 0.0 < _distance(asked, standing.answer) <= WORSE * standing.distance
+def _as_good(standing: _Standing, request: PlanRequest, asked: planner.PlanRequest, now: float) -> bool:
+    """Whether the plan that stands, for which so many seconds are predicted now, is about what it was."""
+    if _quick(request, standing.answer):
+        return now <= WORSE * standing.predicted + PLANNING
+    distance = _distance(asked, now)
+    if not 0.0 < distance <= WORSE * standing.distance:
+        return False
+    return not _few(request) or distance < WORSE or now <= WORSE * standing.predicted
 
 
 def _forecast(request: PlanRequest, asked: planner.PlanRequest) -> PlanAnswer:
@@ -135,13 +158,17 @@ def _few(request: PlanRequest) -> bool:
     return len(request.participants) <= MANY
 
 
+def _quick(request: PlanRequest, answer: PlanAnswer) -> bool:
+    return _few(request) and answer.seconds <= QUICK
+
+
 def _may_stand(request: PlanRequest) -> bool:
     """Whether a plan for it could be one that was made before."""
     alike = request.spec.kind in ("sync", "reduce") and request.spec.grouping == "all"
     return alike and not request.failures and not request.running
 
 
-def _distance(asked: planner.PlanRequest, answer: PlanAnswer) -> float:
+def _distance(asked: planner.PlanRequest, predicted: float) -> float:
     """Predicted time by what no plan can beat; 0 if the plan does not fit the links, or is for others."""
     bound = planner.at_least(asked)
-    return planner.predict(asked, plans.decode(answer.plan)) / bound if bound > 0 else 0.0
+    return predicted / bound if bound > 0 else 0.0

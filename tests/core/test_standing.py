@@ -11,8 +11,10 @@ from msgspec import structs
 from ictp2p.collectives import plan as plans
 from ictp2p.core.directory import Directory
 from ictp2p.core.planning import make_plan
-from ictp2p.core.standing import MANY, QUICK, SPECS, STANDS, StandingPlan
+from ictp2p.core.standing import MANY, QUICK, SPECS, STANDS, WORSE, StandingPlan
 from ictp2p.sync.rounds.opening import PlanRequest
+from ictp2p.sync.rounds.replanning import COST, DETOUR
+from ictp2p.sync.values import Close, Open, StateRef
 from tests.core.test_planning import MB, directory, request
 
 NAMES = tuple(chr(ord("a") + i) for i in range(MANY + 1))
@@ -29,6 +31,14 @@ def standing() -> StandingPlan:
     plan = StandingPlan()
     plan.answer(mesh(), request(*NAMES))
     return plan
+
+
+def far(found: Directory, round_trip: float = 0.2) -> Directory:
+    """The same, with links as long as across an ocean."""
+    for card in tuple(found.clusters.values()):
+        links = tuple(structs.replace(link, round_trip=round_trip) for link in card.links)
+        found.learn_cluster(structs.replace(card, links=links))
+    return found
 
 
 def test_a_plan_stands_though_links_were_measured_a_little_anew(standing: StandingPlan) -> None:
@@ -97,10 +107,62 @@ def test_what_was_asked_for_before_its_time_stands_for_that_attempt_alone_while_
     first = plan.answer(mesh(), foreseen)
     now, slow = mesh(ab=9.8 * MB), mesh(ab=0.2 * MB)
     assert make_plan(now, foreseen) != first, "the check below could not fail"
-    assert plan.answer(now, foreseen) == first
+    assert plan.answer(now, foreseen) == replace(first, seconds=pytest.approx(first.seconds, rel=WORSE - 1))
     again = replace(foreseen, attempt=2)
     assert plan.answer(now, again) == make_plan(now, again)
     assert plan.answer(slow, again) == make_plan(slow, again)
+
+
+def test_the_plan_of_an_attempt_that_was_given_up_for_another_does_not_stand_for_the_next() -> None:
+    """It keeps its distance from a bound that takes the slow links of its hub for what all have to use."""
+    plan, asked = StandingPlan(), little(*NAMES, number=2, elements=5_000_000)
+    first = plan.answer(far(mesh(100 * MB)), asked)
+    trees = plans.decode(first.plan)
+    hub = trees.participants[trees.shares[0].root].lower()
+    slow = far(mesh(100 * MB, **{"".join(sorted(hub + name)): 0.2 * MB for name in NAMES if name != hub}))
+    rival = plan.answer(slow, replace(asked, running=first.plan))
+    assert rival.running > DETOUR * rival.seconds + COST, "else it is not given up"
+    assert plan.answer(slow, asked).plan == first.plan, "the check below could not fail"
+    again = replace(asked, attempt=2)
+    second = plan.answer(slow, again)
+    assert second.plan != first.plan
+    assert plan.answer(slow, again) == second, "nothing of that very attempt has failed yet"
+
+
+def test_what_was_foreseen_is_planned_anew_where_another_spares_links_that_have_collapsed() -> None:
+    """The bound has come down by the links of one cluster, as the plan has: its distance from it shows nothing."""
+    plan, other, few = StandingPlan(), StandingPlan(), NAMES[:8]
+    asked, then = little(*few, number=2, elements=1_000_000), far(mesh(100 * MB), 0.1)
+    first = plan.answer(then, asked)
+    assert first.seconds > QUICK
+    other.answer(then, replace(asked, round=1))
+    now = far(mesh(100 * MB, **{"a" + name: 10 * MB for name in few[1:]}), 0.1)
+    due = other.answer(now, asked)
+    assert make_plan(now, replace(asked, running=first.plan)).running > 1.5 * due.seconds, "nothing to be gained"
+    assert plan.answer(now, asked) == due
+
+
+def test_what_was_foreseen_stands_at_the_bound_and_says_what_it_takes_by_now() -> None:
+    plan, pair = StandingPlan(), NAMES[:2]
+    asked = little(*pair, number=2, elements=100_000_000)
+    first = plan.answer(mesh(100 * MB), asked)
+    slow, fast = mesh(10 * MB), mesh(200 * MB)
+    assert plan.answer(slow, asked) == replace(first, seconds=pytest.approx(make_plan(slow, asked).seconds, rel=0.01))
+    assert plan.answer(fast, asked) == first, "to wait a while too long costs less than to wait too little"
+
+
+def test_a_plan_that_took_longer_than_was_predicted_is_expected_to_take_as_many_times_longer_on_slower_links() -> None:
+    plan, pair = StandingPlan(), NAMES[:2]
+    asked = little(*pair, number=1, elements=100_000_000)
+    made = plan.answer(mesh(100 * MB), asked)
+    head = (b"lineage.", (), StateRef(0, b"", ()), asked.participants[0].leader, 1, 1)
+    opened = Open(*head, asked.spec, asked.participants, made.plan, "", 60.0)
+    took = 3 * made.seconds
+    plan.decided(mesh(100 * MB), opened, 10.0)
+    plan.decided(mesh(100 * MB), Close(*head, True, bytes(32), "", ()), 10.0 + took)
+    foreseen = replace(asked, round=2)
+    assert plan.answer(mesh(100 * MB), foreseen).seconds == pytest.approx(took)
+    assert plan.answer(mesh(50 * MB), foreseen).seconds == pytest.approx(2 * took, rel=0.1)
 
 
 def test_a_forecast_is_below_every_plan_and_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
