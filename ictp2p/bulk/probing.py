@@ -103,7 +103,6 @@ class Probing:
         tag, first = self._new_tag(), connections[0]
         probe, turn = Probe(tag, size, self._bulk.profile.probe, self._clock), Turn()
         self._sending[turn] = None
-        result: ProbeResult | None = None
         try:
             self._bulk.join(peer, tag, turn, first)
             first.send(Kind.ASK, tag)
@@ -114,11 +113,10 @@ class Probing:
             for each in connections:
                 each.hold(PROBE_CHUNK)
             self._bulk.join(peer, tag, probe, *connections)
-            result = await probe.result
-            return result
+            return await probe.result
         finally:
-            if result is None and not first.closed:
-                first.send(Kind.CANCEL, tag)  # else nobody else has a turn before this one's seconds are over
+            if not first.closed:
+                first.send(Kind.CANCEL, tag)  # what did not end has a turn for its seconds, and nobody else has one
             for user in (turn, probe):
                 self._sending.pop(user, None)
                 self._bulk.part(peer, tag, user)

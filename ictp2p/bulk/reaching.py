@@ -165,13 +165,24 @@ class Reaching:
             async with asyncio.timeout(self._profile.handshake):
                 while made is None:
                     await self._pool.arrival(peer, self._profile.handshake)
-                    made = next((each for each in self._pool.among(peer) if each.ticket == ticket), None)
+                    made = self._what_answers(peer, ticket)
             return made
         except TimeoutError:
             raise Unreachable(f"{peer} did not dial us once more within {self._profile.handshake:g} s") from None
         finally:
             if made is None:
-                self._late.append(ticket)
+                self._not_wanted(peer, ticket)
+
+    def _not_wanted(self, peer: PeerId, ticket: bytes) -> None:
+        """End what answers a ticket once it comes; at once if it came in the moment in which it was given up."""
+        came = self._what_answers(peer, ticket)
+        if came is None:
+            self._late.append(ticket)
+        else:
+            self._end_spare(came)
+
+    def _what_answers(self, peer: PeerId, ticket: bytes) -> BulkConnection | None:
+        return next((each for each in self._pool.among(peer) if each.ticket == ticket), None)
 
     async def _relayed(self, relay: PeerId, peer: PeerId) -> BulkConnection:
         """Have `relay` lead to `peer`."""

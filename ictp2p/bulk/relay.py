@@ -98,7 +98,7 @@ class Relay:
         except (NetworkError, ProtocolError) as error:
             _refuse(incoming, hello, str(error))
             return
-        except asyncio.CancelledError:
+        except BaseException:  # whatever it is: nobody else would read from it, or end it
             incoming.abort()
             raise
         if incoming.is_closing() or onward.is_closing():

@@ -122,6 +122,28 @@ async def test_what_could_not_be_made_is_tried_again_after_a_while(mesh: Meshes)
     assert len(beside(world.bulks[a], b)) == 1
 
 
+async def test_one_that_comes_in_the_turn_in_which_it_was_given_up_stays_at_neither_end(mesh: Meshes) -> None:
+    """Regression: nobody waited for it any more, and that was not known yet when it came."""
+    world = mesh(2)
+    a, b = world.names
+    await world.bulks[a].connection(b, 5)
+    world.block((0, 1))
+    pool = world.bulks[a]._pool
+    making = asyncio.ensure_future(pool._reaching._asked_for_one_more(b))
+    confirmed = pool.confirmed
+
+    def told_at_last(connection: BulkConnection) -> None:
+        confirmed(connection)
+        making.cancel()
+
+    pool.confirmed = told_at_last
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    await asyncio.sleep(1)
+    assert [len(world.bulks[me]._pool) for me in world.names] == [1, 1]
+    assert not pool._reaching._late, "it has come"
+
+
 async def test_another_one_that_ends_says_nothing_of_those_that_stay(mesh: Meshes) -> None:
     world = mesh(2)
     a, b = world.names

@@ -301,6 +301,18 @@ async def test_what_comes_in_while_a_dial_hangs_is_for_whoever_waits(mesh: Meshe
     gate.set()
 
 
+async def test_what_came_in_while_a_dial_hung_and_nobody_listened_any_more_is_there_at_the_end(mesh: Meshes) -> None:
+    world = mesh(2)
+    a, b = world.names
+    world.deaf.add(b)
+    held_back(world.bulks[a])
+    waiting = asyncio.ensure_future(world.bulks[a].connection(b, 2 * PROFILE.handshake))
+    await asyncio.sleep(1.5 * PROFILE.handshake)  # b was asked to dial, and did not
+    came = await world.bulks[b].connection(a, 5)
+    assert not waiting.done()
+    assert (await waiting).transport is came.transport.other
+
+
 @pytest.mark.parametrize("turns", range(1, 12))
 async def test_a_close_that_is_given_up_ends_what_is_relayed_and_what_is_warm(mesh: Meshes, turns: int) -> None:
     world = mesh(3)

@@ -16,7 +16,7 @@ from ictp2p.bulk.frames import Hello, Purpose
 from ictp2p.bulk.membership import Membership
 from ictp2p.bulk.relay import Relay
 from ictp2p.bulk.splice import Splice
-from ictp2p.errors import Unreachable, VersionMismatch
+from ictp2p.errors import Exhausted, PeerClosed, Unreachable, VersionMismatch
 from ictp2p.types import PeerId
 from tests.garbage import uncollected
 
@@ -81,6 +81,21 @@ async def test_a_relay_whose_way_onward_speaks_another_version_says_so_to_who_as
     await turns()
     assert incoming.is_closing()
     assert b"speaks 7" in incoming.sent
+
+
+@pytest.mark.parametrize("error", [PeerClosed("closed"), Exhausted("threads"), RuntimeError("nobody thought of this")])
+async def test_whatever_ends_the_search_for_a_way_ends_who_asked_for_it(link: Links, error: Exception) -> None:
+    """Regression: nobody read from it any more, so that it stayed when its other end had gone as well."""
+
+    async def dial(peer: PeerId, timeout: float) -> asyncio.Transport:
+        raise error
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
+    relay = Relay(dial, None, lambda _: (), PROFILE, lambda n: bytes(n), Membership(KEY), unheeded)
+    incoming = link()
+    relay.join(connection(incoming), asked())
+    await turns()
+    assert incoming.is_closing()
 
 
 async def test_an_end_that_still_has_bytes_to_send_when_the_relay_closes_is_ended(link: Links) -> None:

@@ -11,8 +11,8 @@ MUTATIONS: Final = (
         "turn-that-nobody-takes",
         "Who gives up a probe gives its turn back, so that nobody waits for one that does not come.",
         "ictp2p/bulk/probing.py",
-        "if result is None and not first.closed:",
-        "if result is None and first.closed:",
+        "if not first.closed:",
+        "if first.closed:",
         ("bulk/test_hub.py::test_who_gives_up_a_probe_gives_its_turn_back",),
     ),
     Mutation(
@@ -820,5 +820,21 @@ MUTATIONS: Final = (
         "        if not self._membership.admits(hello):\n",
         "        if False:\n",
         ("bulk/test_relay.py::test_strangers_occupy_no_place_and_nobody_is_dialed_for_them",),
+    ),
+    Mutation(
+        "asked-a-relay-for-ever",
+        "Whatever ends a relay's search for a way, whoever asked for it is not left waiting.",
+        "ictp2p/bulk/relay.py",
+        "        except BaseException:  # whatever it is: nobody else would read from it, or end it\n",
+        "        except asyncio.CancelledError:\n",
+        ("bulk/test_relay.py::test_whatever_ends_the_search_for_a_way_ends_who_asked_for_it",),
+    ),
+    Mutation(
+        "came-and-not-looked-for",
+        "A connection that came in while a dial hung is taken when the time for that is over.",
+        "ictp2p/bulk/pool.py",
+        "            if warm := self.warm(peer):  # it came in while we dialed in vain\n                return warm\n",
+        "",
+        ("bulk/test_pool.py::test_what_came_in_while_a_dial_hung_and_nobody_listened_any_more_is_there_at_the_end",),
     ),
 )
