@@ -242,6 +242,25 @@ async def test_of_two_that_the_other_side_dialed_it_ends_one_and_the_other_stays
     await bed.driver.close()
 
 
+async def test_the_heir_of_a_connection_is_the_newest_open_one_to_the_same_peer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ictp2p.runtime.driver._FORBEARANCE", 0.0)
+    bed = Bed()
+    oldest, older, ending, last = (bed.connection(HIGH, dialed=False) for _ in range(4))
+    for _ in range(2):
+        bed.connection(LOW, dialed=False)
+    ending.is_open = False  # we have yet to be told that it has ended
+    last.end(None)
+    assert bed.driver.connection(HIGH) is older
+    await asyncio.sleep(0.01)
+    assert (oldest.is_open, older.is_open) == (False, True), "the heir is no surplus any more"
+    older.end(None)
+    assert bed.driver.connection(HIGH) is None
+    assert bed.core.inputs[-1] == ("lost", HIGH), "nobody is left"
+    await bed.driver.close()
+
+
 async def test_a_surplus_connection_that_nobody_ends_is_ended_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ictp2p.runtime.driver._FORBEARANCE", 0.0)
     bed = Bed()
