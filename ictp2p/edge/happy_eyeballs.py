@@ -21,6 +21,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from ictp2p.concurrency.forks import made_alone
+from ictp2p.errors import lacking
 from ictp2p.types import Address
 
 T = TypeVar("T")
@@ -131,8 +132,25 @@ async def places(address: Address) -> list[Place]:
     try:
         return [_written(ipaddress.ip_address(address.host))]
     except ValueError:
-        found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys((family, _numeric(where)) for family, _, _, _, where in found))
+        return list(dict.fromkeys((family, _numeric(where)) for family, where in await look_up(address)))
+
+
+async def look_up(address: Address, flags: int = 0) -> list[tuple[int, tuple[Any, ...]]]:
+    """The addresses of a host as sockets take them, each with its family.
+
+    Raises:
+        OSError: there is no such host, or no thread to look it up in: asyncio's loop needs one, and passes on what
+            `threading` says when a process may have no more of them.
+        ValueError: what cannot even be looked up, as in "a..b".
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
+    except RuntimeError as error:
+        if lacking(error):
+            raise OSError(str(error)) from error
+        raise
+    return [(family, where) for family, _, _, _, where in found]
 
 
 def _written(host: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Place:

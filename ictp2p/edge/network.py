@@ -33,7 +33,7 @@ from typing import Protocol, TypeVar
 
 from ictp2p.concurrency import tasks
 from ictp2p.concurrency.forks import connected_alone, held_alone, made_alone
-from ictp2p.edge.happy_eyeballs import reach
+from ictp2p.edge.happy_eyeballs import look_up, reach
 from ictp2p.errors import AddressInUse, AddressNotOurs, ConnectionLost, NetworkError, Refused, Unreachable
 from ictp2p.types import Address, shown_address
 
@@ -104,7 +104,7 @@ class Network(Protocol):
 
         Raises:
             Refused: the host says that nobody listens there.
-            Unreachable: no answer in time, no such host, or no way to it.
+            Unreachable: no answer in time, no such host, no way to it, or no room for what that takes.
             ConnectionLost: it was reset at once.
         """
         ...
@@ -320,11 +320,9 @@ def _forget(sock: socket.socket) -> None:
 
 
 async def _resolve(address: Address, flags: int) -> tuple[int, tuple[object, ...]]:
-    loop = asyncio.get_running_loop()
     async with asyncio.timeout(_RESOLVE):
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
-    family, _, _, _, where = found[0]
-    return family, where
+        found = await look_up(address, flags)
+    return found[0]
 
 
 def _everywhere(port: int) -> socket.socket:

@@ -411,6 +411,25 @@ def test_a_name_that_cannot_be_is_unreachable_and_cannot_be_listened_on(run, hos
     run(story())
 
 
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [("can't start new thread", Unreachable), ("cannot schedule new futures after shutdown", RuntimeError)],
+)
+async def test_that_no_thread_can_look_up_a_name_is_said_of_it(
+    words: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it was no error of ours, and whoever dials expects no other. A mistake of our own stays one."""
+
+    async def fails(*_: object, **__: object) -> None:
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fails)
+    with pytest.raises(kind, match=words):
+        await NETWORK.connect(Caught, Address("worker-3.example", 7000), 5)
+    with pytest.raises(kind, match=words):
+        await NETWORK.serve(Caught, Address("worker-3.example", 7000))
+
+
 def test_a_dual_stack_listener_shows_ipv4_peers_as_ipv4(run):
     async def story() -> None:
         accepted = Caught()

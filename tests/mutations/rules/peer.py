@@ -860,6 +860,14 @@ MUTATIONS: Final = (
         ("runtime/test_driver.py::test_the_heir_of_a_connection_is_the_newest_open_one_to_the_same_peer",),
     ),
     Mutation(
+        "no-thread-no-word",
+        "That no thread is to be had to look up a name is an error as any other way that leads nowhere.",
+        "ictp2p/edge/happy_eyeballs.py",
+        "        if lacking(error):\n",
+        "        if False:\n",
+        ("edge/test_network.py::test_that_no_thread_can_look_up_a_name_is_said_of_it",),
+    ),
+    Mutation(
         "asked-when-idle",
         "Who provides a state has the next question before it has answered the one before.",
         "ictp2p/runtime/state_exchange.py",
