@@ -34,7 +34,8 @@ class Chronicle:
         self._changed = (threads or Threads()).condition()
         self._passed = 0
         self._ended: list[tuple[Open, Close]] = []
-        """The committed rounds of calls that are not accounted for, as far as we saw both of their decisions."""
+        """The committed rounds of calls that are not accounted for, as far as we saw both of their decisions; for a
+        newcomer, which was promised no others, those that this cluster is in."""
         self._gap = 0
         """The newest round of which we did not see both."""
         self._next: int | None = None
@@ -145,7 +146,7 @@ class Chronicle:
         opened = self.opened
         if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):
             self._gap = close.round
-        elif opened.spec.kind != "sync":
+        elif opened.spec.kind != "sync" and (self._settled is not None or self._takes_part(opened)):
             self._ended = [*self._ended, (opened, close)][-2:]
 
     def _counts(self, close: Close) -> bool:

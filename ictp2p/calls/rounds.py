@@ -232,7 +232,7 @@ class RoundCall:
                 raise
             except RoundMissed:
                 if not self._past.chronicle.newcomer or self._past.chronicle.answer(self._spec) is not None:
-                    raise  # a newcomer was promised no round yet, so it has missed none that it is not in
+                    raise  # a newcomer was promised no round yet, so it has missed none but one that it is in
                 deadline.check()
 
     def _refuse_if_elsewhere(self, before: Open | None, error: MeshMismatch) -> None:
