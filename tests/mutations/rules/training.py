@@ -1237,4 +1237,12 @@ MUTATIONS: Final = (
         "return tuple(lines)",
         ("sync/optimizers/test_outer_schedule.py::test_workers_with_other_schedules_do_not_fit_each_other",),
     ),
+    Mutation(
+        "off-by-what-nobody-is",
+        "Where all of a cluster are equally far off its programs' turns, that is where they are from then on.",
+        "ictp2p/sync/cluster/turn.py",
+        "self.off = off[rank] if self.again else 0",
+        "self.off = off[rank]",
+        ("sync/cluster/test_turn.py::test_who_is_left_is_what_others_become_like_however_far_off_it_was",),
+    ),
 )
