@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from msgspec import structs
 
 from ictp2p.errors import IctError
-from ictp2p.sync.rounds.foresight import REST
+from ictp2p.sync.messages import Ready
+from ictp2p.sync.rounds.foresight import REST, Foresight
 from ictp2p.sync.rounds.machine import PlanAnswer, PlanRequest
 from ictp2p.sync.rounds.notices import RoundCommitted, RoundOpened
-from ictp2p.sync.values import Grouping, Spec
-from ictp2p.types import PeerId
+from ictp2p.sync.rounds.readies import RollCall
+from ictp2p.sync.values import Grouping, Participant, Spec
+from ictp2p.types import ClusterId, PeerId
 from tests.sync.rounds.rounds_mesh import A0, B0, C0, CALL, D0, SYNC, Mesh, mesh
 
 
@@ -112,3 +117,76 @@ def test_that_there_is_no_plan_yet_harms_nothing() -> None:
     m.everybody_ready()
     m.run(0.1)
     assert len(m.told(A0, RoundCommitted)) == 2
+
+
+class Asked:
+    """A foresight with nothing around it, and what it has planned."""
+
+    def __init__(self) -> None:
+        self.plans: list[tuple[Spec, list[PeerId]]] = []
+        clusters = {ClusterId(c): SimpleNamespace(leader=leader) for c, leader in zip("ABC", (A0, B0, C0), strict=True)}
+        opener: Any = SimpleNamespace(foresee=self._foresee)
+        sight: Any = SimpleNamespace(mine=ClusterId("A"), clusters=clusters)
+        self.foresight, self.now = Foresight(opener, sight), 0.0
+
+    def _foresee(self, tip: object, spec: Spec, parts: tuple[Participant, ...]) -> None:
+        self.plans.append((spec, [part.leader for part in parts]))
+
+    def round(self, spec: Spec, took: float = 1.0) -> None:
+        self.now += took
+        opened: Any = SimpleNamespace(spec=spec)
+        self.foresight.committed(opened, took, self.now)
+
+    def look(self, ready: dict[str, tuple[PeerId, Spec]], absent: str, attempt: int = 1) -> None:
+        standing = {
+            ClusterId(c): (leader, Ready(1, 2, ClusterId(c), 1, 1.0, spec, None, b""))
+            for c, (leader, spec) in ready.items()
+        }
+        away = tuple(map(ClusterId, absent))
+        tip: Any = None
+        self.foresight.look(tip, RollCall(2, attempt, standing, away, away, None), self.now + REST)
+
+
+OTHER = structs.replace(SYNC, elements=7)
+
+
+def test_an_attempt_after_the_first_is_not_foreseen() -> None:
+    """What has failed in the one before is known by whoever plans it, when it is planned."""
+    asked = Asked()
+    asked.round(SYNC)
+    asked.look({}, "ABC", attempt=2)
+    assert asked.plans == []
+    asked.look({}, "ABC")
+    assert asked.plans == [(SYNC, [A0, B0, C0])]
+
+
+def test_nothing_is_planned_for_one_alone() -> None:
+    asked = Asked()
+    asked.round(SYNC)
+    asked.look({"B": (B0, SYNC)}, "")
+    asked.look({}, "A")
+    assert asked.plans == []
+
+
+def test_what_those_want_who_are_there_comes_next_whatever_came_the_last_time() -> None:
+    asked = Asked()
+    for spec in (SYNC, OTHER, SYNC, OTHER):
+        asked.round(spec)
+    asked.look({"B": (B0, OTHER), "C": (C0, OTHER)}, "A")
+    assert asked.plans == [(OTHER, [A0, B0, C0])]
+
+
+def test_who_wants_something_else_is_no_part_of_what_is_planned() -> None:
+    asked = Asked()
+    asked.round(SYNC)
+    asked.look({"A": (A0, SYNC), "B": (B0, OTHER)}, "C")
+    assert asked.plans == [(SYNC, [A0, C0])]
+
+
+def test_what_came_after_a_collective_that_is_forgotten_is_forgotten_as_well() -> None:
+    asked = Asked()
+    for number in range(17):
+        asked.round(structs.replace(SYNC, elements=number))
+    asked.round(structs.replace(SYNC, elements=0))
+    asked.look({}, "AB")
+    assert [spec.elements for spec, _ in asked.plans] == [0], "not what came after it before 16 others"
