@@ -53,6 +53,7 @@ class Chronicle:
             return
         value = news.value
         with self._changed:
+            first = self._next is None
             if self._next is not None and value.round > self._next:
                 self._passed = max(self._passed, value.round - 1)  # decisions were skipped: we were away
                 self._gap = value.round - 1
@@ -64,6 +65,8 @@ class Chronicle:
                     self._settled = value.round - 1
             elif isinstance(value, Close) and value.committed:
                 self._committed(value)
+            if first and self._settled is None:
+                self._gap = 0  # a newcomer finds the mesh at the end of a round, which it was in no more than in others
             self._changed.notify_all()
 
     @property

@@ -161,6 +161,14 @@ def test_there_is_no_answer_in_a_round_without_us_nor_in_one_of_several() -> Non
     assert after(opened(1, MATE), closed(1, attempt=2)).answer(SPEC) is None
 
 
+def test_the_round_at_whose_end_a_newcomer_finds_the_mesh_hides_no_answer_from_it() -> None:
+    """Regression: it was taken for one of which half was not seen, and the newcomer brought the same once more."""
+    newcomer = after(closed(4), opened(5, ME, OTHER), closed(5), settled=None)
+    assert newcomer.answer(SPEC) == (opened(5, ME, OTHER), closed(5))
+    assert after(closed(4), opened(5, ME, OTHER), closed(5)).answer(SPEC) is None
+    assert after(closed(4), closed(5), opened(6, ME), closed(6), settled=None).answer(SPEC) is None
+
+
 def test_decisions_that_were_skipped_are_forgotten_once_they_are_settled() -> None:
     chronicle = after(opened(1, MATE), closed(1), opened(4, MATE), closed(4))
     chronicle.settle(3)

@@ -638,6 +638,14 @@ MUTATIONS: Final = (
         ("calls/test_rounds.py::test_a_newcomer_does_not_bring_again_what_was_committed_before_it_held_the_result",),
     ),
     Mutation(
+        "newcomer-confused-by-what-was-before-it",
+        "The round at whose end a newcomer finds the mesh hides from it no later one that it is in.",
+        "ictp2p/calls/chronicle.py",
+        "            if first and self._settled is None:\n",
+        "            if False:\n",
+        ("calls/test_chronicle.py::test_the_round_at_whose_end_a_newcomer_finds_the_mesh_hides_no_answer_from_it",),
+    ),
+    Mutation(
         "handed-over-and-missed",
         "An answer that a mate handed over is accounted for: whoever got it has not missed that round.",
         "ictp2p/calls/rounds.py",
