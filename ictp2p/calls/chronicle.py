@@ -87,9 +87,12 @@ class Chronicle:
 
     @property
     def newcomer(self) -> bool:
-        """Whether this worker has not been part of any round yet."""
+        """Whether this worker has not been part of any round yet: in none either that came since its call began.
+
+        Of rounds whose decisions were not all seen nobody can tell.
+        """
         with self._changed:
-            return self._settled is None
+            return self._settled is None and not self._gap and not self._ended
 
     @property
     def settled(self) -> int:

@@ -231,8 +231,8 @@ class RoundCall:
                 self._refuse_if_elsewhere(before, error)
                 raise
             except RoundMissed:
-                if not self._past.chronicle.newcomer or self._past.chronicle.answer(self._spec) is not None:
-                    raise  # a newcomer was promised no round yet, so it has missed none but one that it is in
+                if not self._past.chronicle.newcomer:
+                    raise  # a newcomer was promised no round yet, so it has missed none but what it may be in
                 deadline.check()
 
     def _refuse_if_elsewhere(self, before: Open | None, error: MeshMismatch) -> None:

@@ -146,6 +146,21 @@ def test_a_newcomer_does_not_bring_again_what_was_committed_before_it_held_the_r
     assert mesh.stood == before + 1
 
 
+def test_a_newcomer_does_not_stand_again_after_rounds_in_which_it_may_have_been() -> None:
+    mesh = Unseen()
+    mesh.rounds = [(OTHER,), (OTHER,), (OTHER,)]
+    commit = mesh.commit
+
+    def after_a_while(*leaders: PeerId) -> None:
+        mesh.decided += mesh.stood == 2  # what was decided while it was away nobody told it
+        commit(*leaders)
+
+    mesh.commit = after_a_while  # type: ignore[method-assign]
+    with pytest.raises(RoundMissed):
+        mesh.act()
+    assert mesh.stood == 2
+
+
 def test_a_call_is_told_in_the_words_of_its_program() -> None:
     """Regression: what was told was a spec's own terms: `all_gather by whom(sum of 0 uint8: float32[2])`."""
     mesh, past = NOBODY, NOBODY

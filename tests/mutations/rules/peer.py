@@ -624,9 +624,9 @@ MUTATIONS: Final = (
     Mutation(
         "newcomer-brings-it-again",
         "Nor does a newcomer, which waits for another round after each that was committed without it.",
-        "ictp2p/calls/rounds.py",
-        "if not self._past.chronicle.newcomer or self._past.chronicle.answer(self._spec) is not None:",
-        "if not self._past.chronicle.newcomer:",
+        "ictp2p/calls/chronicle.py",
+        "return self._settled is None and not self._gap and not self._ended",
+        "return self._settled is None and not self._gap",
         ("calls/test_rounds.py::test_a_newcomer_does_not_bring_again_what_was_committed_before_it_held_the_result",),
     ),
     Mutation(
@@ -644,6 +644,14 @@ MUTATIONS: Final = (
         "            if first and self._settled is None:\n",
         "            if False:\n",
         ("calls/test_chronicle.py::test_the_round_at_whose_end_a_newcomer_finds_the_mesh_hides_no_answer_from_it",),
+    ),
+    Mutation(
+        "newcomer-sure-of-what-it-did-not-see",
+        "Nor does it after rounds of which it did not see who was in them.",
+        "ictp2p/calls/chronicle.py",
+        "return self._settled is None and not self._gap and not self._ended",
+        "return self._settled is None and not self._ended",
+        ("calls/test_rounds.py::test_a_newcomer_does_not_stand_again_after_rounds_in_which_it_may_have_been",),
     ),
     Mutation(
         "handed-over-and-missed",
