@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -115,7 +116,7 @@ def test_who_waits_for_a_state_that_nobody_holds_is_told_so_in_the_log(
     with ictp2p.Peer(mine) as a:
         finish(start(pool, Worker(a, versions=2)))
     told = threading.Event()
-    words = "nor any other: start a worker from a checkpoint, with resume=True"
+    words = "nor any other: have a worker `load` a checkpoint of this training; for a new training, which can have none"
     a = ictp2p.Peer(mine)
     a.on_event(lambda event: told.set() if words in event.get("text", "") else None)
     with a:
@@ -125,6 +126,26 @@ def test_who_waits_for_a_state_that_nobody_holds_is_told_so_in_the_log(
         finish(waiting)
     logs.flush()
     assert [r.levelname for r in caplog.records if words in r.getMessage()] == ["WARNING"]
+
+
+def test_the_loop_of_the_readme_goes_on_when_it_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it saved nothing, and a second run of a founder waited for ever for somebody who holds the state."""
+    readme = Path(__file__).parent.parent / "README.md"
+    (loop,) = [
+        code for code in re.findall("```python\n(.*?)```", readme.read_text(), re.DOTALL) if "peer.steps" in code
+    ]
+    mine = replace(config("a"), data_dir="peer")
+    monkeypatch.setattr(ictp2p.Config, "wan", lambda **_: mine)
+    monkeypatch.setenv("ICTP2P_TOKEN", mine.token)
+    monkeypatch.chdir(tmp_path)
+    versions = []
+    for _ in range(2):
+        replica = model()
+        inner = torch.optim.SGD(replica.parameters(), lr=0.01)
+        names: dict[str, Any] = {"model": replica, "inner": inner, "loader": [torch.ones(2, 3)] * 250}
+        exec(loop, names)
+        versions.append(names["policy"].version)
+    assert versions[1] > versions[0] > 1
 
 
 def test_a_disk_that_fails_ends_whatever_waits_on_the_peer_and_says_why(

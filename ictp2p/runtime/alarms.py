@@ -17,6 +17,10 @@ from ictp2p.sync.values import Close
 from ictp2p.telemetry import Telemetry
 
 _LATE = "seem to be alive, but too few of them answer in time"
+_NO_STATE = (
+    "have a worker `load` a checkpoint of this training; for a new training, which can have none, end all workers and "
+    "give each an empty data_dir, for theirs hold the decisions of the old one"
+)
 
 
 def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None:
@@ -56,7 +60,7 @@ def _missing(telemetry: Telemetry, notice: StateMissing) -> None:
     telemetry.event("state_lost", version=lost, source=source, seconds=notice.seconds)
     what = f"nobody who is alive holds version {lost} of the state"
     if source is None:
-        text = f"{what}, nor any other: start a worker from a checkpoint, with resume=True"
+        text = f"{what}, nor any other: {_NO_STATE}"
     else:
         text = f"{what}; the mesh goes back to version {source} in {notice.seconds:.0f} s unless a holder returns"
     telemetry.event("warning", text=text)

@@ -141,7 +141,7 @@ class Survey:
         """What is waited for, in words; None if it is time to go back to `source`."""
         assert self._since is not None
         if source is None:
-            return "nor any other version: a worker has to bring one from a checkpoint (resume=True)"
+            return "nor any other: a worker has to `load` a checkpoint; a new training takes empty data folders"
         if now < due:
             after = f"in {due - now:.0f} s" if due < math.inf else "never (restore_after=inf)"
             return f"going back to version {source[0]} {after} unless a holder returns"

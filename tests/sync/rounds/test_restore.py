@@ -204,7 +204,7 @@ def test_where_nobody_holds_anything_it_says_so_and_waits() -> None:
     office = Office(answers={B: NOTHING, C: NOTHING}, dead={D})
     found = office.until(1000.0)
     assert found.source is None
-    assert "resume=True" in found.reason
+    assert "`load` a checkpoint; a new training takes empty data folders" in found.reason
     assert [a.source for a in office.alarms] == [None]
     office.answers[B] = (0, b"from a checkpoint")
     assert office.until(PROFILE.anti_entropy).source == (0, b"from a checkpoint")
