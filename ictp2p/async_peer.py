@@ -31,7 +31,7 @@ from ictp2p.errors import IctError, PeerClosed, PeerFailed, StateError, Unreacha
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
 from ictp2p.runtime.control_plane import ControlPlane
-from ictp2p.runtime.data_folder import claim, let_go
+from ictp2p.runtime.data_folder import claim, keep_to, let_go
 from ictp2p.runtime.data_plane import DataPlane
 from ictp2p.runtime.departure import Departure
 from ictp2p.runtime.entrance import Entrance
@@ -132,6 +132,7 @@ class AsyncPeer:
             AddressInUse: the listen address is taken; `AddressNotOurs`: it is not one of this machine.
             Unreachable: no seed let us in within the deadline; the message says what each answered.
             TurnedAway, VersionMismatch: every seed refused us for good; or whoever answered a peer that resumes did.
+            StateError: the data folder is of a mesh with another token.
             PeerFailed: the disk keeps nothing, or another process has our identity.
             PeerClosed: the peer was closed, meanwhile or before.
         """
@@ -146,6 +147,7 @@ class AsyncPeer:
     async def _start(self) -> None:
         self.security = await blocking(self._secured)
         self._check()
+        keep_to(self._seams.disk, self.config, self.security.fingerprint)
         self.reception: Reception = await serve(
             self._seams.network,
             self.config.listen_address,

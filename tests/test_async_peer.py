@@ -34,6 +34,7 @@ from ictp2p.errors import (
     RoundMissed,
     StateError,
     StatusRefused,
+    TurnedAway,
     Unreachable,
     VersionMismatch,
 )
@@ -485,6 +486,37 @@ async def test_a_data_folder_stays_in_its_cluster(tmp_path: Path) -> None:
     again = AsyncPeer(config("a", data_dir=str(tmp_path)))
     assert again.id == first.id
     await again.close()
+
+
+async def test_a_data_folder_stays_in_its_mesh_until_somebody_says_otherwise(tmp_path: Path) -> None:
+    """Regression: a new training under a new token went on with the old one's decisions, and waited for its state."""
+    founder = AsyncPeer(config("a", data_dir=str(tmp_path)))
+    await founder.start()
+    lineage = founder.lineage
+    await founder.close()
+    other = AsyncPeer(config("a", data_dir=str(tmp_path), token="another token for tests only"))
+    with pytest.raises(
+        StateError, match=f"{tmp_path}' holds the decisions of a mesh with another token .* delete mesh.ict"
+    ):
+        await other.start()
+    (tmp_path / "mesh.ict").unlink()
+    for token in ("another token for tests only",) * 2:
+        again = AsyncPeer(config("a", data_dir=str(tmp_path), token=token))
+        await again.start()
+        assert (again.id, again.lineage) == (founder.id, lineage)
+        await again.close()
+
+
+async def test_a_data_folder_without_decisions_goes_wherever_its_peer_is_let_in(tmp_path: Path) -> None:
+    async with mesh("a") as (founder,):
+        folder = str(tmp_path)
+        mistyped = AsyncPeer(config("b", founder, data_dir=folder, token="not the token for these tests"))
+        with pytest.raises(TurnedAway):
+            await mistyped.start()
+        right = AsyncPeer(config("b", founder, data_dir=folder))
+        await right.start()
+        assert right.lineage == founder.lineage
+        await right.close()
 
 
 async def test_who_goes_on_with_a_copy_of_a_data_folder_ends_the_original(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def announce(telemetry: Telemetry, directory: Directory, notice: Notice) -> None
         case QuorumRegained():
             telemetry.event("quorum_regained")
         case ForeignChain(peer=peer, first=True):
-            text = f"{peer} is of another mesh, which was founded apart under the same token: the two never become one"
+            text = f"{peer} is of another mesh, which was founded apart: the two never become one"
             telemetry.event("warning", text=f"{text}; start the peers of one anew, with empty data folders and join")
         case Decided(value=Close(camps=camps) as close) if camps:
             telemetry.event("digests_differ", round=close.round, attempt=close.attempt, camps=[list(c) for c in camps])

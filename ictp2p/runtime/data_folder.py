@@ -12,6 +12,11 @@ peer would come back under its name without what it had promised. So it is shown
 the cluster, the identity and the number of the life come first, in this order. A chain of decisions, without which
 nobody votes, comes at any time; but who founds a mesh has one before it leads, and each life notes whether it found
 one.
+
+Nor does a chain of decisions pass from one mesh to another. A training that is to be new would go on with the old one,
+or wait for a state that nobody has, since whoever has a chain belongs where that was decided. So a folder is bound to
+the mesh as well, once it holds a chain, by the fingerprint that everybody shows of the token before they shake hands:
+it tells who has the disk no more than who hears the wire.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ from ictp2p.types import PeerId
 _IDENTITY = "identity"
 _LIFE = "life"
 _CLUSTER = "cluster"
+_MESH = "mesh"
 _COUNT = 8
 """Bytes of a life's number; what is behind them says that it found a chain."""
 
@@ -108,6 +114,24 @@ def let_go(disk: Disk) -> None:
     """Leave a folder to whoever wants it next."""
     if isinstance(disk, FileDisk):
         disk.close()
+
+
+def keep_to(disk: Disk, config: Config, fingerprint: bytes) -> None:
+    """Bind a disk to the mesh that this token is of; one without decisions goes wherever its peer is let in.
+
+    Raises:
+        StateError: it holds the decisions of a mesh with another token.
+    """
+    bound = disk.load(_MESH)
+    if bound is not None and bound != fingerprint and disk.load(acceptor.KEY) is not None:
+        folder = str(config.data_dir)
+        raise StateError(
+            f"data_dir {folder!r} holds the decisions of a mesh with another token (fingerprint {bound.hex()}, not "
+            f"{fingerprint.hex()}): for a new training give each worker an empty folder. If all workers of that mesh "
+            f"are to go on under this token, end them all and delete {_MESH}.ict in each one's folder first"
+        )
+    if bound != fingerprint:
+        disk.save(_MESH, fingerprint)
 
 
 def begin_life(disk: Disk) -> int:

@@ -69,7 +69,7 @@ TOLD: list[tuple[Notice, str, dict[str, Any]]] = [
         ForeignChain(OTHER, b"theirs", b"ours", False, True),
         "warning",
         {
-            "text": f"{OTHER} is of another mesh, which was founded apart under the same token: the two never become "
+            "text": f"{OTHER} is of another mesh, which was founded apart: the two never become "
             "one; start the peers of one anew, with empty data folders and join"
         },
     ),

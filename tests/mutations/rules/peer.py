@@ -500,6 +500,14 @@ MUTATIONS: Final = (
         ("test_async_peer.py::test_a_round_ends_the_probes_that_hold_its_links",),
     ),
     Mutation(
+        "decisions-of-any-mesh",
+        "A data folder that holds decisions is refused under another token.",
+        "ictp2p/runtime/data_folder.py",
+        "if bound is not None and bound != fingerprint and disk.load(acceptor.KEY) is not None:",
+        "if False:",
+        ("test_async_peer.py::test_a_data_folder_stays_in_its_mesh_until_somebody_says_otherwise",),
+    ),
+    Mutation(
         "state-shares-its-links-with-probes",
         "When a chunk of a state leaves, the probes that are under way end.",
         "ictp2p/async_peer.py",
