@@ -41,7 +41,10 @@ class Send(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Have `value` on disk under `key` before any later `Send` leaves. The last write of a key wins."""
+    """Have `value` on disk under `key` before any later `Send` leaves. The last write of a key wins.
+
+    A machine says so with each answer that relies on it; what is there already costs no write (`runtime.driver`).
+    """
 
     key: str
     value: bytes

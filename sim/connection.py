@@ -208,9 +208,16 @@ class Endpoint(asyncio.Transport):
 
     # ------------------------------------------------------------ sending
 
+    def _held_up(self) -> bool:
+        """Whether the process stands in the middle of what it does, and comes to this only after it."""
+        return self.process.alive and self.process.until > self._loop.now
+
     def dispatch(self, what: str, data: Any = None, size: int = 0) -> None:
         """Send one item, behind everything sent before (a reset overtakes what has not left)."""
         if self.gone:
+            return
+        if self._held_up() and what != RST:
+            self._loop.at(self.process.until, self.dispatch, what, data, size, context=self.process.context)
             return
         patience = self._patience
         if not self.peer.process.alive and not patience.dark:

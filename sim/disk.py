@@ -1,7 +1,8 @@
 """The disk of a simulated host, and how a process sees it.
 
 A disk outlives the processes that write to it, and a crash may come at any write: `before` is called while the value
-is not durable yet, `after` once it is. Every save is durable when it returns, as those of `ictp2p.disk.FileDisk` are.
+is not durable yet, `after` once it is. Every save is durable when it returns, as those of `ictp2p.disk.FileDisk` are,
+and a disk that takes time over it holds up its process, heartbeats and all.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ictp2p.errors import StateError
-from sim.loop import Process
+from sim.loop import Process, SimLoop
 
 
 class Disk:
@@ -18,6 +19,8 @@ class Disk:
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
         self.saves = 0
+        self.seconds = 0.0
+        """How long each save takes; its process stands meanwhile."""
         self.full_at: int | None = None
         """The number of the save from which on all are refused."""
         self.before: Callable[[], None] | None = None
@@ -35,9 +38,10 @@ class Disk:
 class Mounted:
     """A disk as one process sees it (`ictp2p.disk.Disk`): once that is dead, it writes no more."""
 
-    def __init__(self, disk: Disk, process: Process) -> None:
+    def __init__(self, disk: Disk, process: Process, loop: SimLoop) -> None:
         self._disk = disk
         self._process = process
+        self._loop = loop
 
     def load(self, key: str) -> bytes | None:
         """Return the value, or None."""
@@ -57,6 +61,8 @@ class Mounted:
         if self._process.alive:
             disk.values[key] = bytes(value)
             disk.saves += 1
+            if disk.seconds:
+                self._loop.block(self._process, disk.seconds)
             if disk.saved is not None:
                 disk.saved(key, value)
             if disk.after is not None:

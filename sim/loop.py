@@ -76,6 +76,8 @@ class Process:
         self._true, self._shown, self._rate = now, now + offset, rate
         self.held: deque[asyncio.Handle] = deque()
         self.busy = False
+        self.until = 0.0
+        """The true time until which it stands in the middle of what it does."""
 
     def local(self, true: float) -> float:
         """What its clock shows at a true time."""
@@ -263,6 +265,12 @@ class SimLoop(asyncio.BaseEventLoop):
         if not process.busy:
             self._release(process)
 
+    def block(self, process: Process, seconds: float) -> None:
+        """What a process does now takes so many seconds; what it does next, in the same callback too, comes after."""
+        process.busy = True
+        process.until = max(process.until, self.now) + seconds
+        self.at(process.until, self._idle, process, context=contextvars.Context())
+
     def _release(self, process: Process) -> None:
         self._ready.extend(process.held)
         process.held.clear()
@@ -273,6 +281,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.at(self.now + process.cost, self._idle, process, context=contextvars.Context())
 
     def _idle(self, process: Process) -> None:
+        if process.until > self.now:
+            return
         process.busy = False
         if process.paused or not process.held:
             return
@@ -287,7 +297,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """What the clock of the running process shows; true time for the simulator itself."""
         process = HOST.get()
-        return self.now if process is None else process.local(self.now)
+        return self.now if process is None else process.local(max(self.now, process.until))
 
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None

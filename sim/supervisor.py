@@ -201,7 +201,7 @@ class Supervisor:
             clock=world.loop.time,
             rng=rng,
             random_bytes=secrets.randbytes,
-            disk=Mounted(host.disk, process),
+            disk=Mounted(host.disk, process, world.loop),
             security=lambda identity: PlainSecurity(identity, FINGERPRINT),
             open_store=lambda interface: (f"{interface}:{STORE}", Store()),
         )

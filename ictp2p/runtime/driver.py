@@ -16,6 +16,12 @@ while they are; what that yields is queued behind, so that no `Send` overtakes a
 A disk that fails ends it all. The machines believe by then what they asked to be kept, so whatever they said next might
 be a promise that a crash takes back; databases that went on after a failed fsync have lost data that way (Rebello et
 al.: "Can Applications Recover from fsync Failures?", USENIX ATC 2020).
+
+What is on disk already is not written again. Machines persist with each answer what it relies on, also where they are
+asked the same again, and whoever asks repeats itself until it is answered: on a disk that takes longer than the pauses
+between repetitions, each write would find more of them waiting than it had answered, for ever. The machines cannot tell
+what is on disk, for what they ask for may be lost in an error on its way here; who has written it can. It compares with
+the whole of what it wrote last under that key, once that had succeeded, and nobody else writes there (`disk`).
 """
 
 from __future__ import annotations
@@ -86,6 +92,8 @@ class Driver:
         self._network = network
         self._security = security
         self._disk = disk
+        self._kept: dict[str, bytes] = {}
+        """What was written last under each key, and is on disk."""
         self._on_notice = on_notice
         self._on_failure = on_failure
         self._on_shown = on_shown
@@ -191,6 +199,8 @@ class Driver:
 
     def _keep(self, key: str, value: bytes) -> None:
         """Nothing may leave that relies on what was not kept, whatever was in the way: an interrupt as well."""
+        if self._kept.get(key) == value:
+            return
         began = self.clock()
         try:
             self._disk.save(key, value)
@@ -201,6 +211,7 @@ class Driver:
         except BaseException:
             self.stop()
             raise
+        self._kept[key] = value
         if (seconds := self.clock() - began) >= _STALL:
             self._on_stall(seconds)
 

@@ -169,6 +169,17 @@ async def test_a_disk_that_takes_long_is_told_of_once_it_has_kept_it() -> None:
     await bed.driver.close()
 
 
+async def test_what_is_on_disk_already_is_not_written_again_and_what_is_not_is() -> None:
+    bed = Bed()
+    bed.connection(LOW, dialed=True)
+    for value in (b"one", b"one", b"two", b"one"):
+        bed.driver.execute([Persist("promise", value), Persist("term", b"one"), Transmit(LOW, value)])
+    saves = [each for each in bed.log if each[0] == "save"]
+    assert saves == [("save", "promise"), ("save", "term"), ("save", "promise"), ("save", "promise")]
+    assert bed.log.index(("send", b"two")) > bed.log.index(saves[-1]), "still before what relies on it"
+    await bed.driver.close()
+
+
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
 async def test_nothing_leaves_any_more_once_keeping_it_ended_in_what_nobody_expects(error: type[BaseException]) -> None:
     """Regression: what was queued behind left with the next command."""

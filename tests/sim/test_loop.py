@@ -23,6 +23,28 @@ def test_time_jumps_and_equal_times_keep_their_order() -> None:
     assert loop.now == 10.0
 
 
+def test_what_a_process_does_behind_what_holds_it_up_comes_after() -> None:
+    loop, process, seen = SimLoop(), Process("a", offset=100.0), list[tuple[str, float, float]]()
+
+    def note(what: str) -> None:
+        seen.append((what, loop.time(), loop.now))
+
+    def act() -> None:
+        loop.block(process, 1.0)
+        loop.block(process, 1.0)
+        note("clock")
+        loop.call_soon(note, "next")
+        loop.call_later(1.0, note, "later")
+
+    loop.at(1.0, act, context=process.context)
+    loop.at(1.5, note, "others do not wait")
+    loop.at(2.5, note, "due meanwhile", context=process.context)
+    loop.run_to(10.0)
+    assert [what for what, _, _ in seen] == ["clock", "others do not wait", "next", "due meanwhile", "later"]
+    assert [local for _, local, _ in seen] == pytest.approx([103.0, 1.5, 103.0, 103.0, 104.0])
+    assert [now for _, _, now in seen] == pytest.approx([1.0, 1.5, 3.0, 3.0, 4.0])
+
+
 def test_a_task_that_waits_for_ever_is_a_deadlock_at_once() -> None:
     loop = SimLoop()
     with pytest.raises(Deadlock):

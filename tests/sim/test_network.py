@@ -101,6 +101,43 @@ def test_a_dial_takes_a_round_trip_and_both_ends_show_the_same_addresses() -> No
     assert here.get_extra_info("peername") == tuple(B)
 
 
+def test_what_is_written_behind_what_holds_up_a_process_leaves_after_it() -> None:
+    pair = Pair(delay=0.01).connect()
+    loop, process, transport = pair.loop, pair.processes["a"], pair.dialer.transport
+
+    def act() -> None:
+        transport.write(b"before ")
+        loop.block(process, 1.0)
+        transport.write(b"after ")
+        transport.write(b"it")
+        transport.close()
+
+    start = loop.now
+    loop.at(start, act, context=process.context)
+    loop.run_to(start + 0.99)
+    assert pair.acceptor.data == b"before "
+    loop.run_to(start + 1.1)
+    assert pair.acceptor.data == b"before after it"
+    assert [error for _, error in pair.acceptor.lost] == [None]
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_what_a_process_had_not_come_to_when_it_was_killed_does_not_leave(power: bool) -> None:
+    pair = Pair(delay=0.01).connect()
+    loop, process = pair.loop, pair.processes["a"]
+
+    def act() -> None:
+        loop.block(process, 1.0)
+        pair.dialer.transport.write(b"after")
+
+    start = loop.now
+    loop.at(start, act, context=process.context)
+    loop.run_to(start + 0.5)
+    pair.kill("a", power=power)
+    loop.run_to(start + 2.0)
+    assert pair.acceptor.data == b""
+
+
 def test_bytes_keep_their_order_whatever_the_jitter() -> None:
     pair = Pair(delay=0.01, jitter=0.05, loss=0.2).connect()
     for n in range(50):

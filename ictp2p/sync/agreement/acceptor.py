@@ -2,7 +2,9 @@
 
 Paxos is safe as long as an acceptor keeps its word across crashes; an acceptor with amnesia lets two values be
 decided. So every change here returns a `Persist`, which is on disk before the answer that it backs leaves. One
-blob holds all, written whole, so that a crash between two writes cannot mix an old promise with a new slot.
+blob holds all, written whole, so that a crash between two writes cannot mix an old promise with a new slot. So does a
+question that is asked again, and answered again: that its `Persist` came to the disk the first time is not for this
+machine to know, and if it did, nothing is written (`runtime.driver`).
 
 Only the slot after the newest known decision has acceptor state. Earlier slots are decided, and whoever asks
 about them is told the decision; later ones have acceptors that this peer cannot know yet.
@@ -71,12 +73,20 @@ class Acceptor:
         return self.persist()
 
     def accept(self, ballot: Ballot, value: Value) -> Persist | None:
-        """Accept `value` under `ballot`; None if a higher ballot was promised."""
+        """Accept `value` under `ballot`; None if a higher ballot was promised.
+
+        Under the ballot of what was accepted last there must be no other value: see `differs`.
+        """
         if ballot < self.promised:
             return None
+        assert not self.differs(ballot, value)
         self.promised = self.accepted = ballot
         self.value = value
         return self.persist()
+
+    def differs(self, ballot: Ballot, value: Value) -> bool:
+        """Whether another value than `value` was accepted under this very ballot: its proposer has broken its word."""
+        return ballot == self.accepted and value != self.value
 
     def learn(self, slot: int, value: Value) -> None:
         """Go on to the slot after `slot`. Need not be persisted: a decision can be learnt again."""

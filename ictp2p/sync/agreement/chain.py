@@ -332,6 +332,8 @@ class Agreement:
         wrong = follows(tip, message.value)
         if not may_bid(sender, message.ballot, tip):
             wrong = f"ballot {message.ballot} is not its own, or above {HIGHEST}"
+        elif self._acceptor.differs(message.ballot, message.value):
+            wrong = f"{message.ballot} stands for another value, which was accepted"
         if wrong:
             raise RemoteProtocolError(f"{sender} proposes for slot {message.slot} what cannot be: {wrong}")
         self._learner.proposed(message.ballot, message.value)

@@ -868,6 +868,33 @@ MUTATIONS: Final = (
         ("runtime/test_driver.py::test_what_a_listener_asks_for_never_overtakes_a_persist",),
     ),
     Mutation(
+        "written-again",
+        "What is on disk already is not written again: on a slow disk repetitions would outgrow the answers.",
+        "ictp2p/runtime/driver.py",
+        "        if self._kept.get(key) == value:\n            return\n",
+        "",
+        (
+            "runtime/test_driver.py::test_what_is_on_disk_already_is_not_written_again_and_what_is_not_is",
+            "sim/test_slow_disks.py::test_a_mesh_goes_on_though_most_disks_take_longer_than_the_pause_between_repetitions",
+        ),
+    ),
+    Mutation(
+        "kept-whatever-it-says",
+        "What is on disk under a key is this value, or it is written.",
+        "ictp2p/runtime/driver.py",
+        "self._kept.get(key) == value",
+        "key in self._kept",
+        ("runtime/test_driver.py::test_what_is_on_disk_already_is_not_written_again_and_what_is_not_is",),
+    ),
+    Mutation(
+        "kept-at-some-time",
+        "What was written under a key and overwritten since is not on disk.",
+        "ictp2p/runtime/driver.py",
+        "        self._kept[key] = value\n",
+        "        self._kept.setdefault(key, value)\n",
+        ("runtime/test_driver.py::test_what_is_on_disk_already_is_not_written_again_and_what_is_not_is",),
+    ),
+    Mutation(
         "each-keeps-its-own-connection",
         "Of two connections both sides keep the same one: that of the lower id.",
         "ictp2p/runtime/driver.py",

@@ -146,6 +146,27 @@ MUTATIONS: Final = (
         ("sync/agreement/test_agreement.py::test_a_promise_outlives_the_process",),
     ),
     Mutation(
+        "answers-from-memory",
+        "No answer relies on what was only asked to be kept: each brings its `Persist`, a repeated one too.",
+        "ictp2p/sync/agreement/chain.py",
+        "        persist = acceptor.promise(message.ballot)\n",
+        "        if acceptor.promised == message.ballot:\n"
+        "            return [Send(sender, answer)]\n"
+        "        persist = acceptor.promise(message.ballot)\n",
+        ("sync/agreement/test_agreement.py::test_an_answer_that_is_given_again_comes_again_with_what_it_relies_on",),
+    ),
+    Mutation(
+        "two-values-under-one-ballot",
+        "Another value than the one that was accepted under a ballot is not accepted under it.",
+        "ictp2p/sync/agreement/acceptor.py",
+        "return ballot == self.accepted and value != self.value",
+        "return False",
+        (
+            "sync/agreement/test_misanswers.py::"
+            "test_another_value_under_the_ballot_of_what_was_accepted_is_refused_and_not_accepted",
+        ),
+    ),
+    Mutation(
         "promise-told-before-it-is-on-disk",
         "A promise is on disk before anybody hears of it.",
         "ictp2p/sync/agreement/chain.py",

@@ -8,6 +8,22 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "told-before-it-is-written",
+        "What a process says behind a write leaves once its disk has done that.",
+        "sim/connection.py",
+        "        if self._held_up() and what != RST:",
+        "        if False:",
+        ("sim/test_network.py::test_what_is_written_behind_what_holds_up_a_process_leaves_after_it",),
+    ),
+    Mutation(
+        "held-up-for-the-shortest",
+        "A process that is held up twice goes on after both.",
+        "sim/loop.py",
+        "        if process.until > self.now:\n            return\n",
+        "",
+        ("sim/test_loop.py::test_what_a_process_does_behind_what_holds_it_up_comes_after",),
+    ),
+    Mutation(
         "blind-while-waiting",
         "What no notice announces is looked at while something is waited for.",
         "sim/world.py",

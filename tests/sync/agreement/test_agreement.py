@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Persist, Send
+from ictp2p.sync.agreement.acceptor import Acceptor
 from ictp2p.sync.agreement.chain import Agreement, Decided
 from ictp2p.sync.messages import (
     NO_BALLOT,
@@ -117,6 +118,16 @@ def test_a_promise_and_an_acceptance_are_on_disk_before_they_are_told() -> None:
     effects = n.machines[A].propose(change(n.tip(A), A), 0.0)
     assert isinstance(effects[0], Persist)
     assert all(isinstance(e, Send) for e in effects[1:])
+
+
+def test_an_answer_that_is_given_again_comes_again_with_what_it_relies_on() -> None:
+    """What was asked for the first time may never have come to the disk; whether it has, the disk's owner knows."""
+    n = net(A, B, C, D, E)
+    for message in (Prepare(2, LINEAGE, Ballot(4, C)), Accept(2, Ballot(4, C), change(n.tip(B), C))):
+        first, again = (n.machines[B].receive(C, message, 0.0) for _ in range(2))
+        assert first == again
+        assert isinstance(again[0], Persist)
+        assert Acceptor(B, again[0].value).promised == Ballot(4, C)
 
 
 def test_a_promise_outlives_the_process() -> None:

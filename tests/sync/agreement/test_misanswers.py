@@ -24,7 +24,7 @@ from ictp2p.sync.messages import (
 )
 from ictp2p.sync.values import follows
 from ictp2p.types import PeerId
-from tests.sync.agreement.agreeing import A, B, C, Net, change, net
+from tests.sync.agreement.agreeing import A, B, C, D, E, Net, change, net
 
 
 def bidding() -> tuple[Net, Ballot]:
@@ -34,6 +34,20 @@ def bidding() -> tuple[Net, Ballot]:
     ballot = next(m for _, _, m in n.wire if isinstance(m, Prepare)).ballot
     assert ballot == Ballot(2, B)
     return n, ballot
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_another_value_under_the_ballot_of_what_was_accepted_is_refused_and_not_accepted(restarted: bool) -> None:
+    n = net(A, B, C, D, E)  # of three, two would have decided it
+    ballot, value = Ballot(1, A), change(n.tip(B), A)
+    n.do(B, n.machines[B].receive(A, Accept(2, ballot, value), 0.0))
+    if restarted:
+        n.restart(B)
+    with pytest.raises(RemoteProtocolError, match="another value"):
+        n.machines[B].receive(A, Accept(2, ballot, change(n.tip(B), A, A, B)), 0.0)
+    n.wire.clear()
+    n.do(B, n.machines[B].receive(C, Prepare(2, n.tip(B).lineage, Ballot(2, C)), 0.0))
+    assert [m for _, _, m in n.wire] == [Promise(2, Ballot(2, C), ballot, value)]
 
 
 TIP = net(A, B, C).tip(B)
