@@ -202,8 +202,8 @@ MUTATIONS: Final = (
         "accepts-below-its-promise",
         "An acceptor refuses every ballot below the one that it promised.",
         "ictp2p/sync/agreement/acceptor.py",
-        "        if ballot < self.promised:\n            return None\n        self.promised = self.accepted = ballot\n",
-        "        self.promised = self.accepted = ballot\n",
+        "        if ballot < self.promised:\n            return None\n        assert not",
+        "        assert not",
         ("sync/agreement/test_agreement.py::test_a_promise_outlives_the_process",),
     ),
     Mutation(
