@@ -3,7 +3,8 @@
 What a policy does for you these leave to you: call them from every worker of every cluster, in the same order. They
 are all-or-nothing: a call that raises has touched none of your tensors and may be repeated. What the errors ask for:
 
-- `RoundMissed`: the others went on without us (we were late, or cut off). Call `sync_state`, or repeat.
+- `RoundMissed`: other clusters, or the other workers of ours, went on without us (we were late, or cut off). Call
+  `sync_state`, or repeat.
 - `RoundTimeout`, `NoQuorum`: nothing was decided within `global_timeouts.complete`. Repeat the same call, or stop: it
   may have been decided since, and then gets what was. Who goes on with the next call instead is one behind.
 - `RoundAborted`: a call that was queued before it (`async_op=True`) had failed unheard. Repeat from that one.

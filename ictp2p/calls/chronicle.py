@@ -10,13 +10,24 @@ can still be had (`calls.answers`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import RoundMissed
 from ictp2p.handle import Decided, Handle, News
 from ictp2p.sync.values import Close, Open, Spec, upcoming
 from ictp2p.types import ClusterId, PeerId
+
+
+class Unseen(NamedTuple):
+    """A committed round that this cluster is in and has no answer to."""
+
+    opened: Open
+    close: Close
+    workers: tuple[PeerId, ...]
+    """Those of this cluster whose tensors are in it, as far as it is known."""
 
 
 class Chronicle:
@@ -33,7 +44,7 @@ class Chronicle:
         self._cluster = cluster
         self._changed = (threads or Threads()).condition()
         self._passed = 0
-        self._ended: list[tuple[Open, Close]] = []
+        self._ended: list[Unseen] = []
         """The committed rounds of calls that are not accounted for, as far as we saw both of their decisions; for a
         newcomer, which was promised no others, those that this cluster is in."""
         self._gap = 0
@@ -44,6 +55,10 @@ class Chronicle:
         """The newest attempt that was opened."""
         self._under_way = False
         """Whether it is not decided."""
+        self._together: tuple[PeerId, ...] = ()
+        """The workers that the newest call acts with, their leader first."""
+        self._in_opened: tuple[PeerId, ...] = ()
+        """Those whose tensors are in the newest attempt."""
         self._given_up = self._void = False
         """Whether the newest call was given up, and whether what it may have brought is in the newest attempt."""
 
@@ -61,6 +76,8 @@ class Chronicle:
             self._under_way = isinstance(value, Open)
             if isinstance(value, Open):
                 self.opened, self._void = value, self._given_up
+                leads = self._together[:1] == tuple(p.leader for p in value.participants if p.cluster == self._cluster)
+                self._in_opened = self._together if leads else ()
                 if self._given_up and self._settled is None and self._takes_part(value):
                     self._settled = value.round - 1
             elif isinstance(value, Close) and value.committed:
@@ -111,29 +128,32 @@ class Chronicle:
         """The call has ended with an error: a round that it is in may be committed all the same, or has been."""
         with self._changed:
             self._given_up = self._void = True
-            rounds = [opened.round for opened, _ in self._ended if self._takes_part(opened)]
+            rounds = [unseen.opened.round for unseen in self._ended if self._takes_part(unseen.opened)]
             if self._under_way and self.opened is not None and self._takes_part(self.opened):
                 rounds.append(self.opened.round)
             if self._settled is None and rounds:
                 self._settled = min(rounds) - 1  # no newcomer any more: what it was in is not for its next call
-            self._passed = max([self._passed, *(close.round for _, close in self._ended)])
+            self._passed = self._known
 
     def settle(self, round_: int | None = None) -> None:
         """Rounds up to `round_`, or all that are known, are accounted for."""
         with self._changed:
-            known = max([self._passed, *(close.round for _, close in self._ended)])
-            self._settled = max(self._settled or 0, known if round_ is None else round_)
-            self._ended = [(opened, close) for opened, close in self._ended if close.round > self._settled]
+            self._settled = max(self._settled or 0, self._known if round_ is None else round_)
+            self._ended = [unseen for unseen in self._ended if unseen.close.round > self._settled]
 
-    def answer(self, spec: Spec) -> tuple[Open, Close] | None:
+    def acts(self, workers: Sequence[str]) -> None:
+        """The newest call acts with these workers, leader first: what is opened from now on has their tensors."""
+        with self._changed:
+            self._together = tuple(map(PeerId, workers))
+
+    def answer(self, spec: Spec) -> Unseen | None:
         """The committed round for `spec` that this cluster is in and has no answer to, if it is the only such one."""
         with self._changed:
             settled = self._settled or 0
-            ended = [(opened, close) for opened, close in self._ended if close.round > settled]
+            ended = [unseen for unseen in self._ended if unseen.close.round > settled]
             if self._gap > settled or len(ended) != 1:
                 return None
-            opened, close = ended[0]
-        return (opened, close) if self._takes_part(opened) and opened.spec == spec else None
+        return ended[0] if self._takes_part(ended[0].opened) and ended[0].opened.spec == spec else None
 
     def opened_after(self, before: Open | None, seconds: float) -> Open | None:
         """The next attempt that is opened after `before`, if one is within so many seconds."""
@@ -153,7 +173,7 @@ class Chronicle:
         if opened is None or (opened.round, opened.attempt) != (close.round, close.attempt):
             self._gap = close.round
         elif opened.spec.kind != "sync" and (self._settled is not None or self._takes_part(opened)):
-            self._ended = [*self._ended, (opened, close)][-2:]
+            self._ended = [*self._ended, Unseen(opened, close, self._in_opened)][-2:]
 
     def _counts(self, close: Close) -> bool:
         """Whether a committed round has an answer that this peer does not get by leading it."""
@@ -163,6 +183,11 @@ class Chronicle:
         mine = next((p for p in opened.participants if p.cluster == self._cluster), None)
         led = mine is not None and mine.leader == self._me and not self._void
         return opened.spec.kind != "sync" and not led
+
+    @property
+    def _known(self) -> int:
+        """The newest committed round that we know to have to account for."""
+        return max([self._passed, *(unseen.close.round for unseen in self._ended)])
 
     def _takes_part(self, opened: Open) -> bool:
         return any(p.cluster == self._cluster for p in opened.participants)

@@ -15,7 +15,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from ictp2p.calls.chronicle import Past
+from ictp2p.calls.chronicle import Past, Unseen
 from ictp2p.calls.heads import Heads
 from ictp2p.calls.runner import Answer, Deadline
 from ictp2p.calls.telling import as_told, tell_failure, tell_success
@@ -28,9 +28,9 @@ from ictp2p.sync.cluster.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group, RoundRequest
 from ictp2p.sync.rounds.wording import in_words
 from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict, follow
-from ictp2p.sync.values import FIRST_ROUND, Close, Open, Participant, Spec, StateRef
+from ictp2p.sync.values import FIRST_ROUND, Open, Participant, Spec, StateRef
 from ictp2p.training.mesh import TrainingMesh
-from ictp2p.types import ClusterId
+from ictp2p.types import ClusterId, PeerId
 
 NO_BASE = StateRef(0, b"", ())
 """What a round that is not about the shared state starts from."""
@@ -55,6 +55,8 @@ class Completed(msgspec.Struct, frozen=True, array_like=True):
     """Kind of the schedule."""
     reason: str
     """Why that one."""
+    workers: tuple[PeerId, ...] = ()
+    """Those of this cluster whose tensors are in it."""
 
 
 class RoundCall:
@@ -63,6 +65,8 @@ class RoundCall:
     asks_state = False
     alike = True
     """Whether every participant ends with the same bytes, so that these can be voted on and checked."""
+    adds_up = False
+    """Whether every worker's tensors are to be in the result; else it is right also for who came too late to it."""
     among: tuple[ClusterId, ...] = ()
     """For whom alone it is, if not for whoever comes: with others in it a round commits, and nothing has moved."""
 
@@ -79,6 +83,7 @@ class RoundCall:
         """Take part in a round, as leader or follower; see `runner.Call`."""
         result = self._past.peer.empty(self._nbytes)
         weight = math.fsum(head.weight for head in heads.all)
+        self._past.chronicle.acts(group.members)
         inputs = self._contribution(group, weight)
         if group.rank == 0:
             encoded = self._lead(group, inputs, weight, result, deadline)
@@ -87,10 +92,16 @@ class RoundCall:
         return Answer(self.fingerprint, encoded, result)
 
     def accept(self, answer: Answer) -> Completed:
-        """Write the result into the caller's tensors."""
-        self._deliver(answer.memory)
+        """Write the result into the caller's tensors.
+
+        Raises:
+            RoundMissed: a mate has handed it over, and this worker's tensors had to be in it and are not.
+        """
         done = msgspec.msgpack.decode(answer.encoded, type=Completed)
         self._past.chronicle.settle(done.round)  # it may have been handed over by a mate
+        if self.adds_up and self._past.peer.id not in done.workers:
+            raise RoundMissed(f"round {done.round} was decided without this worker: its mates are ahead of it")
+        self._deliver(answer.memory)
         return done
 
     # ------------------------------------------------------------ for subclasses
@@ -123,7 +134,7 @@ class RoundCall:
     def _lead(self, group: Group, inputs: Sequence[Tensor], weight: float, result: Tensor, deadline: Deadline) -> bytes:
         publisher = Publisher(group, result)
         try:
-            done, digest = self._take_part(inputs, weight, result, publisher, deadline)
+            done, digest = self._take_part(group, inputs, weight, result, publisher, deadline)
         except PeerClosed:
             raise
         except RoundAborted as error:  # another worker leads by now: the next roster will say so
@@ -138,7 +149,13 @@ class RoundCall:
         return encoded
 
     def _take_part(
-        self, inputs: Sequence[Tensor], weight: float, result: Tensor, publisher: Publisher, deadline: Deadline
+        self,
+        group: Group,
+        inputs: Sequence[Tensor],
+        weight: float,
+        result: Tensor,
+        publisher: Publisher,
+        deadline: Deadline,
     ) -> tuple[Completed, bytes]:
         """Have the result of a round that this cluster is in, and its digest: of one that ended unseen, if there is."""
         try:
@@ -147,12 +164,14 @@ class RoundCall:
             unseen = self._past.chronicle.answer(self._spec)
             if unseen is None or not self.alike:
                 raise
-            return self._recover(*unseen, result, publisher, deadline)
-        return _completed(outcome), outcome.digest
+            return self._recover(unseen, result, publisher, deadline)
+        return _completed(outcome, group.members), outcome.digest
 
     def _recover(
-        self, opened: Open, close: Close, result: Tensor, publisher: Publisher, deadline: Deadline
+        self, unseen: Unseen, result: Tensor, publisher: Publisher, deadline: Deadline
     ) -> tuple[Completed, bytes]:
+        opened, close, workers = unseen
+
         def idle() -> None:
             deadline.check()
             publisher.wait()
@@ -162,7 +181,8 @@ class RoundCall:
         publisher.restart(opened.attempt, opened.participants)
         publisher.data(0, self._nbytes)
         clusters = tuple(p.cluster for p in opened.participants)
-        done = Completed(close.round, clusters, 0.0, 0, self._nbytes, decode(opened.plan).kind, opened.reason)
+        kind = decode(opened.plan).kind
+        done = Completed(close.round, clusters, 0.0, 0, self._nbytes, kind, opened.reason, workers)
         return done, close.digest
 
     def _digest(self, result: Tensor) -> ResultDigest:
@@ -285,6 +305,8 @@ class SumCall(RoundCall):
         codec: how elements travel.
     """
 
+    adds_up = True
+
     def __init__(
         self,
         mesh: TrainingMesh,
@@ -350,7 +372,7 @@ class Barrier(RoundCall):
         super().__init__(mesh, past, Spec("barrier", name, "uint8", 0, "sum", "none", brief), 1.0, 0)
 
 
-def _completed(outcome: Outcome) -> Completed:
+def _completed(outcome: Outcome, workers: Sequence[str]) -> Completed:
     return Completed(
         outcome.round,
         outcome.participants,
@@ -359,4 +381,5 @@ def _completed(outcome: Outcome) -> Completed:
         outcome.bytes_received,
         outcome.plan,
         outcome.reason,
+        tuple(map(PeerId, workers)),
     )

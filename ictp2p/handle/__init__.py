@@ -212,8 +212,11 @@ class Handle(Protocol):
         """Say what the training thread computes on."""
         ...
 
-    def wants(self, ready: bool, device: Device) -> None:
-        """Say whether a training thread wants into the cluster's group. `Asking` goes ahead of what follows."""
+    def wants(self, ready: bool, device: Device, patient: bool = False) -> None:
+        """Say whether a training thread wants into the cluster's group. `Asking` goes ahead of what follows.
+
+        `patient`: it waits for everyone of the last group who is still alive, however long that takes.
+        """
         ...
 
     def attends(self, stage: Stage, generation: Generation) -> None:

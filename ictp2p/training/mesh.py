@@ -100,6 +100,8 @@ class TrainingMesh:
     def calls_ready(self, ready: bool) -> None:
         """The same for collective calls. There is one group, so a policy goes before them.
 
+        A call waits for every worker of the last group, which a policy may have had: it is an error to go without one.
+
         Raises:
             LocalProtocolError: a policy is using the group.
         """
@@ -107,7 +109,7 @@ class TrainingMesh:
             if ready:
                 raise LocalProtocolError("a policy trains with this peer: collective calls have to wait until it ends")
             return
-        self._wants(ready)
+        self._wants(ready, patient=True)
 
     def wait_roster(self, newer_than: Generation | None) -> Roster:
         """Wait for a roster with this worker in it."""
@@ -122,7 +124,8 @@ class TrainingMesh:
                 roster = self._heard.roster(oldest, newest, lambda: deadline - self._peer.clock())
             except TimeoutError:
                 self._waits_in_vain()
-                raise LocalGroupError(f"no roster newer than {oldest} came within {patience:g} s") from None
+                who = "" if self._policy_in else ", for which every worker of the last group has to make its call"
+                raise LocalGroupError(f"no roster newer than {oldest} came within {patience:g} s{who}") from None
         self._in_vain = False
         return roster
 
@@ -337,9 +340,9 @@ class TrainingMesh:
     def _make_group(self, roster: Roster, patience: GroupTimeouts) -> Openable:
         return LocalGroup(roster, self._peer.id, patience, self._said.device)
 
-    def _wants(self, ready: bool, device: torch.device | None = None) -> None:
+    def _wants(self, ready: bool, device: torch.device | None = None, patient: bool = False) -> None:
         if ready:
-            self._said.wants_in(device or torch.device("cpu"))
+            self._said.wants_in(device or torch.device("cpu"), patient)
         else:
             self._said.wants_out()
 

@@ -72,7 +72,9 @@ def test_what_a_call_that_was_given_up_is_in_is_not_for_the_next_one(heard: str,
     values = (opened(1, ME, OTHER), closed(1))
     chronicle = given_up(*values, settled=settled) if heard == "before" else given_up(*values[:1], then=values[1:])
     assert chronicle.missed == 1
-    assert chronicle.answer(values[0].spec) == values, "but it is the answer of the call that is made again"
+    unseen = chronicle.answer(values[0].spec)
+    assert unseen is not None
+    assert (unseen.opened, unseen.close) == values, "but it is the answer of the call that is made again"
     chronicle.settle(1)
     assert chronicle.missed is None
 
@@ -140,7 +142,7 @@ SPEC = opened(1, OTHER).spec
 
 def test_a_round_with_this_cluster_that_a_dead_mate_led_has_an_answer_to_be_had() -> None:
     chronicle = after(opened(1, MATE, OTHER), closed(1))
-    assert chronicle.answer(SPEC) == (opened(1, MATE, OTHER), closed(1))
+    assert chronicle.answer(SPEC) == (opened(1, MATE, OTHER), closed(1), ())
     assert chronicle.answer(opened(1, OTHER, kind="barrier").spec) is None, "it was another call"
     chronicle.settle()
     assert chronicle.answer(SPEC) is None
@@ -164,7 +166,7 @@ def test_there_is_no_answer_in_a_round_without_us_nor_in_one_of_several() -> Non
 def test_the_round_at_whose_end_a_newcomer_finds_the_mesh_hides_no_answer_from_it() -> None:
     """Regression: it was taken for one of which half was not seen, and the newcomer brought the same once more."""
     newcomer = after(closed(4), opened(5, ME, OTHER), closed(5), settled=None)
-    assert newcomer.answer(SPEC) == (opened(5, ME, OTHER), closed(5))
+    assert newcomer.answer(SPEC) == (opened(5, ME, OTHER), closed(5), ())
     assert after(closed(4), opened(5, ME, OTHER), closed(5)).answer(SPEC) is None
     assert after(closed(4), closed(5), opened(6, ME), closed(6), settled=None).answer(SPEC) is None
 
@@ -172,7 +174,21 @@ def test_the_round_at_whose_end_a_newcomer_finds_the_mesh_hides_no_answer_from_i
 def test_decisions_that_were_skipped_are_forgotten_once_they_are_settled() -> None:
     chronicle = after(opened(1, MATE), closed(1), opened(4, MATE), closed(4))
     chronicle.settle(3)
-    assert chronicle.answer(SPEC) == (opened(4, MATE), closed(4))
+    assert chronicle.answer(SPEC) == (opened(4, MATE), closed(4), ())
+
+
+@pytest.mark.parametrize(("acted", "known"), [((MATE, ME), (MATE, ME)), ((ME, MATE), ()), ((), ())])
+def test_whose_tensors_are_in_a_round_is_known_if_they_acted_under_the_leader_that_brought_them(
+    acted: tuple[PeerId, ...], known: tuple[PeerId, ...]
+) -> None:
+    chronicle = after()
+    chronicle.acts(acted)
+    chronicle.notice(Decided(1, opened(1, MATE, OTHER)))
+    chronicle.acts((MATE, ME, OTHER))  # in the next group, before they know how it ended
+    chronicle.notice(Decided(2, closed(1)))
+    unseen = chronicle.answer(SPEC)
+    assert unseen is not None
+    assert unseen.workers == known
 
 
 def test_what_was_decided_before_a_newcomers_call_is_not_its_answer() -> None:

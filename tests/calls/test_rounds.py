@@ -28,13 +28,14 @@ from ictp2p.types import ClusterId, PeerId
 
 NOBODY: Any = None
 CLUSTERS = (ClusterId("a"), ClusterId("b"))
-ME, OTHER = PeerId("1" * 32), PeerId("2" * 32)
+ME, MATE, OTHER = PeerId("1" * 32), PeerId("2" * 32), PeerId("3" * 32)
 
 
 class Alone:
     """A cluster of one worker, and a mesh whose rounds the test writes."""
 
     rank, size = 0, 1
+    id, members = ME, (ME,)
 
     def __init__(self) -> None:
         self.kept: tuple[bytes, Tensor] | None = None
@@ -62,11 +63,30 @@ class Alone:
 
 
 def test_an_answer_that_a_mate_handed_over_is_accounted_for_when_this_worker_leads_next() -> None:
-    chronicle = Chronicle(PeerId("1" * 32), ClusterId("a"))
+    chronicle = Chronicle(ME, ClusterId("a"))
     call = Barrier(NOBODY, Past(chronicle, NOBODY))
     done = Completed(7, (ClusterId("a"),), 0.0, 0, 0, "star", "because")
     call.accept(Answer(call.fingerprint, msgspec.msgpack.encode(done), torch.empty(0, dtype=torch.uint8)))
     assert chronicle.settled == 7
+
+
+@pytest.mark.parametrize("brought", [True, False])
+def test_a_sum_that_a_mate_hands_over_is_no_answer_for_who_came_too_late_to_it(brought: bool) -> None:
+    """Regression: `all_reduce` returned the sum of the others, and nobody noticed."""
+    fake: Any = Alone()
+    past, tensor, others = Past(Chronicle(ME, CLUSTERS[0]), fake), torch.ones(2), torch.full((2,), 7.0)
+    done = Completed(7, CLUSTERS, 0.0, 0, 0, "star", "because", (OTHER, ME) if brought else (OTHER,))
+    encoded, memory = msgspec.msgpack.encode(done), others.view(torch.uint8)
+    total = AllReduce(fake, past, Addend(Bundle(tensor, written=True), "sum"))
+    if brought:
+        assert total.accept(Answer(total.fingerprint, encoded, memory)) == done
+    else:
+        with pytest.raises(RoundMissed, match="round 7 was decided without this worker"):
+            total.accept(Answer(total.fingerprint, encoded, memory))
+    assert torch.equal(tensor, others if brought else torch.ones(2))
+    copy = Broadcast(fake, past, Bundle(tensor, written=True), CLUSTERS[1])
+    copy.accept(Answer(copy.fingerprint, encoded, memory))
+    assert torch.equal(tensor, others), "a copy is right for whoever gets it"
 
 
 def test_what_is_voted_is_what_is_held_though_an_attempt_before_it_had_brought_something_else() -> None:
@@ -124,17 +144,21 @@ class Unseen(Alone):
     def act(self) -> Tensor:
         heads: Any = Heads((Head(0, 0, self.call.fingerprint, 1.0, Flag.NONE),), 0)
         deadline: Any = SimpleNamespace(check=lambda: None)
-        return self.call.act(self, heads, deadline).memory.view(torch.float32)  # type: ignore[arg-type]
+        answer = self.call.act(self, heads, deadline)  # type: ignore[arg-type]
+        self.done = self.call.accept(answer)
+        return answer.memory.view(torch.float32)
 
 
 def test_what_was_committed_and_not_heard_of_is_not_brought_again() -> None:
     """This peer led that round, so none is missed: nothing else keeps the call from standing for another."""
     mesh = Unseen()
     mesh.chronicle.settle(0)
+    mesh.chronicle.acts((ME, MATE))  # when it was called the first time
     mesh.commit(ME, OTHER)
     assert mesh.chronicle.missed is None
     assert torch.equal(mesh.act(), mesh.result)
     assert mesh.stood == 0
+    assert mesh.done.workers == (ME, MATE)
 
 
 @pytest.mark.parametrize("before", [0, 1, 3])

@@ -88,8 +88,8 @@ class Listening:
 
     def equip(self, device: object) -> None: ...
 
-    def wants(self, ready: bool, device: object) -> None:
-        self.told.append(("wants", ready))
+    def wants(self, ready: bool, device: object, patient: bool) -> None:
+        self.told.append(("wants", ready, patient))
 
     def attends(self, stage: str, generation: tuple[int, int]) -> None:
         self.told.append(("attends", stage, generation))
@@ -119,6 +119,19 @@ def test_who_waits_for_a_roster_says_so_with_each_that_comes() -> None:
     mesh = TrainingMesh(peer, Life(lambda kind, **fields: None))
     assert mesh.wait_roster(None).number == 3
     assert peer.told == [("attends", "waits", (0, 0))] * 2
+
+
+def test_calls_wait_for_every_worker_of_the_last_group_and_a_policy_does_not() -> None:
+    peer: Any = Listening()
+    mesh = TrainingMesh(peer, Life(lambda kind, **fields: None))
+    mesh.calls_ready(True)
+    mesh.calls_ready(False)
+    mesh.roster_ready(True)
+    assert [told for told in peer.told if told[0] == "wants"] == [
+        ("wants", True, True),
+        ("wants", False, False),
+        ("wants", True, False),
+    ]
 
 
 class Expecting:

@@ -11,6 +11,7 @@ for an heir among those who would.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ictp2p.machine import Effects, Send
@@ -148,7 +149,7 @@ class Office:
             return self._hand_over(now)
         self._yields_at = None
         if not self._founded and self.wanted is None:
-            return self._want_store(now) if self._reports.gathered() or now >= self._gather_until else []
+            return self._want_store(now) if self._reports.gathered() or now >= self._gathers_until else []
         changed = self._founded and (any(map(self._gone, self._trainers)) or self._rival >= self._number)
         if self.wanted is not None:
             # A change of members ends the wait after failures, which it explains.
@@ -192,6 +193,12 @@ class Office:
         self._yields_at = now + self._profile.repeat
         return [HeirFound(heirs[0])]
 
+    @property
+    def _gathers_until(self) -> float:
+        """When it goes on without those who have not come: never, if they were in the last group and a call waits."""
+        waits = self._worker.patient and self._sight.roster is not None
+        return math.inf if waits else self._gather_until
+
     # Who hears of it.
 
     def propose(self) -> Effects:
@@ -224,7 +231,7 @@ class Office:
             return self._yields_at
         if self.wanted is not None:
             return self._store.ask_at
-        return None if self._founded else self._gather_until
+        return None if self._founded or self._gathers_until == math.inf else self._gathers_until
 
     @property
     def repeats(self) -> bool:

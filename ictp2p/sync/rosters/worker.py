@@ -26,6 +26,8 @@ class Worker:
         """Whether its training thread wants into the group."""
         self.device = HOST
         """What that computes on."""
+        self.patient = False
+        """Whether it waits for everyone of the last group who is alive, however long that takes."""
         self._life, self._spell, self._sequence = life, 0, 0
         self._failed: Generation = (0, 0)
         """The newest generation that broke here."""
@@ -42,11 +44,11 @@ class Worker:
         """Whether a training thread ever came up in this life."""
         return self._spell > 0
 
-    def wants(self, ready: bool, device: Device) -> bool:
+    def wants(self, ready: bool, device: Device, patient: bool = False) -> bool:
         """Take whether a training thread is up that wants into the group; say whether that is news."""
         if ready == self.ready:
             return False
-        self.ready, self.device = ready, device
+        self.ready, self.device, self.patient = ready, device, patient
         self._spell += ready
         self.presence.begin()
         return True

@@ -670,6 +670,41 @@ MUTATIONS: Final = (
         ("calls/test_rounds.py::test_an_answer_that_a_mate_handed_over_is_accounted_for_when_this_worker_leads_next",),
     ),
     Mutation(
+        "sum-without-its-receiver",
+        "A sum that was made without a worker's tensors is no answer to that worker's call.",
+        "ictp2p/calls/rounds.py",
+        "        if self.adds_up and self._past.peer.id not in done.workers:",
+        "        if False:",
+        ("calls/test_rounds.py::test_a_sum_that_a_mate_hands_over_is_no_answer_for_who_came_too_late_to_it",),
+    ),
+    Mutation(
+        "sum-of-whoever-acts-now",
+        "Whose tensors are in a round that nobody saw the end of is said of those under the leader that brought them.",
+        "ictp2p/calls/chronicle.py",
+        "self._together if leads else ()",
+        "self._together",
+        (
+            "calls/test_chronicle.py::"
+            "test_whose_tensors_are_in_a_round_is_known_if_they_acted_under_the_leader_that_brought_them",
+        ),
+    ),
+    Mutation(
+        "call-without-a-mate",
+        "A call waits for every worker of the last group that is still there.",
+        "ictp2p/sync/rosters/office.py",
+        "waits = self._worker.patient and self._sight.roster is not None",
+        "waits = False",
+        ("sync/rosters/test_office.py::test_a_call_goes_without_nobody_of_the_last_group_who_is_there",),
+    ),
+    Mutation(
+        "calls-impatient",
+        "Calls say that they wait for every worker of the last group.",
+        "ictp2p/training/mesh.py",
+        "        self._wants(ready, patient=True)",
+        "        self._wants(ready)",
+        ("training/test_mesh.py::test_calls_wait_for_every_worker_of_the_last_group_and_a_policy_does_not",),
+    ),
+    Mutation(
         "call-drops-silently",
         "A collective call refuses a codec that leaves elements out, since it keeps nothing to bring them later.",
         "ictp2p/collective_calls.py",

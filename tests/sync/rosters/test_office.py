@@ -313,6 +313,38 @@ def test_a_leader_whose_own_training_restarts_makes_a_new_roster_of_the_same_ter
     assert notices(rosters.wants(True, 3.0)) == [StoreWanted(2)]
 
 
+def test_a_call_goes_without_nobody_of_the_last_group_who_is_there():
+    """Regression: who came to its first call after a policy seconds after the others was not in their sum."""
+    rosters = leading()
+    for peer in (B, C):
+        rosters.receive(peer, ready(3, ready=False, holds=(1, 1, A)), 2.0)
+    rosters.wants(False, 2.0)
+    assert notices(rosters.wants(True, 3.0, patient=True)) == []
+    assert notices(rosters.receive(B, ready(4, spell=2, holds=(1, 1, A)), 4.0)) == []
+    assert notices(rosters.handle_timeout(1000.0)) == []
+    assert rosters.next_timeout() == 1000.0 + PROFILE.repeat, "nothing is due but repetitions"
+    assert notices(rosters.receive(C, ready(4, spell=2, holds=(1, 1, A)), 1000.5)) == [StoreWanted(2)]
+
+
+def test_but_not_for_who_is_gone_nor_for_a_stranger():
+    rosters = leading()
+    for peer in (B, C):
+        rosters.receive(peer, ready(3, ready=False, holds=(1, 1, A)), 2.0)
+    rosters.wants(False, 2.0)
+    rosters.wants(True, 3.0, patient=True)
+    rosters.view((A, B, C, D), 3.0)
+    rosters.receive(B, ready(4, spell=2, holds=(1, 1, A)), 4.0)
+    assert notices(rosters.view((A, B, D), 50.0)) == [StoreWanted(2)]
+
+
+def test_a_first_call_waits_as_long_as_a_policy_for_workers_that_may_never_call():
+    rosters = Rosters(A, 1, PROFILE)
+    rosters.view((A, B), 0.0)
+    rosters.leader(A, 1, 0.0)
+    rosters.wants(True, 0.0, patient=True)
+    assert notices(rosters.handle_timeout(PROFILE.gather)) == [StoreWanted(1)]
+
+
 def test_an_office_shows_what_it_waits_for():
     rosters = leading()
     rosters.failed((1, 1), 2.0)
