@@ -419,7 +419,7 @@ class Mesh:
         async def reserve() -> None:
             running._peer._reserve(HUSH)
 
-        running.loop.submit(reserve).result()
+        running.loop.submit(reserve).result(PATIENCE)
 
     def _notice(self, notice: Notice) -> None:
         match notice:

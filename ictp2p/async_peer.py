@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from ictp2p.sync.mesh import Receiver
     from ictp2p.sync.state.global_state import GlobalState
 
-_OPENING = 2.0
-"""Seconds without probes for who calls: a round that all are there for has opened by then. Who waits longer, for others
-that still train, may measure links meanwhile."""
 _CHUNK = 10.0
 """Seconds without probes after each chunk of a state, which takes no longer on a line of a Mbit/s. Who has just joined
 fetches the state while everybody wants to know its links: probes took half of a provider's line for most of the fetch,
@@ -375,7 +372,6 @@ class AsyncPeer:
     async def reduce(self, work: Reduction) -> Outcome:
         """Take part in the next round as this cluster's leader; see `Participation.reduce`."""
         self._check()
-        self._reserve(_OPENING)
         return await self.participation.reduce(work)
 
     def subscribe(self, subscriber: Callable[[Notice], None]) -> None:

@@ -6,12 +6,13 @@ Theory of operation:
    that was late by itself does not hold it against them, as in `swim`: what they said is here, unread.
 2. **Bandwidth** comes from the transfers that the collectives do: a window of samples per direction (`window`). One
    that took only a few round trips shows what the sender's window was, and not the link: it is a lower bound.
-3. **Probing** is for links of which nothing fresh is known, and politely: one at a time, never in a round, nor when the
-   lines are about to be needed for one or for a state (`reserve`), paid from a token bucket that `probe_share` of the
-   rounds' bytes fills. Each cluster begins its list after its own name, so that not everybody probes the same one
-   first. What is left over goes to links whose figures are doubted (`doubt`), or far below what they were once: at
-   once, and again after a pause that doubles with each probe, up to an hour, and is short again once some link here has
-   changed. So a link that recovers is found, though no plan uses it any more.
+3. **Probing** is for links of which nothing fresh is known, and politely: one at a time, never in a round nor while a
+   state is sent (`reserve`), paid from a token bucket that `probe_share` of the rounds' bytes fills. Each cluster
+   begins its list after its own name, so that not everybody probes the same one first. What is left over goes to links
+   whose figures are doubted (`doubt`), or far below what they were once: at once, and again after a pause that doubles
+   with each probe, up to an hour, and is short again once some link here has changed. So a link that recovers is
+   found, though no plan uses it any more. It begins as soon as a round is over: where it rested for a second first,
+   calls had a hundredth less to wait, and lines that had recovered were found later.
 """
 
 from __future__ import annotations
@@ -33,9 +34,6 @@ _TOGETHER = 0.25
 once per interval instead of once per neighbour."""
 
 
-_REST = 1.0
-"""Seconds from a round to the first probe: who calls again at once has its links for itself, where probes that began
-between two calls had half of some lines for up to a second of the second one."""
 _FALLEN = 0.6
 """Part of what a link carried once below which it is looked at again, as `core.doubts` does of lines."""
 
@@ -94,7 +92,6 @@ class Links:
         self._links: dict[ClusterId, _Link] = {}
         self._in_round = False
         self._reserved_until = -inf
-        self._last_probe = -inf
         self._wake = inf
         """Until when no link wants anything; one may turn out to want it later."""
         self._budget = float(profile.probe_credit)
@@ -154,14 +151,12 @@ class Links:
         self._in_round = True
 
     def round_ended(self, now: float) -> Effects:
-        """The round is over; what waited may be probed, after a rest if something was of late."""
+        """The round is over; what waited may be probed."""
         self._in_round = False
-        if now < self._last_probe + self._profile.probe_retry:  # else who calls without a pause would never probe
-            self.reserve(now + _REST)
         return self._probe(now)
 
     def reserve(self, until: float) -> None:
-        """Probe nothing until then: our line is needed, or about to be."""
+        """Probe nothing until then: our line is needed."""
         self._reserved_until = max(self._reserved_until, until)
 
     def doubt(self, neighbours: tuple[ClusterId, ...], now: float) -> Effects:
@@ -273,7 +268,6 @@ class Links:
         if neighbour is None:
             return []
         self._links[neighbour].probed_at, self._links[neighbour].again = now, False
-        self._last_probe = now
         self._probing = (neighbour, now + self._profile.probe_timeout)
         self._budget -= self._profile.probe_bytes
         return [ProbeWanted(neighbour, self._profile.probe_bytes, self._profile.probe_timeout)]

@@ -55,8 +55,7 @@ class TestProbes:
         assert notices(links.handle_timeout(59.0), ProbeWanted) == []
         links.round_started()
         assert notices(links.handle_timeout(61.0), ProbeWanted) == []
-        assert notices(links.round_ended(61.0), ProbeWanted) == []
-        assert notices(links.handle_timeout(62.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
+        assert notices(links.round_ended(61.0), ProbeWanted) == [ProbeWanted(B, 8 * MIB, 30.0)]
         links.transferred(B, Transfer("in", 10000 * MIB, 1.0, False, 62.0), 62.0)
         assert notices(move(links, 8 * MIB, 63.0), ProbeWanted) == []
         links.round_started()
@@ -69,11 +68,9 @@ class TestProbes:
         assert notices(move(links, 8 * MIB, 2.0), ProbeWanted) == []
         assert notices(links.handle_timeout(40.0), ProbeWanted) == []
         assert links.next_timeout() > 40.0
-        assert notices(links.round_ended(41.0), ProbeWanted) == [], "another may begin at once"
-        assert notices(links.handle_timeout(41.9), ProbeWanted) == []
-        assert notices(links.handle_timeout(42.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
+        assert notices(links.round_ended(41.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
 
-    def test_never_when_the_line_is_about_to_be_needed(self):
+    def test_never_while_the_line_is_needed(self):
         links, _ = linked_for_probes()
         for second in range(2, 62, 6):
             links.reserve(second + 10.0)
@@ -82,14 +79,6 @@ class TestProbes:
             assert notices(links.handle_timeout(second + 6.0), ProbeWanted) == []
         assert notices(wait(links, 65.0), ProbeWanted) == []
         assert notices(wait(links, 67.0), ProbeWanted) == [ProbeWanted(C, 8 * MIB, 30.0)]
-
-    def test_not_between_rounds_without_a_pause_but_for_one_in_a_while(self):
-        links, _ = linked_for_probes((B,))
-        probed = []
-        for second in range(3, 700):
-            links.round_started()
-            probed += [second for _ in notices(links.round_ended(second + 0.5), ProbeWanted)]
-        assert probed == [300]
 
     def test_rounds_fill_the_bucket_by_a_hundredth_and_only_rounds_do(self):
         links, _ = linked_for_probes((B,))

@@ -516,22 +516,6 @@ MUTATIONS: Final = (
         ("test_async_peer.py::test_who_sends_a_state_ends_its_probes_and_begins_none",),
     ),
     Mutation(
-        "who-calls-still-probes",
-        "Who calls ends the probes that are under way from here before the round opens.",
-        "ictp2p/async_peer.py",
-        "        self._reserve(_OPENING)\n",
-        "",
-        ("test_async_peer.py::test_who_calls_ends_its_probes_before_a_round_opens",),
-    ),
-    Mutation(
-        "probes-between-calls",
-        "Who calls again at once has its links for itself.",
-        "ictp2p/gossip/links.py",
-        "            self.reserve(now + _REST)\n",
-        "            pass\n",
-        ("gossip/test_link_probes.py",),
-    ),
-    Mutation(
         "who-sends-a-state-probes",
         "Who sends a state begins no probe.",
         "ictp2p/async_peer.py",
