@@ -505,7 +505,7 @@ MUTATIONS: Final = (
         "ictp2p/runtime/data_folder.py",
         "if bound is not None and bound != fingerprint and disk.load(acceptor.KEY) is not None:",
         "if False:",
-        ("test_async_peer.py::test_a_data_folder_stays_in_its_mesh_until_somebody_says_otherwise",),
+        ("test_peer_folders.py::test_a_data_folder_stays_in_its_mesh_until_somebody_says_otherwise",),
     ),
     Mutation(
         "state-shares-its-links-with-probes",
@@ -1051,7 +1051,7 @@ MUTATIONS: Final = (
         "ictp2p/runtime/data_folder.py",
         "    elif home != config.cluster.encode():\n",
         "    elif not home:\n",
-        ("test_async_peer.py::test_a_data_folder_stays_in_its_cluster",),
+        ("test_peer_folders.py::test_a_data_folder_stays_in_its_cluster",),
     ),
     Mutation(
         "former-life-kept",

@@ -780,7 +780,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/state/global_state.py",
         "        if wrong is not None:\n            self._beside = found",
         "        if wrong is not None and version < 0:\n            self._beside = found",
-        ("sync/state/test_state.py::test_another_peer_rebuilds_it_chunk_by_chunk_and_resumes",),
+        ("sync/state/test_receiving.py::test_another_peer_rebuilds_it_chunk_by_chunk_and_resumes",),
     ),
     Mutation(
         "what-was-written-over-is-here",
@@ -788,7 +788,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/state/global_state.py",
         '        self.sealed, self._beside = b"", {}\n',
         '        self.sealed = b""\n',
-        ("sync/state/test_state.py::test_whatever_came_before_only_what_is_here_is_taken_for_it",),
+        ("sync/state/test_receiving.py::test_whatever_came_before_only_what_is_here_is_taken_for_it",),
     ),
     Mutation(
         "what-is-wrong-stays-here",
@@ -796,7 +796,7 @@ MUTATIONS: Final = (
         "ictp2p/sync/state/global_state.py",
         "            self._beside = found  # or",
         "            pass  # or",
-        ("sync/state/test_state.py::test_what_was_written_over_behind_our_back_is_fetched_again",),
+        ("sync/state/test_receiving.py::test_what_was_written_over_behind_our_back_is_fetched_again",),
     ),
     Mutation(
         "any-state-served",
