@@ -215,7 +215,7 @@ class Handle(Protocol):
     def wants(self, ready: bool, device: Device, patient: bool = False) -> None:
         """Say whether a training thread wants into the cluster's group. `Asking` goes ahead of what follows.
 
-        `patient`: it waits for everyone of the last group who is still alive, however long that takes.
+        `patient`: it waits for those of the last group as long as collective calls do.
         """
         ...
 

@@ -100,7 +100,7 @@ class TrainingMesh:
     def calls_ready(self, ready: bool) -> None:
         """The same for collective calls. There is one group, so a policy goes before them.
 
-        A call waits for every worker of the last group, which a policy may have had: it is an error to go without one.
+        A call waits longer for the workers of the last group, which a policy may have had: they should be in its sum.
 
         Raises:
             LocalProtocolError: a policy is using the group.
@@ -124,8 +124,7 @@ class TrainingMesh:
                 roster = self._heard.roster(oldest, newest, lambda: deadline - self._peer.clock())
             except TimeoutError:
                 self._waits_in_vain()
-                who = "" if self._policy_in else ", for which every worker of the last group has to make its call"
-                raise LocalGroupError(f"no roster newer than {oldest} came within {patience:g} s{who}") from None
+                raise LocalGroupError(f"no roster newer than {oldest} came within {patience:g} s") from None
         self._in_vain = False
         return roster
 

@@ -121,7 +121,7 @@ def test_who_waits_for_a_roster_says_so_with_each_that_comes() -> None:
     assert peer.told == [("attends", "waits", (0, 0))] * 2
 
 
-def test_calls_wait_for_every_worker_of_the_last_group_and_a_policy_does_not() -> None:
+def test_calls_wait_longer_for_workers_of_the_last_group_than_a_policy() -> None:
     peer: Any = Listening()
     mesh = TrainingMesh(peer, Life(lambda kind, **fields: None))
     mesh.calls_ready(True)

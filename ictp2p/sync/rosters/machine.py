@@ -20,8 +20,8 @@ Theory of operation:
    boundary, and says so (`boundary`). Once it was told, the next boundary yields a roster even if the newcomer has
    gone, because by then everybody has stopped and waits for it.
 4. A leader's first roster waits up to `gather` seconds for the workers that it expects: those of the last roster, or
-   everyone alive when there was none. For collective calls, which each of them has to make, it waits for those of the
-   last roster to the deadline of the call: what goes without one lacks its tensors, and nobody would notice.
+   everyone alive when there was none. For collective calls, which each of them has to make, it waits longer for those
+   of the last roster: what goes without one lacks its tensors.
 5. A leader whose training thread is not up (not yet, or no more) makes no roster. Where one of its workers has been
    ready for `gather` seconds, the office is for that worker: the election is asked to hand it over (`HeirFound`).
    Where training has ended here, nobody comes up who is worth waiting for: two reports of a worker that is still
@@ -105,7 +105,7 @@ class Rosters:
     def wants(self, ready: bool, now: float, device: Device = HOST, patient: bool = False) -> Effects:
         """Say whether this worker's training thread is up and wants into the group, and what it computes on.
 
-        `patient`: as a leader it waits for everyone of the last group who is alive, however long that takes.
+        `patient`: as a leader it waits for those of the last group as long as calls do (`gather_for_calls`).
         """
         if not self._worker.wants(ready, device, patient):
             return []

@@ -11,7 +11,6 @@ for an heir among those who would.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from ictp2p.machine import Effects, Send
@@ -195,9 +194,9 @@ class Office:
 
     @property
     def _gathers_until(self) -> float:
-        """When it goes on without those who have not come: never, if they were in the last group and a call waits."""
-        waits = self._worker.patient and self._sight.roster is not None
-        return math.inf if waits else self._gather_until
+        """When it goes on without those who have not come: later, if they were in the last group and a call waits."""
+        patient = self._worker.patient and self._sight.roster is not None
+        return self._gather_until + patient * (self._profile.gather_for_calls - self._profile.gather)
 
     # Who hears of it.
 
@@ -231,7 +230,7 @@ class Office:
             return self._yields_at
         if self.wanted is not None:
             return self._store.ask_at
-        return None if self._founded or self._gathers_until == math.inf else self._gathers_until
+        return None if self._founded else self._gathers_until
 
     @property
     def repeats(self) -> bool:

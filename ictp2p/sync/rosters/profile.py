@@ -17,6 +17,10 @@ class RosterProfile:
     """Seconds that a new leader waits for the workers that it expects. Raising it delays the first step after an
     election in which a worker also died; lowering it makes a start of many workers build several groups."""
 
+    gather_for_calls: float = 30.0
+    """The same where collective calls begin, for workers of the last group. Lowering it makes sums without whoever
+    comes later, who is told so; raising it delays the calls of a cluster whose leader died and is back, not calling."""
+
     store: float = 5.0
     """Seconds after which a rendezvous store that was asked for and not opened is asked for again."""
 
@@ -33,7 +37,9 @@ class RosterProfile:
     @classmethod
     def local(cls) -> RosterProfile:
         """Several processes on one machine."""
-        return cls(repeat=0.25, gather=2.0, store=2.0, backoff=0.1, backoff_most=2.0, aside_most=5.0)
+        return cls(
+            repeat=0.25, gather=2.0, gather_for_calls=15.0, store=2.0, backoff=0.1, backoff_most=2.0, aside_most=5.0
+        )
 
     @classmethod
     def lan(cls) -> RosterProfile:

@@ -27,7 +27,7 @@ class Worker:
         self.device = HOST
         """What that computes on."""
         self.patient = False
-        """Whether it waits for everyone of the last group who is alive, however long that takes."""
+        """Whether it waits as long for those of the last group as calls do."""
         self._life, self._spell, self._sequence = life, 0, 0
         self._failed: Generation = (0, 0)
         """The newest generation that broke here."""

@@ -1,5 +1,7 @@
 """A leader makes a roster when there is reason to, of those who are there, and sees that all concerned hear of it."""
 
+from copy import deepcopy
+
 import pytest
 
 from ictp2p.errors import ConfigError
@@ -313,7 +315,7 @@ def test_a_leader_whose_own_training_restarts_makes_a_new_roster_of_the_same_ter
     assert notices(rosters.wants(True, 3.0)) == [StoreWanted(2)]
 
 
-def test_a_call_goes_without_nobody_of_the_last_group_who_is_there():
+def test_a_call_waits_longer_for_those_of_the_last_group():
     """Regression: who came to its first call after a policy seconds after the others was not in their sum."""
     rosters = leading()
     for peer in (B, C):
@@ -321,9 +323,12 @@ def test_a_call_goes_without_nobody_of_the_last_group_who_is_there():
     rosters.wants(False, 2.0)
     assert notices(rosters.wants(True, 3.0, patient=True)) == []
     assert notices(rosters.receive(B, ready(4, spell=2, holds=(1, 1, A)), 4.0)) == []
-    assert notices(rosters.handle_timeout(1000.0)) == []
-    assert rosters.next_timeout() == 1000.0 + PROFILE.repeat, "nothing is due but repetitions"
-    assert notices(rosters.receive(C, ready(4, spell=2, holds=(1, 1, A)), 1000.5)) == [StoreWanted(2)]
+    assert notices(rosters.handle_timeout(3.0 + PROFILE.gather)) == []
+    assert notices(rosters.handle_timeout(2.9 + PROFILE.gather_for_calls)) == []
+    late, end = deepcopy(rosters), 3.0 + PROFILE.gather_for_calls
+    assert notices(rosters.receive(C, ready(4, spell=2, holds=(1, 1, A)), end - 0.05)) == [StoreWanted(2)]
+    assert late.next_timeout() == end
+    assert notices(late.handle_timeout(end)) == [StoreWanted(2)], "but not for ever"
 
 
 def test_but_not_for_who_is_gone_nor_for_a_stranger():
@@ -334,7 +339,7 @@ def test_but_not_for_who_is_gone_nor_for_a_stranger():
     rosters.wants(True, 3.0, patient=True)
     rosters.view((A, B, C, D), 3.0)
     rosters.receive(B, ready(4, spell=2, holds=(1, 1, A)), 4.0)
-    assert notices(rosters.view((A, B, D), 50.0)) == [StoreWanted(2)]
+    assert notices(rosters.view((A, B, D), 20.0)) == [StoreWanted(2)]
 
 
 def test_a_first_call_waits_as_long_as_a_policy_for_workers_that_may_never_call():
