@@ -12,7 +12,8 @@ are all-or-nothing: a call that raises has touched none of your tensors and may 
   clusters one, go on with a warning; `Completed.clusters` says whose tensors are in the result.
 
 A cluster takes part from its first call on (or from `gather`); from then on the others wait for it, up to the
-straggler timeout. Calls of one peer run in the order in which they were made, also those with `async_op=True`.
+straggler timeout; and for that long after a policy of its has ended, for a call may follow. Calls of one peer run in
+the order in which they were made, also those with `async_op=True`.
 """
 
 from __future__ import annotations

@@ -615,6 +615,7 @@ def test_another_state_than_the_mesh_shares_is_a_mismatch(mesh: Mesh) -> None:
 
 def test_calls_before_and_after_a_policy_but_not_during_it(mesh: Mesh) -> None:
     mesh.add("a/0", "a/1").gather(1)
+    mine = {"a/0": 1.0, "a/1": 2.0}
 
     def body(name: str, peer: ictp2p.Peer) -> Any:
         peer.barrier()
@@ -628,8 +629,9 @@ def test_calls_before_and_after_a_policy_but_not_during_it(mesh: Mesh) -> None:
             with pytest.raises(LocalProtocolError, match="a policy trains"):
                 peer.barrier()
             assert policy.version == 3
-        tensor = torch.tensor(float(name[2]))
-        peer.all_reduce(tensor, op="sum")
+        tensor = torch.tensor(mine[name])
+        done = peer.all_reduce(tensor, op="sum")
+        assert set(done.workers) == {peer.id for peer in mesh.peers.values()}
         return tensor.item()
 
-    assert succeeded(mesh.run(body)) == [1.0, 1.0]
+    assert succeeded(mesh.run(body)) == [3.0, 3.0]

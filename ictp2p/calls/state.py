@@ -45,10 +45,9 @@ from ictp2p.sync.rounds.wording import in_words
 from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.state.manifest import CHUNK, check, config_digest, describe
 from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict, follow
-from ictp2p.sync.values import Open, Spec, StateRef
+from ictp2p.sync.values import SYNC_STATE, Open, Spec, StateRef
 from ictp2p.training.mesh import TrainingMesh
 
-_NAME = "sync_state"
 _HELD = struct.Struct("<Q32s")
 _NOTHING = torch.empty(0, dtype=torch.uint8, device="cpu")
 _PAUSE = 0.5
@@ -126,8 +125,8 @@ class SharedState:
 
     def __init__(self, state: Mapping[str, Tensor]) -> None:
         entries = [entry(name, tensor) for name, tensor in sorted(state.items())]
-        self.items = describe(entries, [("policy", _NAME)])
-        self.mirror = Mirror(entries, [("policy", _NAME)])
+        self.items = describe(entries, [("policy", SYNC_STATE)])
+        self.mirror = Mirror(entries, [("policy", SYNC_STATE)])
         self.agreed: StateRef | None = None
         """What the mesh agreed on when we last looked, and the mirror holds."""
 
@@ -181,7 +180,7 @@ class SyncState:
         self._tensors = tensors
         self._before = b""
         self.fingerprint = fingerprint(shared)
-        self.text = f"{_NAME}({', '.join(f'{name}: {value}' for name, value in shared.items)})"[:1024]
+        self.text = f"{SYNC_STATE}({', '.join(f'{name}: {value}' for name, value in shared.items)})"[:1024]
 
     def act(self, group: Group, heads: Heads, deadline: Deadline) -> Answer:
         """Agree with the cluster, then with the mesh; see `runner.Call`."""
@@ -292,7 +291,7 @@ class _Agreement:
         """Make what most clusters bring the next version; that version, whether it is ours or not."""
         digest, before = self._shared.mirror.digest, self._chronicle.opened
         request = RoundRequest(
-            spec=Spec("sync", _NAME, "uint8", 0, "sum", "none", config_digest(self._shared.items) + digest),
+            spec=Spec("sync", SYNC_STATE, "uint8", 0, "sum", "none", config_digest(self._shared.items) + digest),
             base=base,
             weight=1.0,
             inputs=(),
@@ -315,9 +314,9 @@ class _Agreement:
             ref, opened = self._mesh.decided_state(), self._chronicle.opened
             if ref.version > base.version:
                 return ref
-            if opened is not None and opened is not before and opened.spec.name != _NAME:
+            if opened is not None and opened is not before and opened.spec.name != SYNC_STATE:
                 raise RoundMissed(
-                    f"the other clusters are at {in_words(opened.spec)}, this one is at {_NAME}"
+                    f"the other clusters are at {in_words(opened.spec)}, this one is at {SYNC_STATE}"
                 ) from error
             self._idle()
             self._chronicle.wait(_PAUSE)

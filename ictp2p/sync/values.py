@@ -85,6 +85,8 @@ class Participant(msgspec.Struct, frozen=True, array_like=True):
     """What the cluster has to say to all others, opaque here; agreed on with the round."""
 
 
+SYNC_STATE = "sync_state"
+"""Name of the round of the call that shares a state: no policy has it."""
 FIRST_ROUND = " (first round)"
 """Ends the name of the barrier before a round that is cut by who takes part."""
 
@@ -108,9 +110,19 @@ class Spec(msgspec.Struct, frozen=True, array_like=True):
     grouping: Grouping = "all"
     """Over whom is averaged."""
 
-    def leads_to(self, second: Spec) -> bool:
-        """Whether this is the first round of a call, and `second` the one after it."""
-        return self.kind == "barrier" and self.name == second.name + FIRST_ROUND
+    @property
+    def trains(self) -> bool:
+        """Whether it is a round of a policy, and not of a call."""
+        return self.kind == "sync" and self.name != SYNC_STATE
+
+    def waits_for(self, other: Spec) -> bool:
+        """Whether whoever brings this stands until who brings `other` is done.
+
+        Who is at the first round of a call has come in the middle of it, where others are at the second, which they
+        were promised. And no call ends a training: a program that calls has ended its own, or has yet to begin it.
+        """
+        first = self.kind == "barrier" and self.name == other.name + FIRST_ROUND
+        return first or (other.trains and not self.trains)
 
 
 class Voters(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -235,7 +235,7 @@ class Coordinator:
         return self._readies.standing(tip, self._failures.barred)
 
     def _opening(self, tip: Value, now: float) -> Step:
-        roll = self._readies.call(tip, self._failures, self.leaving)
+        roll = self._readies.call(tip, self._failures, self.leaving, now)
         if not roll.standing:
             self._waiting.turn()
             self._failures.pardon()

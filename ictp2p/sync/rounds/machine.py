@@ -74,7 +74,7 @@ class Rounds:
         self.agreement = agreement
         self.profile = profile
         self._rng = rng
-        self._sight = Sight(me, profile.voter_grace)
+        self._sight = Sight(me, profile.voter_grace, profile.straggler_floor)
         self._part = Part(me, validate)
         self._claimed = held
         opener, survey = Opener(me, profile, planner, validate), Survey(me, profile, self._sight, self._held)

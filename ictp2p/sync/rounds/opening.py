@@ -61,29 +61,21 @@ Validate = Callable[[bytes, tuple[Participant, ...]], str | None]
 
 
 def elect_spec(standing: Standing, mine: ClusterId | None) -> Spec:
-    """The spec that most clusters want; on a tie `mine`'s, then the first cluster's.
-
-    Whoever is at the first round of a call has come in the middle of it, where others are at the second: it can wait.
-    """
+    """The spec that most clusters want; on a tie `mine`'s, then the first cluster's."""
     groups: dict[Spec, list[ClusterId]] = {}
     for name, (_, ready) in standing.items():
-        if not _comes_later(ready.spec, standing):
-            groups.setdefault(ready.spec, []).append(name)
+        groups.setdefault(ready.spec, []).append(name)
     return max(groups, key=lambda spec: (len(groups[spec]), mine in groups[spec]))
 
 
 def rejections(standing: Standing, spec: Spec) -> tuple[tuple[PeerId, Spec, str], ...]:
-    """Who wants something else than `spec`, which, and what to tell it; not who only waits for its end."""
+    """Who wants something else than `spec`, which, and what to tell it."""
     agreeing = ", ".join(name for name, (_, ready) in standing.items() if ready.spec == spec)
     return tuple(
         (leader, ready.spec, told_apart(name, ready.spec, spec, agreeing)[:1024])
         for name, (leader, ready) in standing.items()
-        if ready.spec != spec and not ready.spec.leads_to(spec)
+        if ready.spec != spec
     )
-
-
-def _comes_later(spec: Spec, standing: Standing) -> bool:
-    return any(spec.leads_to(ready.spec) for _, ready in standing.values())
 
 
 @dataclass(frozen=True, slots=True)

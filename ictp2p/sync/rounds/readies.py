@@ -3,6 +3,12 @@
 Of a cluster the newest READY by (term, round) counts, for leaders change and messages overtake each other. It stands
 for the next attempt if it is of that round, starts from the agreed state, and comes from somebody who can speak for its
 cluster as far as is known. Whoever means to train and does not stand there is due: late, or in another world.
+
+Who brings what can wait for another's end (`Spec.waits_for`) has no part in an attempt while that is brought, and
+stands all the same: nobody waits for it, nor turns it away, and it is READY for the round after.
+
+For a call, who has just ended its training is due as well. A program that reduces its figures after its policy does so
+in all clusters within moments, in which none of them trains: the first one would call alone, and the others miss it.
 """
 
 from __future__ import annotations
@@ -82,10 +88,11 @@ class Readies:
             del self._by_cluster[name]
         return {name: entry for name, entry in standing.items() if name in self._by_cluster}
 
-    def call(self, tip: Value, failures: Failures, leaving: Collection[PeerId]) -> RollCall:
+    def call(self, tip: Value, failures: Failures, leaving: Collection[PeerId], now: float) -> RollCall:
         """Call the roll for the attempt that would follow `tip`; nobody waits for who is `leaving`."""
         standing = self.standing(tip, failures.barred)
-        due = self._due(tip, standing, failures, leaving)
+        due = self._due(tip, standing, failures, leaving, now)
+        standing = in_turn(standing)
         absent = tuple(name for name in due if self._sight.steady(name))
         return RollCall(*upcoming(tip), standing, due, absent, failures.again)
 
@@ -101,20 +108,31 @@ class Readies:
         }
 
     def _due(
-        self, tip: Value, standing: Standing, failures: Failures, leaving: Collection[PeerId]
+        self, tip: Value, standing: Standing, failures: Failures, leaving: Collection[PeerId], now: float
     ) -> tuple[ClusterId, ...]:
-        due = upcoming(tip)[0]
+        due, calls = upcoming(tip)[0], by_call(standing)
         stale = {name for name, (_, ready) in self._by_cluster.items() if ready.round == due and _stale(ready, tip)}
         out = failures.barred | stale
         return tuple(
             name
             for name, view in self._sight.clusters.items()
-            if view.training
+            if (view.training or (calls and self._sight.pauses(name, now)))
             and name not in standing
             and name not in out
             and view.leader not in leaving
             and (failures.again is None or name in failures.again)
         )
+
+
+def in_turn(standing: Standing) -> Standing:
+    """Without those that stand until others of them are done."""
+    specs = {ready.spec for _, ready in standing.values()}
+    return {name: entry for name, entry in standing.items() if not any(map(entry[1].spec.waits_for, specs))}
+
+
+def by_call(standing: Standing) -> bool:
+    """Whether the round is one of calls, which are lost on who misses it, and not of the state."""
+    return any(ready.spec.kind != "sync" for _, ready in standing.values())
 
 
 def _stale(ready: Ready, tip: Value) -> bool:

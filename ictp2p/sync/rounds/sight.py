@@ -37,11 +37,18 @@ _FORMER = 4096
 
 
 class Sight:
-    """The newest view, and memory of whose worker each peer was."""
+    """The newest view, and memory of whose worker each peer was.
 
-    def __init__(self, me: PeerId, grace: float) -> None:
+    Args:
+        me: this peer.
+        grace: seconds after which a voter that is known by name only is gone (`RoundProfile.voter_grace`).
+        pause: seconds for which a cluster that has ended its training may be between that and a call.
+    """
+
+    def __init__(self, me: PeerId, grace: float, pause: float) -> None:
         self._me = me
         self._grace = grace
+        self._pause = pause
         self._homes: dict[PeerId, ClusterId] = {}
         self._unknown_since: dict[PeerId, float] = {}
         self._suspects: frozenset[PeerId] = frozenset()
@@ -50,6 +57,8 @@ class Sight:
         self._bereft: dict[ClusterId, tuple[float, PeerId]] = {}
         """Since when those of them that have none have none, and whom they lost."""
         self._returned: dict[ClusterId, float] = {}
+        self._ended: dict[ClusterId, float] = {}
+        """When clusters that are alive ended their training, where that was seen."""
         self.clusters: dict[ClusterId, ClusterView] = {}
 
     @property
@@ -59,6 +68,7 @@ class Sight:
 
     def update(self, clusters: Mapping[ClusterId, ClusterView], now: float) -> None:
         """Take a whole new view."""
+        self._note_ends(clusters, now)
         self.clusters = {name: clusters[name] for name in sorted(clusters)}
         for name, view in self.clusters.items():
             for peer in (view.leader, *view.candidates, *view.workers):
@@ -77,9 +87,10 @@ class Sight:
         self._unknown_since = {v: self._unknown_since.get(v, now) for v in unknown}
 
     def next_change(self, now: float) -> float | None:
-        """When, with nothing new, some voter will be taken for gone."""
-        since = (*self._unknown_since.values(), *(lost_at for lost_at, _ in self._bereft.values()))
-        return min((t + self._grace for t in since if t + self._grace > now), default=None)
+        """When, with nothing new, some voter will be taken for gone, or some cluster for one that calls nothing."""
+        gone = (*self._unknown_since.values(), *(lost_at for lost_at, _ in self._bereft.values()))
+        ends = (*(t + self._grace for t in gone), *(t + self._pause for t in self._ended.values()))
+        return min((t for t in ends if t > now), default=None)
 
     def steady(self, cluster: ClusterId) -> bool:
         """Whether a cluster is alive and not doubted."""
@@ -107,6 +118,10 @@ class Sight:
     def returned(self, cluster: ClusterId) -> float:
         """When a cluster last got a leader that answers after it had lost one; 0 if it never lost one."""
         return self._returned.get(cluster, 0.0)
+
+    def pauses(self, cluster: ClusterId, now: float) -> bool:
+        """Whether a cluster ended its training so short a time ago that it may be about to make a call."""
+        return cluster in self._ended and now < self._ended[cluster] + self._pause
 
     def knew(self, peer: PeerId) -> bool:
         """Whether a view has ever named this peer, as far as that is remembered."""
@@ -180,6 +195,11 @@ class Sight:
         views = (view for view in self.clusters.values() if view.alive)
         known = dict.fromkeys(peer for v in views for peer in (v.leader, *v.candidates, *v.workers))
         return tuple(peer for peer in known if peer != self._me)
+
+    def _note_ends(self, clusters: Mapping[ClusterId, ClusterView], now: float) -> None:
+        ended = {name: now for name, view in self.clusters.items() if view.training} | self._ended
+        idle = {name for name, view in clusters.items() if view.alive and not view.training}
+        self._ended = {name: at for name, at in ended.items() if name in idle}
 
     def _forget(self) -> None:
         """Of those that are in no view any more the ones seen first go, once they are too many."""

@@ -1,9 +1,9 @@
 """Until when the next attempt waits for those who are missing, and for whom.
 
-Worth waiting for is a cluster that is alive, not suspected, and means to train, until the straggler timeout after most
-of them are READY, or should be (`rhythm`); or, where a quorum is enough, until the deadline that the arrivals
-themselves give (`arrivals`). A cluster of a failed attempt whose leader is only suspected is given the grace of a
-suspicion to be dead, or to have another leader.
+Worth waiting for is a cluster that is alive, not suspected, and means to train (or just did, `readies`), until the
+straggler timeout after most of them are READY, or should be (`rhythm`); or, where a quorum is enough, until the
+deadline that the arrivals themselves give (`arrivals`). A cluster of a failed attempt whose leader is only suspected
+is given the grace of a suspicion to be dead, or to have another leader.
 
 A cluster whose leader died may miss that round of the state, and loses nothing: what it has goes into the next. A
 program that calls collectives by itself is told of a round that it missed by an error, though its workers did nothing
@@ -29,7 +29,7 @@ from ictp2p.sync.messages import Ready
 from ictp2p.sync.profile import RoundProfile
 from ictp2p.sync.rounds.arrivals import Arrivals
 from ictp2p.sync.rounds.opening import Standing, elect_spec
-from ictp2p.sync.rounds.readies import RollCall
+from ictp2p.sync.rounds.readies import RollCall, by_call
 from ictp2p.sync.rounds.rhythm import Rhythm
 from ictp2p.sync.rounds.sight import Sight
 from ictp2p.sync.values import LOOKS_ON, Open, Participant, Spec
@@ -69,7 +69,7 @@ class Waiting:
         self._ready_at: dict[ClusterId, float] = {}
         """When each was that stands, first."""
         self._most_at: float | None = None
-        self._rhythms = {by_call: Rhythm() for by_call in (True, False)}
+        self._rhythms = {called: Rhythm() for called in (True, False)}
         """Of rounds of calls, and of those of the state: they have nothing to do with each other."""
 
     def turn(self) -> None:
@@ -135,7 +135,7 @@ class Waiting:
         for name in roll.standing:
             self._ready_at.setdefault(name, now)
         self._arrivals.came(roll.standing, now)
-        rhythm = self._rhythms[_by_call(roll.standing)]
+        rhythm = self._rhythms[by_call(roll.standing)]
         for name in bringing:
             rhythm.came(name, now)
 
@@ -147,7 +147,7 @@ class Waiting:
         """
         start = self._start(roll)
         late = self._profile.straggler(self._inner(start))
-        if _by_call(roll.standing):
+        if by_call(roll.standing):
             late = max(late, self._profile.detour)
         until = max(start, self._closed_at) + late
         if (patient := start + min(self._behind(roll), self._profile.fetch_grace)) > until:
@@ -178,7 +178,7 @@ class Waiting:
         if self._most_at is not None:
             return self._most_at
         first = self._first_at if self._brought_at is None else self._brought_at
-        rhythm = self._rhythms[_by_call(roll.standing)]
+        rhythm = self._rhythms[by_call(roll.standing)]
         bringing = _bringing(roll.standing)
         idle = not bringing
         patience = 2.0 ** min(self._futile, 16) if idle else 1.0
@@ -197,7 +197,7 @@ class Waiting:
     def _orphans(self, roll: RollCall, until: float) -> dict[ClusterId, float]:
         """Clusters that may be spoken for by an heir in a moment, and until when to wait for that."""
         waits = dict.fromkeys(self._headless(roll), self._closed_at + self._profile.suspect_grace)
-        if _by_call(roll.standing):
+        if by_call(roll.standing):
             for name in roll.due:
                 if (end := self._missed(name, until)) is not None:
                     waits[name] = max(end, waits.get(name, end))
@@ -219,17 +219,12 @@ class Waiting:
     def _inherited(self, roll: RollCall) -> bool:
         """Whether a cluster that is not READY for a call has found another leader in this round."""
         since = self._committed_at or 0.0
-        return _by_call(roll.standing) and any(self._sight.returned(name) > since for name in roll.absent)
+        return by_call(roll.standing) and any(self._sight.returned(name) > since for name in roll.absent)
 
     def _pause(self, attempt: int) -> float:
         """The second attempt comes at once; those after it less and less so."""
         doubled = self._profile.retry * 2.0 ** min(attempt - 3, 16) if attempt > 2 else 0.0
         return min(doubled, self._profile.pause_max)
-
-
-def _by_call(standing: Standing) -> bool:
-    """Whether the round is one of calls, which are lost on who misses it, and not of the state."""
-    return any(ready.spec.kind != "sync" for _, ready in standing.values())
 
 
 def _bringing(standing: Standing) -> Sequence[ClusterId]:

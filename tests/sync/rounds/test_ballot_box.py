@@ -21,7 +21,7 @@ from tests.sync.rounds.rounds_mesh import A0, B0, C0, FIRST, LINEAGE, SYNC
 
 
 def box_and_sight(suspect: bool) -> tuple[BallotBox, Sight, Open]:
-    sight = Sight(B0, 1.0)
+    sight = Sight(B0, 1.0, 0.0)
     sight.update({ClusterId("a"): ClusterView(A0, 1, True, suspect, True, (A0,))}, 0.0)
     parts = (Participant(ClusterId("a"), A0, 1, 1.0), Participant(ClusterId("b"), B0, 1, 1.0))
     opened = Open(LINEAGE, (A0, B0), StateRef(1, FIRST, ()), A0, 3, 2, SYNC, parts, b"plan", "", 30.0)

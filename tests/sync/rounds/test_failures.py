@@ -22,7 +22,7 @@ LAST = replace(OPENED, attempt=PROFILE.tolerance)
 
 def failures() -> Failures:
     """Those that the leader of a notes."""
-    sight = Sight(A0, 1.0)
+    sight = Sight(A0, 1.0, 0.0)
     sight.update({name: ClusterView(who, 1, True, False, True, (who,)) for who, name in NAMES.items()}, 0.0)
     return Failures(PROFILE, sight)
 

@@ -7,9 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ictp2p.sync.messages import Ready
-from ictp2p.sync.rounds.opening import Standing, elect_spec, rejections
+from ictp2p.sync.rounds.opening import Standing, rejections
 from ictp2p.sync.rounds.wording import in_words
-from ictp2p.sync.values import FIRST_ROUND, Spec
+from ictp2p.sync.values import Spec
 from ictp2p.types import ClusterId, PeerId
 
 SPEC = Spec("reduce", "all_reduce", "float32", 3, "avg", "none", b"float32[3]")
@@ -66,18 +66,3 @@ def test_who_calls_something_else_is_told_both_calls(mine: Spec, chosen: Spec) -
     assert (leader, spec) == ("oslo", mine)
     both = f"cluster oslo is at {in_words(mine)}; the round is for {in_words(chosen)}"
     assert reason == f"{both}, as brought by quito, tokyo"
-
-
-SECOND = Spec("gather", "all_gather", "uint8", 24, "sum", "none", b"float32[3]")
-FIRST = Spec("barrier", "all_gather" + FIRST_ROUND, "uint8", 0, "sum", "none", b"float32[3]")
-
-
-@given(st.lists(st.sampled_from([FIRST, SECOND, SPEC]), min_size=1, max_size=6))
-def test_who_is_at_the_first_round_of_a_call_waits_while_others_are_at_its_second(specs: list[Spec]) -> None:
-    """However many have just come: who is in the middle of a call was promised its end."""
-    ready = standing({f"c{number}": spec for number, spec in enumerate(specs)})
-    chosen = elect_spec(ready, None)
-    assert chosen != FIRST or SECOND not in specs
-    assert chosen == SPEC or specs.count(SPEC) <= max(specs.count(SECOND), specs.count(FIRST))
-    refused = {spec for _, spec, _ in rejections(ready, chosen)}
-    assert refused == {spec for spec in specs if spec != chosen and (spec, chosen) != (FIRST, SECOND)}

@@ -37,7 +37,7 @@ class Office:
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        self.sight = Sight(A, PROFILE.voter_grace)
+        self.sight = Sight(A, PROFILE.voter_grace, 0.0)
         self.survey = Survey(A, self.profile, self.sight, lambda: self.mine)
         self.alarms: list[StateMissing] = []
         self.asked: list[PeerId] = []

@@ -14,6 +14,7 @@ from ictp2p.sync.rounds.notices import (
     RoundCommitted,
     RoundOpened,
     RoundPassed,
+    SpecRejected,
 )
 from ictp2p.sync.values import ATTENDS, LOOKS_ON, Spec
 from tests.sync.rounds.rounds_mesh import A0, B0, C0, CALL, DELAY, SYNC, Mesh, in_second_round, mesh, peer
@@ -44,6 +45,68 @@ def test_calls_wait_for_stragglers_as_long_at_least_as_a_way_around_a_cut_line_t
     assert len(m.told(A0, RoundCommitted)) == 1
     m.run(1.0)
     assert len(m.told(A0, RoundCommitted)) == 2
+
+
+def test_a_call_waits_a_while_for_who_has_just_ended_its_training() -> None:
+    """Regression: a figure that was reduced after a policy was that of the cluster that came first."""
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.training |= {"A": False, "B": False}
+    m.view()
+    m.ready("A", CALL)
+    m.run(0.9 * m.profile.straggler_floor)
+    m.ready("B", CALL)
+    m.run(0.5)
+    assert [p.cluster for p in m.told(A0, RoundCommitted)[-1].open.participants] == ["A", "B"]  # type: ignore[attr-defined]
+    m.run(m.profile.straggler_floor)
+    m.ready("A", CALL)
+    m.run(0.1)
+    assert [p.cluster for p in m.told(A0, RoundCommitted)[-1].open.participants] == ["A"], "B called no more"  # type: ignore[attr-defined]
+
+
+def test_nor_does_it_wait_for_who_ended_its_training_and_does_not_call_for_longer() -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.training |= {"A": False, "B": False}
+    m.view()
+    ended = m.now
+    m.run(3.0)
+    m.ready("A", CALL)
+    m.run(m.profile.straggler_floor - 3.1)
+    assert len(m.told(A0, RoundCommitted)) == 1
+    assert m.rounds[A0].next_timeout() <= ended + m.profile.straggler_floor
+    m.run(0.2)
+    assert len(m.told(A0, RoundCommitted)) == 2
+
+
+@pytest.mark.parametrize("spec", [SYNC, CALL])
+def test_a_round_of_the_state_waits_for_nobody_who_has_ended_its_training(spec: Spec) -> None:
+    m = mesh(A=1, B=1)
+    m.one_round()
+    m.training["B"] = False
+    m.view()
+    m.ready("A", spec)
+    m.run(0.5)
+    assert len(m.told(A0, RoundCommitted)) == (2 if spec == SYNC else 1)
+
+
+def test_a_call_stands_while_another_cluster_trains_and_has_no_part_in_that() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    for cluster in ("A", "C"):
+        m.ready(cluster, CALL)
+    for number in range(2, 5):
+        m.ready("B")
+        m.run(0.5)
+        commits = m.told(B0, RoundCommitted)
+        assert len(commits) == number
+        assert [p.cluster for p in commits[-1].open.participants] == ["B"]  # type: ignore[attr-defined]
+        m.bases["B"] = m.value(B0).state.digest
+    assert len(m.told(A0, RoundCommitted)) == 1
+    m.ready("B", CALL)
+    m.run(0.5)
+    assert [p.cluster for p in m.told(A0, RoundCommitted)[-1].open.participants] == ["A", "B", "C"]  # type: ignore[attr-defined]
+    assert not m.told(A0, SpecRejected)
 
 
 @pytest.mark.parametrize("name", ["local", "lan", "wan"])

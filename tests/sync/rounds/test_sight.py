@@ -20,7 +20,7 @@ def test_of_workers_that_are_somebody_else_after_each_start_only_so_many_are_rem
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sight, "_FORMER", 5)
-    seen = Sight(PeerId("me"), 1.0)
+    seen = Sight(PeerId("me"), 1.0, 0.0)
     for life in range(40):
         seen.update(view("first", "me", f"life{life}"), float(life))
         former = [f"life{n}" for n in range(max(0, life - 5), life)]
@@ -33,7 +33,7 @@ def test_of_workers_that_are_somebody_else_after_each_start_only_so_many_are_rem
 
 def test_a_voter_that_is_forgotten_is_gone_all_the_same_after_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sight, "_FORMER", 0)
-    seen = Sight(PeerId("me"), 10.0)
+    seen = Sight(PeerId("me"), 10.0, 0.0)
     seen.update(view("me", "voter"), 0.0)
     seen.update(view("me", "other"), 1.0)
     seen.mind((PeerId("voter"), PeerId("me")), 2.0)
@@ -43,7 +43,7 @@ def test_a_voter_that_is_forgotten_is_gone_all_the_same_after_the_grace(monkeypa
 
 def test_of_clusters_that_are_in_no_view_any_more_it_is_not_kept_when_they_had_another_leader() -> None:
     """Each job of a scheduler may be a cluster of its own, for months: what stays of each is too much."""
-    seen = Sight(PeerId("me"), 1.0)
+    seen = Sight(PeerId("me"), 1.0, 0.0)
     for number in range(20):
         leader, heir = PeerId(f"leader{number}"), PeerId(f"heir{number}")
         both = ClusterView(leader, 1, True, False, True, (leader, heir), (leader, heir))

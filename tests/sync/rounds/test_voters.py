@@ -26,7 +26,7 @@ def beliefs(draw: st.DrawFn) -> tuple[Sight, tuple[PeerId, ...], frozenset[PeerI
         standing = draw(st.sampled_from([(True, False), (True, True), (False, False)]))
         leader = draw(st.sampled_from(workers))
         clusters[ClusterId(name)] = ClusterView(leader, 1, *standing, True, candidates, workers)
-    sight = Sight(PeerId("A0"), GRACE)
+    sight = Sight(PeerId("A0"), GRACE, 0.0)
     sight.update({name: view for name, view in clusters.items() if draw(st.booleans())}, 0.0)
     sight.update(clusters, 1.0)
     sight.suspect(draw(st.frozensets(st.sampled_from(WORKERS), max_size=4)), 1.0)
@@ -56,7 +56,7 @@ def test_the_choice_settles_and_is_never_of_nobody(
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, LIMIT))
 def test_every_cluster_has_one_voter_before_any_has_two(clusters: int, workers: int, limit: int) -> None:
     names = "ABCDEF"[:clusters]
-    sight = Sight(PeerId("A0"), GRACE)
+    sight = Sight(PeerId("A0"), GRACE, 0.0)
     members = {name: tuple(PeerId(f"{name}{number}") for number in range(workers)) for name in names}
     views = {ClusterId(n): ClusterView(m[0], 1, True, False, True, m, m) for n, m in members.items()}
     sight.update(views, 0.0)
