@@ -24,7 +24,8 @@ class RoundProfile:
     anti_entropy: float
     """How often each peer compares its newest decision with that of a random other. Repairs lost decisions."""
     quorum_deadline: float
-    """A proposal that is undecided for this long is reported as a lost quorum. It is still tried."""
+    """A proposal that is undecided for this long is reported as a lost quorum. It is still tried. Time for which this
+    process stood still does not count."""
     straggler_floor: float
     """Least time that the coordinator waits, from the first READY, for clusters that are alive but not READY."""
     straggler_fraction: float

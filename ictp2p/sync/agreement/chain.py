@@ -116,7 +116,7 @@ class Agreement:
     @property
     def busy(self) -> bool:
         """Whether a proposal of this peer is under way."""
-        return self._proposer.since is not None
+        return self._proposer.busy
 
     @property
     def missing(self) -> tuple[PeerId, ...]:
@@ -393,8 +393,7 @@ class Agreement:
 
     def _watch(self, now: float) -> Effects:
         """Report a quorum that is lost for long, and its return."""
-        since = self._proposer.since
-        if self._acceptor.tip is None or (since is None and self.quorum_in_sight):
+        if self._acceptor.tip is None or (not self.busy and self.quorum_in_sight):
             return [QuorumRegained()] if self._quorum.free() else []
-        lost = self._quorum.stuck(now if since is None else since, now)
+        lost = self._quorum.stuck(now)
         return [QuorumLost(self._acceptor.voters, self.missing)] if lost else []

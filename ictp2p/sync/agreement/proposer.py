@@ -77,14 +77,15 @@ class Proposer:
         self._outbid = 0
         self.wish: Value | None = None
         """What this peer wants decided, or None."""
-        self.since: float | None = None
-        """When the wish for this slot was first made."""
+        self.busy = False
+        """Whether a wish for this slot was made."""
         self.wake: float | None = None
         """When `handle_timeout` is wanted."""
 
     def reset(self) -> None:
         """Forget everything: the slot is decided, or the wish is given up."""
-        self._campaign = self.wish = self.since = self.wake = None
+        self._campaign = self.wish = self.wake = None
+        self.busy = False
         self._outbid = 0
 
     def learnt(self) -> None:
@@ -95,9 +96,9 @@ class Proposer:
     def propose(self, value: Value, now: float) -> Effects:
         """Wish for `value`. Replaces an earlier wish unless that was sent already."""
         self.wish = value
-        if self.since is not None:
+        if self.busy:
             return []
-        self.since = now
+        self.busy = True
         return self._begin(now)
 
     def promised(self, sender: PeerId, message: Promise, now: float) -> Effects:

@@ -5,6 +5,11 @@ an answer. Neither is one by itself. Suspicions come and go within seconds while
 its round trips. So it is told only once it has lasted for `RoundProfile.quorum_deadline`, counted from the first of
 both, and then once, until decisions are possible again, which is told as well. Nothing is given up meanwhile: whoever
 hears of it may warn people, train on, or wait (`sync.two_level.patience`), and proposals are tried all the same.
+
+Counted is only while this process looks. One that stood still (its disk took long, it was stopped, its loop was busy)
+asked nobody and heard nobody in that time, and does not hold it against the voters, as membership does not
+(`Swim.lagged`). So it looks again and again while it counts, and of the time since the last look no more counts than
+it takes from one look to the next. That never starves: a process that is late for each look counts them all the same.
 """
 
 from __future__ import annotations
@@ -28,8 +33,13 @@ class QuorumRegained(Notice):
     """Decisions are possible again."""
 
 
+_LOOKS = 8
+"""So many looks go into a deadline. More of them wake a process that is stuck more often; with fewer a stall that is
+shorter than the time from one look to the next counts for more of the deadline."""
+
+
 class QuorumWatch:
-    """Tells a quorum that is lost for long from one that is only slow.
+    """Tells a quorum that is lost for long from one that is only slow, and from a process that was late by itself.
 
     Args:
         deadline: seconds, as `RoundProfile.quorum_deadline`.
@@ -37,29 +47,34 @@ class QuorumWatch:
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
-        self._stuck_since: float | None = None
+        self._looked_at: float | None = None
+        """When nothing could be decided, the last time that this was asked; None while decisions are possible."""
+        self._news_at = 0.0
+        """When a quorum that is still lost by then is news, if this process is late no more."""
         self._lost = False
 
     @property
     def due(self) -> float | None:
-        """When a quorum that is still lost by then is news."""
-        return None if self._stuck_since is None or self._lost else self._stuck_since + self._deadline
+        """When to look again."""
+        if self._looked_at is None or self._lost:
+            return None
+        return min(self._looked_at + self._deadline / _LOOKS, self._news_at)
 
-    def stuck(self, since: float, now: float) -> bool:
-        """Note that nothing can be decided; say whether that is news by now.
-
-        Args:
-            since: when that began, where this is the first that we hear of it.
-            now: seconds.
-        """
-        self._stuck_since = since if self._stuck_since is None else self._stuck_since
-        if self._lost or now < self._stuck_since + self._deadline:
+    def stuck(self, now: float) -> bool:
+        """Note that nothing can be decided; say whether that is news by now."""
+        if self._looked_at is None:
+            self._news_at = now + self._deadline
+        else:
+            late = now - self._looked_at - self._deadline / _LOOKS
+            self._news_at += max(0.0, late)
+        self._looked_at = now
+        if self._lost or now < self._news_at:
             return False
         self._lost = True
         return True
 
     def free(self) -> bool:
         """Note that decisions are possible; say whether that is news."""
-        self._stuck_since = None
+        self._looked_at = None
         regained, self._lost = self._lost, False
         return regained

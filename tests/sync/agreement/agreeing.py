@@ -77,6 +77,12 @@ class Net:
         for who, machine in self.machines.items():
             self.do(who, machine.handle_timeout(self.now))
 
+    def run(self, seconds: float) -> None:
+        """Let time pass as a process sees it that is never late."""
+        until = self.now + seconds
+        while self.now < until:
+            self.tick(min(PROFILE.retry, until - self.now))
+
     def tip(self, who: PeerId) -> Value:
         tip = self.machines[who].tip
         assert tip is not None

@@ -135,11 +135,11 @@ def test_the_coordinator_is_the_first_voter_that_is_not_suspected() -> None:
 def test_a_lost_quorum_is_reported_once_and_so_is_its_return() -> None:
     n = net(A, B, C)
     n.do(A, n.machines[A].suspects([B, C], n.now))
-    n.tick(PROFILE.quorum_deadline / 2)
+    n.run(PROFILE.quorum_deadline / 2)
     assert QuorumLost((A, B, C), (B, C)) not in n.notices[A]
     assert (n.machines[A].next_timeout() or 0) <= PROFILE.quorum_deadline
-    n.tick(PROFILE.quorum_deadline)
-    n.tick(PROFILE.quorum_deadline)
+    n.run(PROFILE.quorum_deadline)
+    n.run(PROFILE.quorum_deadline)
     assert [x for x in n.notices[A] if not isinstance(x, Decided)] == [QuorumLost((A, B, C), (B, C))]
     n.do(A, n.machines[A].suspects([], n.now))
     assert n.notices[A][-1] == QuorumRegained()
@@ -150,12 +150,22 @@ def test_a_proposal_that_nobody_answers_is_a_lost_quorum_without_any_suspicion()
     n.cut = {B, C}
     n.propose(A, change(n.tip(A), A))
     n.settle()
-    n.tick(PROFILE.quorum_deadline)
+    n.run(PROFILE.quorum_deadline)
     assert any(isinstance(x, QuorumLost) for x in n.notices[A])
     n.cut = set()
     n.tick(PROFILE.retry)
     n.settle()
     assert n.notices[A][-1] == QuorumRegained()
+
+
+def test_who_stood_still_itself_does_not_say_that_the_quorum_is_lost() -> None:
+    """Regression: a write that took as long as the deadline, before anybody had been asked, was a lost quorum."""
+    n = net(A, B, C)
+    n.propose(A, change(n.tip(A), A))
+    n.tick(PROFILE.quorum_deadline + 1.0)  # only now, that it is on A's disk, its questions leave
+    n.settle()
+    assert n.machines[A].slot == 2
+    assert not any(isinstance(x, QuorumLost) for x in n.notices[A])
 
 
 def test_what_was_learnt_is_saved_soon() -> None:
