@@ -23,6 +23,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from ictp2p.types import ClusterId, PeerId
+from ictp2p.wire import MAX_CONTROL_BODY
 
 MAX_VOTERS = 7
 """Most voters that a value may name. Seven survive three deaths; more only make each decision slower."""
@@ -36,6 +37,9 @@ MAX_NOTE = 1024
 """Most bytes of a participant's note."""
 MAX_PLAN = 256 * 1024
 """Most bytes of a plan."""
+MAX_VALUE = MAX_CONTROL_BODY - 1024
+"""Most bytes of a value: it is sent in one frame, of which ballots, slots and addresses take the rest. Every other kind
+than `Open` is shorter whatever it holds."""
 MOST_SPREAD = 1e6
 """Most median absolute deviations that a round may wait for stragglers."""
 REMEMBERED = 64
@@ -196,6 +200,13 @@ class Restore(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 Value = Voters | Open | Close | Restore
 
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encoded_size(value: Value | Participant) -> int:
+    """How many bytes a value, or a part of one, is sent as."""
+    return len(_encoder.encode(value))
+
 
 def genesis(lineage: bytes, founder: PeerId) -> Voters:
     """Make the value of slot 0: the founder votes alone, there is no state yet."""
@@ -316,6 +327,10 @@ def _open_fault(value: Open) -> str | None:
         return f"plan of {len(value.plan)} bytes"
     if value.spec.kind == "sync" and value.state.version == 0:
         return "a sync round before any state was adopted"
+    if (size := encoded_size(value)) > MAX_VALUE:
+        return (
+            f"{size} bytes, of which {len(value.participants)} participants with their notes; {MAX_VALUE} can be sent"
+        )
     return None
 
 

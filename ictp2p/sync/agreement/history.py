@@ -59,7 +59,10 @@ class History:
         self._log.pop(slot - self._profile.history, None)
 
     def lesson(self, peer: PeerId, slot: int, now: float) -> list[Decision]:
-        """Give what `peer` has to be sent, which knows `slot`: all after that, or the newest if it must jump anyway."""
+        """Give what `peer` has to be sent, which knows `slot`: all after that, or the newest if it must jump anyway.
+
+        Each decision is a message of its own: a value may be as long as a frame.
+        """
         newest, oldest = max(self._log), self.oldest
         first = slot + 1 if slot + 1 >= max(oldest, 1) else newest
         self._lessons = {each: lesson for each, lesson in self._lessons.items() if now < lesson.until}

@@ -10,9 +10,12 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from ictp2p.errors import IctError
 from ictp2p.sync.messages import Ready
 from ictp2p.sync.profile import RoundProfile
+from ictp2p.sync.rounds.room import fitting
 from ictp2p.sync.rounds.wording import told_apart
 from ictp2p.sync.values import Open, Participant, Spec, Value, fault, upcoming
 from ictp2p.types import ClusterId, PeerId
@@ -95,18 +98,25 @@ class Opener:
         failures: tuple[tuple[PeerId, PeerId], ...],
         misfits: str = "",
     ) -> Open | str:
-        """Make the OPEN that follows `tip` for `chosen`, all of one spec; or say why there is no valid one."""
+        """Make the OPEN that follows `tip` for `chosen`, all of one spec; or say why there is no valid one.
+
+        It is without those for whom there is no room in one decision (`room`).
+        """
         spec = next(ready.spec for _, ready in chosen.values())
-        parts = tuple(Participant(name, leader, r.term, r.weight, r.note) for name, (leader, r) in chosen.items())
-        info = _info(chosen)
+        ready = tuple(Participant(name, leader, r.term, r.weight, r.note) for name, (leader, r) in chosen.items())
         number = upcoming(tip)
+        head = (tip.lineage, voters, tip.state, self.me, *number, spec)
+        bare = Open(*head, (), b"", "", self.profile.deadline(0.0), misfits[:1024])
+        parts = fitting(bare, ready)
+        info = _info({part.cluster: chosen[part.cluster] for part in parts})
         try:
             answer = self.planner(PlanRequest(*number, spec, parts, info, failures, tip.state.digest))
         except IctError as error:
             return f"no plan: {error}"
+        left = len(ready) - len(parts)
+        reason = f"{answer.reason}, without {left} clusters more than fit into one decision" if left else answer.reason
         deadline = self.profile.deadline(answer.seconds)
-        head = (tip.lineage, voters, tip.state, self.me, *number)
-        opened = Open(*head, spec, parts, answer.plan, answer.reason[:1024], deadline, misfits[:1024])
+        opened = replace(bare, participants=parts, plan=answer.plan, reason=reason[:1024], deadline=deadline)
         wrong = fault(opened) or self.validate(answer.plan, parts)
         return f"no valid plan: {wrong}" if wrong else opened
 
