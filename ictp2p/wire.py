@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ictp2p.errors import LocalProtocolError, ProtocolError, RemoteProtocolError, VersionMismatch
+from ictp2p.errors import LocalProtocolError, RemoteProtocolError, VersionMismatch
 from ictp2p.machine import Message
 
 WIRE_VERSION = 11
@@ -84,7 +84,7 @@ class FrameReader:
     def __init__(self, limit: int = MAX_CONTROL_BODY) -> None:
         self._limit = limit
         self._buffer = bytearray()
-        self._error: ProtocolError | None = None
+        self._error: RemoteProtocolError | None = None
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take the next bytes of the stream, in pieces of any size, and return the frames they complete.
@@ -108,7 +108,7 @@ class FrameReader:
                     break
                 start = body_at + length
                 frames.append(Frame(kind, bytes(source[body_at:start])))
-        except ProtocolError as error:
+        except RemoteProtocolError as error:
             self._error = error
             self._buffer.clear()
             raise

@@ -114,7 +114,8 @@ class Failed(Notice):
 class Violated(Notice):
     """A packet that came over the connection to `bearer` is what no peer of this version sends; `text` says why.
 
-    Told at most once a minute of each bearer.
+    Where it is this peer that went wrong, over a packet of somebody else, it is named as both. Told at most once a
+    minute of each bearer.
     """
 
     bearer: PeerId

@@ -2,8 +2,9 @@
 
 The sender of a packet may be wrong, or be of another mind about who leads; neither must harm anybody else. So a
 malformed packet costs at most the connection of whom it is proven to come from, and what is said between clusters
-counts only among their leaders. Of what one peer brings little is told: each is a line in a log, and a release that
-differs, or a relay of many, could bring thousands a second.
+counts only among their leaders. Where a machine of ours goes wrong over a packet, that is no fault of its sender. Of
+what one peer brings little is told: each is a line in a log, and a release that differs, or a relay of many, could
+bring thousands a second.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ictp2p.core.neighbourhood import Neighbourhood
 from ictp2p.core.packets import BETWEEN_CLUSTERS, ONE_HOP, BulkInvitation, Channel, Packet
 from ictp2p.core.post import Post
 from ictp2p.core.timetable import Timetable
-from ictp2p.errors import ProtocolError
+from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.machine import Message
 from ictp2p.types import PeerId
 
@@ -59,7 +60,10 @@ class Delivery:
         """
         try:
             self._deliver(packet)
-        except ProtocolError as error:
+        except LocalProtocolError as error:
+            me = self._context.me
+            self._tell(Violated(me, me, f"over a {packet.channel.name} packet of {packet.source}: {error}"))
+        except RemoteProtocolError as error:
             self._tell(Violated(bearer, packet.source, f"{packet.channel.name}: {error}"))
             if bearer == packet.source and bearer in self._post.open:
                 self._context.out.append(Hangup(bearer, str(error)))

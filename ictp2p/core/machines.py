@@ -23,9 +23,11 @@ from ictp2p.core.packets import (
     StatusRefusal,
     StatusReply,
     StatusRequest,
+    decode_packet,
 )
 from ictp2p.core.records import MEMBERS_SCOPE, MESH_SCOPE, Notary
 from ictp2p.disk import Disk
+from ictp2p.errors import RemoteProtocolError
 from ictp2p.gossip import messages as gossip
 from ictp2p.gossip.election import TERM_KEY, Claim, Election, ElectionProfile, Past
 from ictp2p.gossip.hellos import Hello
@@ -63,6 +65,16 @@ CODECS: dict[Channel, Codec] = {
     Channel.BULK: Codec(BulkInvitation),
 }
 """What each channel carries."""
+
+
+def described(frame: bytes) -> str:
+    """What the body of a control frame is, in words, for people."""
+    try:
+        packet = decode_packet(frame)
+        kind = f"{packet.channel.name} {type(CODECS[packet.channel].decode(packet.body)).__name__}"
+    except RemoteProtocolError:
+        kind = "message that nobody could read"
+    return f"{kind} of {len(frame)} bytes"
 
 
 @dataclass(frozen=True, slots=True)

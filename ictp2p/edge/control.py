@@ -27,7 +27,7 @@ from ictp2p.edge.network import Network, ended
 from ictp2p.edge.opening import attempt, open_transport
 from ictp2p.edge.preamble import Kind, Preamble
 from ictp2p.edge.security import Security
-from ictp2p.errors import ConnectionLost, HandshakeFailed, IctError, ProtocolError, RemoteProtocolError
+from ictp2p.errors import ConnectionLost, HandshakeFailed, IctError, RemoteProtocolError
 from ictp2p.types import Address, PeerId, shown_address
 from ictp2p.wire import HEADER_SIZE, FrameKind, FrameReader, frame
 
@@ -93,9 +93,10 @@ class ControlConnection(asyncio.Protocol):
         """Begin to deliver.
 
         Args:
-            on_frame: given each message body, in order; if it raises a `ProtocolError` the connection is dropped.
+            on_frame: given each message body, in order; if it raises a `RemoteProtocolError` the connection is
+                dropped.
             on_closed: given why the connection ended, once, after the last frame: a `ConnectionLost` (it ended,
-                was reset, or did not drain), a `ProtocolError`, or None if this side closed it.
+                was reset, or did not drain), a `RemoteProtocolError`, or None if this side closed it.
         """
         assert hasattr(self, "peer_id"), "start() is for established connections"
         assert self._on_frame is None, "start() is called once"
@@ -104,7 +105,7 @@ class ControlConnection(asyncio.Protocol):
         for body in early:
             try:
                 self._deliver(body)
-            except ProtocolError as error:
+            except RemoteProtocolError as error:
                 self._fail(error)
             except BaseException:  # else nobody would read, or end, what looks open
                 self.abort()
@@ -207,7 +208,7 @@ class ControlConnection(asyncio.Protocol):
         """Cut frames, and pass them on."""
         try:
             self._take(data)
-        except ProtocolError as error:
+        except RemoteProtocolError as error:
             self._fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -219,7 +220,7 @@ class ControlConnection(asyncio.Protocol):
         if not self._hello.done():
             # Whoever does not like our certificate ends the connection, and the alert may not get out.
             what = f"the other side refused us, or died, during the handshake: {self._reason or 'closed'}"
-            reason = self._reason if isinstance(self._reason, ProtocolError) else HandshakeFailed(what)
+            reason = self._reason if isinstance(self._reason, RemoteProtocolError) else HandshakeFailed(what)
             self._hello.set_exception(reason)
             self._hello.exception()  # whoever waited may have given up: that is no news to the event loop
         # Forget who knows us, and TLS, which holds a quarter of a megabyte: they would wait for the garbage collector.

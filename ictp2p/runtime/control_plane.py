@@ -20,7 +20,7 @@ from ictp2p.core.standing import StandingPlan
 from ictp2p.edge.control import ControlConnection, SelfConnection, open_control
 from ictp2p.edge.reception import Reception
 from ictp2p.edge.security import Security
-from ictp2p.errors import StateError, TurnedAway
+from ictp2p.errors import LocalProtocolError, StateError, TurnedAway
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
 from ictp2p.runtime.data_folder import NOT_A_COPY, begin_life
@@ -77,7 +77,7 @@ class ControlPlane:
         self._whereabouts = Whereabouts(config, reception.address, warn)
         self._plans = StandingPlan(config.full_mesh)
         self._warn = warn
-        self._stalls = Repetition()
+        self._repetition = Repetition()
         self.founded = False
         """Whether this process has founded its mesh, rather than joined or resumed it."""
         self._overtaken = 0
@@ -93,6 +93,7 @@ class ControlPlane:
             on_failure,
             self._shown,
             self._stalled,
+            self._faulted,
             dial_timeout=config.global_timeouts.connect,
         )
 
@@ -228,7 +229,13 @@ class ControlPlane:
     def _stalled(self, seconds: float) -> None:
         """A disk that is slow makes a peer look dead, and a quorum lost, and nothing else shows which it is."""
         text = f"the disk took {seconds:.1f} s to keep a few bytes: for so long this peer answered nobody"
-        due = self._stalls.to_log(text, self._seams.clock())
+        self._warn_once(text)
+
+    def _faulted(self, error: LocalProtocolError) -> None:
+        self._warn_once(f"this peer broke the protocol, which is a fault of ictp2p and of no other peer: {error}")
+
+    def _warn_once(self, text: str) -> None:
+        due = self._repetition.to_log(text, self._seams.clock())
         if due is not None:
             self._warn(due)
 

@@ -22,6 +22,10 @@ asked the same again, and whoever asks repeats itself until it is answered: on a
 between repetitions, each write would find more of them waiting than it had answered, for ever. The machines cannot tell
 what is on disk, for what they ask for may be lost in an error on its way here; who has written it can. It compares with
 the whole of what it wrote last under that key, once that had succeeded, and nobody else writes there (`disk`).
+
+What we get wrong ourselves (`LocalProtocolError`) is said, and ends nothing. A message that is longer than any peer
+would take is lost, as one on a bad line is, which every machine survives; what is behind it leaves. And whoever's
+message we were about to answer has done nothing: its connection stays.
 """
 
 from __future__ import annotations
@@ -35,12 +39,13 @@ from typing import TYPE_CHECKING
 from ictp2p.concurrency import tasks
 from ictp2p.concurrency.closing import close_all
 from ictp2p.core.commands import Command, Dial, Hangup, Restarted, Transmit
+from ictp2p.core.machines import described
 from ictp2p.core.packets import Channel
 from ictp2p.disk import Disk
 from ictp2p.edge.control import ControlConnection, open_control
 from ictp2p.edge.network import Network
 from ictp2p.edge.security import Security
-from ictp2p.errors import IctError, Refused, StateError
+from ictp2p.errors import IctError, LocalProtocolError, Refused, StateError
 from ictp2p.machine import Effects, Notice, Persist
 from ictp2p.types import Address, PeerId
 
@@ -71,6 +76,7 @@ class Driver:
         on_failure: given the error of a disk that keeps nothing more; nothing has left since, and nothing will.
         on_shown: told the address of our end of each connection, before anything is said on it.
         on_stall: told how many seconds the disk took, if that was long: nobody was answered meanwhile.
+        on_fault: told of what this process itself got wrong on its connections.
         dial_timeout: seconds for one dial, handshake included.
     """
 
@@ -85,6 +91,7 @@ class Driver:
         on_failure: Callable[[StateError], None],
         on_shown: Callable[[str], None],
         on_stall: Callable[[float], None],
+        on_fault: Callable[[LocalProtocolError], None],
         dial_timeout: float = 5.0,
     ) -> None:
         self.core = core
@@ -98,6 +105,7 @@ class Driver:
         self._on_failure = on_failure
         self._on_shown = on_shown
         self._on_stall = on_stall
+        self._on_fault = on_fault
         self._dial_timeout = dial_timeout
         self._loop = asyncio.get_running_loop()
         self._connections: dict[PeerId, ControlConnection] = {}
@@ -186,7 +194,7 @@ class Driver:
         match command:
             case Transmit(peer=peer, frame=frame):
                 if (connection := self._connections.get(peer)) is not None:
-                    connection.send(frame)
+                    self._send(connection, frame)
             case Persist(key=key, value=value):
                 self._keep(key, value)
             case Dial(peer=peer, address=address):
@@ -196,6 +204,12 @@ class Driver:
                     (connection.close if gently else connection.abort)()
             case Notice():
                 self._on_notice(command)
+
+    def _send(self, connection: ControlConnection, frame: bytes) -> None:
+        try:
+            connection.send(frame)
+        except LocalProtocolError as error:
+            self._on_fault(LocalProtocolError(f"{described(frame)} was not sent: {error}"))
 
     def _keep(self, key: str, value: bytes) -> None:
         """Nothing may leave that relies on what was not kept, whatever was in the way: an interrupt as well."""
@@ -293,8 +307,13 @@ class Driver:
             connection.abort()
 
     def _receive(self, connection: ControlConnection, frame: bytes) -> None:
-        if not self._closed:
+        if self._closed:
+            return
+        try:
             self.execute(self.core.receive(connection.peer_id, frame, self.clock()))
+        except LocalProtocolError as error:
+            self._on_fault(error)
+            self._go_on_after_a_fault()
 
     def _lost(self, connection: ControlConnection, reason: IctError | None) -> None:
         self._retired.pop(connection, None)

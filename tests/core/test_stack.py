@@ -13,9 +13,11 @@ from ictp2p.core import commands
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.machines import CODECS
 from ictp2p.core.packets import Channel, Greeting, Introduction, MeshCopy, Packet, decode_packet, encode_packet
-from ictp2p.errors import RemoteProtocolError
+from ictp2p.errors import LocalProtocolError, RemoteProtocolError
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.gossip.messages import Status
+from ictp2p.machine import Effects
+from ictp2p.sync.messages import Leave
 from ictp2p.types import ClusterId, PeerId
 from ictp2p.wire import MAX_CONTROL_BODY
 from tests.core.control_planes import Host, World, leaders, mesh
@@ -94,6 +96,25 @@ def test_nobody_is_hung_up_on_for_what_another_says_in_its_name(forged: bool) ->
     violations = [(each.bearer, each.source) for each in done if isinstance(each, commands.Violated)]
     assert violations == [(world.id(bearer), world.id(c))], "who is named is told apart from who is proven"
     assert [each.peer for each in done if isinstance(each, commands.Hangup)] == ([] if forged else [world.id(c)])
+
+
+def test_nobody_is_hung_up_on_for_what_this_peer_gets_wrong_over_its_packet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: an error of ours cost the sender its connection, and was told as its fault."""
+    world = World()
+    hosts = mesh(world, "a", "b", workers=1)
+    a, b = hosts["a"][0], hosts["b"][0]
+
+    def stumble(*_: object) -> Effects:
+        raise LocalProtocolError("cannot propose")
+
+    monkeypatch.setattr(a.core.m.rounds, "receive", stumble)
+    body = CODECS[Channel.ROUNDS].encode(Leave(0))
+    packet = encode_packet(Packet(world.id(b), ClusterId("b"), world.id(a), 1, Channel.ROUNDS, body))
+    done = a.core.receive(world.id(b), packet, world.now)
+    told = [each for each in done if isinstance(each, commands.Violated)]
+    assert [(each.bearer, each.source) for each in told] == [(world.id(a), world.id(a))]
+    assert f"over a ROUNDS packet of {world.id(b)}: cannot propose" in told[0].text
+    assert not [each for each in done if isinstance(each, commands.Hangup)]
 
 
 def test_of_what_one_peer_brings_little_is_told_however_much_of_it_is_malformed() -> None:

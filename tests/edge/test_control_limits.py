@@ -28,6 +28,21 @@ def test_a_message_too_large_is_our_own_error_and_costs_the_connection_nothing(r
     run(story())
 
 
+def test_what_we_get_wrong_over_a_message_is_not_told_as_its_senders_fault(run):
+    async def story() -> None:
+        def stumble(body: bytes) -> None:
+            raise LocalProtocolError("too long an answer")
+
+        async with Couple() as (alice, bob):
+            alice.start(), bob.start(stumble)
+            with pytest.raises(LocalProtocolError):
+                bob.connection.data_received(frame(FrameKind.MESSAGE, b"question"))
+            assert bob.connection._reason is None
+            assert bob.connection.is_open
+
+    run(story())
+
+
 @pytest.mark.parametrize(("a", "b"), [(ALICE, BOB), (PLAIN_ALICE, PLAIN_BOB)], ids=["tls", "plain"])
 def test_a_peer_that_stops_reading_fills_a_bounded_buffer_and_is_then_dropped(run, a: Security, b: Security):
     async def story() -> None:

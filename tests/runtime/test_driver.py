@@ -12,9 +12,12 @@ import pytest
 
 from ictp2p.core.cards import PeerCard
 from ictp2p.core.commands import Command, Dial, Hangup, Restarted, Transmit
+from ictp2p.core.machines import CODECS
+from ictp2p.core.packets import Channel, Packet, encode_packet
 from ictp2p.errors import IctError, LocalProtocolError, Refused, StateError, Unreachable
 from ictp2p.machine import Notice, Persist
 from ictp2p.runtime.driver import Driver
+from ictp2p.sync.messages import Greet
 from ictp2p.types import Address, ClusterId, PeerId
 
 ME, LOW, HIGH = PeerId("5"), PeerId("1"), PeerId("9")
@@ -117,6 +120,7 @@ class Bed:
             on_failure=lambda error: self.log.append(("failed", str(error))),
             on_shown=self.shown.append,
             on_stall=lambda seconds: self.log.append(("stalled", seconds)),
+            on_fault=lambda error: self.log.append(("fault", str(error))),
         )
 
     def what_fails(self) -> Notice:
@@ -405,15 +409,58 @@ async def test_time_is_not_forgotten_over_a_command_that_cannot_be_carried_out(m
     """Regression: a frame that was too long for its connection left the timer unset until somebody else spoke."""
     monkeypatch.setattr("ictp2p.runtime.driver._AFTER_A_FAULT", 0.01)
     bed = Bed()
+    bed.core.due = 0.0
+    with pytest.raises(ZeroDivisionError):
+        bed.driver.execute([bed.what_fails()])
+    async with asyncio.timeout(5):
+        while ("handle_timeout",) not in bed.core.inputs:
+            await asyncio.sleep(0.001)
+    await bed.driver.close()
+
+
+def packet(body: bytes) -> bytes:
+    return encode_packet(Packet(PeerId("a" * 32), ClusterId("a"), HIGH, 1, Channel.ROUNDS, body))
+
+
+@pytest.mark.parametrize(
+    ("frame", "what"),
+    [
+        (packet(CODECS[Channel.ROUNDS].encode(Greet(7, b"lineage!"))), "ROUNDS Greet"),
+        (packet(b"?"), "message that nobody could read"),
+        (b"?", "message that nobody could read"),
+    ],
+)
+async def test_a_message_of_ours_that_is_too_long_is_lost_and_said_and_nothing_else(frame: bytes, what: str) -> None:
+    """Regression: what was asked for behind it waited, and whoever's message it answered was taken for its cause."""
+    bed = Bed()
     there = bed.connection(HIGH, dialed=False)
+    bed.connection(LOW, dialed=True)
 
     def refuse(frame: bytes) -> bool:
-        raise LocalProtocolError("too long")
+        raise LocalProtocolError("over the limit")
 
     there.send = refuse  # type: ignore[method-assign]
+    bed.driver.execute([Transmit(HIGH, frame), Persist("promise", b""), Transmit(LOW, b"reply")])
+    said = f"{what} of {len(frame)} bytes was not sent: over the limit"
+    assert bed.log == [("fault", said), ("save", "promise"), ("send", b"reply")]
+    assert there.is_open
+    await bed.driver.close()
+
+
+async def test_what_we_get_wrong_over_a_message_is_no_fault_of_its_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: its connection was closed for that, and nothing was said."""
+    monkeypatch.setattr("ictp2p.runtime.driver._AFTER_A_FAULT", 0.01)
+    bed = Bed()
+    there = bed.connection(HIGH, dialed=False)
     bed.core.due = 0.0
-    with pytest.raises(LocalProtocolError):
-        bed.driver.execute([Transmit(HIGH, b"long")])
+
+    def stumble(*_: object) -> list[Command]:
+        raise LocalProtocolError("cannot propose")
+
+    monkeypatch.setattr(bed.core, "receive", stumble, raising=False)
+    there.on_frame(b"question")
+    assert bed.log == [("fault", "cannot propose")]
+    assert there.is_open
     async with asyncio.timeout(5):
         while ("handle_timeout",) not in bed.core.inputs:
             await asyncio.sleep(0.001)
