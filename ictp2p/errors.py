@@ -185,6 +185,21 @@ class PeerFailed(PeerClosed):
     """The peer stopped by itself: its disk keeps nothing more, its identity is taken, or it founded apart."""
 
 
+_SHOWN = 120
+"""Characters of a value that a message shows."""
+
+
+def shown(value: object) -> str:
+    """A value for a message, on one line and not too long: models say of themselves a page, numbers have no end."""
+    try:
+        text = " ".join(repr(value).split())
+    except (
+        Exception
+    ):  # Python writes out no number of more than 4300 digits, and other people's objects may do anything
+        text = f"<{type(value).__qualname__} that cannot be shown>"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
 _LACKS = ("can't start new thread", *map(os.strerror, (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)))
 """How the want of threads, descriptors and memory is worded; libraries pass on nothing else of it."""
 

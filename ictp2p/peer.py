@@ -30,6 +30,7 @@ from ictp2p.errors import (
     Translated,
     VersionMismatch,
     lacking,
+    shown,
 )
 from ictp2p.fsm import DRAINING
 from ictp2p.handle import Handle
@@ -352,7 +353,7 @@ class Peer(CollectiveCalls, _MeshMethods):
             ConfigError: it cannot be called.
         """
         if not callable(callback):
-            raise ConfigError(f"callback {callback!r} cannot be called")
+            raise ConfigError(f"callback {shown(callback)} cannot be called")
         self._callbacks.append(callback)
 
     def _tell(self, kind: str, fields: Mapping[str, Any]) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 
 _PERSON = b"ictp2p shard"
+_SHARDS = 2**64
 
 
 def shard_token(token: str, shard: int) -> str:
@@ -21,11 +22,15 @@ def shard_token(token: str, shard: int) -> str:
         shard: the rank within the cluster that holds it, from 0.
 
     Raises:
-        ConfigError: the shard is no whole number of at least 0, or the token no text.
+        ConfigError: the shard is no whole number of at least 0 and 64 bits, or the token no text.
     """
-    if not isinstance(token, str) or not token:
-        raise ConfigError("the token of a sharded training is empty, or no text")
-    if not isinstance(shard, int) or isinstance(shard, bool) or shard < 0:
-        raise ConfigError(f"shard {shard!r} is not a whole number of at least 0")
-    key = hashlib.sha512(token.encode()).digest()
+    try:
+        secret = token.encode()
+    except (AttributeError, UnicodeEncodeError):  # nothing is repeated of it, also by what it came of
+        secret = b""
+    if not secret or not isinstance(token, str):
+        raise ConfigError("the token of a sharded training is empty, or no text in UTF-8")
+    if not isinstance(shard, int) or isinstance(shard, bool) or not 0 <= shard < _SHARDS:
+        raise ConfigError(f"shard {shown(shard)} is not a whole number of at least 0 and at most 64 bits")
+    key = hashlib.sha512(secret).digest()
     return hashlib.blake2b(str(shard).encode(), key=key, person=_PERSON, digest_size=32).hexdigest()

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, NewType, TypeAlias
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 
 PeerId = NewType("PeerId", str)
 """32 hex digits: BLAKE2b-128 of the peer's Ed25519 public key (see `identity`)."""
@@ -32,7 +32,7 @@ def cluster_id(name: str) -> ClusterId:
     """
     if not isinstance(name, str) or not _CLUSTER_NAME.fullmatch(name):
         raise ConfigError(
-            f"cluster name {name!r} is not valid: use 1 to 63 lower-case letters, digits, '.', '_' or '-', "
+            f"cluster name {shown(name)} is not valid: use 1 to 63 lower-case letters, digits, '.', '_' or '-', "
             "beginning with a letter or digit"
         )
     return ClusterId(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,16 @@ import torch
 import ictp2p
 from ictp2p.calls.tensors import Bundle
 from ictp2p.collective_calls import Synced
-from ictp2p.errors import ConfigError, IctError, LocalProtocolError, MeshMismatch, PeerClosed, RoundMissed, RoundTimeout
+from ictp2p.errors import (
+    ConfigError,
+    IctError,
+    LocalProtocolError,
+    MeshMismatch,
+    PeerClosed,
+    RoundMissed,
+    RoundTimeout,
+    shown,
+)
 from tests.calls.callers import PATIENCE, TOKEN, Mesh, succeeded
 from tests.collectives.running.formless import FORMLESS
 
@@ -135,7 +145,10 @@ def test_what_is_of_another_kind_is_named(mesh: Mesh) -> None:
         r"weight inf is not from 1e-18 to 1e\+18": lambda: peer.all_reduce(torch.ones(1), weight=10**400),
         r"weight 1e\+308 is not from": lambda: peer.reduce_scatter(torch.ones(1), weight=1e308),
         r"codec \['none'\] is not one": lambda: peer.all_reduce(torch.ones(1), codec=["none"]),
+        r"op array\(\[0., 0.\]\) is not 'avg' or 'sum'": lambda: peer.all_reduce(torch.ones(1), op=np.zeros(2)),
         "cluster name 3 is not valid": lambda: peer.broadcast(torch.ones(1), 3),
+        r"cluster name 1000.*\.\.\. is not valid": lambda: peer.broadcast(torch.ones(1), 10**400),
+        r"tag 1000.*\.\.\. takes more than 64 bits": lambda: peer.send(torch.ones(1), "b", 10**400),
     }
     for words, call in wrong.items():
         with pytest.raises(ConfigError, match=words):
@@ -190,10 +203,10 @@ def test_a_state_that_is_no_mapping_is_refused_and_one_is_named(mesh: Mesh, stat
         mesh.add("a/0")["a/0"].sync_state(state)
 
 
-@pytest.mark.parametrize("clusters", [0, -1, 1.5, "2", float("nan")])
+@pytest.mark.parametrize("clusters", [0, -1, 1.5, "2", float("nan"), np.zeros(3), -(10**400)])
 def test_a_number_of_clusters_that_cannot_be_is_named(mesh: Mesh, clusters: Any) -> None:
     mesh.add("a/0")
-    with pytest.raises(ConfigError, match=f"clusters = {clusters!r} is not valid"):
+    with pytest.raises(ConfigError, match=re.escape(f"clusters = {shown(clusters)} is not valid")):
         mesh.peers["a/0"].gather(clusters)
 
 

@@ -10,9 +10,10 @@ refused while one is under way.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -20,7 +21,7 @@ from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.runner import Call, Deadline, Runner
 from ictp2p.calls.state import SharedState, SyncState, fingerprint
 from ictp2p.calls.tensors import Bundle
-from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout
+from ictp2p.errors import ConfigError, LocalProtocolError, PeerClosed, RoundTimeout, shown
 from ictp2p.handle import Handle
 from ictp2p.training.mesh import TrainingMesh
 from ictp2p.types import ClusterId
@@ -104,17 +105,21 @@ class CallEngine:
             ConfigError: there is no such number, or no such time.
             RoundTimeout: fewer do after `timeout` seconds; it names them. Or this peer itself stands still.
         """
-        if not isinstance(clusters, SupportsIndex) or clusters < 1:
-            raise ConfigError(f"clusters = {clusters!r} is not valid: it must be a whole number, at least 1")
+        try:
+            wanted = operator.index(clusters)
+        except TypeError:  # an array of several has the method, and no number
+            wanted = 0
+        if wanted < 1:
+            raise ConfigError(f"clusters = {shown(clusters)} is not valid: it must be a whole number, at least 1")
         timeout = checked_timeout(timeout)
         end = self.peer.clock() + timeout
         self.peer.taking_part()  # has a deadline of its own, which what a peer that stands still is told has not
         self.mesh.take_part()
-        while len(found := self.peer.taking_part()) < clusters:
+        while len(found := self.peer.taking_part()) < wanted:
             left = end - self.peer.clock()
             if left <= 0:
                 names = ", ".join(found) or "none"
-                raise RoundTimeout(f"{len(found)} of {clusters} clusters take part after {timeout:g} s: {names}")
+                raise RoundTimeout(f"{len(found)} of {shown(wanted)} clusters take part after {timeout:g} s: {names}")
             self.chronicle.wait(min(_LOOK, left))
 
     def close(self) -> None:

@@ -33,6 +33,7 @@ from ictp2p.errors import (
     RoundTimeout,
     StateError,
     Unreachable,
+    shown,
 )
 from ictp2p.gossip.election import LeaderChanged
 from ictp2p.machine import Notice
@@ -269,7 +270,7 @@ def checked_tag(tag: int) -> int:
     try:
         number = operator.index(tag)
     except TypeError:
-        raise ConfigError(f"a tag is an integer, not {tag!r}") from None
+        raise ConfigError(f"a tag is an integer, not {shown(tag)}") from None
     if number not in _TAGS:
-        raise ConfigError(f"tag {number} takes more than 64 bits")
+        raise ConfigError(f"tag {shown(number)} takes more than 64 bits")
     return number

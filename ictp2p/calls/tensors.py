@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ictp2p.collectives.running.usable import awaited, unreadable, unwritable
 from ictp2p.core.planning import ITEM_SIZES
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.model.trainees import LEAST_WEIGHT, MOST_WEIGHT
 from ictp2p.sync.state.manifest import ITEM_BYTES
@@ -44,7 +44,7 @@ class Bundle:
         try:
             self.tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         except TypeError:
-            raise ConfigError(f"tensors = {tensors!r} is neither a tensor nor several") from None
+            raise ConfigError(f"tensors = {shown(tensors)} is neither a tensor nor several") from None
         if not self.tensors:
             raise ConfigError("no tensors were given")
         for number, tensor in enumerate(self.tensors):
@@ -146,7 +146,7 @@ def as_weight(weight: object) -> float:
     try:
         return float("" if isinstance(weight, str) else weight)  # type: ignore[arg-type]
     except (TypeError, ValueError, RuntimeError):  # of a tensor of several
-        raise ConfigError(f"weight {weight!r} is not a number") from None
+        raise ConfigError(f"weight {shown(weight)} is not a number") from None
     except OverflowError:
         return math.inf
 
@@ -166,8 +166,8 @@ class Addend:
     """This worker's share in a mean."""
 
     def __post_init__(self) -> None:
-        if self.op not in ("avg", "sum"):
-            raise ConfigError(f"op {self.op!r} is not 'avg' or 'sum'")
+        if not isinstance(self.op, str) or self.op not in ("avg", "sum"):
+            raise ConfigError(f"op {shown(self.op)} is not 'avg' or 'sum'")
         if not LEAST_WEIGHT <= self.weight <= MOST_WEIGHT:
             raise ConfigError(f"weight {self.weight!r} is not from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
         self.bundle.single_type(self.op)

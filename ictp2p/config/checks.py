@@ -13,7 +13,7 @@ from dataclasses import Field, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.types import Address
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _typed(value: Any, kind: Any) -> Any:
             return tuple(value)
         case type(), _ if isinstance(value, kind):
             return value
-    raise ConfigError(f"{value!r} is not valid: it must be of type {in_words(kind)}")
+    raise ConfigError(f"{shown(value)} is not valid: it must be of type {in_words(kind)}")
 
 
 def in_words(kind: Any) -> str:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import torch
 
 from ictp2p.collectives.codecs import prices
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 
 AGREED = ("name", "entries", "counters", "describe", "note", "decide", "landed")
 """What a thing that is decided with each round has; see `agreed.Agreed`."""
 STATEFUL = ("state_dict", "load_state_dict")
 """What a thing that newcomers take over has."""
-_WIDTH = 120
-"""Characters of a thing that a message shows."""
+_MOST = 2**63 - 1
+"""Of a whole number: what is agreed on travels, and is counted, in 64 bits."""
 
 
 def number(name: str, value: object, fits: Callable[[float], bool], words: str) -> float:
@@ -32,21 +32,27 @@ def number(name: str, value: object, fits: Callable[[float], bool], words: str) 
         ConfigError: it is none, or does not fit; `words` say what it should be.
     """
     real = isinstance(value, Real) and not isinstance(value, bool)
-    if not real or math.isnan(float(value)) or not fits(float(value)):  # type: ignore[arg-type]
-        raise ConfigError(f"{name} {value!r} is not {words}")
-    return float(value)  # type: ignore[arg-type]
+    try:
+        found = float(value) if real else math.nan  # type: ignore[arg-type]
+    except OverflowError:  # beyond all floats, and so beyond what could fit
+        found = math.nan
+    if math.isnan(found) or not fits(found):
+        raise ConfigError(f"{name} {shown(value)} is not {words}")
+    return found
 
 
 def whole(name: str, value: object, least: int | None = None) -> int:
     """A whole number, as Python's own.
 
     Raises:
-        ConfigError: it is none, or less than `least`, if there is a least one.
+        ConfigError: it is none, or, if there is a least one, less than `least` or of more than 64 bits.
     """
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_whole or (least is not None and int(value) < least):  # type: ignore[call-overload]
         bound = "" if least is None else f" of at least {least}"
-        raise ConfigError(f"{name} {value!r} is not a whole number{bound}")
+        raise ConfigError(f"{name} {shown(value)} is not a whole number{bound}")
+    if least is not None and int(value) > _MOST:  # type: ignore[call-overload]
+        raise ConfigError(f"{name} {shown(value)} takes more than 64 bits")
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
@@ -72,7 +78,7 @@ def flag(name: str, value: object) -> bool:
     """
     said = plain(value)
     if not isinstance(said, bool):
-        raise ConfigError(f"{name} {value!r} is neither True nor False")
+        raise ConfigError(f"{name} {shown(value)} is neither True nor False")
     return said
 
 
@@ -84,12 +90,6 @@ def rates(lr: object, momentum: object) -> tuple[float, float]:
     """
     rate = number("outer learning rate", scalar(lr), lambda rate: 0.0 < rate < math.inf, "positive and finite")
     return rate, number("outer momentum", momentum, lambda decay: 0.0 <= decay < 1.0, "in [0, 1)")
-
-
-def shown(value: object) -> str:
-    """A thing for a message, on one line: optimizers and models say of themselves a page."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
 def kind(name: str, value: object, wanted: type) -> None:
@@ -116,6 +116,16 @@ def optimizer(name: str, value: Any) -> None:
             f"{name} is a {type(value).__qualname__}, made without torch.optim.Optimizer.__init__: its steps cannot be "
             "hooked. Give the optimizer that it wraps, and step the wrapper"
         ) from error
+
+
+def one_of(name: str, value: object, choices: Sequence[str]) -> None:
+    """Check a choice.
+
+    Raises:
+        ConfigError: it is none of them; an array would be compared with each by its elements.
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ConfigError(f"{name} {shown(value)} is none of {', '.join(choices)}")
 
 
 def each_has(name: str, values: object, attributes: Iterable[str]) -> None:

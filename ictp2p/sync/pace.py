@@ -36,7 +36,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync import options
 from ictp2p.sync.state.agreed import Said
 from ictp2p.sync.state.manifest import Entry
@@ -97,15 +97,17 @@ class Pace:
                 next begins.
         """
         if fragments < 1:
-            raise ConfigError(f"fragments: {fragments} of them is not at least 1")
+            raise ConfigError(f"fragments: {shown(fragments)} of them is not at least 1")
         overlap = options.plain(overlap)
         if not isinstance(overlap, int):
-            raise ConfigError(f"overlap {overlap!r} is not a whole number of steps")
+            raise ConfigError(f"overlap {shown(overlap)} is not a whole number of steps")
         if fragments > self.steps:
-            raise ConfigError(f"sync_every {self.steps} is fewer inner steps than there are fragments: {fragments}")
+            raise ConfigError(
+                f"sync_every {self.steps} is fewer inner steps than there are fragments: {shown(fragments)}"
+            )
         between = self.steps // fragments
         if not 0 <= overlap <= between:
-            raise ConfigError(f"overlap {overlap!r} is not from 0 to the {between} steps between two rounds")
+            raise ConfigError(f"overlap {shown(overlap)} is not from 0 to the {between} steps between two rounds")
         self.fragments, self.overlap = fragments, overlap
 
     def describe(self) -> Sequence[tuple[str, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 
 ADD = 12e9
 """Float32 bytes per second that a core adds to others."""
@@ -84,7 +84,7 @@ def check_name(name: str) -> None:
         ConfigError: there is no such codec.
     """
     if not isinstance(name, str):
-        raise ConfigError(f"codec {name!r} is not one: it must be a name")
+        raise ConfigError(f"codec {shown(name)} is not one: it must be a name")
     if name != AUTO:
         price(name, 1)
 
@@ -96,7 +96,7 @@ def price(name: str, participants: int) -> Price:
         ConfigError: there is no such codec.
     """
     if name not in PRICES:
-        raise ConfigError(f"codec {name!r} is not known: use {', '.join(PRICES)}, {AUTO}")
+        raise ConfigError(f"codec {shown(name)} is not known: use {', '.join(PRICES)}, {AUTO}")
     return PRICES[name].among(participants)
 
 

@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost, Translated
+from ictp2p.errors import ConfigError, LocalProtocolError, SiblingLost, Translated, shown
 
 _HEAD = struct.Struct("<B????xxxQQd")
 _SECOND = 10**9
@@ -200,7 +200,7 @@ class ProcessGroup:
         self.ranks = dist.get_process_group_ranks(group) if self.rank >= 0 else []
         """Its members, as the whole process group numbers them."""
         if self.rank < 0:
-            raise ConfigError(f"within {within!r} is a group that this rank is not in")
+            raise ConfigError(f"within {shown(within)} is a group that this rank is not in")
         backend = dist.get_backend_config(group)
         self._device = torch.device("cpu" if "cpu:" in backend else torch.accelerator.current_accelerator() or "cpu")
 
@@ -230,5 +230,5 @@ def _group(within: Any) -> dist.ProcessGroup:
             raise ConfigError(f"within is a mesh of {within.ndim} dimensions: give one of all shards, flattened")
         return within.get_group()
     if not isinstance(within, dist.ProcessGroup):
-        raise ConfigError(f"within {within!r} is no process group of torch's, nor a device mesh")
+        raise ConfigError(f"within {shown(within)} is no process group of torch's, nor a device mesh")
     return within

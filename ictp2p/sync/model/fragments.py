@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 
 import torch
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 
 Fragments = tuple[tuple[str, ...], ...]
 """Names of the tensors in each fragment."""
@@ -73,18 +73,19 @@ def _stack(model: torch.nn.Module) -> str | None:
 
 
 def _listed(names: Sequence[str], wanted: Sequence[Collection[str]]) -> dict[str, int]:
+    for number, prefixes in enumerate(wanted):
+        if not _are_names(prefixes):
+            raise ConfigError(f"fragment {number} is {shown(prefixes)}, not a list of names")
     if not any(wanted):
-        raise ConfigError(f"fragments {list(wanted)!r} name no module: 1 is for all of the model in one")
+        raise ConfigError(f"fragments {shown(wanted)} name no module: 1 is for all of the model in one")
     placed: dict[str, int] = {}
     for number, prefixes in enumerate(wanted):
-        if not isinstance(prefixes, Collection) or isinstance(prefixes, str):
-            raise ConfigError(f"fragment {number} is {prefixes!r}, not a list of names")
         for prefix in sorted(prefixes):
             found = [name for name in names if name == prefix or name.startswith(f"{prefix}.")]
             twice = next((name for name in found if name in placed), None)
             if not found or twice is not None:
                 what = f"{twice!r} is in fragment {placed[twice]} already" if twice else "names nothing that is trained"
-                raise ConfigError(f"{prefix!r} of fragment {number} {what}")
+                raise ConfigError(f"{shown(prefix)} of fragment {number} {what}")
             placed.update(dict.fromkeys(found, number))
     last = len(wanted) - 1
     placed = {name: placed.get(name, last) for name in names}
@@ -92,3 +93,11 @@ def _listed(names: Sequence[str], wanted: Sequence[Collection[str]]) -> dict[str
     if empty is not None:
         raise ConfigError(f"fragment {empty} is empty")
     return placed
+
+
+def _are_names(prefixes: object) -> bool:
+    return (
+        isinstance(prefixes, Collection)
+        and not isinstance(prefixes, str)
+        and all(isinstance(prefix, str) for prefix in prefixes)
+    )

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.state.local import is_distributed
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-18, 1e18
@@ -126,5 +126,5 @@ def checked_weight(weight: Any) -> float:
     except (TypeError, ValueError, RuntimeError, OverflowError):  # no number, or many, or one too large
         value = -1.0
     if value and not LEAST_WEIGHT <= value <= MOST_WEIGHT:
-        raise ConfigError(f"weight {weight!r} is neither 0 nor from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
+        raise ConfigError(f"weight {shown(weight)} is neither 0 nor from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
     return value

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from ictp2p.errors import ConfigError
+from ictp2p.sync import options
 from ictp2p.sync.optimizers.outer import Nesterov
 
 MirrorMap = Literal["euclidean", "entropic", "p-norm"]
@@ -66,7 +67,7 @@ class MirrorDescent(Nesterov):
         """
         super().__init__(params, lr, momentum, nesterov)
         for group in self.param_groups:
-            _check(group.setdefault("mirror", mirror), group.setdefault("p", p), group["params"])
+            group["mirror"], group["p"] = _checked(group.get("mirror", mirror), group.get("p", p), group["params"])
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -101,14 +102,13 @@ def _link(point: Tensor, p: float) -> Tensor:
     return unit.sign().mul_(unit.abs().pow(p - 1.0)).mul_(norm.pow(2.0 - p)).mul_(scale)
 
 
-def _check(mirror: str, p: float, params: list[Tensor]) -> None:
-    if mirror not in get_args(MirrorMap):
-        raise ConfigError(f"mirror {mirror!r} is none of {', '.join(get_args(MirrorMap))}")
-    if not 1.0 < p <= 2.0:
-        raise ConfigError(f"p {p!r} is not in (1, 2]")
+def _checked(mirror: str, p: float, params: list[Tensor]) -> tuple[str, float]:
+    options.one_of("mirror", mirror, get_args(MirrorMap))
+    p = options.number("p", options.scalar(p), lambda p: 1.0 < p <= 2.0, "in (1, 2]")
     if mirror == "entropic":
         for param in params:
             _check_simplex(param.detach())
+    return mirror, p
 
 
 def _check_simplex(param: Tensor) -> None:

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync import options
 from ictp2p.sync.optimizers.delayed import DelayedNesterov
 from ictp2p.sync.optimizers.joint import JointOptimizer, kind
@@ -120,10 +120,10 @@ def _phases(buffer: Tensor, delta: Tensor, momentum: float, nesterov: bool, phas
 
 def _made(factory: OuterFactory | None, parameters: Mapping[str, torch.nn.Parameter]) -> Optimizer:
     if factory is not None and not callable(factory):
-        raise ConfigError(f"outer {factory!r} is neither an optimizer nor something that makes one")
+        raise ConfigError(f"outer {shown(factory)} is neither an optimizer nor something that makes one")
     optimizer = (factory or Nesterov)(list(parameters.values()))
     if not isinstance(optimizer, Optimizer):
-        raise ConfigError(f"outer {factory!r} made {options.shown(optimizer)}, which is no optimizer")
+        raise ConfigError(f"outer {shown(factory)} made {shown(optimizer)}, which is no optimizer")
     return optimizer
 
 

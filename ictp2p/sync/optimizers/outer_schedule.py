@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync import options
 
 OuterSchedule = Callable[[int], float]
@@ -43,7 +43,7 @@ class Schedule:
 
     def __init__(self, factor: OuterSchedule | None = None) -> None:
         if factor is not None and not callable(factor):
-            raise ConfigError(f"outer_schedule {options.shown(factor)} is no function of a number of rounds")
+            raise ConfigError(f"outer_schedule {shown(factor)} is no function of a number of rounds")
         self._factor = factor
         self.at(0)
 

@@ -24,7 +24,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.mesh import Mesh, Receiver
 from ictp2p.sync.model.tensors import BUFFER
 from ictp2p.sync.model.weights import Weights
@@ -91,7 +91,7 @@ class DiPaCo(Policy):
             raise ConfigError(f"DiPaCo takes no {wrong}")
         kind("model", model, torch.nn.Module)
         if modules is not None and not _are_names(modules):
-            raise ConfigError(f"modules {modules!r} is not a list of names")
+            raise ConfigError(f"modules {shown(modules)} is not a list of names")
         names = _children(model) if modules is None else list(modules)
         holdings = Holdings()
         arithmetic = partial(

@@ -28,7 +28,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.model.weights import Weights, empty
 from ictp2p.sync.optimizers.outer import OuterFactory
@@ -80,7 +80,9 @@ class EagerDiLoCo(Policy):
             raise ConfigError(f"EagerDiLoCo takes no {taken}: a round is of the whole model, and lands a phase later")
         sync_every = plain(sync_every)
         if not isinstance(sync_every, int):
-            raise ConfigError(f"sync_every {sync_every!r} is not a whole number: a round takes a phase, however long")
+            raise ConfigError(
+                f"sync_every {shown(sync_every)} is not a whole number: a round takes a phase, however long"
+            )
         super().__init__(
             peer,
             model,

@@ -30,7 +30,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.mesh import Mesh, Receiver
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import Nesterov
@@ -181,7 +181,7 @@ def _checked(lr: float, momentum: float, pull: float, sync_every: object) -> tup
     bound = "in [0, 2 (1 + momentum)): the clusters would drift apart"
     pull = number("pull", pull, lambda share: 0.0 <= share < 2.0 * (1.0 + momentum), bound)
     if not isinstance(sync_every, int):
-        raise ConfigError(f"sync_every {sync_every!r} is not a whole number: a pull knows no longer phases")
+        raise ConfigError(f"sync_every {shown(sync_every)} is not a whole number: a pull knows no longer phases")
     return lr, momentum, pull
 
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from ictp2p.collectives.codecs.feedback import Feedback
 from ictp2p.collectives.codecs.topk import BLOCK, TopK
 from ictp2p.collectives.codecs.topk2bit import KEPT, TopK2Bit
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.mesh import Mesh
 from ictp2p.sync.model.weights import Weights
 from ictp2p.sync.optimizers.outer import Nesterov, OuterFactory
@@ -189,8 +189,10 @@ def _checked(chunk: int, keep: int, decay: float, codec: str) -> tuple[int, int,
     if keep > chunk:
         raise ConfigError(f"keep {keep!r} is not from 1 to the {chunk} elements of a chunk")
     decay = number("decay", decay, lambda share: 0.0 <= share <= 1.0, "in [0, 1]")
-    if codec not in ("topk", "topk2bit", "none"):
-        raise ConfigError(f"codec {codec!r} would lose more than the residual knows of: 'topk', 'topk2bit' or 'none'")
+    if not isinstance(codec, str) or codec not in ("topk", "topk2bit", "none"):
+        raise ConfigError(
+            f"codec {shown(codec)} would lose more than the residual knows of: 'topk', 'topk2bit' or 'none'"
+        )
     if codec == "topk2bit" and (keep, chunk) != (KEPT, BLOCK):
         raise ConfigError(f"codec 'topk2bit' carries {KEPT} of {BLOCK} elements, not {keep} of {chunk}")
     most = _most_in_a_block(chunk, keep)

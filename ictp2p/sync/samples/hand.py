@@ -14,8 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ictp2p.errors import ConfigError, LocalProtocolError
-from ictp2p.sync import options
+from ictp2p.errors import ConfigError, LocalProtocolError, shown
 
 if TYPE_CHECKING:
     from ictp2p.sync.samples.sampler import ElasticSampler
@@ -130,7 +129,7 @@ class Batches(Generic[T_co]):
                 return
             if self._hand.tellings != before:
                 raise ConfigError(
-                    f"{options.shown(self._loader)} counts its batches with the sampler itself, as peer.steps(loader) "
+                    f"{shown(self._loader)} counts its batches with the sampler itself, as peer.steps(loader) "
                     "does, so each would count twice: let one do it, or nest them as peer.steps(sampler.over(loader))"
                 )
             self._gave()

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from torch.utils.data import Sampler
 
-from ictp2p.errors import ConfigError, LocalProtocolError
+from ictp2p.errors import ConfigError, LocalProtocolError, shown
 from ictp2p.sync import options
 from ictp2p.sync.cluster.averaging import NOTHING
 from ictp2p.sync.samples.drawing import Deck, Passed
@@ -89,7 +89,7 @@ class ElasticSampler(Sampler[list[int]]):
         seed = options.whole("seed", seed)
         epochs = None if epochs is None else options.whole("epochs", epochs, 1)
         if size > _LARGEST:
-            raise ConfigError(f"size {size!r} is not from 1 to {_LARGEST}")
+            raise ConfigError(f"size {shown(size)} is not from 1 to {_LARGEST}")
         if 0 < size % (batch * accumulate) < accumulate:
             raise ConfigError(f"size {size!r} leaves less than a sample for each of the {accumulate} last batches")
         self.batch = batch
@@ -156,7 +156,7 @@ class ElasticSampler(Sampler[list[int]]):
         """
         other = getattr(loader, "batch_sampler", self)
         if isinstance(other, ElasticSampler) and other is not self:
-            raise ConfigError(f"{options.shown(loader)} gives the batches of another sampler: {options.shown(other)}")
+            raise ConfigError(f"{shown(loader)} gives the batches of another sampler: {shown(other)}")
         return loader if isinstance(loader, Batches) else Batches(self, self._hand, self._gave, loader)
 
     def skip(self) -> None:

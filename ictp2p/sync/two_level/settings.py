@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync import options
 from ictp2p.sync.cluster.heal import Stateful
 from ictp2p.sync.optimizers.outer_schedule import OuterSchedule
@@ -89,7 +89,7 @@ class Settings:
         if self.sampler is not None:
             options.kind("sampler", self.sampler, ElasticSampler)
         for name, choices in (("without_quorum", WithoutQuorum), ("late", Late), ("frozen", Frozen)):
-            _check_choice(name, getattr(self, name), choices)
+            options.one_of(name, getattr(self, name), get_args(choices))
         if self.late == "drop" and self.sampler is not None:
             raise ConfigError("late 'drop' would lose samples, which a sampler must not: 'keep' or 'discount'")
         options.codec(self.codec)
@@ -174,13 +174,8 @@ class AllOptions(Common, Divided, Overlapping, Coded, Awaited, Stepped, Decided,
     """All that there are."""
 
 
-def _check_choice(name: str, value: object, choices: object) -> None:
-    if value not in get_args(choices):
-        raise ConfigError(f"{name} {value!r} is none of {', '.join(get_args(choices))}")
-
-
 def _fragments(given: object) -> Fragments:
     given = options.plain(given)
     if not isinstance(given, int | list | tuple) or isinstance(given, bool):
-        raise ConfigError(f"fragments {given!r} is neither a whole number nor a list of the modules in each")
+        raise ConfigError(f"fragments {shown(given)} is neither a whole number nor a list of the modules in each")
     return given

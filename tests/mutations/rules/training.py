@@ -442,7 +442,7 @@ MUTATIONS: Final = (
         "numbers-by-their-kind",
         "An option is the same setting whether it is a number of Python's or of NumPy's.",
         "ictp2p/sync/options.py",
-        "    return float(value)  # type: ignore[arg-type]\n",
+        "    return found\n",
         "    return value  # type: ignore[return-value]\n",
         ("sync/two_level/test_policy.py::test_numbers_of_numpy_are_numbers",),
     ),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from ictp2p.errors import ConfigError
+from ictp2p.errors import ConfigError, shown
 from ictp2p.sync.model.trainees import Trainees, checked_weight
 from ictp2p.sync.policies.diloco import DiLoCo
 
@@ -155,7 +155,7 @@ def test_a_weight_is_nought_or_a_number_of_reasonable_size(weight: Any) -> None:
     if number == 0.0 or 1e-18 <= number <= 1e18:
         assert checked_weight(weight) == number
     else:
-        with pytest.raises(ConfigError, match=re.escape(f"weight {weight!r} is neither 0 nor")):
+        with pytest.raises(ConfigError, match=re.escape(f"weight {shown(weight)} is neither 0 nor")):
             checked_weight(weight)
 
 

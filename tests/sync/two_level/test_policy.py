@@ -12,9 +12,11 @@ import torch
 
 from ictp2p.config import Config
 from ictp2p.errors import ConfigError
+from ictp2p.sync.optimizers.outer import Nesterov
 from ictp2p.sync.pace import AdaptivePace
 from ictp2p.sync.policies.asynchronous import AsyncDiLoCo
 from ictp2p.sync.policies.diloco import DiLoCo
+from ictp2p.sync.policies.dipaco import DiPaCo
 from ictp2p.sync.policies.eager import EagerDiLoCo
 from ictp2p.sync.policies.local_sgd import LocalSGD
 from ictp2p.sync.policies.noloco import NoLoCo
@@ -25,6 +27,9 @@ from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.two_level.policy import Policy
 from tests.garbage import uncollected
 from tests.sync.diloco_trace import Array, Golden, Model, rows, same, together, train, worker
+
+HUGE = 10**400
+"""A whole number for which there is no float."""
 
 
 def test_a_cluster_averages_gradients_at_every_step(make_world: Any) -> None:
@@ -178,6 +183,24 @@ def test_the_hooks_go_when_the_policy_does(make_world: Any) -> None:
         ({"agenda": [3]}, "agenda: 3 has no name"),
         ({"carry": [3]}, "carry: 3 has no state_dict"),
         ({"sampler": object}, "sampler must be a ictp2p.sync.samples.sampler.ElasticSampler"),
+        ({"late": np.zeros(3)}, r"late array\(\[0., 0., 0.\]\) is none of keep, discount, drop"),
+        ({"frozen": torch.zeros(3)}, r"frozen tensor\(\[0., 0., 0.\]\) is none of same, own"),
+        ({"without_quorum": np.array(["wait", "stop"])}, r"without_quorum array.* is none of wait"),
+        ({"fragments": [np.zeros(2)]}, r"fragment 0 is array\(\[0., 0.\]\), not a list of names"),
+        ({"fragments": [["w", None]]}, r"fragment 0 is \['w', None\], not a list of names"),
+        ({"fragments": [["w"], [1]]}, r"fragment 1 is \[1\], not a list of names"),
+        ({"sync_every": HUGE}, "sync_every 1000"),
+        ({"fragments": HUGE}, "fragments: 1000"),
+        ({"overlap": -HUGE}, "overlap -1000"),
+        ({"most_skipped": 2**63}, "most_skipped 9223372036854775808 takes more than 64 bits"),
+        ({"mix": HUGE}, r"mix 1000.*\.\.\. is not in \[0, 1\)"),
+        ({"quorum": -HUGE}, "quorum -1000"),
+        ({"spread": HUGE}, "spread 1000"),
+        ({"codec": HUGE}, "codec 1000"),
+        ({"resume": HUGE}, "resume 1000"),
+        ({"within": HUGE}, "within 1000"),
+        ({"outer": HUGE}, "outer 1000"),
+        ({"outer": partial(Nesterov, lr=HUGE)}, "outer learning rate 1000"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
@@ -186,6 +209,30 @@ def test_a_value_that_cannot_be_is_refused(options: dict[str, Any], named: str) 
     with pytest.raises(ConfigError, match=named) as refused:
         DiLoCo(None, **given)  # type: ignore[arg-type]
     assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "named"),
+    [
+        (AsyncDiLoCo, {"clusters": HUGE}, "clusters 1000.* takes more than 64 bits"),
+        (AsyncDiLoCo, {"clusters": 2, "sync_every": HUGE}, "sync_every 1000"),
+        (AsyncDiLoCo, {"clusters": 2, "momentum": HUGE}, "outer momentum 1000"),
+        (NoLoCo, {"pull": HUGE}, "pull 1000"),
+        (NoLoCo, {"sync_every": [HUGE]}, r"sync_every \[1000"),
+        (SparseDiLoCo, {"keep": HUGE}, "keep 1000"),
+        (SparseDiLoCo, {"decay": HUGE}, "decay 1000"),
+        (SparseDiLoCo, {"codec": np.zeros(3)}, r"codec array\(\[0., 0., 0.\]\) would lose more"),
+        (DiPaCo, {"modules": HUGE}, "modules 1000"),
+        (EagerDiLoCo, {"sync_every": [HUGE]}, r"sync_every \[1000"),
+    ],
+)
+def test_what_a_policy_takes_besides_is_named_and_not_written_out(kind: Any, options: Any, named: str) -> None:
+    """Regression: a number that is beyond all floats was an `OverflowError`, and an array a `ValueError` of NumPy's."""
+    model = Model()
+    with pytest.raises(ConfigError, match=named) as refused:
+        kind(None, model, torch.optim.SGD(model.parameters(), lr=1.0), **options)
+    assert len(str(refused.value)) < 300
 
 
 def settings(mesh: Any, real: Callable[[float], Any], whole: Callable[[int], Any]) -> Any:
