@@ -59,7 +59,7 @@ from ictp2p.sync.two_level.hooks import Hooks
 from ictp2p.sync.two_level.meeting import Meeting
 from ictp2p.sync.two_level.outer_round import OuterRound
 from ictp2p.sync.two_level.patience import Patience
-from ictp2p.sync.two_level.settings import AllOptions, Settings
+from ictp2p.sync.two_level.settings import AllOptions, Settings, check_names
 from ictp2p.sync.values import Grouping, Spec
 
 _T = TypeVar("_T")
@@ -101,8 +101,9 @@ class Policy:
             options: see `Settings`.
 
         Raises:
-            ConfigError: a value is out of range, or an optimizer does not fit.
+            ConfigError: a value is out of range, there is no such option, or an optimizer does not fit.
         """
+        check_names(type(self), options)
         kind("model", model, torch.nn.Module)
         optimizer("inner", inner)
         if outer is inner:

@@ -11,8 +11,10 @@ it. What only a model can tell is left to whoever has one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from inspect import signature
 from typing import Any, Literal, TypedDict, get_args
 
 from ictp2p.errors import ConfigError, shown
@@ -172,6 +174,20 @@ class Compared(TypedDict, total=False):
 
 class AllOptions(Common, Divided, Overlapping, Coded, Awaited, Stepped, Decided, Compared, total=False):
     """All that there are."""
+
+
+def check_names(policy: type, given: Iterable[str]) -> None:
+    """Refuse an option that there is not, in the name of the policy that was called: `Settings` was not, by anybody.
+
+    Raises:
+        ConfigError: no policy takes one of them; it is named, and so is the nearest of what may have been meant.
+    """
+    known = [field.name for field in fields(Settings)]
+    strange = next((name for name in given if name not in known), None)
+    if strange is not None:
+        near = get_close_matches(strange, [*signature(policy).parameters, *known], 1)
+        meant = f": {near[0]} may be meant" if near else ""
+        raise ConfigError(f"{policy.__name__} takes no {shown(strange)}{meant}")
 
 
 def _fragments(given: object) -> Fragments:

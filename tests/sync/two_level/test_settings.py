@@ -58,8 +58,18 @@ def test_a_policy_takes_the_options_that_its_signature_names_and_no_others(polic
     for name in sorted(others):
         model = Model()
         needed = {"clusters": 2} if policy is AsyncDiLoCo else {}
-        with pytest.raises((ConfigError, TypeError), match=name):
+        with pytest.raises(ConfigError, match=name):
             policy(None, model, torch.optim.SGD(model.parameters(), lr=1.0), **needed, **{name: FITS[name]})  # type: ignore[arg-type, call-arg]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_option_that_is_misspelt_is_named_with_what_may_be_meant(policy: type[Policy]) -> None:
+    """Regression: it was a `TypeError` about `Settings`, which nobody had called."""
+    model = Model()
+    needed = {"clusters": 2} if policy is AsyncDiLoCo else {}
+    for name, meant in (("sync_evry", ": sync_every may be meant"), ("lat", ": late may be meant"), ("zzz", "")):
+        with pytest.raises(ConfigError, match=f"^{policy.__name__} takes no '{name}'{meant}$"):
+            policy(None, model, torch.optim.SGD(model.parameters(), lr=1.0), **needed, **{name: 3})  # type: ignore[arg-type, call-arg]
 
 
 def test_every_option_is_explained_where_it_is() -> None:
