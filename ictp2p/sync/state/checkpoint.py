@@ -44,7 +44,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ictp2p.errors import ConfigError, StateError
+from ictp2p.errors import ConfigError, StateError, shown
 from ictp2p.sync.state.global_state import GlobalState
 from ictp2p.sync.state.manifest import Entry, describe, difference
 from ictp2p.sync.state.pack import octets
@@ -74,15 +74,17 @@ def save(
         trained: the steps that all shards of the model were trained for; None where this is all of it.
 
     Raises:
+        ConfigError: no file can have that name.
         StateError: it could not be written.
     """
+    place = _place(path)
     own = _Local(local[0], [tensor.detach().cpu().contiguous() for tensor in local[1]]) if local else None
     words, tensors = state.steadily(lambda: _held(state))
     words["trained"] = trained
     words["local"] = [own.skeleton.hex(), own.digest().hex()] if own else None
     for number, tensor in enumerate(own.tensors if own else ()):
         tensors[f"{_LOCAL}{number}"] = tensor.clone()
-    _write(Path(path), tensors, {_KEY: json.dumps(words)})
+    _write(place, tensors, {_KEY: json.dumps(words)})
 
 
 class Checkpoint:
@@ -92,12 +94,15 @@ class Checkpoint:
         path: the file.
 
     Raises:
+        ConfigError: no file can have that name.
         StateError: there is no such file, or it is none of ours.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        self._path = _place(path)
         try:
+            if self._path.is_dir():
+                raise StateError(f"{self._path} is no checkpoint, but a folder: give the file in it")
             with safe_open(self._path, "pt") as file:
                 metadata: Mapping[str, str] = file.metadata() or {}
                 words: dict[str, Any] = json.loads(metadata[_KEY])
@@ -180,6 +185,22 @@ class _Local:
             hashed.update(f"{tensor.dtype}{list(tensor.shape)}".encode())
             hashed.update(octets(tensor))
         return hashed.digest()
+
+
+def _place(path: str | os.PathLike[str]) -> Path:
+    """Where a file is to be.
+
+    Raises:
+        ConfigError: it is no path, an empty one, or one that no system knows.
+    """
+    try:
+        name = os.fspath(path)
+        fits = isinstance(name, str) and name != "" and b"\0" not in os.fsencode(name)
+    except (TypeError, UnicodeEncodeError):
+        fits = False
+    if not fits:
+        raise ConfigError(f"{shown(path)} is not valid as the name of a checkpoint")
+    return Path(path)
 
 
 def _held(state: GlobalState) -> tuple[dict[str, Any], dict[str, Tensor]]:

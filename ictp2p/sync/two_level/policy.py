@@ -252,7 +252,8 @@ class Policy:
 
         Raises:
             StateError: it could not be written.
-            ConfigError: the model is not what is trained any more, or is gathered from shards by a pass that failed.
+            ConfigError: no file can have that name; or the model is not what is trained any more, or is gathered from
+                shards by a pass that failed.
         """
         if local:
             self._look()
@@ -268,7 +269,7 @@ class Policy:
 
         Raises:
             LocalProtocolError: the policy has been entered.
-            ConfigError: it is another training's; the first difference is named.
+            ConfigError: it is another training's, and the first difference is named; or no file can have that name.
             StateError: it is no checkpoint, or damaged.
         """
         if self._hooks or self.version:

@@ -14,7 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from ictp2p.errors import ConfigError, LocalProtocolError, StateError
+from ictp2p.errors import ConfigError, LocalProtocolError, StateError, shown
 from ictp2p.sync.policies.diloco import DiLoCo
 from ictp2p.sync.policies.streaming import StreamingDiLoCo
 from ictp2p.sync.state.checkpoint import Checkpoint
@@ -216,6 +216,22 @@ def test_a_damaged_file_is_refused_and_named(
     assert policy.digest() == before
     pairs = zip(policy.global_parameters().values(), fresh().global_parameters().values(), strict=True)
     assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"at.safetensors", "", "a\0b", "\ud800", torch.zeros(2)])
+def test_a_name_that_no_file_can_have_is_refused(path: Any) -> None:
+    """Regression: it was a `TypeError`, or a `ValueError`, of whatever was called with it."""
+    policy = fresh()
+    for use in (policy.save, policy.load):
+        with pytest.raises(ConfigError, match="is not valid as the name of a checkpoint") as refused:
+            use(path)
+        assert str(refused.value).startswith(shown(path))
+
+
+def test_a_folder_is_no_checkpoint_and_called_one(tmp_path: pathlib.Path) -> None:
+    """Regression: it was said that there is no such device."""
+    with pytest.raises(StateError, match=f"{tmp_path} is no checkpoint, but a folder"):
+        fresh().load(tmp_path)
 
 
 def test_a_file_is_whole_or_not_there(make_world: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
