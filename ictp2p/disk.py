@@ -36,7 +36,10 @@ from ictp2p.errors import ConfigError, FolderInUse, StateError
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _MAGIC = b"ICTD"
 _HEADER = struct.Struct("!4sQ16s")  # magic, length of the value, BLAKE2b-128 of key and value
-_SUFFIX = ".ict"
+SUFFIX = ".ict"
+"""Of a file behind the key of the value in it."""
+_INSTEAD = "give this peer an empty folder, for an older copy of this one would break what it promised since"
+"""What is left to do where a value cannot be read; see `docs/guarantees.md`."""
 _USED_UP = {errno.EMFILE, errno.ENFILE}
 _WITH_RESERVE = 3
 """Descriptors that are held, the one in reserve among them."""
@@ -127,11 +130,11 @@ class FileDisk:
         finally:
             self._reserve()
         if len(data) < _HEADER.size:
-            raise StateError(f"{path} is corrupt: {len(data)} bytes are too few for a header")
+            raise StateError(f"{path} is corrupt: {len(data)} bytes are too few for a header; {_INSTEAD}")
         magic, length, checksum = _HEADER.unpack_from(data)
         value = data[_HEADER.size :]
         if magic != _MAGIC or length != len(value) or checksum != _checksum(key, value):
-            raise StateError(f"{path} is corrupt: its {len(value)} bytes do not match their checksum")
+            raise StateError(f"{path} is corrupt: its {len(value)} bytes do not match their checksum; {_INSTEAD}")
         return value
 
     def save(self, key: str, value: bytes) -> None:
@@ -186,7 +189,7 @@ class FileDisk:
     def _path(self, key: str) -> Path:
         if not self._held:
             raise StateError(f"data directory {str(self._directory)!r} is closed")
-        return self._directory / (_checked(key) + _SUFFIX)
+        return self._directory / (_checked(key) + SUFFIX)
 
 
 def _make(directory: Path) -> None:

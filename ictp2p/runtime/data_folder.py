@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ictp2p.config import Config
-from ictp2p.disk import Disk, FileDisk
+from ictp2p.disk import SUFFIX, Disk, FileDisk
 from ictp2p.errors import StateError
 from ictp2p.gossip.election import TERM_KEY
 from ictp2p.identity import Identity
@@ -86,8 +86,8 @@ def claim(disk: Disk, config: Config, random_bytes: Callable[[int], bytes]) -> I
         lost = _lost(disk, founds=not config.seeds)
         if lost is not None:
             raise StateError(
-                f"data_dir {str(config.data_dir)!r} has lost its {lost}, and with it what this peer promised: "
-                "restore that, or give this peer a folder of its own"
+                f"data_dir {str(config.data_dir)!r} has lost its {lost}{SUFFIX}, and with it what this peer promised: "
+                "put that very file back, or give this peer an empty folder; an older copy would break promises"
             )
         bind(disk, config)
         return Identity.load(disk, _IDENTITY, random_bytes)
@@ -128,7 +128,7 @@ def keep_to(disk: Disk, config: Config, fingerprint: bytes) -> None:
         raise StateError(
             f"data_dir {folder!r} holds the decisions of a mesh with another token (fingerprint {bound.hex()}, not "
             f"{fingerprint.hex()}): for a new training give each worker an empty folder. If all workers of that mesh "
-            f"are to go on under this token, end them all and delete {_MESH}.ict in each one's folder first"
+            f"are to go on under this token, end them all and delete {_MESH}{SUFFIX} in each one's folder first"
         )
     if bound != fingerprint:
         disk.save(_MESH, fingerprint)
