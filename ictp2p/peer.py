@@ -246,9 +246,11 @@ class Peer(CollectiveCalls, _MeshMethods):
 
         Raises:
             ConfigError: such a loader gives batches in another order than it draws them in.
-            PeerClosed: this worker has drained, and it was called a thousand times since, each time in vain: a loop
-                without an end that does not look at `drained` would go round for ever, and this worker never leave.
+            PeerClosed: the peer is closed, or was not started; or this worker has drained, and it was called a thousand
+                times since, each time in vain: a loop without an end that does not look at `drained` would go round for
+                ever, and this worker never leave.
         """
+        _ = self._running
         batches = _counted(loader)
         for batch in batches:
             if self._has_drained():

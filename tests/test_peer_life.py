@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -267,7 +268,8 @@ def test_a_peer_that_is_not_running_says_so() -> None:
 def test_a_peer_that_was_closed_says_so_and_gives_no_advice_on_starting_it() -> None:
     with ictp2p.Peer(config("a")) as peer:
         pass
-    for use in (lambda: peer.id, lambda: peer.address, lambda: peer.status(), lambda: peer.barrier()):
+    waits: list[Callable[[], object]] = [lambda: peer.barrier(), lambda: next(peer.steps([1]))]
+    for use in (lambda: peer.id, lambda: peer.address, lambda: peer.status(), *waits):
         with pytest.raises(PeerClosed, match="closed") as told:
             use()
         assert "with peer" not in str(told.value)
