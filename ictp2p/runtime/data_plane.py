@@ -88,19 +88,26 @@ class DataPlane:
     # ------------------------------------------------------------ what the stack wants of the connections
 
     async def probe(self, wanted: ProbeWanted) -> None:
-        """Measure the link to a neighbour, if it has a leader; that it failed is told, and no error."""
+        """Measure the link to a neighbour, if it has a leader; that it failed is told, and no error.
+
+        That this peer is closed under it is no failure: the warning would be of a neighbour that is well.
+        """
         leader = self.core.directory.leader_of(wanted.neighbour)
         if leader is None:
             return
         try:
             await self.bulk.probe(leader, wanted.bytes, timeout=min(wanted.seconds, self._waits.complete))
-        except (NetworkError, PeerClosed) as error:
+        except PeerClosed:
+            return
+        except NetworkError as error:
             self._telemetry.event("warning", text=f"probe of {wanted.neighbour} failed: {error}")
 
     async def answer(self, peer: PeerId, ticket: bytes) -> None:
         """Dial a peer that cannot dial us and asked for it; that it failed is told, and no error."""
         try:
             await self.bulk.answer_ticket(peer, ticket)
+        except PeerClosed:  # as for a probe
+            return
         except IctError as error:
             self._telemetry.event("warning", text=f"{peer} asked to be dialed, in vain: {error}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -171,6 +172,30 @@ async def test_a_probe_that_fails_is_a_warning_and_a_cluster_without_a_leader_is
     assert stack.invited == [PEERS[0]]
     assert [event.kind for event in data._telemetry.events()] == ["warning"]
     assert THERE in data._telemetry.events()[0].fields["text"]
+
+
+async def test_a_peer_that_closes_while_it_probes_or_dials_has_nothing_to_warn_of() -> None:
+    """Regression: it warned of its neighbour, that "its own id was closed"."""
+    stack = Stack()
+    data = plane(stack)
+    stack.directory.homes[PEERS[0]] = THERE
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(100))  # the preamble, which is the same both ways
+        await reader.read()
+        writer.close()
+        gone.set()
+
+    gone = asyncio.Event()
+    server = await asyncio.start_server(echo, "127.0.0.1")
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        stack.directory.peers[PEERS[0]] = PeerCard(PEERS[0], THERE, address, bytes(32))
+        await data.bulk.close()
+        await data.probe(ProbeWanted(THERE, 1000, 30.0))
+        await data.answer(PEERS[0], bytes(16))
+        await asyncio.wait_for(gone.wait(), 5.0)
+    assert data._telemetry.events() == ()
 
 
 def test_nobody_is_asked_to_dial_where_there_is_no_address() -> None:
