@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from ictp2p.demo import plot
+from ictp2p.demo.report import cost
 from ictp2p.demo.script import FOUNDERS, JOINER, Script
 from ictp2p.demo.show import Display
 from ictp2p.demo.stage import DemoFailed, Stage
@@ -167,12 +168,14 @@ def _conclude(report: dict[str, Any], display: Display) -> None:
     if not report["ok"]:
         return
     digest = next(iter(report["final_digests"].values()))
-    recovered = ", ".join(f"{event['kind']} {event['recovery_seconds']:.2f} s" for event in report["events"])
+    costs = [f"{event['kind']} of {event['cluster']}: {cost(event, digits=2)}" for event in report["events"]]
     committed = sum(r["outcome"] == "committed" for r in report["rounds"])
     display.headline(f"PASSED in {report['seconds']:.0f} s")
     display.line(f"{len(report['final_digests'])} workers hold the same parameters, digest {digest[:16]}")
     display.line(
         f"validation loss {report['start_validation_loss']:.3f} -> {report['final_validation_loss']:.3f} nats per byte"
     )
-    display.line(f"{committed} rounds committed; to the next committed round: {recovered}")
+    display.line(f"{committed} rounds committed")
+    for each in costs:
+        display.line(each)
     display.line(f"false suspicions: {len(report['false_suspicions'])}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ictp2p.demo.report import cost
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKS = {"kill": "tab:red", "stop": "tab:red", "join": "tab:green", "drain": "tab:orange"}
-_COSTS = {"join": "took part after"}
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
@@ -67,8 +68,7 @@ def _draw_events(axes: Axes, report: dict[str, Any], *, labelled: bool) -> None:
         colour = _MARKS.get(event["kind"], "grey")
         axes.axvline(when, color=colour, linestyle="--", linewidth=1)
         if labelled:
-            cost = _COSTS.get(event["kind"], "next round after")
-            text = f"{event['kind']} {event['cluster']}\n{cost} {event['recovery_seconds']:.1f} s"
+            text = f"{event['kind']} {event['cluster']}\n{cost(event, digits=1)}"
             axes.annotate(text, (when, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -4 - 30 * number),
                           textcoords="offset points", va="top", fontsize="small", color=colour)  # fmt: skip
 

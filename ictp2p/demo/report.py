@@ -17,6 +17,14 @@ from ictp2p.demo.lines import Event
 CLEARLY_BELOW = 0.8
 """The final validation loss must be under this share of the first; a uniform guess costs 5.55 nats per byte."""
 
+_COSTS = {"join": "its first round", "drain": "the first round without it"}
+"""What the seconds of a deed are counted to, where that is not the next committed round: who drains is in that one."""
+
+
+def cost(event: Mapping[str, Any], digits: int) -> str:
+    """What a deed of the script cost, in words."""
+    return f"{event['recovery_seconds']:.{digits}f} s to {_COSTS.get(event['kind'], 'the next round')}"
+
 
 @dataclass(slots=True)
 class Round:

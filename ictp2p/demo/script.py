@@ -2,7 +2,7 @@
 
 Six workers in three clusters train; then, in one run and without restarting anything, the leader of one cluster
 dies in the middle of an outer all-reduce, a fourth cluster joins, and another one drains. Every act says what it
-cost: seconds from the deed to the next committed round.
+cost: seconds from the deed to the next committed round, the first one of who joins, or the first without who drains.
 
 **In the middle** is meant literally: the leader's own `reduce_progress` event, with a fraction of at least
 `STRIKE_FROM` and below 1, pulls the trigger in the call that reads it, if that is within `STRIKE_WITHIN` seconds. On
@@ -206,7 +206,7 @@ class Script:
         )
         self._stage.tick(self._total)
         self._stage.headline(
-            f"{LEAVER} has left; the others' next round was committed {after.time - at:.2f} s after it was told to"
+            f"{LEAVER} has left; the first round without it was committed {after.time - at:.2f} s after it was told to"
         )
 
     def _finish(self) -> set[str]:

@@ -42,6 +42,15 @@ def test_who_joins_is_marked_when_it_was_ready_as_what_it_took_is_counted_from()
     assert axes.axvline.call_args.args == (12.0,)
 
 
+def test_what_a_drain_took_is_not_called_the_time_to_the_next_round_in_which_who_drains_still_is() -> None:
+    """Regression: it was, beside the dots of the rounds that showed another one before."""
+    axes = Mock()
+    done = [{"kind": kind, "cluster": "tokyo", "time": 1.0, "recovery_seconds": 2.0} for kind in ("kill", "drain")]
+    plot._draw_events(axes, {**report(), "events": done}, labelled=True)
+    labels = [call.args[0] for call in axes.annotate.call_args_list]
+    assert labels == ["kill tokyo\n2.0 s to the next round", "drain tokyo\n2.0 s to the first round without it"]
+
+
 def test_a_failed_run_can_be_drawn_too(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     plot.draw({**report(), "losses": [], "validation": [], "events": []}, tmp_path / "curve.png")
