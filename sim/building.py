@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ictp2p.errors import ConfigError
+from ictp2p.types import cluster_id
 from sim.host import Cluster, Host
 from sim.limits import RATE, check
 from sim.topology import Link, Site
@@ -56,9 +58,12 @@ class Building(View):
 
         Returns:
             its hosts.
+
+        Raises:
+            ConfigError: no cluster can have that name, or one has it.
         """
-        if name in self.clusters:
-            raise ValueError(f"cluster {name!r} is there already")
+        if cluster_id(name) in self.clusters:
+            raise ConfigError(f"cluster {name!r} is there already")
         self.topology.sites[name] = Site(name, up, down, nat)
         load = (
             Workload(
@@ -81,7 +86,12 @@ class Building(View):
         return hosts
 
     def host(self, cluster: str, *, at: float | None = 0.0, rank: int = 0) -> Host:
-        """Add a worker to a cluster; it joins in `at` seconds (None: only by `restart`)."""
+        """Add a worker to a cluster; it joins in `at` seconds (None: only by `restart`).
+
+        Raises:
+            ConfigError: there is no such cluster.
+        """
+        self._check_declared(cluster)
         declared = self.clusters[cluster]
         host = Host(self, cluster, declared.workers, rank)
         site = list(self.topology.sites).index(cluster) + 1
@@ -106,7 +116,12 @@ class Building(View):
         swallows: bool | None = None,
         one_way: bool = False,
     ) -> None:
-        """Set what is given of the link between two clusters (`a` = `b`: the network inside one; "*": all others)."""
+        """Set what is given of the link between two clusters (`a` = `b`: the network inside one; "*": all others).
+
+        Raises:
+            ConfigError: there is no such cluster, or a value cannot be.
+        """
+        self._check_declared(*(end for end in (a, b) if end != "*"))
         given = {"bandwidth": bandwidth, "delay": delay, "jitter": jitter, "loss": loss, "corrupt": corrupt}
         given |= {"window": window, "swallows": swallows}
         changes = {name: value for name, value in given.items() if value is not None}
@@ -119,7 +134,13 @@ class Building(View):
         _change(self.topology.default, values)
 
     def trunk(self, name: str, pairs: Iterable[tuple[str, str]], bandwidth: float) -> None:
-        """Have directed pairs of clusters share one more resource."""
+        """Have directed pairs of clusters share one more resource.
+
+        Raises:
+            ConfigError: there is no such cluster, or a value cannot be.
+        """
+        pairs = list(pairs)
+        self._check_declared(*(end for pair in pairs for end in pair))
         check(f"trunk {name}: bandwidth", bandwidth, RATE)
         self.topology.trunk_bandwidth[name] = float(bandwidth)
         for pair in pairs:
@@ -127,10 +148,21 @@ class Building(View):
         self.loop.perform(self.internet.changed)
 
     def access(self, cluster: str, *, up: float | None = None, down: float | None = None) -> None:
-        """Change a cluster's access link."""
+        """Change a cluster's access link.
+
+        Raises:
+            ConfigError: there is no such cluster, or a value cannot be.
+        """
+        self._check_declared(cluster)
         given = {"up": up, "down": down}
         _change(self.topology.sites[cluster], {name: value for name, value in given.items() if value is not None})
         self.loop.perform(self.internet.changed)
+
+    def _check_declared(self, *names: str) -> None:
+        """Check that there are such clusters: a link to one that is misspelt would be there, and carry nothing."""
+        strange = next((name for name in names if name not in self.clusters), None)
+        if strange is not None:
+            raise ConfigError(f"{strange!r} is no cluster: use one of {', '.join(self.clusters)}")
 
     def _pairs(self, a: str, b: str, *, one_way: bool) -> list[tuple[str, str]]:
         ones = list(self.clusters) if a == "*" else [a]

@@ -18,7 +18,7 @@ from ictp2p.core.overlay import COMPLETE
 from ictp2p.errors import ConfigError
 from ictp2p.types import cluster_id
 from sim import mesh
-from sim.faults import Corrupt, Join, SetBandwidth
+from sim.faults import Corrupt, Join, Loss, SetBandwidth, SetDelay, Swallow
 from sim.fields import Fields
 from sim.invariants.recovery import Recovery
 from sim.limits import DURATION, LASTING, RATE, WORKERS, Limits
@@ -254,19 +254,24 @@ def _read_faults(tables: list[Fields], clusters: tuple[_Cluster, ...]) -> FaultP
     return plan
 
 
+_OF_LINKS = (SetBandwidth, SetDelay, Loss, Corrupt, Swallow)
+"""Faults of what is between clusters, and of no host."""
+
+
 def _check_name(where: str, key: str, name: str, workers: Mapping[str, int], fault: object) -> None:
     """Whether a fault's field names somebody who is there."""
     cluster, slash, number = name.partition("/")
     is_host = bool(slash) and cluster in workers and number.isdecimal() and int(number) < workers[cluster]
     is_cluster = name in workers
+    is_end = is_cluster or name == "*" or (is_host and not isinstance(fault, _OF_LINKS))
     wanted = {
         "host": is_host,
         "hosts": is_host,
         "cluster": is_cluster,
         "name": is_host or is_cluster,
         "side": is_host or is_cluster,
-        "a": is_host or is_cluster or name == "*",
-        "b": is_host or is_cluster or name == "*" or (isinstance(fault, SetBandwidth) and name in ("up", "down")),
+        "a": is_end,
+        "b": is_end or (isinstance(fault, SetBandwidth) and name in ("up", "down")),
     }
     if not wanted.get(key, True):
         raise ConfigError(f"{where} = {name!r} is not there: the clusters are {', '.join(workers)}")

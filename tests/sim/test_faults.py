@@ -32,6 +32,7 @@ from sim.faults import (
     Restart,
     Resume,
     SlowNode,
+    Swallow,
     SwizzleClog,
 )
 from sim.plan import from_dict, to_dict
@@ -144,6 +145,30 @@ def test_every_number_of_a_fault_has_limits_and_keeps_within_them(place: tuple[s
     else:
         assert FaultPlan.from_json(FaultPlan.of([(1.0, fault)]).to_json()).steps == ((1.0, fault),)
         assert getattr(fault, key) >= 0
+
+
+def test_what_is_between_clusters_is_refused_where_one_is_not_there_and_changes_nothing() -> None:
+    """Regression: a link to a cluster that was misspelt was made, and carried nothing."""
+    with World(1) as world:
+        world.cluster("a", workers=1)
+        world.cluster("b", workers=1)
+        for verb in (
+            lambda: world.link("a", "bb", delay=0.5),
+            lambda: world.link("bb", "*", delay=0.5),
+            lambda: world.link("bb", "bb", delay=0.5),
+            lambda: world.inject(Swallow("a", "bb")),
+            lambda: world.access("bb", up=5.0),
+            lambda: world.trunk("t", [("a", "b"), ("bb", "a")], 1e6),
+            lambda: world.host("bb"),
+        ):
+            with pytest.raises(ConfigError, match=r"'bb' is no cluster: use one of a, b$"):
+                verb()
+        with pytest.raises(ConfigError, match="'a' is there already"):
+            world.cluster("a")
+        with pytest.raises(ConfigError, match="cluster name 'A' is not valid"):
+            world.cluster("A")
+        assert world.topology.every_link() == [world.topology.link("a", "a"), world.topology.link("b", "b")]
+        assert world.topology.trunk_bandwidth == {}
 
 
 def test_every_number_of_a_fault_says_what_it_may_be() -> None:

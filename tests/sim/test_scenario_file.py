@@ -112,6 +112,11 @@ def test_without_training_everybody_must_know_everybody() -> None:
         (("run", "elements"), 10**400, "must be at most"),
         (("cluster", 1, "workers"), 10**9, "cluster[1].workers = 1000000000 must be at most 1000"),
         (("expect", "within"), math.inf, "expect.within = inf must be finite"),
+        (
+            ("fault", 1),
+            {"at": 40, "fault": "Loss", "a": "boston/0", "b": "*", "probability": 0.1},
+            "fault Loss at 40 s: a = 'boston/0' is not there",
+        ),
         (("fault", 2, "cluster"), "*", "fault Join at 55 s: cluster = '*' is not there"),
         (("expect", "participants"), ["atlantis"], "expect.participants = ['atlantis'] names 'atlantis'"),
         (("expect", "participants"), "boston", "expect.participants = 'boston' must be a list of texts"),
