@@ -85,7 +85,7 @@ class Peer(CollectiveCalls, _MeshMethods):
 
     def __init__(self, config: Config) -> None:
         if not isinstance(config, Config):
-            raise ConfigError(f"config must be an ictp2p.Config, as Config.lan() gives, not {config!r}")
+            raise ConfigError(f"config must be an ictp2p.Config, as Config.lan() gives, not {shown(config)}")
         self.config = config
         self._callbacks: list[EventCallback] = []
         self._repetition = Repetition()

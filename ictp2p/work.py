@@ -22,7 +22,7 @@ from typing import Any, Generic, SupportsFloat, TypeVar
 
 from ictp2p.concurrency.interrupts import Answer
 from ictp2p.concurrency.threads import Inbox
-from ictp2p.errors import ConfigError, PeerClosed, RoundAborted
+from ictp2p.errors import ConfigError, PeerClosed, RoundAborted, shown
 from ictp2p.handle import Handle
 
 T = TypeVar("T")
@@ -104,8 +104,12 @@ def checked_timeout(timeout: object) -> float:
     Raises:
         ConfigError: it is none, or below 0.
     """
-    if not isinstance(timeout, SupportsFloat) or not timeout >= 0:  # type: ignore[operator]  # nor is nan
-        raise ConfigError(f"timeout = {timeout!r} is not valid: it must be seconds, at least 0")
+    try:
+        fits = isinstance(timeout, SupportsFloat) and bool(timeout >= 0)  # type: ignore[operator]  # nan is not
+    except (TypeError, ValueError, RuntimeError):  # an array, or a tensor, of several
+        fits = False
+    if not fits:
+        raise ConfigError(f"timeout = {shown(timeout)} is not valid: it must be seconds, at least 0")
     return float(min(timeout, threading.TIMEOUT_MAX))  # type: ignore[call-overload]
 
 

@@ -38,6 +38,7 @@ from ictp2p.errors import (
     RoundAborted,
     RoundMissed,
     StateError,
+    shown,
 )
 from ictp2p.sync.cluster.heal import broadcast_bytes, share_state
 from ictp2p.sync.mesh import Group, RoundRequest
@@ -348,7 +349,7 @@ def check_state(state: object) -> None:
         raise ConfigError("the shared state is empty")
     for name, tensor in state.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
-            raise ConfigError(f"state {name!r} is not a tensor by name: {type(tensor).__name__}")
+            raise ConfigError(f"state {shown(name)} is not a tensor by name: {type(tensor).__name__}")
         if objection := unusable(tensor, written=True):
             raise ConfigError(f"state {name!r} {objection}")
     check([entry(name, tensor) for name, tensor in state.items()])
