@@ -89,6 +89,13 @@ class Heads:
         return max(head.number for head in self.all)
 
     @property
+    def strange(self) -> tuple[int, ...]:
+        """Ranks of newcomers that are at another call than all the others, who agree."""
+        calls = {h.fingerprint for h in self.all if not h.flags & Flag.FRESH}
+        fresh = [r for r, h in enumerate(self.all) if h.flags & Flag.FRESH]
+        return tuple(r for r in fresh if self.all[r].fingerprint not in calls) if len(calls) == 1 else ()
+
+    @property
     def settled(self) -> int:
         """The newest round that the cluster has accounted for; 0 if all are newcomers."""
         return max(head.settled for head in self.all)

@@ -110,7 +110,7 @@ class Scatter(SumCall):
         return element - self.start
 
     def _deliver(self, result: Tensor) -> None:
-        self.part = result.view(self._dtype)
+        self.part = result.view(self._dtype).clone()  # the caller's, to be written: mates may be handed `result` yet
 
 
 class Gather(RoundCall):

@@ -5,7 +5,12 @@ date, and only then let the call act. When the group breaks (a death, a newcomer
 next one and do the same: a call that had ended for some is handed over to the others, one that had not is begun again
 from tensors that nobody has touched. So a follower that takes over as leader repeats its cluster's contribution.
 
-The answer of the last call is kept until the next one has one, because whoever is behind needs it then.
+The answer of the last call is kept until the next one has one, because whoever is behind needs it then. That the
+cluster missed it is an answer, too: a leader that could not tell its mates so would be a call ahead of them for good.
+
+A newcomer begins with its program's first call, and its mates are anywhere in theirs, be it between the two rounds of
+one. If it is at another call than they, it leaves and comes again until they are at its. So a loop of several calls
+takes some regroupings for each newcomer, and none of its mates has an error for it.
 """
 
 from __future__ import annotations
@@ -22,7 +27,17 @@ from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle
 from ictp2p.calls.heads import Flag, Head, Heads, exchange
-from ictp2p.errors import IctError, LocalGroupError, MeshMismatch, NoQuorum, PeerClosed, RoundMissed, RoundTimeout
+from ictp2p.calls.telling import as_told, in_bytes
+from ictp2p.errors import (
+    Exhausted,
+    IctError,
+    LocalGroupError,
+    MeshMismatch,
+    NoQuorum,
+    PeerClosed,
+    RoundMissed,
+    RoundTimeout,
+)
 from ictp2p.sync.cluster.heal import broadcast_bytes, stream
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.rosters.roster import Generation
@@ -31,6 +46,7 @@ from ictp2p.wire import MALFORMED
 
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
+_NOTHING = torch.empty(0, dtype=torch.uint8, device="cpu")
 
 
 class _Moved(Exception):
@@ -46,6 +62,8 @@ class Answer:
     """The result."""
     memory: Tensor
     """The tensors' bytes, flat."""
+    failed: bool = False
+    """Whether the call came to an error for all workers, which `encoded` holds as `telling` has it."""
 
 
 class Call(Protocol, Generic[Result]):
@@ -147,7 +165,7 @@ class Runner:
             try:
                 group = self._group or self._regroup()
                 if self._turn(group, call, deadline) and self._last is not None:
-                    return call.accept(self._last)
+                    return _accept(call, self._last)
             except _Moved:
                 self._moved()
             except LocalGroupError as error:
@@ -156,13 +174,13 @@ class Runner:
                     self._chronicle.give_up()
                     raise
                 if deadline.over and self._last is not None:  # nobody came for it any more
-                    return call.accept(self._last)
+                    return _accept(call, self._last)
             except RoundMissed:
                 self._chronicle.settle()
                 raise
             except BaseException as error:
                 self._chronicle.give_up()
-                if not isinstance(error, IctError) or isinstance(error, PeerClosed):
+                if not isinstance(error, IctError) or isinstance(error, PeerClosed | Exhausted):  # nobody else has it
                     self._gave_up(error)
                 raise
 
@@ -182,10 +200,14 @@ class Runner:
             return False
         if heads.ended:
             return self._ended
-        self._agree(group, heads, call)
+        self._agree(group, heads, call, deadline)
         if heads.settled:
             self._chronicle.settle(heads.settled)
-        self._last = call.act(group, heads, deadline)
+        try:
+            self._last = call.act(group, heads, deadline)
+        except RoundMissed as error:  # a mate whom the leader could not tell is told in the next group
+            self._fail(heads.newest + 1, call, error)
+            raise
         self._conclude(heads.newest + 1)
         return False  # see once more whether everybody has it
 
@@ -197,10 +219,23 @@ class Runner:
         settled = self._chronicle.settled
         return Head(self._number, self.version(), call.fingerprint, call.weight, flags, settled)
 
-    def _agree(self, group: Group, heads: Heads, call: Call[R]) -> None:
-        """See that all workers make the same call."""
+    def _agree(self, group: Group, heads: Heads, call: Call[R], deadline: Deadline) -> None:
+        """See that all workers make the same call.
+
+        Raises:
+            MeshMismatch: they do not, or this worker has just come and the others are at another.
+            LocalGroupError: another worker has just come, and is at another.
+        """
         if len({head.fingerprint for head in heads.all}) == 1:
             return
+        if heads.strange:  # newcomers alone differ: their mates are to go on without them
+            if group.rank not in heads.strange:
+                raise LocalGroupError(f"workers at another call: {', '.join(group.members[r] for r in heads.strange)}")
+            self.leave()  # and comes again, until they are at this one
+            if deadline.over:
+                raise MeshMismatch(f"this worker calls {call.text}; its cluster, which it has just come to, never does")
+            self._mesh.calls_ready(True)
+            raise LocalGroupError("the others of the cluster are at another call")
         leading = broadcast_bytes(group, call.text.encode(), 0).decode()
         others = [m for m, h in zip(group.members, heads.all, strict=True) if h.fingerprint != heads.all[0].fingerprint]
         raise MeshMismatch(
@@ -210,6 +245,11 @@ class Runner:
 
     def _conclude(self, number: int) -> None:
         self._number, self._fresh, self._ended = number, False, True
+
+    def _fail(self, number: int, call: Call[R], error: IctError) -> None:
+        """The call that has this number is over here, with an error; nobody gets an older answer for it."""
+        self._last = Answer(call.fingerprint, in_bytes(error), _NOTHING, failed=True)
+        self._number, self._fresh = number, False
 
     # ------------------------------------------------------------ bringing others up to date
 
@@ -226,8 +266,9 @@ class Runner:
             source = heads.teacher
             self._hand(group, source, self.lesson(), call, heads.taught, heads.newest)
         if heads.lost:
-            self._number = heads.newest
-            raise RoundMissed(f"the other workers of this cluster went on without this one, to call {heads.newest}")
+            missed = RoundMissed(f"the other workers of this cluster went on without this one, to call {heads.newest}")
+            self._fail(heads.newest, call, missed)
+            raise missed
         return source is not None or bool(heads.behind)
 
     def _hand(self, group: Group, source: int, answer: Answer | None, call: Call[R], wanted: bool, number: int) -> None:
@@ -240,8 +281,9 @@ class Runner:
         if not wanted:
             return
         if received.fingerprint != call.fingerprint:
-            self._number = number
-            raise MeshMismatch(f"this worker calls {call.text}; the others of its cluster called something else")
+            mismatch = MeshMismatch(f"this worker calls {call.text}; the others of its cluster called something else")
+            self._fail(number, call, mismatch)
+            raise mismatch
         self._last = received
         self._conclude(number)
 
@@ -281,10 +323,17 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     fingerprint: bytes
     encoded: bytes
     nbytes: int
+    failed: bool = False
+
+
+def _accept(call: Call[R], answer: Answer) -> R:
+    if answer.failed:
+        raise as_told(answer.encoded)
+    return call.accept(answer)
 
 
 def _send(group: Group, source: int, answer: Answer) -> None:
-    header = _Header(answer.fingerprint, answer.encoded, answer.memory.numel())
+    header = _Header(answer.fingerprint, answer.encoded, answer.memory.numel(), answer.failed)
     broadcast_bytes(group, msgspec.msgpack.encode(header), source)
     stream(group, [answer.memory.numpy().data], source)
 
@@ -296,4 +345,4 @@ def _receive(group: Group, source: int) -> Answer:
         raise LocalGroupError(f"worker {group.members[source]} handed over what does not decode: {error}") from error
     memory = torch.empty(header.nbytes, dtype=torch.uint8, device="cpu")
     stream(group, [memory.numpy().data], source)
-    return Answer(header.fingerprint, header.encoded, memory)
+    return Answer(header.fingerprint, header.encoded, memory, header.failed)

@@ -31,7 +31,12 @@ def tell_failure(group: Group, publisher: Publisher, error: IctError) -> None:
     publisher.tell(Verdict(Kind.STOP))
     if not publisher.broken:
         with contextlib.suppress(LocalGroupError):
-            broadcast_bytes(group, f"{type(error).__name__}: {error}".encode(), 0)
+            broadcast_bytes(group, in_bytes(error), 0)
+
+
+def in_bytes(error: IctError) -> bytes:
+    """An error as it is told."""
+    return f"{type(error).__name__}: {error}".encode()
 
 
 def as_told(encoded: bytes) -> IctError:

@@ -212,10 +212,10 @@ class Handle(Protocol):
         """Say what the training thread computes on."""
         ...
 
-    def wants(self, ready: bool, device: Device, patient: bool = False) -> None:
+    def wants(self, ready: bool, device: Device, calls: bool = False) -> None:
         """Say whether a training thread wants into the cluster's group. `Asking` goes ahead of what follows.
 
-        `patient`: it waits for those of the last group as long as collective calls do.
+        `calls`: one of those that make collective calls, and not of a policy; never are both in one.
         """
         ...
 

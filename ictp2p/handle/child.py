@@ -132,8 +132,8 @@ class Child:
                 self._where = state, inside
             case to_peer.Equip(device=device):
                 return self.peer.equip(device)
-            case to_peer.Wants(ready=ready, device=device, patient=patient):
-                return self.service.wants(ready, device, patient)
+            case to_peer.Wants(ready=ready, device=device, calls=calls):
+                return self.service.wants(ready, device, calls)
             case to_peer.Boundary(step=step):
                 return self.service.boundary(step)
             case to_peer.GroupFailed(generation=generation, breach=breach):

@@ -182,9 +182,9 @@ class ProcessHandle:
         """Say what the training thread computes on."""
         self._ask(to_peer.Equip(device), None)
 
-    def wants(self, ready: bool, device: Device, patient: bool = False) -> None:
+    def wants(self, ready: bool, device: Device, calls: bool = False) -> None:
         """Say whether a training thread wants into the cluster's group."""
-        self._ask(to_peer.Wants(ready, device, patient), None)
+        self._ask(to_peer.Wants(ready, device, calls), None)
 
     def attends(self, stage: Stage, generation: Generation) -> None:
         """What the training thread is at: it waits for a roster later than a generation, or meets others in one."""

@@ -58,11 +58,11 @@ class PeerService:
 
     # ------------------------------------------------------------ rosters and state
 
-    def wants(self, ready: bool, device: Device, patient: bool) -> None:
+    def wants(self, ready: bool, device: Device, calls: bool) -> None:
         """Say whether a training thread wants into the cluster's group."""
         self._tell(Asking(ready))
         rosters = self.peer.core.m.rosters
-        self.peer.call(Channel.ROSTER, lambda now: rosters.wants(ready, now, device, patient))
+        self.peer.call(Channel.ROSTER, lambda now: rosters.wants(ready, now, device, calls))
 
     def boundary(self, step: int) -> None:
         """Everybody stands at a step boundary."""

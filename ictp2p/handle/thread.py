@@ -153,9 +153,9 @@ class ThreadHandle:
         """Say what the training thread computes on."""
         self.loop.call(lambda: self._peer.equip(device))
 
-    def wants(self, ready: bool, device: Device, patient: bool = False) -> None:
+    def wants(self, ready: bool, device: Device, calls: bool = False) -> None:
         """Say whether a training thread wants into the cluster's group."""
-        self.loop.call(lambda: self.service.wants(ready, device, patient))
+        self.loop.call(lambda: self.service.wants(ready, device, calls))
 
     def attends(self, stage: Stage, generation: Generation) -> None:
         """What the training thread is at: it waits for a roster later than a generation, or meets others in one."""

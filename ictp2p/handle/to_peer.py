@@ -62,7 +62,7 @@ class Wants(Words, tag=8, frozen=True, array_like=True):
 
     ready: bool
     device: Device
-    patient: bool
+    calls: bool
 
 
 class Boundary(Words, tag=9, frozen=True, array_like=True):

@@ -109,7 +109,7 @@ class TrainingMesh:
             if ready:
                 raise LocalProtocolError("a policy trains with this peer: collective calls have to wait until it ends")
             return
-        self._wants(ready, patient=True)
+        self._wants(ready, calls=True)
 
     def wait_roster(self, newer_than: Generation | None) -> Roster:
         """Wait for a roster with this worker in it."""
@@ -339,9 +339,9 @@ class TrainingMesh:
     def _make_group(self, roster: Roster, patience: GroupTimeouts) -> Openable:
         return LocalGroup(roster, self._peer.id, patience, self._said.device)
 
-    def _wants(self, ready: bool, device: torch.device | None = None, patient: bool = False) -> None:
+    def _wants(self, ready: bool, device: torch.device | None = None, calls: bool = False) -> None:
         if ready:
-            self._said.wants_in(device or torch.device("cpu"), patient)
+            self._said.wants_in(device or torch.device("cpu"), calls)
         else:
             self._said.wants_out()
 

@@ -27,12 +27,12 @@ class Said:
         """With what it was said to want into the cluster's group; None if it does not."""
         self._training: bool | None = None
 
-    def wants_in(self, device: torch.device, patient: bool = False) -> None:
+    def wants_in(self, device: torch.device, calls: bool = False) -> None:
         """Say that it wants into the cluster's group, with that device, and how it waits for the others."""
         self.device = device
         described = describe(device)
         if described != self._wanted:
-            self._wants(True, described, patient)
+            self._wants(True, described, calls)
             self._wanted = described
 
     def wants_out(self) -> None:
@@ -52,6 +52,6 @@ class Said:
         self._peer.set_training(False, config)
         self._training = False
 
-    def _wants(self, ready: bool, described: Device, patient: bool = False) -> None:
+    def _wants(self, ready: bool, described: Device, calls: bool = False) -> None:
         self._peer.equip(described)
-        self._peer.wants(ready, described, patient)
+        self._peer.wants(ready, described, calls)

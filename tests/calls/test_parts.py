@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -115,7 +116,16 @@ def test_a_membership_that_never_settles_ends_the_call() -> None:
         parts.reduce_scatter(run, nothing, nothing, addend, ictp2p.types.ClusterId("a"))  # type: ignore[arg-type]
 
 
-def encoded(clusters: str) -> bytes:
-    import msgspec
+def test_a_part_is_the_programs_own() -> None:
+    """Regression: it was the memory that a mate is handed, which comes for it while the program writes."""
+    nothing, here = Nothing(), ictp2p.types.ClusterId("a")
+    scatter = parts.Scatter(nothing, nothing, Addend(Bundle(torch.zeros(4)), "sum"), (here,), here)  # type: ignore[arg-type]
+    scatter.adds_up = False  # nobody asks whose tensors are in it
+    answer = ictp2p.calls.runner.Answer(b"", encoded("a"), torch.full((4,), 7.0).view(torch.uint8))
+    scatter.accept(answer)
+    scatter.part.zero_()
+    assert answer.memory.view(torch.float32).tolist() == [7.0] * 4
 
+
+def encoded(clusters: str) -> bytes:
     return msgspec.msgpack.encode(completed(*clusters))

@@ -372,3 +372,78 @@ def test_who_comes_between_the_two_rounds_of_a_call_waits_for_its_end(at: float,
     before = taken["a"].index(all_three)
     assert taken["c"] == [all_three] * 6
     assert taken["a"] == taken["b"] == [alone] * before + [all_three] * 6 + [alone] * (10 - before)
+
+
+@pytest.mark.parametrize("how", ["all_reduce", "all_gather", "reduce_scatter"])
+@pytest.mark.parametrize("at", [6.07, 6.14])
+def test_a_worker_that_starts_again_is_let_in_between_two_calls_of_its_mates(how: str, at: float) -> None:
+    """Regression: it was between the two rounds of one call, which came to `MeshMismatch` for all of them."""
+    errors: list[tuple[str, str]] = []
+
+    def run(training: Training) -> None:
+        name, caller = training.host.name, Caller(training)
+        caller.gather(2, 60.0)
+        for _ in range(60):
+            try:
+                getattr(caller, how)(torch.full((ELEMENTS,), 1.0))
+            except IctError as error:
+                errors.append((name, str(error)))
+            training.compute(STEP / 2)
+        caller.leave()
+        training.compute(1e6)
+
+    with World(seed=1, profile="local") as world:
+        world.links(delay=0.01, bandwidth=1e8)
+        world.cluster("a", workers=3, program=run, up=1e6, down=1e6)
+        world.cluster("b", workers=2, program=run, up=1e6, down=1e6)
+        world.run_for(at)
+        victim = next(host.name for host in world.of("a") if host.name != world.leaders()["a"])
+        world.crash(victim)
+        world.run_for(1.0)
+        world.restart(victim)
+        world.run_for(12.0)
+    assert errors == []
+
+
+def test_all_workers_of_a_cluster_are_told_of_a_round_that_it_missed() -> None:
+    """Regression: if the group broke in the call, its leader alone was, and was a call ahead of its mates for good."""
+    values = {"a/0": 1.0, "a/1": 2.0, "a/2": 4.0, "b/0": 8.0, "b/1": 16.0, "c/0": 32.0, "c/1": 64.0}
+    at: dict[int, dict[str, int]] = {}
+    missed: set[str] = set()
+
+    def run(training: Training) -> None:
+        name, caller = training.host.name, Caller(training)
+        caller.gather(3, 60.0)
+        met = torch.zeros(1)
+        while met.item() != sum(values.values()):
+            met.fill_(values[name])
+            caller.all_reduce(met, op="sum")
+        for number in range(14):
+            try:
+                done = caller.all_reduce(torch.full((ELEMENTS,), values[name]), op="sum")
+                at.setdefault(done.round, {})[name] = number
+            except RoundMissed:
+                missed.add(name)
+            training.compute(23.0 if name[0] != "a" and number == 3 else 2.0)
+        training.compute(1e6)
+
+    with World(seed=1, profile="local") as world:
+        world.links(delay=0.01, bandwidth=1e8)
+        for cluster, workers in (("a", 3), ("b", 2), ("c", 2)):
+            world.cluster(cluster, workers=workers, program=run, up=0.5e6, down=0.5e6)
+        world.run_for(4.0)
+        leader = world.leaders()["a"]
+        victim, mate = (host.name for host in world.of("a") if host.name != leader)
+        opened: list[float] = []
+        peer = world.hosts[leader].peer
+        assert peer is not None
+        peer.telemetry.subscribe(lambda event: opened.append(world.now) if event.kind == "round_opened" else None)
+        world.run_until(lambda: len(opened) == 3, within=60.0, what="the third round")
+        world.partition(["a"])
+        world.run_for(0.02)
+        world.crash(victim)
+        world.run_for(14.0)
+        world.heal()
+        world.run_for(40.0)
+    assert missed == {leader, mate}
+    assert all(len({n for name, n in calls.items() if name[0] == "a"}) <= 1 for calls in at.values())

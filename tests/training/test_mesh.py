@@ -88,8 +88,8 @@ class Listening:
 
     def equip(self, device: object) -> None: ...
 
-    def wants(self, ready: bool, device: object, patient: bool) -> None:
-        self.told.append(("wants", ready, patient))
+    def wants(self, ready: bool, device: object, calls: bool) -> None:
+        self.told.append(("wants", ready, calls))
 
     def attends(self, stage: str, generation: tuple[int, int]) -> None:
         self.told.append(("attends", stage, generation))

@@ -20,7 +20,7 @@ class Listening:
 
     def equip(self, device: object) -> None: ...
 
-    def wants(self, ready: bool, device: object, patient: bool) -> None:
+    def wants(self, ready: bool, device: object, calls: bool) -> None:
         self.told.append(("wants", ready))
 
     def set_training(self, training: bool, *config: bytes) -> None:

@@ -21,7 +21,8 @@ Theory of operation:
    gone, because by then everybody has stopped and waits for it.
 4. A leader's first roster waits up to `gather` seconds for the workers that it expects: those of the last roster, or
    everyone alive when there was none. For collective calls, which each of them has to make, it waits longer for those
-   of the last roster: what goes without one lacks its tensors.
+   of the last roster, and that have left it: what goes without one lacks its tensors. Who makes calls and who trains
+   with a policy are never in one roster.
 5. A leader whose training thread is not up (not yet, or no more) makes no roster. Where one of its workers has been
    ready for `gather` seconds, the office is for that worker: the election is asked to hand it over (`HeirFound`).
    Where training has ended here, nobody comes up who is worth waiting for: two reports of a worker that is still
@@ -102,12 +103,12 @@ class Rosters:
             return []
         return [*self._report(now), *self._lead(now)]
 
-    def wants(self, ready: bool, now: float, device: Device = HOST, patient: bool = False) -> Effects:
+    def wants(self, ready: bool, now: float, device: Device = HOST, calls: bool = False) -> Effects:
         """Say whether this worker's training thread is up and wants into the group, and what it computes on.
 
-        `patient`: as a leader it waits for those of the last group as long as calls do (`gather_for_calls`).
+        `calls`: into one that makes collective calls, and not into one that trains with a policy.
         """
-        if not self._worker.wants(ready, device, patient):
+        if not self._worker.wants(ready, device, calls):
             return []
         if self._office is not None:
             self._office.disband(now + self._profile.gather)

@@ -42,7 +42,7 @@ class Office:
     ) -> None:
         self._term, self._sight, self._worker = term, sight, worker
         self._failures, self._profile = failures, profile
-        self._reports = Reports(sight, failures)
+        self._reports = Reports(sight, failures, worker)
         self._store = NextStore(profile.store)
         self._gather_until = now + profile.gather
         self._founded = False
@@ -181,7 +181,7 @@ class Office:
 
     def _hand_over(self, now: float) -> Effects:
         """Find an heir for an office that is not used, members of the last group first: they have trained."""
-        heirs = sorted(self._reports.fit(), key=lambda peer: peer not in self._sight.members)
+        heirs = sorted(self._reports.fit(alike=False), key=lambda peer: peer not in self._sight.members)
         if not heirs:
             self._yields_at = None
             return []
@@ -195,8 +195,8 @@ class Office:
     @property
     def _gathers_until(self) -> float:
         """When it goes on without those who have not come: later, if they were in the last group and a call waits."""
-        patient = self._worker.patient and self._sight.roster is not None
-        return self._gather_until + patient * (self._profile.gather_for_calls - self._profile.gather)
+        longer = self._worker.calls and self._sight.roster is not None
+        return self._gather_until + longer * (self._profile.gather_for_calls - self._profile.gather)
 
     # Who hears of it.
 

@@ -4,6 +4,9 @@ Of each worker only the newest report counts. Who is ready, alive and not doubte
 whose training thread stands still: the thread cannot say so, and its peer need not know yet. They are known by others,
 who waited in a meeting to its deadline. Whoever reports that it went there, or is ready though it has heard what the
 roster says of it, does not stand still.
+
+A group is of those who make collective calls, or of those who train with a policy. In one of both an operation of the
+one would meet another one's of the other, at which Gloo ends the process. So only who does what the leader does is fit.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from ictp2p.sync.rosters.failures import Failures
 from ictp2p.sync.rosters.roster import Roster, RosterReady
 from ictp2p.sync.rosters.sight import Sight
+from ictp2p.sync.rosters.worker import Worker
 from ictp2p.types import PeerId
 
 _STRANGERS = 64
@@ -23,11 +27,13 @@ class Reports:
     Args:
         sight: what the leader sees of its cluster.
         failures: how groups broke.
+        worker: the leader's own standing.
     """
 
-    def __init__(self, sight: Sight, failures: Failures) -> None:
+    def __init__(self, sight: Sight, failures: Failures, worker: Worker) -> None:
         self._sight = sight
         self._failures = failures
+        self._worker = worker
         self._newest: dict[PeerId, RosterReady] = {}
 
     def __getitem__(self, peer: PeerId) -> RosterReady:
@@ -48,17 +54,23 @@ class Reports:
         for peer in [peer for peer in self._newest if peer not in here][:-_STRANGERS]:
             del self._newest[peer]
 
-    def fit(self) -> tuple[PeerId, ...]:
-        """Who, this leader aside, would be in a roster made now."""
-        sight = self._sight
-        ready = {peer for peer, report in self._newest.items() if report.ready} - {*self.absent()}
+    def fit(self, *, alike: bool = True) -> tuple[PeerId, ...]:
+        """Who, this leader aside, would be in a roster made now; `alike`: and does there what this leader does."""
+        sight, calls = self._sight, self._worker.calls
+        wants = {peer for peer, report in self._newest.items() if report.ready and (report.calls == calls or not alike)}
+        ready = wants - {*self.absent()}
         return tuple(p for p in sight.alive if p in ready and p not in sight.suspects and p != sight.me)
 
     def gathered(self) -> bool:
-        """Whether all are fit whom a first roster waits for: those of the last one, or everyone if there was none."""
+        """Whether all are fit whom a first roster waits for: those of the last one, or everyone if there was none.
+
+        A call waits for whoever has been in a group as well: of those that leave a policy before their leader does
+        each is in the last one no more.
+        """
         sight = self._sight
         here = {peer for peer in sight.alive if peer != sight.me and peer not in sight.suspects}
-        expected = (here & {*sight.members}) - {*self.absent()} if sight.roster is not None else here
+        before = {peer for peer, report in self._newest.items() if self._worker.calls and report.spell}
+        expected = (here & {*sight.members, *before}) - {*self.absent()} if sight.roster is not None else here
         return expected <= {*self.fit()}
 
     def absent(self) -> tuple[PeerId, ...]:

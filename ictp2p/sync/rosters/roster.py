@@ -92,6 +92,8 @@ class RosterReady(Message, tag=61, frozen=True, array_like=True):
     """What its training thread computes on."""
     attended: tuple[_Count, _Count] = (0, 0)
     """The newest generation whose meeting its training thread went to, or for which it is there to go."""
+    calls: bool = False
+    """Whether it wants into a group that makes collective calls, and not into one that trains with a policy."""
 
     @property
     def trainer(self) -> tuple[int, int]:

@@ -26,8 +26,8 @@ class Worker:
         """Whether its training thread wants into the group."""
         self.device = HOST
         """What that computes on."""
-        self.patient = False
-        """Whether it waits as long for those of the last group as calls do."""
+        self.calls = False
+        """Whether it makes collective calls there, and does not train with a policy."""
         self._life, self._spell, self._sequence = life, 0, 0
         self._failed: Generation = (0, 0)
         """The newest generation that broke here."""
@@ -44,11 +44,11 @@ class Worker:
         """Whether a training thread ever came up in this life."""
         return self._spell > 0
 
-    def wants(self, ready: bool, device: Device, patient: bool = False) -> bool:
+    def wants(self, ready: bool, device: Device, calls: bool = False) -> bool:
         """Take whether a training thread is up that wants into the group; say whether that is news."""
         if ready == self.ready:
             return False
-        self.ready, self.device, self.patient = ready, device, patient
+        self.ready, self.device, self.calls = ready, device, calls
         self._spell += ready
         self.presence.begin()
         return True
@@ -71,7 +71,8 @@ class Worker:
         self._sequence += 1
         holds = (held.term, held.number, held.leader) if held is not None else (0, 0, "")
         attended = self.presence.attended
-        ready = RosterReady(self.up, self._life, self._spell, self._sequence, *holds, self.device, attended)
+        about = (self.device, attended, self.calls)
+        ready = RosterReady(self.up, self._life, self._spell, self._sequence, *holds, *about)
         broken = held is not None and held.generation == self._failed
         return (ready, self.failure()) if broken else (ready,)
 

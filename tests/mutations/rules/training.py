@@ -615,8 +615,8 @@ MUTATIONS: Final = (
         "counted-on-though-it-stands-still",
         "A worker whose training thread did not come to a meeting is left out of the next group.",
         "ictp2p/sync/rosters/reports.py",
-        "if report.ready} - {*self.absent()}",
-        "if report.ready}",
+        "ready = wants - {*self.absent()}",
+        "ready = wants",
         ("sync/rosters/test_absences.py::TestLeader::test_who_was_waited_for_is_left_out_and_told",),
     ),
     Mutation(

@@ -20,8 +20,8 @@ A, B, C, D = (PeerId(letter * 32) for letter in "abcd")
 STORE = "192.0.2.1:7000"
 
 
-def ready(sequence=1, *, ready=True, life=1, spell=1, holds=(0, 0, ""), device=HOST):
-    return RosterReady(ready, life, spell, sequence, *holds, device)
+def ready(sequence=1, *, ready=True, life=1, spell=1, holds=(0, 0, ""), device=HOST, calls=False):
+    return RosterReady(ready, life, spell, sequence, *holds, device, calls=calls)
 
 
 def a_roster(term, number, members, devices=(), step=0):

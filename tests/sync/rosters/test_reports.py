@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ictp2p.sync.rosters.failures import Failures
+from ictp2p.sync.rosters.presence import Presence
 from ictp2p.sync.rosters.reports import Reports
 from ictp2p.sync.rosters.roster import Breach, Roster, RosterFailed, RosterReady
 from ictp2p.sync.rosters.sight import Sight
+from ictp2p.sync.rosters.worker import Worker
 from ictp2p.types import PeerId
 from tests.sync.rosters.roster_stage import STORE, A, B, C, D
 
@@ -30,7 +32,7 @@ def failures() -> Failures:
 
 @pytest.fixture
 def reports(sight: Sight, failures: Failures) -> Reports:
-    return Reports(sight, failures)
+    return Reports(sight, failures, Worker(1, Presence(1.0, 1.0)))
 
 
 def test_only_the_newest_report_of_a_worker_counts(reports: Reports) -> None:

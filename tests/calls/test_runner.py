@@ -1,0 +1,201 @@
+"""Calls of workers whose groups the test writes: each has a thread, and rounds are committed at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ictp2p.calls.chronicle import Chronicle, Past
+from ictp2p.calls.rounds import AllReduce, Barrier
+from ictp2p.calls.runner import Deadline, Runner
+from ictp2p.calls.tensors import Addend, Bundle
+from ictp2p.errors import Exhausted, IctError, LocalGroupError
+from ictp2p.runtime.participation import Outcome
+from ictp2p.sync.mesh import RoundRequest
+from ictp2p.sync.values import StateRef
+from ictp2p.types import ClusterId, PeerId
+
+A, B, C = (PeerId(letter * 32) for letter in "abc")
+CLUSTER = ClusterId("a")
+PATIENCE = 20.0
+Job = Callable[[], Any]
+
+
+class Meeting:
+    """What the members of one group say to each other, turn by turn."""
+
+    def __init__(self, number: int, *members: PeerId) -> None:
+        self.generation, self.members = (1, number), members
+        self._said: dict[int, dict[int, Any]] = {}
+        self._changed = threading.Condition()
+        self._over = False
+
+    def end(self) -> None:
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def swap(self, turn: int, rank: int, value: Any) -> list[Any]:
+        with self._changed:
+            said = self._said.setdefault(turn, {})
+            said[rank] = value
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(said) == len(self.members) or self._over, PATIENCE)
+            if len(said) < len(self.members):
+                raise LocalGroupError("a member has gone")
+            return [said[each] for each in range(len(self.members))]
+
+
+class Group:
+    """One member's side of it."""
+
+    def __init__(self, meeting: Meeting, me: PeerId) -> None:
+        self.generation, self.members = meeting.generation, meeting.members
+        self.rank, self.size = meeting.members.index(me), len(meeting.members)
+        self._meeting, self._turn = meeting, 0
+
+    def _swap(self, value: Any) -> list[Any]:
+        self._turn += 1
+        return self._meeting.swap(self._turn, self.rank, value)
+
+    def staging(self, elements: int, dtype: torch.dtype) -> Tensor:
+        return torch.zeros(elements, dtype=dtype)
+
+    def all_gather(self, data: bytes) -> list[bytes]:
+        return self._swap(data)
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        tensor.copy_(torch.stack(self._swap(tensor.clone())).sum(0))
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        tensor.copy_(self._swap(tensor.clone())[root])
+
+    def close(self) -> None:
+        self._meeting.end()
+
+
+class Worker:
+    """A runner, and a mesh that gives it the groups that the test wrote."""
+
+    rounds = 0
+
+    def __init__(self, me: PeerId, *meetings: Meeting) -> None:
+        self.id, self._meetings = me, list(meetings)
+        self.failed: list[str] = []
+        self.chronicle = Chronicle(me, CLUSTER)
+        self.runner = Runner(self, self.chronicle, lambda: Deadline(PATIENCE, lambda: (True, "")))  # type: ignore[arg-type]
+
+    def calls_ready(self, ready: bool) -> None: ...
+
+    def hold_answer(self, digest: bytes, result: Tensor) -> None: ...
+
+    def roster_boundary(self, step: int) -> None: ...
+
+    def empty(self, nbytes: int) -> Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8)
+
+    def wait_roster(self, newer_than: object) -> Meeting:
+        return self._meetings.pop(0)
+
+    def open_group(self, roster: Meeting) -> Group:
+        return Group(roster, self.id)
+
+    def roster_moves(self, generation: object) -> bool:
+        return False
+
+    def roster_failed(self, generation: object, reason: str) -> None:
+        self.failed.append(reason)
+
+    def round(self, request: RoundRequest) -> Outcome:
+        """Commit it, with its number added to the sum."""
+        Worker.rounds += 1
+        for output, given in zip(request.outputs, request.inputs, strict=True):
+            output.copy_(given + Worker.rounds)
+            request.progress(0, output.numel())
+        request.restarted(1, ())
+        digest, state = request.finish(), StateRef(0, b"", ())
+        return Outcome(Worker.rounds, 1, (CLUSTER,), state, digest, 0.0, 0, 0, "star", "")
+
+    def add(self, value: float) -> float | IctError:
+        """Call `all_reduce`: what it came to, without the number of its round."""
+        past: Any = Past(self.chronicle, self)  # type: ignore[arg-type]
+        tensor, mesh = torch.tensor([value]), self
+        try:
+            done = self.runner.run(AllReduce(mesh, past, Addend(Bundle(tensor, written=True), "sum")))  # type: ignore[arg-type]
+        except IctError as error:
+            return error
+        return tensor.item() - done.round
+
+    def wait(self) -> None:
+        past: Any = Past(self.chronicle, self)  # type: ignore[arg-type]
+        self.runner.run(Barrier(self, past))  # type: ignore[arg-type]
+
+    def leaves(self) -> None:
+        """Its group breaks."""
+        self.runner._drop()
+
+
+def together(*jobs: Job) -> Sequence[Any]:
+    found: dict[int, Any] = {}
+    threads = [
+        threading.Thread(target=lambda n=n, job=job: found.update({n: job()}), daemon=True)
+        for n, job in enumerate(jobs)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    return [found[number] for number in range(len(jobs))]
+
+
+def test_nobody_is_handed_an_older_answer_than_that_of_its_call() -> None:
+    """Regression: who had been two calls behind had the answer from before, and gave it to who was one behind."""
+    everybody, without_b, alone = Meeting(1, A, B, C), Meeting(2, A, C), Meeting(3, A)
+    b_is_back, alone_again, c_is_back = Meeting(4, A, B), Meeting(5, A), Meeting(6, B, C)
+    a = Worker(A, everybody, without_b, alone, b_is_back, alone_again)
+    b, c = Worker(B, everybody, b_is_back, c_is_back), Worker(C, everybody, without_b, c_is_back)
+    assert together(lambda: a.add(1.0), lambda: b.add(2.0), lambda: c.add(4.0)) == [7.0, 7.0, 7.0]
+    a.leaves()  # b stands still
+    assert together(lambda: a.add(1.0), lambda: c.add(4.0)) == [5.0, 5.0]
+    a.leaves()  # and now c
+    assert a.add(1.0) == 1.0
+    a.leaves()
+    _, (missed, _) = together(lambda: a.add(1.0), lambda: (b.add(2.0), b.leaves()))
+    assert "went on without this one" in str(missed)
+    c.leaves()  # a has gone for good, and c is one call behind
+    ours, (missed, theirs) = together(lambda: b.add(2.0), lambda: (c.add(4.0), c.add(4.0)))
+    assert "went on without this one" in str(missed)
+    assert ours == theirs == 6.0
+
+
+def test_a_newcomer_that_is_at_another_call_leaves_its_mates_to_theirs_and_comes_again() -> None:
+    """Regression: all of them had `MeshMismatch`, at this call and at each after it."""
+    mates, joined, again, later = Meeting(1, A, B), Meeting(2, A, B, C), Meeting(3, A, B), Meeting(4, A, B, C)
+    a, b, c = Worker(A, mates, joined, again, later), Worker(B, mates, joined, again, later), Worker(C, joined, later)
+
+    def calls(worker: Worker, value: float) -> list[Any]:
+        first = worker.add(value)
+        worker.leaves()  # for a newcomer
+        worker.wait()
+        worker.leaves()
+        return [first, worker.add(value)]
+
+    assert together(lambda: calls(a, 1.0), lambda: calls(b, 2.0), lambda: c.add(4.0)) == [[3.0, 7.0], [3.0, 7.0], 7.0]
+
+
+def test_who_has_no_memory_for_a_call_lets_its_mates_not_wait_for_it() -> None:
+    meeting, without, after = Meeting(1, A, B), Meeting(2, A), Meeting(3, A, B)
+    a, b = Worker(A, meeting, without), Worker(B, meeting, after)
+
+    def no_memory(nbytes: int) -> Tensor:
+        raise Exhausted("no memory")
+
+    b.empty = no_memory  # type: ignore[method-assign]
+    found, error = together(lambda: a.add(1.0), lambda: b.add(2.0))
+    assert found == 1.0
+    assert isinstance(error, Exhausted)
+    assert b.failed == ["Exhausted in a call"]
