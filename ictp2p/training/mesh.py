@@ -124,7 +124,8 @@ class TrainingMesh:
                 roster = self._heard.roster(oldest, newest, lambda: deadline - self._peer.clock())
             except TimeoutError:
                 self._waits_in_vain()
-                raise LocalGroupError(f"no roster newer than {oldest} came within {patience:g} s") from None
+                why = "" if self._policy_in else "; no call is let in while its cluster trains with a policy"
+                raise LocalGroupError(f"no roster newer than {oldest} came within {patience:g} s{why}") from None
         self._in_vain = False
         return roster
 
