@@ -107,6 +107,8 @@ class Line:
         self._killed = f"did not {what}, and "
         if self._process is not None:
             self._process.kill()
+        with contextlib.suppress(OSError):  # who waits for a disk does not die of it, and nobody is to wait for that
+            self._ours.shutdown(socket.SHUT_RDWR)
 
     def _begin(self) -> None:
         try:
@@ -154,7 +156,11 @@ class Line:
             self._heard(number, to_training.decode(body))
 
     def _fate(self) -> str:
-        """How the process ended, in words; it does, for nobody talks to it any more."""
+        """How the process ended, in words; it does, for nobody talks to it any more.
+
+        One that waits for its disk within the kernel dies of no signal until that answers (signal(7), D in ps(1)). It
+        says nothing more either, so whoever waits is told; it ends when its disk answers.
+        """
         process = self._process
         if process is None:
             return "could not be started"
@@ -162,7 +168,10 @@ class Line:
             status = process.wait(_END)
         except subprocess.TimeoutExpired:
             process.kill()
-            status = process.wait()
+            try:
+                status = process.wait(_END)
+            except subprocess.TimeoutExpired:
+                return f"{self._killed}was killed, but has not ended: it waits for its disk"
         if status >= 0:
             return f"ended with status {status}"
         return f"{self._killed}was ended by {signal.Signals(-status).name} (status {status})"

@@ -25,7 +25,7 @@ import torch
 import ictp2p
 from ictp2p.calls.runner import Deadline
 from ictp2p.errors import AddressInUse, ConfigError, MeshMismatch, PeerClosed, RoundTimeout
-from ictp2p.handle import process, thread
+from ictp2p.handle import line, process, thread
 from ictp2p.handle.process import ProcessHandle
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
@@ -263,6 +263,25 @@ def test_who_leaves_does_not_wait_for_a_process_that_is_stopped(monkeypatch: pyt
         handle.leave() if asked == "leave" else handle.waiting()
     handle.leave()  # who is gone has left
     handle.close()
+
+
+@pytest.mark.timeout(30)
+def test_who_leaves_does_not_wait_for_a_process_that_does_not_die(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: one that waited for its disk was killed, and its end waited for: with it the program, for ever."""
+    monkeypatch.setattr(process, "CLOSING", 0.0)
+    monkeypatch.setattr(line, "_END", 0.05)
+    quick = replace(config("a").global_timeouts, connect=0.1)
+    handle = ProcessHandle(config("a", "process", global_timeouts=quick), lambda kind, fields: None)
+    running = handle.line._process
+    assert running is not None
+    kill = running.kill
+    monkeypatch.setattr(running, "kill", lambda: None)  # as where the kernel keeps the signal until the disk answers
+    os.kill(running.pid, signal.SIGSTOP)
+    with pytest.raises(PeerClosed, match=r"did not leave within 0\.1 s, and was killed, but has not ended"):
+        handle.leave()
+    handle.close()
+    kill()
+    running.wait()
 
 
 @contextlib.contextmanager
