@@ -27,7 +27,7 @@ from ictp2p.edge.credential import Mesh
 from ictp2p.edge.network import Network, TcpNetwork
 from ictp2p.edge.reception import Reception, serve
 from ictp2p.edge.security import Security, TlsSecurity
-from ictp2p.errors import IctError, PeerClosed, PeerFailed, StateError, Unreachable
+from ictp2p.errors import IctError, LocalProtocolError, PeerClosed, PeerFailed, StateError, Unreachable
 from ictp2p.identity import Identity
 from ictp2p.machine import Effects, Notice
 from ictp2p.runtime.control_plane import ControlPlane
@@ -116,7 +116,7 @@ class AsyncPeer:
         """How well the event loop keeps up, and how often it suspected wrongly."""
         self.failure: PeerFailed | None = None
         """Why this peer stopped by itself, if it did."""
-        self._closed = False
+        self._begun = self._closed = False
         self._collapse: asyncio.Task[None] | None = None
         self._state: Provider | None = None
 
@@ -132,7 +132,11 @@ class AsyncPeer:
             StateError: the data folder is of a mesh with another token.
             PeerFailed: the disk keeps nothing, or another process has our identity.
             PeerClosed: the peer was closed, meanwhile or before.
+            LocalProtocolError: it has been started before; it goes on as if it had not been asked.
         """
+        if self._begun and not self._closed and self.failure is None:
+            raise LocalProtocolError("a peer is started once; make another `AsyncPeer` for another life")
+        self._begun = True
         try:
             self._check()
             await self._start()

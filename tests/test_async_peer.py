@@ -22,6 +22,7 @@ from ictp2p.errors import (
     AddressInUse,
     ConfigError,
     HandshakeFailed,
+    LocalProtocolError,
     MeshMismatch,
     PeerClosed,
     RoundAborted,
@@ -66,6 +67,22 @@ async def test_a_peer_that_is_closed_while_it_starts_starts_no_more(ending: str,
         await starting
     with pytest.raises(PeerClosed):
         await peer.start()
+
+
+async def test_a_peer_is_started_once_and_is_none_the_worse_for_a_second_time() -> None:
+    """Regression: another core began on the same disk and the first one was closed by nobody, or a port was taken."""
+    async with AsyncPeer(config("a")) as peer:
+        address, core = peer.address, peer.core
+        with pytest.raises(LocalProtocolError, match="a peer is started once"):
+            await peer.start()
+        assert (peer.address, peer.core) == (address, core)
+        assert peer.status()["peer"] == peer.id
+    starting = asyncio.create_task((later := AsyncPeer(config("b"))).start())
+    await asyncio.sleep(0)
+    with pytest.raises(LocalProtocolError, match="a peer is started once"):
+        await later.start()
+    await starting
+    await later.leave()
 
 
 async def test_a_subscriber_that_raises_does_so_at_its_own_cost() -> None:

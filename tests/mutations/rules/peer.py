@@ -1377,4 +1377,12 @@ MUTATIONS: Final = (
         "            pass\n\n    def _begin",
         ("handle/test_isolation.py::test_who_leaves_does_not_wait_for_a_process_that_does_not_die",),
     ),
+    Mutation(
+        "started-twice-at-once",
+        "A peer on an event loop that runs is not started once more: there is one core on one disk.",
+        "ictp2p/async_peer.py",
+        "        if self._begun and not self._closed",
+        "        if False and not self._closed",
+        ("test_async_peer.py::test_a_peer_is_started_once_and_is_none_the_worse_for_a_second_time",),
+    ),
 )
