@@ -292,12 +292,22 @@ def beside(config: Config, tell: EventCallback) -> ThreadHandle:
         StateError: the data folder is in use by another process, or corrupt.
     """
     loop = LoopThread(f"ictp2p {config.cluster}")
+    made: list[AsyncPeer] = []
+
+    def make() -> AsyncPeer:
+        made.append(AsyncPeer(config, open_store=open_store))
+        return made[0]
+
+    async def end() -> None:
+        for peer in made:  # the loop ends what it is in the middle of: an interrupted wait for it does not undo it
+            await peer.close()
+
     try:
-        peer = loop.call(lambda: AsyncPeer(config, open_store=open_store))
+        peer = loop.call(make)
         loop.call(lambda: peer.telemetry.subscribe(lambda event: tell(event.kind, event.fields)))
         return ThreadHandle(loop, loop.call(lambda: PeerService(peer)))
     except BaseException:
-        loop.close()
+        loop.close(end)
         raise
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,10 @@ import pytest
 import torch
 
 import ictp2p
+from ictp2p.async_peer import AsyncPeer
 from ictp2p.calls.runner import Deadline
+from ictp2p.concurrency.loop_thread import LoopThread
+from ictp2p.disk import FileDisk
 from ictp2p.errors import AddressInUse, ConfigError, MeshMismatch, PeerClosed, RoundTimeout
 from ictp2p.handle import line, process, thread
 from ictp2p.handle.process import ProcessHandle
@@ -331,6 +334,30 @@ def test_who_leaves_does_not_wait_for_a_thread_that_stands_still(monkeypatch: py
             handle.leave()
     handle.close()
     handle.leave()  # who has ended has left
+
+
+def test_an_interrupt_while_a_peer_is_made_leaves_its_folder_free(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Regression: the loop made it all the same, nobody closed it, and its folder stayed in use by this process."""
+    made: list[AsyncPeer] = []
+    is_made = threading.Event()
+
+    def make(*args: Any, **more: Any) -> AsyncPeer:
+        made.append(AsyncPeer(*args, **more))
+        is_made.set()
+        return made[0]
+
+    def interrupted(loop: LoopThread, future: Future[Any], timeout: float | None = None) -> None:
+        is_made.wait(PATIENCE)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(thread, "AsyncPeer", make)
+    monkeypatch.setattr(LoopThread, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        thread.beside(config("a", data_dir=str(tmp_path)), lambda kind, fields: None)
+    assert made
+    FileDisk(tmp_path).close()
 
 
 PROGRAM = """

@@ -1385,4 +1385,12 @@ MUTATIONS: Final = (
         "        if False and not self._closed",
         ("test_async_peer.py::test_a_peer_is_started_once_and_is_none_the_worse_for_a_second_time",),
     ),
+    Mutation(
+        "folder-of-an-interrupted-start",
+        "A start that is interrupted while the peer is made leaves its data folder to whoever starts it again.",
+        "ictp2p/handle/thread.py",
+        "        loop.close(end)\n",
+        "        loop.close()\n",
+        ("handle/test_isolation.py::test_an_interrupt_while_a_peer_is_made_leaves_its_folder_free",),
+    ),
 )
