@@ -96,6 +96,7 @@ class Peer(CollectiveCalls, _MeshMethods):
         self._vain_steps = 0  # how often `steps` was called after it has drained
         self._ending = threading.RLock()  # reentrant: a signal handler may close what its thread is closing
         self._ended = self._closed = False
+        self._starting = self._unwanted = False  # a start is under way; it was closed, then or since
         self._left: bool | None = None  # it has not begun to
         self._told = threading.local()  # set on the thread that runs a callback, as long as it does
         self.embedded: object = None
@@ -125,17 +126,22 @@ class Peer(CollectiveCalls, _MeshMethods):
             Unreachable: no seed answered in time.
             TurnedAway, VersionMismatch: every seed refused us for good.
             Exhausted: this process or its machine has no more threads, descriptors or memory.
-            LocalProtocolError: it has been started before. One whose start failed may be started again.
+            PeerClosed: it was closed meanwhile, by another thread or a signal handler.
+            LocalProtocolError: it has been started before, or closed as it started. One whose start failed may be
+                started again.
         """
-        if self._handle is not None:
+        if self._handle is not None or self._unwanted:
             raise LocalProtocolError("a peer is started once; make another `Peer` for another life")
-        mates = torchrun.rendezvous(self.config, os.environ)
-        if mates is not None:
-            self.config = mates.before(self.config, data_folder.home)
+        self._starting = True
         try:
+            mates = torchrun.rendezvous(self.config, os.environ)
+            if mates is not None:
+                self.config = mates.before(self.config, data_folder.home)
             self._begin(mates)
         except (AddressInUse, FolderInUse) as error:
             raise named(error, self.config, self.running()) from error
+        finally:
+            self._starting = False
         note(self)
 
     def _begin(self, mates: torchrun.Rendezvous | None) -> None:
@@ -144,6 +150,8 @@ class Peer(CollectiveCalls, _MeshMethods):
             handle: Handle = live(self.config, self._tell)
             try:
                 self._handle = handle
+                if self._unwanted:  # after that: a close either finds the handle, or is found here
+                    raise PeerClosed("the peer was closed while it started")
                 self._join(handle)
                 if mates is not None:
                     mates.after(self.config, handle.address)
@@ -174,15 +182,20 @@ class Peer(CollectiveCalls, _MeshMethods):
         """Leave the mesh politely and stop. May be called twice, and by several threads: all wait for its end.
 
         An interrupt (Ctrl-C) cuts it short: the peer stops at once, and the others notice a death. What a second one
-        keeps from its end, the next call brings there.
+        keeps from its end, the next call brings there. A start under way ends with `PeerClosed`; one that has only just
+        begun does so once there is something to end, and is not waited for.
 
         Raises:
             LocalProtocolError: a callback of `on_event` called it, whose thread it would wait for.
         """
-        handle = self._handle
-        if handle is None or handle.left_behind:
+        starting, handle = self._starting, self._handle
+        if handle.left_behind if handle is not None else not starting:
             return
         self._check_caller()
+        self._unwanted = True
+        handle = self._handle  # once more, after that: see `_begin`
+        if handle is None:
+            return
         with self._ending:
             if not self._ended:  # nor under way, in this thread: a handler of a signal called it within itself
                 self._end(handle)

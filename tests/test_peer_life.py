@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 import ictp2p
 from ictp2p.concurrency import logs
-from ictp2p.disk import MemoryDisk
+from ictp2p.disk import FileDisk, MemoryDisk
 from ictp2p.errors import (
     AddressInUse,
     ConfigError,
@@ -31,6 +31,8 @@ from ictp2p.errors import (
     PeerFailed,
     StateError,
 )
+from ictp2p.handle import EventCallback
+from ictp2p.handle.thread import ThreadHandle, beside
 from ictp2p.sync.two_level.policy import Policy
 from tests.trainers import Together, Worker, config, finish, model, same_bits, start
 
@@ -304,6 +306,36 @@ def test_a_peer_whose_start_failed_may_be_started_again() -> None:
         for _ in range(2):
             with pytest.raises(AddressInUse, match=str(a.address.port)):
                 taken.start()
+
+
+def test_a_peer_that_is_closed_while_it_is_made_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Regression: whoever closed it then, a signal handler say, was told nothing, and it started all the same."""
+    peer = ictp2p.Peer(replace(config("a"), data_dir=str(tmp_path)))
+    peer.close()  # before it starts that is nothing
+
+    def make(config: ictp2p.Config, tell: EventCallback) -> ThreadHandle:
+        peer.close()
+        return beside(config, tell)
+
+    monkeypatch.setattr("ictp2p.peer.beside", make)
+    with pytest.raises(PeerClosed, match="closed while it started"):
+        peer.start()
+    assert ictp2p.Peer.running() == []
+    FileDisk(tmp_path).close()
+    with pytest.raises(LocalProtocolError, match="started once"):
+        peer.start()
+
+
+def test_a_peer_that_was_closed_as_it_started_is_not_started_again(pool: ThreadPoolExecutor) -> None:
+    """Regression: who tried again had a peer that told everybody it was closed, and that nobody could close."""
+    peer = ictp2p.Peer(config("a", "127.0.0.1:1"))
+    closing: list[Future[None]] = []
+    peer.on_event(lambda event: closing.append(pool.submit(peer.close)) if event["kind"] == "started" else None)
+    with pytest.raises(PeerClosed):
+        peer.start()
+    with pytest.raises(LocalProtocolError, match="started once"):
+        peer.start()
+    closing[0].result(20)
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])

@@ -1393,4 +1393,20 @@ MUTATIONS: Final = (
         "        loop.close()\n",
         ("handle/test_isolation.py::test_an_interrupt_while_a_peer_is_made_leaves_its_folder_free",),
     ),
+    Mutation(
+        "closed-before-it-is-made",
+        "A peer that is closed while it is made does not start.",
+        "ictp2p/peer.py",
+        "                if self._unwanted:  # after",
+        "                if False:  # after",
+        ("test_peer_life.py::test_a_peer_that_is_closed_while_it_is_made_does_not_start",),
+    ),
+    Mutation(
+        "started-again-though-closed",
+        "A peer that was closed as it started is not started again: nobody could close it.",
+        "ictp2p/peer.py",
+        "if self._handle is not None or self._unwanted:",
+        "if self._handle is not None:",
+        ("test_peer_life.py::test_a_peer_that_was_closed_as_it_started_is_not_started_again",),
+    ),
 )
