@@ -68,6 +68,7 @@ class Work(Generic[T]):
             TimeoutError: it is still under way.
             IctError: what made the call fail. Its tensors are untouched.
             PeerClosed: it was under way when this process was forked from its own.
+            LocalProtocolError: it is under way, and a callback of `on_event` asked, whose thread has to end it.
         """
         timeout = None if timeout is None else checked_timeout(timeout)
         if os.getpid() != self._process and not self.done():  # nobody is here who would end it

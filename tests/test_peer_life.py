@@ -257,6 +257,34 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_refused(isolation: str
     assert "do it in another thread" in refused[0]
 
 
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+def test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused(isolation: str) -> None:
+    """Regression: nothing ended it, and the others took the peer for dead."""
+    heard: list[object] = []
+    told = threading.Event()
+    with ictp2p.Peer(replace(config("a"), isolation=isolation)) as peer:
+        over, under_way = peer.barrier(async_op=True), peer.recv(torch.zeros(1), "b", async_op=True)
+        over.wait()
+
+        def waits(event: dict[str, Any]) -> None:
+            if event["kind"] != "mine":
+                return
+            try:
+                heard.append(over.wait())  # which is there, and waited for by nobody
+                under_way.wait(10)
+            except LocalProtocolError as error:
+                heard.append(str(error))
+            finally:
+                told.set()
+
+        peer.on_event(waits)
+        peer.event("mine")
+        assert told.wait(20)
+        assert not under_way.done()
+    assert heard[0] == over.wait()
+    assert "do it in another thread" in str(heard[1])
+
+
 def test_a_peer_that_is_not_running_says_so() -> None:
     peer = ictp2p.Peer(config("a"))
     for use in (lambda: peer.id, lambda: peer.address, lambda: peer.status(), lambda: peer.drain()):

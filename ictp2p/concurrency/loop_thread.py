@@ -30,7 +30,7 @@ from ictp2p.concurrency import logs
 from ictp2p.concurrency.descriptors import spare_standard_streams
 from ictp2p.concurrency.interrupts import Answer
 from ictp2p.concurrency.threads import Threads
-from ictp2p.errors import PeerClosed
+from ictp2p.errors import LocalProtocolError, PeerClosed
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -126,7 +126,10 @@ class LoopThread:
         Raises:
             PeerClosed: the loop was closed meanwhile.
             TimeoutError: it takes longer than `timeout` seconds.
+            LocalProtocolError: this is the loop's own thread, which would wait for itself.
         """
+        if not future.done():
+            check_waits_elsewhere(self._thread, self._owner)
         try:
             return future.result(timeout)
         except CancelledError:
@@ -221,6 +224,18 @@ class LoopThread:
         with self._lock:
             if not self._closing:
                 self._closing, self._last = True, _nothing
+
+
+def check_waits_elsewhere(thread: threading.Thread, owner: str) -> None:
+    """Refuse what would wait for `owner` in the thread that runs it: that wait would never end.
+
+    Raises:
+        LocalProtocolError: this is that thread.
+    """
+    if threading.current_thread() is thread:
+        raise LocalProtocolError(
+            f"{owner} cannot be waited for on its own thread, as in a callback of on_event: do it in another thread"
+        )
 
 
 def beside(act: Callable[[], object]) -> None:

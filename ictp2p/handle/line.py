@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, cast
 
 from ictp2p.concurrency import logs
 from ictp2p.concurrency.descriptors import spare_standard_streams
+from ictp2p.concurrency.loop_thread import check_waits_elsewhere
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import framing, messages, to_training
 from ictp2p.handle.outbox import Outbox
@@ -86,6 +87,14 @@ class Line:
         if self.left_behind:
             raise PeerClosed(f"the peer belongs to process {self._owner}, from which this one was forked")
         self._outbox.put(messages.encode(number, message), descriptor)
+
+    def check_waits_elsewhere(self) -> None:
+        """See that this is not the thread that reads, which would wait for what it has to read itself.
+
+        Raises:
+            LocalProtocolError: it is.
+        """
+        check_waits_elsewhere(self._thread, "the peer")
 
     def limited(self, seconds: float, what: str) -> AbstractContextManager[None]:
         """Kill the process if what is done meanwhile takes longer: it ends with a `PeerClosed` that says so."""

@@ -154,6 +154,8 @@ class ProcessHandle:
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
         """Wait for an answer."""
+        if not future.done():
+            self.line.check_waits_elsewhere()
         try:
             return future.result(timeout)
         except CancelledError:

@@ -1409,4 +1409,20 @@ MUTATIONS: Final = (
         "if self._handle is not None:",
         ("test_peer_life.py::test_a_peer_that_was_closed_as_it_started_is_not_started_again",),
     ),
+    Mutation(
+        "loop-waits-for-itself",
+        "What would wait for a peer in its own thread is refused there.",
+        "ictp2p/concurrency/loop_thread.py",
+        "    if threading.current_thread() is thread:\n        raise",
+        "    if False:\n        raise",
+        ("test_peer_life.py::test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused",),
+    ),
+    Mutation(
+        "reader-waits-for-itself",
+        "What would wait for a peer's process in the thread that reads what it says is refused there.",
+        "ictp2p/handle/process.py",
+        "            self.line.check_waits_elsewhere()\n",
+        "            pass\n",
+        ("test_peer_life.py::test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused",),
+    ),
 )
