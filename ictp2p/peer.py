@@ -379,10 +379,11 @@ class Peer(CollectiveCalls, _MeshMethods):
                 self._call(callback, told)
         finally:
             self._told.here = False
-        if kind == "warning":  # who watches no events must learn it too: a warning that is logged reaches the screen
-            self._log_warning(fields["text"], of_a_round="round" in fields)
-        elif kind == "refused" and fields["error"] == VersionMismatch.__name__:
-            self._log_refused(Address.parse(fields["address"]).host, fields["text"])
+        match kind, fields:  # a program's own event may be called the same, and say something else
+            case "warning", {"text": str(text)}:  # who watches no events must learn it too: the log reaches the screen
+                self._log_warning(text, of_a_round="round" in fields)
+            case "refused", {"error": VersionMismatch.__name__, "address": str(address), "text": str(text)}:
+                self._log_refused(address.rpartition(":")[0], text)
 
     def _log_warning(self, text: str, *, of_a_round: bool) -> None:
         due = self._repetition.to_log(text, time.monotonic()) if of_a_round else text

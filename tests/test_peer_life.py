@@ -285,6 +285,18 @@ def test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused(iso
     assert "do it in another thread" in str(heard[1])
 
 
+@pytest.mark.parametrize("fields", [{"reason": "hot"}, {"error": "VersionMismatch"}], ids=["a warning", "a refusal"])
+def test_an_event_of_a_program_that_is_called_as_the_peers_own_ends_no_callback(fields: dict[str, str]) -> None:
+    """Regression: without what is logged of the peer's own it was an error, and nobody was told of anything later."""
+    told = threading.Event()
+    peer = ictp2p.Peer(config("a"))
+    peer.on_event(lambda event: told.set() if event["kind"] == "mine" else None)
+    with peer:
+        peer.event("warning" if "reason" in fields else "refused", **fields)
+        peer.event("mine")
+        assert told.wait(20)
+
+
 def test_a_peer_that_is_not_running_says_so() -> None:
     peer = ictp2p.Peer(config("a"))
     for use in (lambda: peer.id, lambda: peer.address, lambda: peer.status(), lambda: peer.drain()):

@@ -831,8 +831,8 @@ MUTATIONS: Final = (
         "other-release-not-logged",
         "A mesh logs who came with another release.",
         "ictp2p/peer.py",
-        'elif kind == "refused" and',
-        'elif kind == "" and',
+        'case "refused", {',
+        'case "", {',
         ("runtime/test_repetition.py::test_a_peer_logs_who_came_with_another_release_once_per_host",),
     ),
     Mutation(
@@ -1424,5 +1424,13 @@ MUTATIONS: Final = (
         "            self.line.check_waits_elsewhere()\n",
         "            pass\n",
         ("test_peer_life.py::test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused",),
+    ),
+    Mutation(
+        "event-of-a-program-as-the-peers-own",
+        "An event of a program that is called as one of the peer's own ends no callback.",
+        "ictp2p/peer.py",
+        'case "warning", {"text": str(text)}:',
+        'case "warning", {**more} if (text := more["text"]):',
+        ("test_peer_life.py::test_an_event_of_a_program_that_is_called_as_the_peers_own_ends_no_callback",),
     ),
 )
