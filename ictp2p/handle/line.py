@@ -183,7 +183,14 @@ class Line:
                 return f"{self._killed}was killed, but has not ended: it waits for its disk"
         if status >= 0:
             return f"ended with status {status}"
-        return f"{self._killed}was ended by {signal.Signals(-status).name} (status {status})"
+        return f"{self._killed}was ended by {_name(-status)} (status {status})"
+
+
+def _name(number: int) -> str:
+    """What a signal is called; Python has names for the first and the last of the real-time ones alone."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 _OPEN: dict[Line, None] = {}

@@ -287,6 +287,18 @@ def test_who_leaves_does_not_wait_for_a_process_that_does_not_die(monkeypatch: p
     running.wait()
 
 
+@pytest.mark.timeout(30)
+def test_a_process_that_is_ended_by_a_signal_without_a_name_ends_every_wait() -> None:
+    """Regression: the thread that tells of it failed over the name, and nobody was ever answered."""
+    handle = ProcessHandle(config("a", "process"), lambda kind, fields: None)
+    assert handle.line.process is not None
+    nameless = signal.SIGRTMIN + 1
+    os.kill(handle.line.process, nameless)
+    with pytest.raises(PeerClosed, match=f"was ended by signal {nameless}"):
+        handle.start()
+    handle.close()
+
+
 @contextlib.contextmanager
 def standing_still(handle: Any) -> Iterator[None]:
     """The peer answers nobody meanwhile, as while it is stopped, or waits for its disk."""

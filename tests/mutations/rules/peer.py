@@ -1433,4 +1433,12 @@ MUTATIONS: Final = (
         'case "warning", {**more} if (text := more["text"]):',
         ("test_peer_life.py::test_an_event_of_a_program_that_is_called_as_the_peers_own_ends_no_callback",),
     ),
+    Mutation(
+        "signal-without-a-name",
+        "A peer's process that is ended by a signal without a name ends every wait.",
+        "ictp2p/handle/line.py",
+        "was ended by {_name(-status)}",
+        "was ended by {signal.Signals(-status).name}",
+        ("handle/test_isolation.py::test_a_process_that_is_ended_by_a_signal_without_a_name_ends_every_wait",),
+    ),
 )
