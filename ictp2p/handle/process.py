@@ -85,7 +85,11 @@ class ProcessHandle:
             lambda number: self.line.send(0, to_peer.Unmap(number)),
             self.threads,
         )
-        self._questions = Questions(self._arena, self._say)
+        try:
+            self._questions = Questions(self._arena, self._say)
+        except BaseException:  # there is no other thread to be had, say
+            self.line.close()
+            raise
         try:
             self.id = PeerId(self._ask(to_peer.Begin(config, torch.get_num_threads()), str))
         except BaseException:

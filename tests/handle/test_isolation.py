@@ -29,7 +29,10 @@ from ictp2p.concurrency.loop_thread import LoopThread
 from ictp2p.disk import FileDisk
 from ictp2p.errors import AddressInUse, ConfigError, MeshMismatch, PeerClosed, RoundTimeout
 from ictp2p.handle import line, process, thread
+from ictp2p.handle.line import Line
+from ictp2p.handle.memory import Arena
 from ictp2p.handle.process import ProcessHandle
+from ictp2p.handle.questions import Questions
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -297,6 +300,25 @@ def test_a_process_that_is_ended_by_a_signal_without_a_name_ends_every_wait() ->
     with pytest.raises(PeerClosed, match=f"was ended by signal {nameless}"):
         handle.start()
     handle.close()
+
+
+def test_a_process_is_ended_that_has_no_thread_to_answer_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it lived on with two threads, for as long as its program."""
+    lines: list[Line] = []
+
+    def none(self: Questions, arena: Arena, say: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def made(*args: Any) -> Line:
+        lines.append(Line(*args))
+        return lines[0]
+
+    monkeypatch.setattr(process, "Line", made)
+    monkeypatch.setattr(Questions, "__init__", none)
+    with pytest.raises(RuntimeError, match="new thread"):
+        ProcessHandle(config("a", "process"), lambda kind, fields: None)
+    assert not lines[0]._thread.is_alive()
+    assert not lines[0]._watchdog._thread.is_alive()
 
 
 @contextlib.contextmanager

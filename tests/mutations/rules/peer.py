@@ -1441,4 +1441,12 @@ MUTATIONS: Final = (
         "was ended by {signal.Signals(-status).name}",
         ("handle/test_isolation.py::test_a_process_that_is_ended_by_a_signal_without_a_name_ends_every_wait",),
     ),
+    Mutation(
+        "process-without-a-thread-left",
+        "The process of a peer is ended where no thread can be had that answers it.",
+        "ictp2p/handle/process.py",
+        "say\n            self.line.close()\n",
+        "say\n            pass\n",
+        ("handle/test_isolation.py::test_a_process_is_ended_that_has_no_thread_to_answer_it",),
+    ),
 )
