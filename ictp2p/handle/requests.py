@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -50,6 +51,7 @@ class Requests:
         self._cancel = cancel
         self._numbers = itertools.count(1)
         self._standing: dict[int, _Request[Any]] = {}
+        self._process = os.getpid()
         self._lock = threading.RLock()  # reentrant: a signal handler may close the peer in the middle of this
         self.error: PeerClosed | None = None
         """How the process ended, if it has."""
@@ -79,8 +81,10 @@ class Requests:
             after: called once the peer has answered, well or not.
 
         Raises:
-            PeerClosed: the process is gone.
+            PeerClosed: the process is gone, or this one is a fork of who asks it.
         """
+        if os.getpid() != self._process:  # before the lock, which a thread may have held that was not forked along
+            raise PeerClosed(f"the peer belongs to process {self._process}, from which this one was forked")
         number = self.number() if number is None else number
         future: Future[Any] = Answer()
         with self._lock:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from typing import Any
 
 import pytest
@@ -88,6 +91,34 @@ def test_an_answer_of_another_type_is_an_error() -> None:
     future = requests.ask(to_peer.Start(), int)
     requests.answered(peer.asked[0], raw("text"))
     assert future.exception() is not None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_does_not_wait_for_a_thread_that_was_asking_when_it_was_made() -> None:
+    """Regression: it waited for ever for a lock that nobody holds there, before it was told that it is a fork."""
+    requests, asking, over = Peer().requests(), threading.Event(), threading.Event()
+
+    def ask() -> None:
+        with requests._lock:
+            asking.set()
+            over.wait()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    asking.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)  # ends it if it waits
+        try:
+            requests.ask(to_peer.Start(), None)
+        except PeerClosed:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    over.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.timeout(20)  # else it waits for itself

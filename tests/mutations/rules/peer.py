@@ -1449,4 +1449,12 @@ MUTATIONS: Final = (
         "say\n            pass\n",
         ("handle/test_isolation.py::test_a_process_is_ended_that_has_no_thread_to_answer_it",),
     ),
+    Mutation(
+        "fork-waits-for-a-lock",
+        "A fork asks nothing of its parent's peer, and waits for no lock that a thread held when it was made.",
+        "ictp2p/handle/requests.py",
+        "        if os.getpid() != self._process:",
+        "        if False:",
+        ("handle/test_requests.py::test_a_fork_does_not_wait_for_a_thread_that_was_asking_when_it_was_made",),
+    ),
 )
