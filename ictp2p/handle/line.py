@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, cast
 
 from ictp2p.concurrency import logs
 from ictp2p.concurrency.descriptors import spare_standard_streams
+from ictp2p.concurrency.forks import made_alone, undivided
 from ictp2p.concurrency.loop_thread import check_waits_elsewhere
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import framing, messages, to_training
@@ -52,7 +53,9 @@ class Line:
     ) -> None:
         self._heard, self._ended = heard, ended
         spare_standard_streams()  # it is given its own standard streams, and its end of the line by its number
-        self._ours, self._theirs = socket.socketpair()
+        with undivided():  # a fork that kept their end would keep ours from hearing of the process's death
+            self._ours, self._theirs = socket.socketpair()
+            made_alone(lambda: self._theirs)
         self._outbox = Outbox(self._ours)
         self._closing = False
         self._killed = ""

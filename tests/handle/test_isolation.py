@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -392,6 +393,23 @@ def test_an_interrupt_while_a_peer_is_made_leaves_its_folder_free(
         thread.beside(config("a", data_dir=str(tmp_path)), lambda kind, fields: None)
     assert made
     FileDisk(tmp_path).close()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_made_while_a_peers_process_starts_keeps_no_end_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: with that the line stayed open when the process died, and who waited was told once the fork ended."""
+    start, forks = Line._start, list[int]()
+
+    def starts(line: Line) -> subprocess.Popen[bytes]:
+        fork = os.fork()
+        if fork == 0:
+            os._exit(stat.S_ISSOCK(os.fstat(line._theirs.fileno()).st_mode))
+        forks.append(os.waitpid(fork, 0)[1])
+        return start(line)
+
+    monkeypatch.setattr(Line, "_start", starts)
+    ProcessHandle(config("a", "process"), lambda kind, fields: None).close()
+    assert forks == [0]
 
 
 PROGRAM = """

@@ -1457,4 +1457,12 @@ MUTATIONS: Final = (
         "        if False:",
         ("handle/test_requests.py::test_a_fork_does_not_wait_for_a_thread_that_was_asking_when_it_was_made",),
     ),
+    Mutation(
+        "end-of-the-line-in-a-fork",
+        "A fork that is made while a peer's process starts does not keep the line to it open.",
+        "ictp2p/handle/line.py",
+        "            made_alone(lambda: self._theirs)\n",
+        "",
+        ("handle/test_isolation.py::test_a_fork_made_while_a_peers_process_starts_keeps_no_end_of_the_line",),
+    ),
 )
