@@ -89,7 +89,7 @@ class Requests:
         future: Future[Any] = Answer()
         with self._lock:
             if self.error is not None:
-                raise self.error
+                raise PeerClosed(str(self.error))  # another one: what is kept would keep the frames of each time
             self._standing[number] = _Request(kind, future, keeps, last, after)
         self._say(number, message)
         future.add_done_callback(lambda done: self._cancelled(number) if done.cancelled() else None)

@@ -89,9 +89,9 @@ class Heard:
         self._break_group("the peer was closed")
 
     def check(self) -> None:
-        """Raise `PeerClosed` if the peer is gone."""
+        """Raise `PeerClosed` if the peer is gone; another one each time, for what is kept keeps the frames of all."""
         if self._closed is not None:
-            raise self._closed
+            raise type(self._closed)(*self._closed.args)
 
     def roster(self, newer_than: Generation, known: Generation, left: Callable[[], float]) -> Roster | None:
         """Wait for a roster with this worker in it.

@@ -93,6 +93,18 @@ def test_an_answer_of_another_type_is_an_error() -> None:
     assert future.exception() is not None
 
 
+def test_who_asks_for_something_of_a_peer_that_is_gone_has_an_error_of_its_own() -> None:
+    """Regression: all had the one that is kept, which knew more frames each time, and all that was in them."""
+    requests = Peer().requests()
+    requests.refuse(PeerClosed("the process was killed"))
+    for _ in range(3):
+        with pytest.raises(PeerClosed, match="was killed") as told:
+            requests.ask(to_peer.Start(), None)
+        assert told.value is not requests.error
+    assert requests.error is not None
+    assert requests.error.__traceback__ is None
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork_does_not_wait_for_a_thread_that_was_asking_when_it_was_made() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ictp2p.concurrency.threads import Threads
-from ictp2p.errors import PeerClosed
+from ictp2p.errors import PeerClosed, PeerFailed
 from ictp2p.sync.rosters.roster import Roster
 from ictp2p.training.heard import Heard
 
@@ -139,3 +139,13 @@ def test_nobody_waits_for_what_is_here(heard: Heard) -> None:
     heard.pause(NEVER, lambda: bool(states))
     heard.close()
     heard.pause(NEVER, lambda: True)
+
+
+def test_who_asks_for_something_of_a_peer_that_is_gone_has_an_error_of_its_own(heard: Heard) -> None:
+    """Regression: all had the one that is kept, which knew more frames each time, and all that was in them."""
+    kept = PeerFailed("the peer stopped by itself")
+    heard.ended(kept)
+    for _ in range(3):
+        with pytest.raises(PeerFailed, match="stopped by itself"):
+            heard.check()
+    assert kept.__traceback__ is None

@@ -1465,4 +1465,12 @@ MUTATIONS: Final = (
         "",
         ("handle/test_isolation.py::test_a_fork_made_while_a_peers_process_starts_keeps_no_end_of_the_line",),
     ),
+    Mutation(
+        "kept-error-raised",
+        "Who asks for something of a peer's process that is gone has an error of its own, which nobody keeps.",
+        "ictp2p/handle/requests.py",
+        "                raise PeerClosed(str(self.error))",
+        "                raise self.error",
+        ("handle/test_requests.py::test_who_asks_for_something_of_a_peer_that_is_gone_has_an_error_of_its_own",),
+    ),
 )
