@@ -385,7 +385,7 @@ class ProcessHandle:
     def _over(self, error: PeerClosed) -> None:
         """The process has ended."""
         self._requests.refuse(error)
-        for round_ in self._rounds.values():
+        for round_ in tuple(self._rounds.values()):  # in one step: who brings another one, in vain, may do so now
             self._guarded(round_.over)
         self._requests.end(error)
         self._publish(Ended(error))

@@ -29,11 +29,12 @@ from ictp2p.calls.runner import Deadline
 from ictp2p.concurrency.loop_thread import LoopThread
 from ictp2p.disk import FileDisk
 from ictp2p.errors import AddressInUse, ConfigError, MeshMismatch, PeerClosed, RoundTimeout
-from ictp2p.handle import line, process, thread
+from ictp2p.handle import Ended, line, process, thread
 from ictp2p.handle.line import Line
 from ictp2p.handle.memory import Arena
 from ictp2p.handle.process import ProcessHandle
 from ictp2p.handle.questions import Questions
+from ictp2p.handle.requests import Requests
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -301,6 +302,23 @@ def test_a_process_that_is_ended_by_a_signal_without_a_name_ends_every_wait() ->
     with pytest.raises(PeerClosed, match=f"was ended by signal {nameless}"):
         handle.start()
     handle.close()
+
+
+def test_the_end_of_a_process_is_told_to_all_rounds_while_another_one_is_brought() -> None:
+    """Regression: it changed what was gone through, and neither the others nor whoever waited was told."""
+    handle: Any = object.__new__(ProcessHandle)
+    told: list[object] = []
+
+    class Round:
+        def over(self) -> None:
+            told.append(self)
+            handle._rounds[len(handle._rounds)] = Round()  # as `reduce` does in another thread
+
+    handle._rounds = {0: Round(), 1: Round()}
+    handle._requests = Requests(lambda number, message: None, lambda number: None)
+    handle._subscribers = [told.append]
+    handle._over(PeerClosed("it was killed"))
+    assert [type(one) for one in told] == [Round, Round, Ended]
 
 
 def test_a_process_is_ended_that_has_no_thread_to_answer_it(monkeypatch: pytest.MonkeyPatch) -> None:

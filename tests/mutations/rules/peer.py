@@ -1473,4 +1473,12 @@ MUTATIONS: Final = (
         "                raise self.error",
         ("handle/test_requests.py::test_who_asks_for_something_of_a_peer_that_is_gone_has_an_error_of_its_own",),
     ),
+    Mutation(
+        "rounds-changed-at-the-end",
+        "The end of a peer's process is told to all rounds, though another one is brought meanwhile.",
+        "ictp2p/handle/process.py",
+        "        for round_ in tuple(self._rounds.values()):",
+        "        for round_ in self._rounds.values():",
+        ("handle/test_isolation.py::test_the_end_of_a_process_is_told_to_all_rounds_while_another_one_is_brought",),
+    ),
 )
