@@ -4,9 +4,11 @@ It is started as a program of its own, not forked (threads and locks do not surv
 (which would import the user's script once more). It ends when the training program does, however that ends: its socket
 is closed then, and where a fork of the training program keeps it open, the kernel kills this process (prctl(2),
 PR_SET_PDEATHSIG). The others notice a death, which is the truth. Signals that go to all processes of a job are the
-training program's to answer: an interrupt from the terminal, SIGTERM, and those that schedulers send some time before
-it. It drains or closes its peer, and this process leaves politely. Who does not answer them dies of them, and this
-process with it. SIGALRM is each process's own, and SIGTSTP must stop both, so these two do here what they always do.
+training program's to answer: SIGINT, SIGTERM, and those that schedulers send some time before it. It drains or closes
+its peer, and this process leaves politely. Who does not answer them dies of them, and this process with it. SIGALRM is
+each process's own, and SIGTSTP stops whom it is sent to, so these two do here what they always do. A terminal sends its
+own, Ctrl-C and Ctrl-Z, to the training program alone, for this process is in a group of its own: while the program is
+stopped, its peer lives on.
 """
 
 from __future__ import annotations
