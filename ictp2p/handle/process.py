@@ -148,8 +148,8 @@ class ProcessHandle:
 
     def close(self) -> None:
         """End the process."""
+        self.line.close()  # first: the memory is given back with words, and a process that is stopped reads none
         self._arena.close()
-        self.line.close()
         self._questions.close()
 
     def subscribe(self, subscriber: Subscriber) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -290,6 +291,26 @@ def test_who_leaves_does_not_wait_for_a_process_that_does_not_die(monkeypatch: p
     handle.close()
     kill()
     running.wait()
+
+
+def stop_reading(handle: ProcessHandle) -> None:
+    """Have the process stopped, and no room in its socket."""
+    assert handle.line.process is not None
+    os.kill(handle.line.process, signal.SIGSTOP)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            handle.line._ours.send(bytes(1 << 16), socket.MSG_DONTWAIT)
+
+
+@pytest.mark.timeout(30)
+def test_who_closes_has_nothing_to_say_to_a_process_that_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: that some memory was free was said first, and waited for the room to say it."""
+    monkeypatch.setattr(line, "_END", 0.05)
+    handle = ProcessHandle(config("a", "process"), lambda kind, fields: None)
+    handle.empty(1 << 20)
+    stop_reading(handle)
+    handle.close()
+    assert handle._arena.size == 0
 
 
 @pytest.mark.timeout(30)
