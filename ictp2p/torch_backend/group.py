@@ -1,8 +1,9 @@
 """The process group: torch's calls in, coroutines of `Engine` and `Messages` out.
 
 Calls are numbered in the order in which they are made, which must be the same on every rank, as torch has it; they
-then run side by side. A call that fails (a rank died, nobody came in time) fails on every rank that takes part, within
-the stall deadline, and what its tensors hold is undefined. The connections of the others stand.
+then run side by side. A call that is refused for what it was given has no number: it may happen on one rank only, which
+makes the right one next. A call that fails (a rank died, nobody came in time) fails on every rank that takes part,
+within the stall deadline, and what its tensors hold is undefined. The connections of the others stand.
 
 torch has two names for some calls, the old of which C++ still uses: both are here.
 """
@@ -126,10 +127,13 @@ class ProcessGroup(DescribedGroup):
         memory, lists = Memory(), dict[torch.dtype, list[Tensor]]()
         for tensor in tensors:
             lists.setdefault(tensor.dtype, []).append(tensor)
+        kinds = [Reduction(opts.reduceOp, dtype) for dtype in lists]
+        vectors = [
+            [reduction.view(memory.update(tensor)) for tensor in alike]
+            for reduction, alike in zip(kinds, lists.values(), strict=True)
+        ]
         jobs = []
-        for dtype, alike in lists.items():
-            reduction = Reduction(opts.reduceOp, dtype)
-            flat = [reduction.view(memory.update(tensor)) for tensor in alike]
+        for reduction, flat in zip(kinds, vectors, strict=True):  # nothing is refused from here on
             if reduction.factor is not None:
                 products = [reduction.contribution(part) for part in flat]
                 for part, product in zip(flat, products, strict=True):  # all at once: they may share memory
@@ -250,7 +254,7 @@ class ProcessGroup(DescribedGroup):
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> GroupWork:
         """Collect every rank's tensor at one rank."""
         memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "gather"), inputs
-        brought, step, incoming = memory.read(tensor), self._step("gather", opts), dict[int, Tensor]()
+        brought, incoming = memory.read(tensor), dict[int, Tensor]()
         mine = octets(brought)
         if root == self._rank:
             expect(self._size, len(outputs[0]), "tensors to gather into")
@@ -258,13 +262,13 @@ class ProcessGroup(DescribedGroup):
             fits(places[root], brought, "gather")
             incoming = dict(enumerate(map(octets, places)))
             (incoming[root],) = memory.apart([incoming[root]], [], [mine])
-        results = outputs[0] if outputs else []
+        results, step = outputs[0] if outputs else [], self._step("gather", opts)
         return self._begin("gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> GroupWork:
         """Give each rank its tensor of one rank's list."""
         memory, root, (tensor,) = Memory(), member(opts.rootRank, self._size, "scatter"), outputs
-        place, step, outgoing = memory.write(tensor), self._step("scatter", opts), dict[int, Tensor]()
+        place, outgoing = memory.write(tensor), dict[int, Tensor]()
         mine = octets(place)
         if root == self._rank:
             expect(self._size, len(inputs[0]), "tensors to scatter")
@@ -273,6 +277,7 @@ class ProcessGroup(DescribedGroup):
             outgoing = dict(enumerate(map(octets, parts)))
             own = outgoing[root]
             (mine,) = memory.apart([mine], [part for rank, part in outgoing.items() if rank != root], [own])
+        step = self._step("scatter", opts)
         return self._begin("scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:

@@ -197,4 +197,12 @@ MUTATIONS: Final = (
         "            pass\n        if desk",
         ("torch_backend/test_group.py::test_who_comes_when_the_others_have_given_up_hears_of_it",),
     ),
+    Mutation(
+        "refused-and-counted",
+        "A call that is refused on one rank does not shift those after it.",
+        "ictp2p/torch_backend/group.py",
+        "        brought, incoming = memory.read(tensor), dict[int, Tensor]()\n",
+        "        brought, incoming = memory.read(tensor), dict[int, Tensor]()\n        self._calls.number('gather')\n",
+        ("torch_backend/test_group.py::test_a_call_that_is_refused_on_one_rank_has_no_number_there",),
+    ),
 )
