@@ -6,6 +6,12 @@ join it there. The run id names the cluster if somebody chose one (`--rdzv-id`),
 under the same name; torchrun's own default is the same word for every job in the world, and then rank 0 draws a name,
 or has the one that its data folder was bound to by an earlier start.
 
+After a death all workers are started again, and the store still knows what the last rank 0 left in it. No number tells
+the two lives apart: each agent counts its own restarts, and none for a death elsewhere. So rank 0 takes back what is
+there before it listens anywhere, and the others believe what they read if somebody listens at that address, and it is
+still what they read afterwards: who listens where an earlier rank 0 did is rank 0 again, which has taken it back, or
+came after a rank 0 that had.
+
 Workers of one machine are told apart by `LOCAL_RANK`: a port that was given is counted up by it, and a data folder
 gets a subfolder per rank. Whoever names the cluster in the configuration gets none of all this.
 """
@@ -17,6 +23,8 @@ import datetime
 import hashlib
 import re
 import secrets
+import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -35,6 +43,11 @@ _UNNAMED = ("", "none")
 _PREFIX = "torchrun-"
 _WILDCARDS = ("0.0.0.0", "::")
 _LAST_PORT = 65535
+_KEY = "ictp2p/rank0"
+_PAUSE = 0.1
+"""Seconds between two looks at an address where nobody listens (yet)."""
+_PATIENCE = 2.0
+"""Seconds in which an address has to answer; it is asked again."""
 _LONGEST = 48
 """Characters of a run id that fit into the cluster's name."""
 _SHORTENED = 39
@@ -52,10 +65,8 @@ class Job:
     size: int
     master: Address
     """Where the store is."""
-    restart: int
-    """How often the agent has restarted its workers; the store outlives them."""
     agent_store: bool
-    """Whether the agent keeps the store; else rank 0 does."""
+    """Whether the agent keeps the store, which then outlives its workers; else rank 0 does."""
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Job | None:
@@ -73,7 +84,6 @@ class Job:
                 _whole(environment, "LOCAL_RANK"),
                 _whole(environment, "WORLD_SIZE"),
                 Address(environment["MASTER_ADDR"], _whole(environment, "MASTER_PORT")),
-                _whole({"TORCHELASTIC_RESTART_COUNT": "0", **environment}, "TORCHELASTIC_RESTART_COUNT"),
                 environment.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True",
             )
         except KeyError as error:
@@ -142,6 +152,7 @@ class Rendezvous:
             Unreachable: the store, or rank 0, did not answer in time.
         """
         if self._job.rank == 0:
+            self._opened().delete_key(_KEY)
             name = self._job.cluster if self._job.named else home(config.data_dir)
             return dataclasses.replace(config, cluster=name or f"{_PREFIX}{secrets.token_hex(6)}")
         name, address = self._asked().split()
@@ -156,17 +167,27 @@ class Rendezvous:
         if self._job.rank:
             return
         host = self._job.master.host if address.host in _WILDCARDS else address.host
-        self._opened().set(self._key, f"{config.cluster} {Address(host, address.port)}")
-
-    @property
-    def _key(self) -> str:
-        return f"ictp2p/{self._job.restart}/rank0"
+        self._opened().set(_KEY, f"{config.cluster} {Address(host, address.port)}")
 
     def _asked(self) -> str:
+        """What rank 0 says, and stands by."""
+        over = time.monotonic() + self._timeout
+        while True:
+            told = self._told()
+            if _listens(Address.parse(told.split()[1])) and self._told() == told:
+                return told
+            if time.monotonic() >= over:
+                raise Unreachable(
+                    f"rank 0 of torchrun job {self._job.run!r} did not start its peer within {self._timeout:g} s: "
+                    f"nobody listens where it is said to be, at {told.split()[1]}"
+                )
+            time.sleep(_PAUSE)
+
+    def _told(self) -> str:
         from torch.distributed import DistError
 
         try:
-            return self._opened().get(self._key).decode()
+            return self._opened().get(_KEY).decode()
         except DistError as error:
             raise Unreachable(
                 f"rank 0 of torchrun job {self._job.run!r} did not start its peer within {self._timeout:g} s"
@@ -200,6 +221,14 @@ def rendezvous(config: Config, environment: Mapping[str, str]) -> Rendezvous | N
     if job is None or config.cluster != job.cluster:
         return None
     return Rendezvous(job, config.global_timeouts.form)
+
+
+def _listens(address: Address) -> bool:
+    try:
+        socket.create_connection(address, _PATIENCE).close()
+    except OSError:
+        return False
+    return True
 
 
 def _whole(environment: Mapping[str, str], name: str) -> int:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,16 @@ ENVIRONMENT = {
     "LOCAL_RANK": "1",
     "WORLD_SIZE": "8",
 }
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[dict[str, str]]:
+    """The environment of a job whose agent keeps a store."""
+    from torch._C._distributed_c10d import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    yield {**ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    del store
 
 
 @pytest.fixture
@@ -122,8 +134,8 @@ def test_half_an_environment_is_an_error_that_names_what_is_missing(name: str) -
 
 
 @pytest.mark.parametrize("run", ["none", ""])
-def test_a_run_that_nobody_named_gets_a_name_that_no_other_job_has(run: str) -> None:
-    job = torchrun.Job.of({**ENVIRONMENT, "TORCHELASTIC_RUN_ID": run, "RANK": "0"})
+def test_a_run_that_nobody_named_gets_a_name_that_no_other_job_has(run: str, agents: dict[str, str]) -> None:
+    job = torchrun.Job.of({**agents, "TORCHELASTIC_RUN_ID": run, "RANK": "0"})
     assert job is not None
     config = ictp2p.Config.local(cluster=job.cluster, token=TOKEN)
     names = {torchrun.Rendezvous(job, 1.0).before(config, lambda folder: None).cluster for _ in range(3)}
@@ -131,36 +143,76 @@ def test_a_run_that_nobody_named_gets_a_name_that_no_other_job_has(run: str) -> 
 
 
 @pytest.mark.parametrize("run", ["none", ""])
-def test_a_run_that_nobody_named_keeps_the_name_that_its_folder_has(run: str, tmp_path: Path) -> None:
+def test_a_run_that_nobody_named_keeps_the_name_that_its_folder_has(
+    run: str, tmp_path: Path, agents: dict[str, str]
+) -> None:
     """Regression: torchrun started the workers again, as it does after a death, and rank 0 drew another name."""
-    job = torchrun.Job.of({**ENVIRONMENT, "TORCHELASTIC_RUN_ID": run, "RANK": "0"})
+    job = torchrun.Job.of({**agents, "TORCHELASTIC_RUN_ID": run, "RANK": "0"})
     assert job is not None
     config = ictp2p.Config.local(cluster=job.cluster, token=TOKEN, data_dir=tmp_path / "rank-0")
     drawn = torchrun.Rendezvous(job, 1.0).before(config, data_folder.home)
     with FileDisk(drawn.data_dir) as disk:
         data_folder.bind(disk, drawn)
     assert torchrun.Rendezvous(job, 1.0).before(config, data_folder.home).cluster == drawn.cluster
-    named = torchrun.Job.of({**ENVIRONMENT, "RANK": "0"})
+    named = torchrun.Job.of({**agents, "RANK": "0"})
     assert named is not None
     assert torchrun.Rendezvous(named, 1.0).before(config, data_folder.home).cluster == named.cluster
 
 
-@pytest.mark.real
-def test_ranks_meet_in_the_store_and_know_restarts_apart() -> None:
-    from torch._C._distributed_c10d import TCPStore
+def rendezvous(environment: dict[str, str], timeout: float = 10.0, **given: str) -> torchrun.Rendezvous:
+    job = torchrun.Job.of({**environment, **given})
+    assert job is not None
+    return torchrun.Rendezvous(job, timeout)
 
-    agent = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    here = {**ENVIRONMENT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(agent.port)}
+
+@pytest.mark.real
+def test_ranks_meet_in_the_store_though_their_agents_have_counted_other_restarts(agents: dict[str, str]) -> None:
+    """Regression: an agent counts no death elsewhere, so that its workers asked for what a dead rank 0 had left."""
     config = ictp2p.Config.local(cluster="torchrun-my-job-7-f20915cf", token=TOKEN, join=("192.0.2.9:1",))
-    zero, one = (torchrun.rendezvous(config, {**here, "RANK": rank}) for rank in ("0", "1"))
+    zero = torchrun.rendezvous(config, {**agents, "RANK": "0", "TORCHELASTIC_RESTART_COUNT": "1"})
+    one = torchrun.rendezvous(config, {**agents, "RANK": "1", "TORCHELASTIC_RESTART_COUNT": "0"})
     assert zero is not None
     assert one is not None
-    zero.after(zero.before(config, data_folder.home), Address("0.0.0.0", 7450))
-    assert one.before(config, data_folder.home).join == ("127.0.0.1:7450", "192.0.2.9:1")
-    restarted = torchrun.Job.of({**here, "RANK": "1", "TORCHELASTIC_RESTART_COUNT": "3"})
-    assert restarted is not None
-    with pytest.raises(Unreachable, match="rank 0 of torchrun job 'My Job#7'"):
-        torchrun.Rendezvous(restarted, 0.3).before(config, data_folder.home)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        zero.after(zero.before(config, data_folder.home), Address("0.0.0.0", port))
+        assert one.before(config, data_folder.home).join == (f"127.0.0.1:{port}", "192.0.2.9:1")
+
+
+@pytest.mark.real
+def test_what_an_earlier_rank_0_has_left_in_the_store_leads_nobody_astray(agents: dict[str, str]) -> None:
+    config = ictp2p.Config.local(cluster="torchrun-my-job-7-f20915cf", token=TOKEN)
+    zero, one = (rendezvous(agents, RANK=rank) for rank in ("0", "1"))
+    hasty = rendezvous(agents, 0.3, RANK="1")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        dead = Address("127.0.0.1", listening.getsockname()[1])
+        zero.after(config, dead)
+        assert one.before(config, data_folder.home).join == (str(dead),)
+    with pytest.raises(Unreachable, match=f"rank 0 of torchrun job 'My Job#7' did not start .* at {dead}"):
+        hasty.before(config, data_folder.home)
+    zero.before(config, data_folder.home)
+    with pytest.raises(Unreachable, match=r"rank 0 of torchrun job 'My Job#7' did not start its peer within 0\.3 s$"):
+        hasty.before(config, data_folder.home)
+
+
+@pytest.mark.real
+def test_who_listens_by_now_where_an_earlier_rank_0_did_is_not_taken_for_it(
+    agents: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ictp2p.Config.local(cluster="torchrun-my-job-7-f20915cf", token=TOKEN)
+    zero, one = (rendezvous(agents, RANK=rank) for rank in ("0", "1"))
+    dead, living, asked = Address("127.0.0.1", 1), Address("127.0.0.1", 2), list[Address]()
+
+    def listens(address: Address) -> bool:
+        asked.append(address)
+        if address == dead:  # the new rank 0 comes just now, and a worker of its takes the dead one's port
+            zero.after(zero.before(config, data_folder.home), living)
+        return True
+
+    monkeypatch.setattr(torchrun, "_listens", listens)
+    zero.after(config, dead)
+    assert one.before(config, data_folder.home).join == (str(living),)
+    assert asked == [dead, living]
 
 
 @pytest.mark.real
