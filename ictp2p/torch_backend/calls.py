@@ -16,14 +16,11 @@ from torch import Tensor
 
 from ictp2p.concurrency.blocking import blocking
 from ictp2p.concurrency.loop_thread import LoopThread
+from ictp2p.torch_backend.abreast import Abreast
 from ictp2p.torch_backend.errors import CalledInCallback, GroupClosed, translated
 from ictp2p.torch_backend.memory import Memory
 from ictp2p.torch_backend.work import GroupWork, calls_back
 from ictp2p.types import PeerId
-
-ABREAST = 64
-"""Collectives of a group that run at a time; torch's Gloo runs two. All ranks begin them in the same order, so that no
-turn waits for a later one. A rank that is late has to remember no more beginnings of others than these."""
 
 Start: TypeAlias = Callable[[], Awaitable[int | None]]
 """Runs a call; gives the rank that a message came from, if it is one."""
@@ -38,7 +35,7 @@ class Calls:
         self._numbers: dict[str, int] = {}
         self._lock = threading.RLock()  # reentrant: a signal handler may end the group while its thread makes a call
         self._pending: dict[asyncio.Task[None], None] = {}
-        self._abreast = asyncio.Semaphore(ABREAST)
+        self._abreast = Abreast()
         self._closed = False
 
     def number(self, kind: str) -> int:
@@ -66,6 +63,7 @@ class Calls:
         memory: Memory,
         results: Sequence[Tensor],
         *,
+        nbytes: int = 0,
         patience: float | None = None,
     ) -> GroupWork:
         """Start a call; returns at once.
@@ -76,7 +74,8 @@ class Calls:
             start: runs it, on the loop.
             memory: what is copied back when it has succeeded.
             results: what its work gives then.
-            patience: seconds that it waits at most while `ABREAST` others run, in turn; None: it need not wait.
+            nbytes: what it moves, about.
+            patience: seconds that it waits for its turn while none before it ends well; None: it need not wait.
 
         Raises:
             GroupClosed: this process is another one's fork.
@@ -85,7 +84,7 @@ class Calls:
         work = GroupWork(f"{name} of group {group or 'without a name'}", results)
         with self._lock:
             taken = not self._closed and self._loop.post(
-                lambda: self._launch(work, name, self._in_turn(start, patience), memory)
+                lambda: self._launch(work, name, self._in_turn(start, nbytes, patience), memory)
             )
         if taken:
             return work
@@ -109,17 +108,19 @@ class Calls:
         for task in tuple(self._pending):
             task.cancel()
 
-    def _in_turn(self, start: Start, patience: float | None) -> Start:
+    def _in_turn(self, start: Start, nbytes: int, patience: float | None) -> Start:
         if patience is None:
             return start
 
         async def run() -> int | None:
-            async with asyncio.timeout(patience):
-                await self._abreast.acquire()
+            await self._abreast.begin(nbytes, patience)
+            well = False
             try:
-                return await start()
+                source = await start()
+                well = True
+                return source
             finally:
-                self._abreast.release()
+                self._abreast.end(nbytes, well=well)
 
         return run
 

@@ -263,7 +263,10 @@ class ProcessGroup(DescribedGroup):
             incoming = dict(enumerate(map(octets, places)))
             (incoming[root],) = memory.apart([incoming[root]], [], [mine])
         results, step = outputs[0] if outputs else [], self._step("gather", opts)
-        return self._begin("gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results)
+        nbytes = self._size * mine.nbytes
+        return self._begin(
+            "gather", lambda: self._engine.exchange(step, {root: mine}, incoming), memory, results, nbytes
+        )
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> GroupWork:
         """Give each rank its tensor of one rank's list."""
@@ -277,8 +280,10 @@ class ProcessGroup(DescribedGroup):
             outgoing = dict(enumerate(map(octets, parts)))
             own = outgoing[root]
             (mine,) = memory.apart([mine], [part for rank, part in outgoing.items() if rank != root], [own])
-        step = self._step("scatter", opts)
-        return self._begin("scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs)
+        step, nbytes = self._step("scatter", opts), self._size * mine.nbytes
+        return self._begin(
+            "scatter", lambda: self._engine.exchange(step, outgoing, {root: mine}), memory, outputs, nbytes
+        )
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> GroupWork:
         """Give tensor n to rank n, and get one from each."""
@@ -363,9 +368,11 @@ class ProcessGroup(DescribedGroup):
         timeout = given if given > timedelta(0) else self._timeout
         return Step(kind, self._calls.number(kind), timeout.total_seconds())
 
-    def _begin(self, name: str, start: Start, memory: Memory, results: Tensors) -> GroupWork:
+    def _begin(self, name: str, start: Start, memory: Memory, results: Tensors, nbytes: int | None = None) -> GroupWork:
+        """Begin a collective; `nbytes` is what it moves if ranks would not all take it for the same."""
         self._check_whole()
-        return self._calls.begin(name, self._name, start, memory, results, patience=self._timeout.total_seconds())
+        nbytes, patience = memory.nbytes if nbytes is None else nbytes, self._timeout.total_seconds()
+        return self._calls.begin(name, self._name, start, memory, results, nbytes=nbytes, patience=patience)
 
     def _pass_on(self, name: str, start: Start, memory: Memory, results: Tensors) -> GroupWork:
         """Begin to send or receive a message: of these there is no order that all ranks have in common."""

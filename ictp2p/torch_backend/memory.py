@@ -28,6 +28,8 @@ class Memory:
     """The tensors of one call."""
 
     def __init__(self) -> None:
+        self.nbytes = 0
+        """Of all of them."""
         self._returns: list[tuple[Tensor, Tensor]] = []
         self._queued: list[torch.cuda.Event] = []
         """One for each result on a device: all that was queued before the call, and may read or fill its place."""
@@ -44,6 +46,7 @@ class Memory:
             ConfigError: it has none in memory of its own.
         """
         tensor = _dense(tensor)
+        self.nbytes += tensor.nbytes
         if tensor.device.type == "cpu":
             return _flat(tensor.resolve_conj().resolve_neg().contiguous())
         held = _held(tensor)
@@ -59,6 +62,7 @@ class Memory:
         tensor = _dense(tensor)
         if objection := unwritable(tensor):
             raise ConfigError(f"a result cannot be written: its tensor {objection}")
+        self.nbytes += tensor.nbytes
         if tensor.device.type == "cpu" and tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
             return _flat(tensor)
         held = _held(tensor)

@@ -99,18 +99,18 @@ def test_collectives_run_in_order_and_only_so_many_at_a_time(
             raise ValueError(n)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ictp2p.torch_backend.calls.ABREAST", limit)
+        patch.setattr("ictp2p.torch_backend.abreast.MOST", limit)
         calls = Calls(loop)
-    works = [
-        calls.begin(str(n), "g", lambda n=n: start(n), Memory(), [], patience=3600.0)  # type: ignore[misc]
-        for n in range(number)
-    ]
-    for n, work in enumerate(works):
-        if n in failing:
-            with pytest.raises(ValueError, match=str(n)):
-                work.wait()
-        else:
-            assert work.wait()
+        works = [
+            calls.begin(str(n), "g", lambda n=n: start(n), Memory(), [], patience=3600.0)  # type: ignore[misc]
+            for n in range(number)
+        ]
+        for n, work in enumerate(works):
+            if n in failing:
+                with pytest.raises(ValueError, match=str(n)):
+                    work.wait()
+            else:
+                assert work.wait()
     assert began == list(range(number))
     assert most <= limit
 
@@ -118,7 +118,7 @@ def test_collectives_run_in_order_and_only_so_many_at_a_time(
 def test_a_collective_does_not_wait_for_its_turn_for_ever_and_a_message_for_none(
     loop: LoopThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ictp2p.torch_backend.calls.ABREAST", 1)
+    monkeypatch.setattr("ictp2p.torch_backend.abreast.MOST", 1)
     calls = Calls(loop)
 
     async def never() -> None:

@@ -104,7 +104,7 @@ def test_hundreds_of_messages_may_be_sent_before_one_is_received() -> None:
 
 
 def test_a_rank_may_be_late_for_more_collectives_than_a_connection_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ictp2p.torch_backend.calls.ABREAST", 3)
+    monkeypatch.setattr("ictp2p.torch_backend.abreast.MOST", 3)
     monkeypatch.setattr("ictp2p.bulk.desk._REMEMBERED", 8)
 
     def act(group: ProcessGroup, rank: int) -> list[float]:
