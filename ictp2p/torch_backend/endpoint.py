@@ -172,6 +172,12 @@ class Endpoint:
         Where that takes too long (the machine is busy, or this process was stopped in the middle of it) what is left is
         cut off: no rank needs more of us than the goodbye, and whoever ends its group wants no error for another's.
         """
+        try:
+            await self._let_go()
+        finally:  # who was told until now has us, and would stay with us until the garbage collector comes
+            self.bulk.on_lost, self.bulk.on_met = _nobody, _nobody
+
+    async def _let_go(self) -> None:
         told = self.bulk.say_goodbye()
         works = [self.bulk.close(), *([self._reception.close()] if self._reception is not None else [])]
         done, late = await asyncio.wait([asyncio.ensure_future(work) for work in works], timeout=_CLOSING)
@@ -191,6 +197,10 @@ class Endpoint:
         if card is None:
             raise HandshakeFailed(f"{peer} is no rank of this group")
         return Agreed(*self._identity.bulk_key(card.key, context))
+
+
+def _nobody(*told: object) -> None:
+    """Is told of nothing."""
 
 
 class _Loop:

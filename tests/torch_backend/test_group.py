@@ -21,6 +21,7 @@ from ictp2p.collectives.planning.candidates import CHUNK
 from ictp2p.errors import ConfigError, HandshakeFailed, IctError, PeerClosed
 from ictp2p.torch_backend import Options, ProcessGroup, RankLost, RanksMissing, RankTimeout
 from tests.collectives.running.formless import FORMLESS
+from tests.garbage import uncollected
 from tests.torch_backend.conftest import SECONDS, formed, together
 
 LOCAL = Options(host="127.0.0.1")
@@ -724,6 +725,18 @@ def test_options_come_from_the_caller_first_and_then_from_the_environment() -> N
     assert Options.of(None, {"MASTER_ADDR": "localhost"}).host in ("127.0.0.1", "::1")
     with pytest.raises(ConfigError, match="not 5"):
         Options.of(5)
+
+
+def test_a_group_that_has_ended_is_freed_with_its_last_reference() -> None:
+    """Regression: an endpoint that it had told it of connections, and it stayed until the garbage collector came."""
+
+    def act(group: ProcessGroup, rank: int) -> None:
+        group.allreduce([torch.ones(100_000)]).wait()
+        group.shutdown()
+
+    with uncollected(ProcessGroup) as left:
+        assert together(2, act) == [None, None]
+    assert left == []
 
 
 def test_nothing_is_left_when_groups_are_gone() -> None:

@@ -222,6 +222,14 @@ MUTATIONS: Final = (
         ("torch_backend/test_abreast.py::test_who_waits_is_patient_as_long_as_those_before_it_end_well",),
     ),
     Mutation(
+        "group-for-the-collector",
+        "A group that has ended is freed with the last reference to it.",
+        "ictp2p/torch_backend/endpoint.py",
+        "            self.bulk.on_lost, self.bulk.on_met = _nobody, _nobody\n",
+        "            pass\n",
+        ("torch_backend/test_group.py::test_a_group_that_has_ended_is_freed_with_its_last_reference",),
+    ),
+    Mutation(
         "refused-and-counted",
         "A call that is refused on one rank does not shift those after it.",
         "ictp2p/torch_backend/group.py",
