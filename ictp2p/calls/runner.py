@@ -47,6 +47,10 @@ from ictp2p.wire import MALFORMED
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
 _NOTHING = torch.empty(0, dtype=torch.uint8, device="cpu")
+_PARTING = b"parting"
+_ASIDE, _MOST_ASIDE = 0.25, 4.0
+"""Seconds that a newcomer stands aside at first while its mates are at another call, and at most; doubled each time.
+Each time that it comes again costs them a group. More makes a newcomer miss the call that it waits for more often."""
 
 
 class _Moved(Exception):
@@ -112,6 +116,12 @@ class Deadline:
         """Whether it has passed."""
         return self._clock() >= self._end
 
+    def sleep(self, seconds: float, wait: Callable[[float], object]) -> None:
+        """Let so many seconds pass, but none beyond it, in waits that may end early."""
+        end = min(self._clock() + seconds, self._end)
+        while (left := end - self._clock()) > 0:
+            wait(left)
+
     def check(self) -> None:
         """Raise once it has passed.
 
@@ -143,6 +153,8 @@ class Runner:
         self._fresh = True
         self._last: Answer | None = None
         self._ended = False
+        self._aside = _ASIDE
+        """Seconds that it stands aside next, if its mates are at another call than it, a newcomer."""
         self.lesson: Callable[[], Answer | None] = lambda: None
         """The shared state, for a newcomer that asks for it while the others are at something else."""
         self.version: Callable[[], int] = lambda: 0
@@ -229,19 +241,39 @@ class Runner:
         if len({head.fingerprint for head in heads.all}) == 1:
             return
         if heads.strange:  # newcomers alone differ: their mates are to go on without them
-            if group.rank not in heads.strange:
-                raise LocalGroupError(f"workers at another call: {', '.join(group.members[r] for r in heads.strange)}")
-            self.leave()  # and comes again, until they are at this one
-            if deadline.over:
-                raise MeshMismatch(f"this worker calls {call.text}; its cluster, which it has just come to, never does")
-            self._mesh.calls_ready(True)
-            raise LocalGroupError("the others of the cluster are at another call")
+            self._part(group, heads, call, deadline)
         leading = broadcast_bytes(group, call.text.encode(), 0).decode()
         others = [m for m, h in zip(group.members, heads.all, strict=True) if h.fingerprint != heads.all[0].fingerprint]
         raise MeshMismatch(
             f"this worker calls {call.text}, leader {group.members[0]} of its cluster calls {leading}; "
             f"workers that differ from it: {', '.join(others)}"
         )
+
+    def _part(self, group: Group, heads: Heads, call: Call[R], deadline: Deadline) -> None:
+        """Leave this group, as all do, but the newcomers for a while.
+
+        All say once more that they are here. Who ends the group as soon as it knows cuts off others who do not know,
+        and a newcomer that does not know comes again at once.
+        """
+        if group.rank not in heads.strange:
+            group.all_gather(_PARTING)
+            raise LocalGroupError(f"workers at another call: {', '.join(group.members[r] for r in heads.strange)}")
+        with contextlib.suppress(LocalGroupError):
+            group.all_gather(_PARTING)
+        self._stand_aside(call, deadline)
+        raise LocalGroupError("the others of the cluster are at another call")
+
+    def _stand_aside(self, call: Call[R], deadline: Deadline) -> None:
+        """Leave mates that are at another call to theirs for a while, and come again: they may be at this one by then.
+
+        Who came again at once would be in their next group as well, and they would never get to a call.
+        """
+        self.leave()
+        deadline.sleep(self._aside, self._chronicle.wait)
+        if deadline.over:
+            raise MeshMismatch(f"this worker calls {call.text}; its cluster, which it has just come to, never does")
+        self._aside = min(2.0 * self._aside, _MOST_ASIDE)
+        self._mesh.calls_ready(True)
 
     def _conclude(self, number: int) -> None:
         self._number, self._fresh, self._ended = number, False, True

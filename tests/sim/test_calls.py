@@ -405,6 +405,37 @@ def test_a_worker_that_starts_again_is_let_in_between_two_calls_of_its_mates(how
     assert errors == []
 
 
+def test_who_begins_with_a_call_that_its_mates_make_no_more_leaves_them_to_theirs() -> None:
+    """Regression: it came again at once, into each of their groups, and they came to no call any more."""
+    calls: dict[str, int] = {}
+
+    def run(training: Training) -> None:
+        name, caller = training.host.name, Caller(training)
+        caller.gather(2, 60.0)
+        caller.barrier()
+        while True:
+            caller.all_reduce(torch.ones(ELEMENTS))
+            calls[name] = calls.get(name, 0) + 1
+            training.compute(0.1)
+
+    with World(seed=0, profile="local") as world:
+        world.links(delay=0.01, bandwidth=1e8)
+        world.cluster("a", workers=3, program=run)
+        world.cluster("b", workers=2, program=run)
+        world.run_for(5.0)
+        leader = world.leaders()["a"]
+        victim = next(host.name for host in world.of("a") if host.name != leader)
+        world.crash(victim)
+        world.run_for(1.0)
+        alone, before = calls[victim], calls[leader]
+        world.run_for(10.0)
+        usual = calls[leader] - before
+        world.restart(victim)
+        world.run_for(10.0)
+        assert calls[leader] - before - usual > 0.6 * usual
+    assert calls[victim] == alone, "none of its mates calls the barrier"
+
+
 def test_all_workers_of_a_cluster_are_told_of_a_round_that_it_missed() -> None:
     """Regression: if the group broke in the call, its leader alone was, and was a call ahead of its mates for good."""
     values = {"a/0": 1.0, "a/1": 2.0, "a/2": 4.0, "b/0": 8.0, "b/1": 16.0, "c/0": 32.0, "c/1": 64.0}

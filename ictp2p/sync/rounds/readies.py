@@ -91,10 +91,11 @@ class Readies:
     def call(self, tip: Value, failures: Failures, leaving: Collection[PeerId], now: float) -> RollCall:
         """Call the roll for the attempt that would follow `tip`; nobody waits for who is `leaving`."""
         standing = self.standing(tip, failures.barred)
-        due = self._due(tip, standing, failures, leaving, now)
-        standing = in_turn(standing)
+        present = in_turn(standing)
+        paused = {name for name in self._sight.clusters if by_call(present) and self._sight.pauses(name, now)}
+        due = self._due(tip, standing, failures, leaving, paused)
         absent = tuple(name for name in due if self._sight.steady(name))
-        return RollCall(*upcoming(tip), standing, due, absent, failures.again)
+        return RollCall(*upcoming(tip), present, due, absent, failures.again)
 
     def standing(self, tip: Value, barred: Collection[ClusterId]) -> Standing:
         """READYs that could go into the next attempt."""
@@ -108,15 +109,20 @@ class Readies:
         }
 
     def _due(
-        self, tip: Value, standing: Standing, failures: Failures, leaving: Collection[PeerId], now: float
+        self,
+        tip: Value,
+        standing: Standing,
+        failures: Failures,
+        leaving: Collection[PeerId],
+        paused: Collection[ClusterId],
     ) -> tuple[ClusterId, ...]:
-        due, calls = upcoming(tip)[0], by_call(standing)
+        due = upcoming(tip)[0]
         stale = {name for name, (_, ready) in self._by_cluster.items() if ready.round == due and _stale(ready, tip)}
         out = failures.barred | stale
         return tuple(
             name
             for name, view in self._sight.clusters.items()
-            if (view.training or (calls and self._sight.pauses(name, now)))
+            if (view.training or name in paused)
             and name not in standing
             and name not in out
             and view.leader not in leaving

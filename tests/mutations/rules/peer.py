@@ -740,6 +740,22 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "newcomer-comes-again-at-once",
+        "A newcomer at another call than its mates leaves them time for theirs.",
+        "ictp2p/calls/runner.py",
+        "        deadline.sleep(self._aside, self._chronicle.wait)\n",
+        "",
+        ("sim/test_calls.py::test_who_begins_with_a_call_that_its_mates_make_no_more_leaves_them_to_theirs",),
+    ),
+    Mutation(
+        "newcomer-cut-off-before-it-knows",
+        "No group ends before a newcomer in it knows that it is at another call.",
+        "ictp2p/calls/runner.py",
+        "            group.all_gather(_PARTING)\n            raise",
+        "            raise",
+        ("sim/test_calls.py::test_who_begins_with_a_call_that_its_mates_make_no_more_leaves_them_to_theirs",),
+    ),
+    Mutation(
         "alone-with-its-error",
         "Who has no memory for a call leaves the group, so that its mates do not wait for it.",
         "ictp2p/calls/runner.py",

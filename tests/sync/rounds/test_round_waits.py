@@ -90,6 +90,17 @@ def test_a_round_of_the_state_waits_for_nobody_who_has_ended_its_training(spec: 
     assert len(m.told(A0, RoundCommitted)) == (2 if spec == SYNC else 1)
 
 
+def test_nor_does_it_wait_because_somebody_else_calls() -> None:
+    m = mesh(A=1, B=1, C=1)
+    m.one_round()
+    m.training |= {"A": False, "C": False}
+    m.view()
+    m.ready("A", CALL)
+    m.ready("B")
+    m.run(0.5)
+    assert [p.cluster for p in m.told(B0, RoundCommitted)[-1].open.participants] == ["B"]  # type: ignore[attr-defined]
+
+
 def test_a_call_stands_while_another_cluster_trains_and_has_no_part_in_that() -> None:
     m = mesh(A=1, B=1, C=1)
     m.one_round()
