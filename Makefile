@@ -20,7 +20,7 @@ TEST_WORKERS ?= 2
 # Some hundreds of processes are started by the tests: each would compile all of the source for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint unit mutations campaign setup clean
+.PHONY: demo test lint unit mutations campaign goals setup clean
 
 demo: $(STAMP)
 	$(BIN)/python -m ictp2p demo $(DEMO_ARGS)
@@ -50,6 +50,11 @@ campaign: $(STAMP)
 	$(BIN)/python -m sim.campaign $(SEEDS)
 	$(BIN)/python -m sim.campaign $(SEEDS) --clusters $(CLUSTERS)
 	WORLDS=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_world_machine.py
+
+# What docs/performance.md promises, measured on this machine (root, Linux, half an hour with nothing beside it).
+#   make goals GOALS="allreduce latency"
+goals: $(STAMP)
+	$(BIN)/python benchmarks/goals.py --folder runs/goals $(if $(GOALS),--only $(GOALS))
 
 setup: $(STAMP)
 

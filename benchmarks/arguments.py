@@ -97,6 +97,18 @@ def output(text: str) -> Path:
     return path
 
 
+def folder(text: str) -> Path:
+    """Take a folder for results: one that is there, or can be made, which it then is."""
+    path = Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be made a folder: {error.strerror}") from None
+    if not os.access(path, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written to")
+    return path
+
+
 def _number(text: str, kind: Callable[[str], N]) -> N:
     try:
         return kind(text)
