@@ -329,8 +329,8 @@ class CollectiveCalls:
             tensors: of the types and shapes that are sent; changed in place, on success only.
             cluster: who sends.
             tag: which of its messages.
-            async_op: return at once, with a `Work`. Of each cluster messages of four tags are asked for at a time: one
-                of a fifth waits until one of these has come.
+            async_op: return at once, with a `Work`. Of each cluster messages of 64 tags are asked for at a time: one
+                of another tag waits until one of these has come. Four move at a time.
 
         Raises:
             ConfigError: the cluster is this one, or the tag is no integer of 64 bits.

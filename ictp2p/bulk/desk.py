@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, TypeVar
 
 from ictp2p.bulk.collective import Aborted, read_aborted
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.early import EarlyChunks
 from ictp2p.bulk.frames import Header, Kind, read_measured
-from ictp2p.bulk.streams import MOST_REASON, Handler, Serving, read_request
+from ictp2p.bulk.streams import MOST_REASON, Handler, Request, Service, Serving, read_request
 from ictp2p.errors import IctError
 
 if TYPE_CHECKING:
@@ -29,14 +29,16 @@ _T = TypeVar("_T")
 class Desk:
     """One connection's desk (`users.User`, though it never sends by itself)."""
 
-    def __init__(self, bulk: Bulk, connection: BulkConnection, handlers: dict[str, Handler]) -> None:
+    def __init__(self, bulk: Bulk, connection: BulkConnection, services: dict[str, Service]) -> None:
         self._bulk = bulk
         self._connection = connection
-        self._handlers = handlers
+        self._services = services
         self._begun: OrderedDict[bytes, None] = OrderedDict()
         self.early = EarlyChunks(_REMEMBERED)
         self._aborted: OrderedDict[bytes, Aborted] = OrderedDict()
         self._serving: dict[bytes, asyncio.Task[None]] = {}
+        self._served: Counter[str] = Counter()
+        """How many of each kind."""
 
     def begun(self, tag: bytes) -> bool:
         """Say whether the peer has begun the collective `tag`; it may be ahead of us."""
@@ -113,23 +115,29 @@ class Desk:
 
     def _serve(self, tag: bytes, body: memoryview) -> None:
         request = read_request(body)
-        handler = self._handlers.get(request.kind)
-        limit = self._bulk.profile.served
+        service = self._services.get(request.kind)
+        if service is None:
+            self._refuse(tag, f"{request.kind[:64]!r} is not served")
+        elif tag in self._serving or self._served[request.kind] >= service.limit:
+            self._refuse(tag, f"{service.limit} requests of {request.kind!r} are served already")
+        else:
+            self._begin_serving(tag, request, service.handler)
+
+    def _refuse(self, tag: bytes, reason: str) -> None:
+        self._connection.send(Kind.END, tag, _FAILED, 0, reason.encode()[:MOST_REASON])
+
+    def _begin_serving(self, tag: bytes, request: Request, handler: Handler) -> None:
         peer = self._connection.peer
         assert peer is not None
-        if handler is None or tag in self._serving or len(self._serving) >= limit:
-            reason = (
-                f"{request.kind[:64]!r} is not served" if handler is None else f"{limit} requests are served already"
-            )
-            self._connection.send(Kind.END, tag, _FAILED, 0, reason.encode()[:MOST_REASON])
-            return
         serving = Serving(self._connection, tag, handler(peer, request.payload))
         self._bulk.join(peer, tag, serving, self._connection)
+        self._served[request.kind] += 1
         self._serving[tag] = task = asyncio.get_running_loop().create_task(serving.run())
-        task.add_done_callback(lambda _: self._served(tag, serving))
+        task.add_done_callback(lambda _: self._end_serving(tag, request.kind, serving))
 
-    def _served(self, tag: bytes, serving: Serving) -> None:
+    def _end_serving(self, tag: bytes, kind: str, serving: Serving) -> None:
         del self._serving[tag]
+        self._served[kind] -= 1
         assert self._connection.peer is not None
         self._bulk.part(self._connection.peer, tag, serving)
 

@@ -32,7 +32,7 @@ from ictp2p.bulk.probing import Probing
 from ictp2p.bulk.profile import BulkProfile
 from ictp2p.bulk.reaching import AskDial, Dial, Relays
 from ictp2p.bulk.splice import Shrink
-from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request
+from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request, Service
 from ictp2p.bulk.users import User
 from ictp2p.collectives.channel import Attachment, Receiver, Slots
 from ictp2p.collectives.running.exchange import STAGING_BYTES
@@ -87,7 +87,7 @@ class Bulk:
         """Whose a tag is, and the connections that it sends over."""
         self._desks: dict[BulkConnection, Desk] = {}
         self._ceiling = Ceiling(self.profile.ceiling, clock) if self.profile.ceiling else None
-        self._handlers: dict[str, Handler] = {}
+        self._services: dict[str, Service] = {}
         self._counter = 0
         self._session = random_bytes(8)
         ways: Relays = relays or (lambda _: ())
@@ -117,9 +117,9 @@ class Bulk:
         """End all connections and everything that runs over them; what was written still leaves, within a second."""
         await close_all(self._tasks.end, self._pool.close)
 
-    def serve(self, kind: str, handler: Handler) -> None:
-        """Answer requests of `kind` with `handler` from now on."""
-        self._handlers[kind] = handler
+    def serve(self, kind: str, handler: Handler, limit: int | None = None) -> None:
+        """Answer requests of `kind` with `handler` from now on; of one peer so many at a time, by default `served`."""
+        self._services[kind] = Service(handler, limit or self.profile.served)
 
     def collectives(self) -> list[tuple[PeerId, bytes]]:
         """Peers and tags of what is attached: no other frame reaches a collective."""
@@ -239,7 +239,7 @@ class Bulk:
 
     def opened(self, connection: BulkConnection) -> None:
         """Put up a desk for a new connection."""
-        self._desks[connection] = Desk(self, connection, self._handlers)
+        self._desks[connection] = Desk(self, connection, self._services)
         self.attaching.opened(connection)
         if self._ceiling is not None:
             connection.keep_under(self._ceiling)

@@ -34,6 +34,15 @@ Handler: TypeAlias = Callable[[PeerId, bytes], AsyncGenerator[Buffer, None]]
 """Answers a request: given who asks and its payload, yields the reply's buffers in order. An `IctError` that it
 raises travels to the one who asked, as a `StateError` with the same text."""
 
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Who answers the requests of one kind, and how many of one peer at a time: one kind takes no place of another."""
+
+    handler: Handler
+    limit: int
+
+
 REPLY_CHUNK = 256 * 1024
 """Bytes of a reply that leave as one: who asked sees that more is coming, at a quarter of a Mbit/s within 10 s."""
 MAX_REQUEST = 64 * 1024

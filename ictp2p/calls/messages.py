@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections import OrderedDict, defaultdict
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
@@ -43,8 +43,11 @@ from ictp2p.wire import MALFORMED
 _KIND = "message"
 _PAUSE = 0.1
 """Seconds before a receiver looks again for a sender that it could not reach."""
-_ASKED = 4
-"""Requests under way to one cluster; half of what a peer serves to one other."""
+_ASKED = 64
+"""Messages of one cluster that are asked for at a time. Who asks for one that is not sent yet costs both sides a task,
+and holds up nobody until there are so many."""
+_MOVING = 4
+"""Messages that are on their way to one cluster at a time: the first ones would come late if all shared the line."""
 _TAGS = range(-(2**63), 2**63)
 """What a tag may be: what every MessagePack reader takes for an integer."""
 
@@ -68,7 +71,7 @@ class _Box:
     """What waits for one cluster under one tag. The first is served to one asker at a time.
 
     It is there for as long as somebody sends or asks. So a program may use a tag once and never again, and what others
-    ask for is bounded by how much is served to each of them at a time (`bulk.profile`).
+    ask for is bounded by how much is served to each of them at a time.
     """
 
     def __init__(self) -> None:
@@ -86,10 +89,12 @@ class Messages:
         self._boxes: defaultdict[tuple[ClusterId, int], _Box] = defaultdict(_Box)
         self._asking: WeakValueDictionary[ClusterId, asyncio.Semaphore] = WeakValueDictionary()
         """For whom something is asked of each cluster: nothing is kept of one that nobody asks any more."""
+        self._moving: WeakValueDictionary[ClusterId, asyncio.Semaphore] = WeakValueDictionary()
+        """What is on its way to each cluster, of what it has asked for."""
         self._lines: WeakValueDictionary[tuple[ClusterId, int], asyncio.Lock] = WeakValueDictionary()
         """Of each tag one asks at a time, in the order of the calls: one that has to ask again would be overtaken."""
         self._posted = 0
-        peer.bulk.serve(_KIND, self._serve)
+        peer.bulk.serve(_KIND, self._serve, 2 * _ASKED)  # who asks anew may be ahead of what it has cancelled
         peer.subscribe(self._notice)
 
     async def send(self, body: torch.Tensor, shapes: bytes, target: ClusterId, tag: int, timeout: float) -> None:
@@ -147,7 +152,7 @@ class Messages:
         wanted = msgspec.msgpack.encode(_Wanted(self._peer.cluster, tag, shapes))
         held, failure = torch.zeros(nbytes, dtype=torch.uint8, device="cpu"), ""
         try:
-            async with asyncio.timeout(timeout), self._line(source, tag), self._turns(source):
+            async with asyncio.timeout(timeout), self._line(source, tag), _turns(self._asking, source, _ASKED):
                 while True:
                     try:
                         await self._ask(source, wanted, held, timeout)
@@ -159,13 +164,6 @@ class Messages:
             raise RoundTimeout(f"cluster {source} sent no message {tag} within {timeout:g} s{failure}") from None
         except asyncio.CancelledError:
             raise PeerClosed("the peer was closed while it waited for a message") from None
-
-    def _turns(self, source: ClusterId) -> asyncio.Semaphore:
-        """The turns of who asks a cluster; they last for as long as somebody has one, or waits."""
-        turns = self._asking.get(source)
-        if turns is None:
-            turns = self._asking[source] = asyncio.Semaphore(_ASKED)
-        return turns
 
     def _line(self, source: ClusterId, tag: int) -> asyncio.Lock:
         """Where those who ask a cluster for messages of one tag stand one behind the other."""
@@ -206,8 +204,7 @@ class Messages:
             raise RemoteProtocolError(f"a request for a message does not decode: {error}") from error
         self._check_leaders(peer, wanted.cluster)
         with self._box(wanted.cluster, wanted.tag) as box:
-            async with box.turn:
-                await self._fill(box, peer, wanted.cluster)
+            async with box.turn, self._place(box, peer, wanted.cluster):
                 number, message = next(iter(box.waiting.items()))
                 if message.shapes != wanted.shapes:
                     raise MeshMismatch(
@@ -218,6 +215,17 @@ class Messages:
                     raise RoundAborted("the message was withdrawn while it was under way")
                 if not message.taken.done():
                     message.taken.set_result(None)
+
+    @asynccontextmanager
+    async def _place(self, box: _Box, peer: PeerId, cluster: ClusterId) -> AsyncIterator[None]:
+        """Hold a place among those that move, once there is something to move; meanwhile it may be withdrawn again."""
+        while True:
+            await self._fill(box, peer, cluster)
+            async with _turns(self._moving, cluster, _MOVING):
+                self._check_leaders(peer, cluster)
+                if box.waiting:
+                    yield
+                    return
 
     async def _fill(self, box: _Box, peer: PeerId, cluster: ClusterId) -> None:
         """Wait until there is something for an asker whose turn it is, and both still lead their clusters.
@@ -259,6 +267,14 @@ class Messages:
             raise ConfigError(f"cluster {other} cannot send to itself")
         if not self._peer.core.leading:
             raise RoundAborted(f"this peer does not lead cluster {self._peer.cluster}: its leader sends and receives")
+
+
+def _turns(table: WeakValueDictionary[ClusterId, asyncio.Semaphore], of: ClusterId, most: int) -> asyncio.Semaphore:
+    """The turns of a cluster; they last for as long as somebody has one, or waits."""
+    turns = table.get(of)
+    if turns is None:
+        turns = table[of] = asyncio.Semaphore(most)
+    return turns
 
 
 def checked_tag(tag: int) -> int:

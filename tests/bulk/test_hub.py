@@ -89,19 +89,26 @@ async def test_a_failed_request_says_why(
     assert not world.bulks[b]._users, "the serving side goes on"
 
 
-async def test_a_peer_serves_a_bounded_number_of_requests(mesh: Meshes) -> None:
+@pytest.mark.parametrize("limit", [None, 3])
+async def test_a_peer_serves_a_bounded_number_of_requests_of_each_kind(mesh: Meshes, limit: int | None) -> None:
     world = mesh(2, profile=replace(BulkProfile(), served=2))
-    a, b = world.names
-    world.bulks[b].serve("hung", hung)
-    held = [asyncio.ensure_future(world.bulks[a].request(b, "hung", b"", bytearray(9), timeout=5)) for _ in range(2)]
+    (a, b), most = world.names, limit or 2
+    world.bulks[b].serve("hung", hung, limit)
+    world.bulks[b].serve("blob", blob)
+    held = [asyncio.ensure_future(world.bulks[a].request(b, "hung", b"", bytearray(9), timeout=5)) for _ in range(most)]
     await world.bulks[a].connection(b, 1)
     for _ in range(20):
         await asyncio.sleep(0)
-    with pytest.raises(StateError, match="2 requests are served already"):
+    with pytest.raises(StateError, match=f"{most} requests of 'hung' are served already"):
         await world.bulks[a].request(b, "hung", b"", bytearray(9), timeout=5)
+    assert await world.bulks[a].request(b, "blob", b"x", bytearray(len(BLOB)), timeout=5) == len(BLOB)
     for task in held:
         task.cancel()
     await asyncio.gather(*held, return_exceptions=True)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert await world.bulks[a].request(b, "blob", b"x", bytearray(len(BLOB)), timeout=5) == len(BLOB)
+    assert not +world.bulks[b]._desks[await world.bulks[b].connection(a, 1)]._served
 
 
 @pytest.mark.parametrize("harm", ["kill", "stop"])

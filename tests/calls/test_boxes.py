@@ -53,7 +53,7 @@ class Sender(RuleBasedStateMachine):
         peer: Any = SimpleNamespace(
             cluster="a",
             core=self.core,
-            bulk=SimpleNamespace(serve=lambda _, handler: setattr(self, "handler", handler)),
+            bulk=SimpleNamespace(serve=lambda _, handler, limit: setattr(self, "handler", handler)),
             subscribe=lambda subscriber: setattr(self, "notice", subscriber),
         )
         self.messages = Messages(peer)
@@ -161,6 +161,37 @@ class Sender(RuleBasedStateMachine):
 
 def test_messages_go_in_order_to_whoever_leads_when_they_are_sent_and_nothing_of_a_tag_is_kept() -> None:
     run_state_machine_as_test(Sender)
+
+
+async def test_so_many_move_at_a_time_as_share_a_line_well_and_what_was_withdrawn_takes_no_place() -> None:
+    handlers: list[Any] = []
+    core = SimpleNamespace(leading=True, directory=SimpleNamespace(leader_of=lambda _: LEADER))
+    bulk = SimpleNamespace(serve=lambda _, handler, limit: handlers.append(handler))
+    peer: Any = SimpleNamespace(cluster="a", core=core, bulk=bulk, subscribe=lambda _: None)
+    messages = Messages(peer)
+    sends = [
+        asyncio.create_task(messages.send(torch.full((1,), tag, dtype=torch.uint8), b"", OTHER, tag, FOR_EVER))
+        for tag in range(6)
+    ]
+    replies = [handlers[0](LEADER, msgspec.msgpack.encode((OTHER, tag, b""))) for tag in range(6)]
+    moving = [asyncio.create_task(anext(reply)) for reply in replies]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [task.done() for task in moving] == [True] * 4 + [False] * 2
+    sends[4].cancel()
+    with pytest.raises(StopAsyncIteration):
+        await anext(replies[0])
+    assert [bytes(await moving[tag]) for tag in (0, 1, 2, 3, 5)] == [b"\0", b"\1", b"\2", b"\3", b"\5"]
+    assert not moving[4].done()
+    moving[4].cancel()
+    for reply in replies[1:4] + replies[5:]:
+        with pytest.raises(StopAsyncIteration):
+            await anext(reply)
+    await asyncio.gather(*sends, moving[4], return_exceptions=True)
+    del replies, moving
+    gc.collect()
+    assert not messages._boxes
+    assert not messages._moving
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

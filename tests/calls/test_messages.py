@@ -47,6 +47,18 @@ def test_messages_of_a_tag_arrive_in_order_and_any_number_is_under_way(mesh: Mes
     assert succeeded(mesh.run(body)) == [True] * 3
 
 
+def test_who_waits_for_some_messages_holds_up_no_others(mesh: Mesh) -> None:
+    """Regression: four that were not sent yet held up all of other tags, and a program that sent them later stood."""
+    mesh.add("a/0", "b/0").gather(2)
+    a, b = mesh["a/0"], mesh["b/0"]
+    rooms = torch.zeros(40)
+    works = [b.recv(rooms[tag : tag + 1], "a", tag=tag, async_op=True) for tag in range(40)]
+    for tag in reversed(range(40)):
+        a.send(torch.tensor([float(tag)]), "b", tag=tag, async_op=True)
+        works[tag].wait(PATIENCE)
+    assert rooms.tolist() == list(range(40))
+
+
 async def test_who_has_to_ask_again_is_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: of two that waited for a sender, the later one got the first message, now and then."""
     peer: Any = SimpleNamespace(

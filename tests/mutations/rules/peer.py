@@ -135,8 +135,8 @@ MUTATIONS: Final = (
         "message-overtaken",
         "Who has to ask for a message again is not overtaken by who asks for the next one.",
         "ictp2p/calls/messages.py",
-        "self._line(source, tag), self._turns(source)",
-        "self._turns(source)",
+        "self._line(source, tag), _turns(",
+        "_turns(",
         ("calls/test_messages.py::test_who_has_to_ask_again_is_not_overtaken",),
     ),
     Mutation(
@@ -1267,6 +1267,33 @@ MUTATIONS: Final = (
         "        if done.clusters == found.clusters:\n",
         "        if done:\n",
         ("calls/test_parts.py::test_both_rounds_are_repeated_until_the_same_clusters_are_in_both",),
+    ),
+    Mutation(
+        "messages-in-line",
+        "Whoever waits for messages that are not sent yet holds up no messages of other tags.",
+        "ictp2p/calls/messages.py",
+        "_ASKED = 64\n",
+        "_ASKED = 4\n",
+        ("calls/test_messages.py::test_who_waits_for_some_messages_holds_up_no_others",),
+    ),
+    Mutation(
+        "messages-all-at-once",
+        "Few messages share the line to a cluster at a time, so that the first ones come soon.",
+        "ictp2p/calls/messages.py",
+        "_MOVING = 4\n",
+        "_MOVING = 64\n",
+        (
+            "calls/test_boxes.py"
+            "::test_so_many_move_at_a_time_as_share_a_line_well_and_what_was_withdrawn_takes_no_place",
+        ),
+    ),
+    Mutation(
+        "one-kind-for-all",
+        "Requests of one kind take no place of another kind at the peer that serves them.",
+        "ictp2p/bulk/desk.py",
+        "self._served[request.kind] >= service.limit",
+        "self._served.total() >= service.limit",
+        ("bulk/test_hub.py::test_a_peer_serves_a_bounded_number_of_requests_of_each_kind",),
     ),
     Mutation(
         "message-lost-unread",
