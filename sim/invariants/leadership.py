@@ -2,13 +2,15 @@
 
 There are no votes in this election (`ictp2p.gossip.election`), so two peers may lead at once, each on its side of a
 cut, and even claim one term. What must hold is what rounds make of it: an attempt binds a cluster once (E2), and the
-claims that are bound, ordered by term and then by id as the election orders them, never fall (E3), unless the disk is
-lost on which the higher one was written: then a mesh all of whose peers have restarted since may know it no more. Nor
-of a leader that has left for good: whoever begins the cluster again, on other disks, begins at a first term.
+claims that are bound, ordered by term and then by id as the election orders them, never fall (E3), unless nobody is
+there who could know of the higher one: the disk on which it was written is lost, or the host that has it is down, and
+all others have restarted since. (It claims a higher one when it returns and hears of a lower.) Nor of a leader that has
+left for good: whoever begins the cluster again, on other disks, begins at a first term.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ictp2p.sync.values import Open
@@ -18,6 +20,18 @@ from sim.invariants.finding import Complain
 if TYPE_CHECKING:
     from sim.host import Host
     from sim.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The claim by which a cluster was bound last."""
+
+    term: int
+    leader: PeerId
+    slot: int
+    lives: dict[str, int]
+    """The hosts that ran then, and in which life: who is still in it may have heard of the claim. Who learns of the
+    decision later does not tell the cluster's next leader, who may have bound it anew by then."""
 
 
 class Leadership:
@@ -32,7 +46,7 @@ class Leadership:
         self._world = world
         self._complain = complain
         self._offices: dict[PeerId, tuple[int, int]] = {}
-        self._terms: dict[str, tuple[int, PeerId, int]] = {}
+        self._bound: dict[str, _Bound] = {}
 
     def claimed(self, host: Host, leader: PeerId, term: int) -> None:
         """A peer believes in a leader: if in itself, then in a term that it never held in another life."""
@@ -48,13 +62,20 @@ class Leadership:
         clusters = [part.cluster for part in opened.participants]
         if len(set(clusters)) < len(clusters):
             self._complain("E2", f"slot {slot} binds a cluster twice: {clusters}")
+        lives = {host.name: host.lives for host in self._world.running()}
         for part in opened.participants:
-            known = self._terms.get(part.cluster)
-            if known is None or known[2] > slot:
-                self._terms.setdefault(part.cluster, (part.term, part.leader, slot))
+            known, claim = self._bound.get(part.cluster), _Bound(part.term, part.leader, slot, lives)
+            if known is not None and known.slot >= slot:
                 continue
-            former = self._world.host_of(known[1])
-            if (part.term, part.leader) < known[:2] and former is not None and not former.gone:
-                text = f"slot {slot} binds {part.cluster} in term {part.term} to {part.leader} after {known[:2]}"
+            if known is not None and (part.term, part.leader) < (known.term, known.leader) and self._known(known):
+                highest = (known.term, known.leader)
+                text = f"slot {slot} binds {part.cluster} in term {part.term} to {part.leader} after {highest}"
                 self._complain("E3", text)
-            self._terms[part.cluster] = (part.term, part.leader, slot)
+            self._bound[part.cluster] = claim
+
+    def _known(self, claim: _Bound) -> bool:
+        """Whether anybody is there who could know of a claim."""
+        holder = self._world.host_of(claim.leader)
+        if holder is None or holder.gone:
+            return False
+        return holder.alive or any(claim.lives.get(host.name) == host.lives for host in self._world.running())

@@ -60,7 +60,22 @@ def test_e3_is_not_owed_to_a_leader_that_has_left(
     world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch, gone: bool, rule: list[str]
 ) -> None:
     former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
-    monkeypatch.setattr(world, "host_of", lambda peer: SimpleNamespace(gone=gone))
+    monkeypatch.setattr(world, "host_of", lambda peer: SimpleNamespace(gone=gone, alive=True))
     world.auditor.leadership.bound(900, former)
+    world.auditor.leadership.bound(901, newcomer)
+    assert broken() == rule
+
+
+@pytest.mark.parametrize(
+    ("returned", "restarted", "rule"), [(False, True, []), (True, True, ["E3"]), (False, False, ["E3"])]
+)
+def test_e3_is_not_owed_while_nobody_is_there_who_could_know_of_the_higher_claim(
+    world: World, broken: Broken, monkeypatch: pytest.MonkeyPatch, returned: bool, restarted: bool, rule: list[str]
+) -> None:
+    former, newcomer = _binding(world, ("8", 8)), _binding(world, ("1", 1))
+    monkeypatch.setattr(world, "host_of", lambda peer: SimpleNamespace(gone=False, alive=returned))
+    world.auditor.leadership.bound(900, former)
+    for host in world.running():
+        host.lives += restarted
     world.auditor.leadership.bound(901, newcomer)
     assert broken() == rule
