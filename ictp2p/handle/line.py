@@ -1,7 +1,7 @@
 """The training program's end of the connection to its peer's process, and the life of that process.
 
 A thread starts the process and reads what it says; it is a daemon, and the process dies with it (`child`). Writing is
-done by whoever has something to say (`outbox`).
+done by whoever has something to say, and what there is no room for by another thread (`outbox`).
 
 A program that ends without closing its peer hangs up before the interpreter is taken apart: after that no thread reads
 any more, and what closes the peer even later, the `__del__` of an object say, would wait for ever for an answer.
@@ -61,6 +61,7 @@ class Line:
         self._killed = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
+        self._writer = threading.Thread(target=self._outbox.run, name=f"{name} writer", daemon=True)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
             self._watchdog = Watchdog(f"{name} watchdog", self._kill)
@@ -82,7 +83,7 @@ class Line:
         return self._process.pid if self._process is not None else None
 
     def send(self, number: int, message: Any, descriptor: int | None = None) -> None:
-        """Say something; a descriptor that goes along is closed here.
+        """Say something, without waiting for room; a descriptor that goes along is closed here.
 
         Raises:
             PeerClosed: this process is another one's fork.
@@ -90,6 +91,10 @@ class Line:
         if self.left_behind:
             raise PeerClosed(f"the peer belongs to process {self._owner}, from which this one was forked")
         self._outbox.put(messages.encode(number, message), descriptor)
+
+    def flush(self) -> None:
+        """Wait until what was said has left; see `Outbox.flush`."""
+        self._outbox.flush()
 
     def check_waits_elsewhere(self) -> None:
         """See that this is not the thread that reads, which would wait for what it has to read itself.
@@ -109,8 +114,7 @@ class Line:
             return
         self._closing = True
         _OPEN.pop(self, None)
-        with contextlib.suppress(OSError):
-            self._ours.shutdown(socket.SHUT_RDWR)
+        self._cut()
         if threading.current_thread() is not self._thread:
             self._thread.join(2 * _END)
         self._watchdog.close()
@@ -119,13 +123,19 @@ class Line:
         self._killed = f"did not {what}, and "
         if self._process is not None:
             self._process.kill()
-        with contextlib.suppress(OSError):  # who waits for a disk does not die of it, and nobody is to wait for that
+        self._cut()  # who waits for a disk does not die of it, and nobody is to wait for that
+
+    def _cut(self) -> None:
+        """Neither who reads nor who waits for room waits any more."""
+        with contextlib.suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
 
     def _begin(self) -> None:
         try:
+            self._writer.start()
             self._thread.start()
         except BaseException:
+            self._outbox.close()
             self._watchdog.close()
             raise
 
@@ -143,6 +153,9 @@ class Line:
         except BaseException as error:  # `sys.exit` as well: nobody else tells those who wait
             logs.exception(_log, "a peer's process is given up")
             why = f" after {type(error).__name__}: {error}"
+        self._cut()
+        self._outbox.close()
+        self._writer.join(_END)
         with contextlib.suppress(OSError):
             self._ours.close()
         fate = self._fate()

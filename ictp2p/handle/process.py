@@ -86,7 +86,7 @@ class ProcessHandle:
             self.threads,
         )
         try:
-            self._questions = Questions(self._arena, self._say)
+            self._questions = Questions(self._arena, self._say, self.line.flush)
         except BaseException:  # there is no other thread to be had, say
             self.line.close()
             raise

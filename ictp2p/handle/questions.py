@@ -2,6 +2,9 @@
 
 They are answered one after the other in a thread of their own, because to hash a state takes long, and news must not
 wait for that. Other peers' patience bounds how long they wait for a training program that holds its interpreter lock.
+
+A piece of a state is large, so this thread waits until it has left before it makes the next one: a process that is
+stopped while many want its state would have all that they want in the memory of the program.
 """
 
 from __future__ import annotations
@@ -32,11 +35,13 @@ class Questions:
     Args:
         arena: where tensors go that are asked for.
         say: sends a message.
+        flush: waits until what was said has left.
     """
 
-    def __init__(self, arena: Arena, say: Say) -> None:
+    def __init__(self, arena: Arena, say: Say, flush: Callable[[], None]) -> None:
         self._arena = arena
         self._say = say
+        self._flush = flush
         self._waiting: queue.SimpleQueue[tuple[int, to_training.ToTraining] | None] = queue.SimpleQueue()
         self._lent: dict[int, list[torch.Tensor]] = {}
         self.state: GlobalState | None = None
@@ -66,6 +71,7 @@ class Questions:
                 self._take(number, question)
             except Exception as error:
                 self._reply(number, to_peer.Refused(packed(error)))
+            self._flush()
 
     def _take(self, number: int, question: to_training.ToTraining) -> None:
         match question:

@@ -1,7 +1,7 @@
 """Has the process of a peer killed if what is asked of it takes too long, so that whoever asks does not wait for ever.
 
-Not even a write to it has a deadline of its own: a process that is stopped reads nothing. The thread that watches is
-there from the beginning, and sleeps: it is wanted most where no other can be had any more.
+A process that is stopped answers nothing. The thread that watches is there from the beginning, and sleeps: it is wanted
+most where no other can be had any more.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import select
 import signal
 import socket
@@ -30,7 +31,7 @@ from ictp2p.calls.runner import Deadline
 from ictp2p.concurrency.loop_thread import LoopThread
 from ictp2p.disk import FileDisk
 from ictp2p.errors import AddressInUse, ConfigError, MeshMismatch, PeerClosed, RoundTimeout
-from ictp2p.handle import Ended, line, process, thread
+from ictp2p.handle import Ended, line, messages, process, thread, to_peer, to_training
 from ictp2p.handle.line import Line
 from ictp2p.handle.memory import Arena
 from ictp2p.handle.process import ProcessHandle
@@ -307,10 +308,13 @@ def test_who_closes_has_nothing_to_say_to_a_process_that_is_stopped(monkeypatch:
     """Regression: that some memory was free was said first, and waited for the room to say it."""
     monkeypatch.setattr(line, "_END", 0.05)
     handle = ProcessHandle(config("a", "process"), lambda kind, fields: None)
+    running = handle.line._process
+    assert running is not None
     handle.empty(1 << 20)
     stop_reading(handle)
     handle.close()
     assert handle._arena.size == 0
+    running.wait()
 
 
 @pytest.mark.timeout(30)
@@ -346,7 +350,7 @@ def test_a_process_is_ended_that_has_no_thread_to_answer_it(monkeypatch: pytest.
     """Regression: it lived on with two threads, for as long as its program."""
     lines: list[Line] = []
 
-    def none(self: Questions, arena: Arena, say: object) -> None:
+    def none(self: Questions, arena: Arena, say: object, flush: object) -> None:
         raise RuntimeError("can't start new thread")
 
     def made(*args: Any) -> Line:
@@ -358,7 +362,20 @@ def test_a_process_is_ended_that_has_no_thread_to_answer_it(monkeypatch: pytest.
     with pytest.raises(RuntimeError, match="new thread"):
         ProcessHandle(config("a", "process"), lambda kind, fields: None)
     assert not lines[0]._thread.is_alive()
+    assert not lines[0]._writer.is_alive()
     assert not lines[0]._watchdog._thread.is_alive()
+
+
+def test_one_piece_of_a_state_is_made_at_a_time_and_the_next_one_when_it_has_left() -> None:
+    """Otherwise all that others want of a state would be kept for a process that is stopped."""
+    arena: Any = None
+    done: queue.SimpleQueue[int | str] = queue.SimpleQueue()
+    questions = Questions(arena, lambda number, message: done.put(number), lambda: done.put("left"))
+    for number in range(3):
+        questions.put(number, to_training.WantsChunk(b"", number))
+    for number in range(3):
+        assert [done.get(timeout=PATIENCE), done.get(timeout=PATIENCE)] == [number, "left"]
+    questions.close()
 
 
 @contextlib.contextmanager
@@ -393,6 +410,25 @@ def test_who_counts_seconds_does_not_wait_for_a_peer_that_stands_still(isolation
                 peer.gather(2, timeout=0.1)
             with pytest.raises(RoundTimeout, match="itself stands still"):
                 over.check()
+        with pytest.raises(RoundTimeout, match="1 of 2 clusters take part"):
+            peer.gather(2, timeout=0.1)
+
+
+@pytest.mark.timeout(60)
+def test_who_counts_seconds_does_not_wait_for_room_in_the_line_to_a_process_that_is_stopped() -> None:
+    """Regression: where it was stopped while a state was handed to it, whatever was said waited until it went on."""
+    quick = replace(config("a").global_timeouts, connect=0.5)
+    with ictp2p.Peer(config("a", "process", global_timeouts=quick)) as peer:
+        handle = peer._handle
+        assert isinstance(handle, ProcessHandle)
+        unasked = to_peer.Answered(messages.raw(bytes(8 << 20)))
+        with standing_still(handle):
+            handle.line.send(1 << 40, unasked)
+            serving = threading.Thread(target=handle.line.flush)
+            serving.start()
+            with pytest.raises(RoundTimeout, match=r"itself stands still .* no answer within 0\.5 s"):
+                peer.gather(2, timeout=0.1)
+        serving.join()
         with pytest.raises(RoundTimeout, match="1 of 2 clusters take part"):
             peer.gather(2, timeout=0.1)
 
