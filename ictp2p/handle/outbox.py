@@ -63,8 +63,10 @@ class Outbox:
         with self._patience:
             with self._turn:
                 self._taken = True
-            self._write(0)
-            self._taken = False
+            try:
+                self._write(0)
+            finally:
+                self._taken = False
             self._send()  # what was left to this thread at the last moment
 
     def run(self) -> None:
