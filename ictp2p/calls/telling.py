@@ -3,8 +3,9 @@
 The leader alone hears from the mesh. Its followers wait for its stream, with no deadline of their own, so whatever
 becomes of the call has to be told: an error that was not would leave them waiting until their group breaks. It is told
 as words behind its type's name, since nothing is pickled; what a follower raises so is of the same type, for code that
-tells them apart, and says whose it was. Two types never pass: that a group broke, or a peer was closed, each worker
-finds out for itself, and would be told wrongly of another one's.
+tells them apart, and says whose it was: once, though a follower may hand on to a mate what it was told itself. Two
+types never pass: that a group broke, or a peer was closed, each worker finds out for itself, and would be told wrongly
+of another one's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from ictp2p.errors import IctError, LocalGroupError, PeerClosed, RoundError
 from ictp2p.sync.cluster.heal import broadcast_bytes
 from ictp2p.sync.mesh import Group
 from ictp2p.sync.two_level.stream import Kind, Publisher, Verdict
+
+_WHOSE = "at this cluster's leader: "
 
 
 def tell_success(group: Group, publisher: Publisher, verdict: Verdict, encoded: bytes) -> None:
@@ -45,4 +48,4 @@ def as_told(encoded: bytes) -> IctError:
     kind = getattr(errors, name, RoundError)
     if not (isinstance(kind, type) and issubclass(kind, IctError)) or issubclass(kind, LocalGroupError | PeerClosed):
         kind = RoundError
-    return kind(f"at this cluster's leader: {text}")
+    return kind(f"{_WHOSE}{text.removeprefix(_WHOSE)}")
