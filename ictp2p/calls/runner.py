@@ -6,7 +6,9 @@ next one and do the same: a call that had ended for some is handed over to the o
 from tensors that nobody has touched. So a follower that takes over as leader repeats its cluster's contribution.
 
 The answer of the last call is kept until the next one has one, because whoever is behind needs it then. That the
-cluster missed it is an answer, too: a leader that could not tell its mates so would be a call ahead of them for good.
+cluster missed it is an answer, too, and that its call is not the mesh's: these hold for all of its workers, and one
+whom the leader could not tell would be a call behind its mates for good, or wait for them in vain. What one worker
+alone came to (its time is over, its peer is closed, it is interrupted) is no answer: its call may end well elsewhere.
 
 A newcomer begins with its program's first call, and its mates are anywhere in theirs, be it between the two rounds of
 one. If it is at another call than they, it leaves and comes again until they are at its. So a loop of several calls
@@ -217,7 +219,7 @@ class Runner:
             self._chronicle.settle(heads.settled)
         try:
             self._last = call.act(group, heads, deadline)
-        except RoundMissed as error:  # a mate whom the leader could not tell is told in the next group
+        except (RoundMissed, MeshMismatch) as error:  # a mate whom the leader could not tell is told in the next group
             self._fail(heads.newest + 1, call, error)
             raise
         self._conclude(heads.newest + 1)

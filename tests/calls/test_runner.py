@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -13,7 +14,16 @@ from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.rounds import AllReduce, Barrier
 from ictp2p.calls.runner import Deadline, Runner
 from ictp2p.calls.tensors import Addend, Bundle
-from ictp2p.errors import Exhausted, IctError, LocalGroupError
+from ictp2p.errors import (
+    Exhausted,
+    IctError,
+    LocalGroupError,
+    MeshMismatch,
+    NoQuorum,
+    PeerClosed,
+    RoundMissed,
+    RoundTimeout,
+)
 from ictp2p.runtime.participation import Outcome
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.values import StateRef
@@ -42,7 +52,8 @@ class Meeting:
     def swap(self, turn: int, rank: int, value: Any) -> list[Any]:
         with self._changed:
             said = self._said.setdefault(turn, {})
-            said[rank] = value
+            if not self._over:
+                said[rank] = value
             self._changed.notify_all()
             self._changed.wait_for(lambda: len(said) == len(self.members) or self._over, PATIENCE)
             if len(said) < len(self.members):
@@ -199,3 +210,39 @@ def test_who_has_no_memory_for_a_call_lets_its_mates_not_wait_for_it() -> None:
     assert found == 1.0
     assert isinstance(error, Exhausted)
     assert b.failed == ["Exhausted in a call"]
+
+
+def failing(error: IctError, ours: Sequence[float], theirs: Sequence[float]) -> Sequence[Any]:
+    """What the calls of a leader and its follower came to, if the second broke their group and failed at the leader."""
+    first, second = Meeting(1, A, B), Meeting(2, A, B)
+    a, b, commit, asked = Worker(A, first, second), Worker(B, first, second), Worker.round, list[RoundRequest]()
+
+    def decide(request: RoundRequest) -> Outcome:
+        asked.append(request)
+        if len(asked) != 2:
+            return commit(a, request)
+        first.end()
+        raise error
+
+    def calls(worker: Worker, values: Sequence[float]) -> list[Any]:
+        found = [worker.add(value) for value in values]
+        worker.leaves()
+        return found
+
+    a.round = decide  # type: ignore[method-assign]
+    return together(lambda: calls(a, ours), lambda: calls(b, theirs))
+
+
+@pytest.mark.parametrize("kind", [MeshMismatch, RoundMissed])
+def test_a_worker_whose_group_broke_is_told_of_what_ended_its_call_for_the_whole_cluster(kind: type[IctError]) -> None:
+    """Regression: its call was paired with its mates' next one, which is another, or waited for it to its deadline."""
+    error = kind("for the cluster")
+    ours, (before, told, after) = failing(error, [1.0, 2.0, 4.0], [8.0, 16.0, 32.0])
+    assert ours == [9.0, error, 36.0]
+    assert (before, type(told), str(told), after) == (9.0, kind, "at this cluster's leader: for the cluster", 36.0)
+
+
+@pytest.mark.parametrize("kind", [RoundTimeout, NoQuorum, PeerClosed, Exhausted])
+def test_what_one_worker_alone_came_to_is_no_answer_for_its_mates(kind: type[IctError]) -> None:
+    error = kind("for this worker")
+    assert failing(error, [1.0, 2.0, 4.0], [8.0, 16.0]) == [[9.0, error, 20.0], [9.0, 20.0]]

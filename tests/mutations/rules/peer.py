@@ -729,6 +729,22 @@ MUTATIONS: Final = (
         ("sim/test_calls.py::test_all_workers_of_a_cluster_are_told_of_a_round_that_it_missed",),
     ),
     Mutation(
+        "refused-to-its-leader-alone",
+        "All workers of a cluster are told that its call is not the mesh's, or one waits for mates that are done.",
+        "ictp2p/calls/runner.py",
+        "except (RoundMissed, MeshMismatch) as error:",
+        "except RoundMissed as error:",
+        ("calls/test_runner.py::test_a_worker_whose_group_broke_is_told_of_what_ended_its_call_for_the_whole_cluster",),
+    ),
+    Mutation(
+        "own-error-handed-on",
+        "What one worker alone came to, when its time is over say, ends no call of its mates.",
+        "ictp2p/calls/runner.py",
+        "except (RoundMissed, MeshMismatch) as error:",
+        "except (RoundMissed, MeshMismatch, RoundTimeout) as error:",
+        ("calls/test_runner.py::test_what_one_worker_alone_came_to_is_no_answer_for_its_mates",),
+    ),
+    Mutation(
         "newcomer-ends-its-mates-calls",
         "A newcomer at another call than its mates is no error of theirs.",
         "ictp2p/calls/runner.py",
