@@ -38,7 +38,8 @@ class GroupWork(_Work):  # type: ignore[misc]
     """Ends once, on the event loop's thread; may be waited for in any other.
 
     Callbacks of futures (DDP's communication hooks) run in a thread of their own: they may take long, and must not hold
-    up the connections.
+    up the connections. Who waits waits for them too, as on Gloo: what they do to the tensors has been done then. In a
+    callback a wait is for the call alone, or two of them, or one and itself, would wait for each other.
     """
 
     def __init__(self, name: str, results: Sequence[Tensor]) -> None:
@@ -46,36 +47,56 @@ class GroupWork(_Work):  # type: ignore[misc]
         super().__init__()
         self._name = name
         self._results = list(results)
+        self._over = False
+        """Whether it has come to something; its future may have yet to."""
         self._ended = Event()
+        """Set when its future has, too."""
+        self._told = Event()
+        """Set when all that hung on its future has been called, too."""
         self._error: BaseException | None = None
         self._lock = threading.RLock()  # reentrant: a signal handler may ask of, or end, what its thread asks of
-        self._future: Any = None
+        self._futures: tuple[Any, Future[Any]] | None = None
+        """The one that we fulfil, and the one that hangs on it and is shown."""
         self._source = -1
         self._process = os.getpid()
 
     def __repr__(self) -> str:
-        state = "under way" if not self._ended.is_set() else f"failed: {self._error}" if self._error else "done"
+        state = "under way" if not self._over else f"failed: {self._error}" if self._error else "done"
         return f"<{self._name} {state}>"
 
     def finish(self, error: BaseException | None = None, source: int = -1) -> None:
         """End it: well, or with an error. `source` is the rank that a message came from."""
         with self._lock:
-            if self._ended.is_set():
+            if self._over:
                 return
-            self._error, self._source = error, source
+            self._error, self._source, self._over = error, source, True
+            futures = self._futures
+        if futures is None:
             self._ended.set()
-            future = self._future
-        if future is not None:
-            beside(functools.partial(self._call_back, future))
+            self._told.set()
+            return
+        call_back = functools.partial(self._call_back, futures[0])
+        try:
+            beside(call_back)
+        except RuntimeError:  # this process has no more threads: better here than never
+            call_back()
 
     def _call_back(self, future: Any) -> None:
         _thread.calls_back = True
-        future.set_result(self._results)
+        try:
+            future.set_result(self._results)
+        finally:
+            _thread.calls_back = False
+            self._told.set()
+
+    def _end(self) -> Event:
+        """What this thread waits for."""
+        return self._ended if calls_back() else self._told
 
     # ------------------------------------------------------------ torch.distributed.Work
 
     def wait(self, timeout: timedelta = _FOREVER) -> bool:
-        """Wait until it has ended.
+        """Wait until it has ended, and what hung on its future by then has been called.
 
         Args:
             timeout: how long; by default as long as the collective's own deadline lets it take.
@@ -84,9 +105,9 @@ class GroupWork(_Work):  # type: ignore[misc]
             dist.DistError: it failed (`RankLost`, `RankTimeout`), or is still under way when `timeout` is over.
             GroupClosed: the group was shut down, or this process was forked while it was under way.
         """
-        if not self._ended.is_set():  # else no lock: in a fork it may be held for ever
+        if not (end := self._end()).is_set():  # else no lock: in a fork it may be held for ever
             self._check_process()
-            if not self._ended.wait(timeout.total_seconds() if timeout > _FOREVER else None):
+            if not end.wait(timeout.total_seconds() if timeout > _FOREVER else None):
                 raise dist.DistBackendError(f"{self._name} is still under way after {timeout.total_seconds():g} s")
         if self._error is not None:
             raise again(self._error)
@@ -102,15 +123,15 @@ class GroupWork(_Work):  # type: ignore[misc]
 
     def is_completed(self) -> bool:
         """Whether it has ended, either way."""
-        return self._ended.is_set()
+        return self._end().is_set()
 
     def is_success(self) -> bool:
         """Whether it has ended well."""
-        return self._ended.is_set() and self._error is None
+        return self._end().is_set() and self._error is None
 
     def exception(self) -> BaseException | None:
         """Why it failed."""
-        return self._error if self._ended.is_set() else None
+        return self._error if self._end().is_set() else None
 
     def result(self) -> list[Tensor]:
         """The tensors that it filled in."""
@@ -130,13 +151,18 @@ class GroupWork(_Work):  # type: ignore[misc]
         """
         self._check_process()
         fresh: Any = Future()  # made before it is looked whether there is one: a handler may ask in between
+        shown: Future[Any] = fresh.then(self._unwrapped)
+        shown.add_done_callback(self._has_ended)  # the first that is called
+        futures = fresh, shown
         with self._lock:
-            if self._future is None:
-                self._future = fresh
-                if self._ended.is_set():
-                    self._future.set_result(self._results)
-            future: Future[Any] = self._future
-        return future.then(self._unwrapped)
+            if self._over and self._futures is None:
+                fresh.set_result(self._results)  # before anybody sees it: a handler may wait for it
+            if self._futures is None:  # no handler comes between this and the next step
+                self._futures = futures
+            return self._futures[1]
+
+    def _has_ended(self, _: object) -> None:
+        self._ended.set()
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

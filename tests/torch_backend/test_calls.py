@@ -175,16 +175,28 @@ def test_a_signal_may_end_the_group_in_the_middle_of_a_call(loop: LoopThread, mo
 
 
 @pytest.mark.timeout(20)  # else it waits for itself
-def test_a_signals_handler_may_ask_wherever_it_comes_into_what_its_thread_asks_of_a_call() -> None:
+@pytest.mark.parametrize("ends", ["before", "in it", "after"])
+def test_a_signals_handler_may_ask_wherever_it_comes_into_what_its_thread_asks_of_a_call(ends: str) -> None:
+    def begun() -> GroupWork:
+        work = GroupWork("one", [])
+        if ends == "before":
+            work.finish()
+        return work
+
     def ask(work: GroupWork) -> tuple[Any, Any]:
         return work.get_future(), work.is_success()
 
-    other = GroupWork("one", [])
+    other = begun()
     for at in places(lambda: ask(other), work_module):
-        work, asked = GroupWork("one", []), list[Any]()
+        work, asked = begun(), list[Any]()
 
         def handler(work: GroupWork = work, asked: list[Any] = asked) -> None:
             asked.append(ask(work))
+            if ends == "before":
+                asked[0][0].wait()
+            elif ends == "in it":
+                work.finish()
+                work.wait()
 
         with interrupted(at, handler, work_module):
             asked.append(ask(work))
@@ -199,7 +211,6 @@ from ictp2p.torch_backend.work import GroupWork
 work = GroupWork("a call", [])
 work.get_future().then(lambda future: time.sleep(0.5) or print("called", flush=True))
 work.finish()
-work.wait()
 """
 
 

@@ -33,7 +33,8 @@ def test_what_trains_on_process_groups_trains_on_ours(four_ranks: list[dict[str,
     for each in four_ranks:
         found = dict(each["training"])
         assert found.pop("backend") == "ictp2p"
-        assert found == dict.fromkeys(("ddp", "fsdp1", "fsdp2", "hsdp", "dcp", "functional", "beside_gloo"), True)
+        kinds = ("ddp", "hook", "fsdp1", "fsdp2", "hsdp", "dcp", "functional", "beside_gloo")
+        assert found == dict.fromkeys(kinds, True)
 
 
 def test_every_rank_ends_with_the_same_parameters_and_has_learned(four_ranks: list[dict[str, Any]]) -> None:

@@ -62,6 +62,8 @@ def everything(place: str) -> dict[str, Any]:
     ddp = train(DistributedDataParallel(model(), bucket_cap_mb=0.001), [rank])  # several buckets in flight
     found["ddp"] = close(ddp, alone) and same_everywhere(ddp)
 
+    found["hook"] = hooked(rank, size, alone)
+
     wrapped = FullyShardedDataParallel(model(), device_id=torch.device("cpu"))  # frees what it gathers
     train(wrapped, [rank])
     with FullyShardedDataParallel.summon_full_params(wrapped):
@@ -93,6 +95,24 @@ def everything(place: str) -> dict[str, Any]:
     dist.destroy_process_group()
     found["beside_gloo"] = replicas_over_ours(rank, size, alone)
     return found
+
+
+def hooked(rank: int, size: int, alone: list[torch.Tensor]) -> bool:
+    """DDP whose gradients a hook averages, in a callback of each collective's future."""
+    lagging = []
+
+    def hook(_: object, bucket: dist.GradBucket) -> Any:
+        work = dist.all_reduce(bucket.buffer(), async_op=True)
+        future = work.get_future()
+        after = future.then(lambda done: done.value()[0].div_(size))
+        work.wait()
+        lagging.append(not (future.done() and after.done()))
+        return after
+
+    hook.__annotations__.clear()  # DDP holds them against types, and these are words
+    network = DistributedDataParallel(model(), bucket_cap_mb=0.001)
+    network.register_comm_hook(None, hook)
+    return close(train(network, [rank]), alone) and not any(lagging)
 
 
 def replicas_over_ours(rank: int, size: int, alone: list[torch.Tensor]) -> bool:
