@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import RoundMissed
 from ictp2p.handle import Decided, Handle, News
-from ictp2p.sync.values import Close, Open, Spec, upcoming
+from ictp2p.sync.values import Close, Open, Spec, Value, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -50,6 +50,8 @@ class Chronicle:
         self._gap = 0
         """The newest round of which we did not see both."""
         self._next: int | None = None
+        self._version = 0
+        """Of the shared state, as of the newest decision."""
         self._settled: int | None = None
         self.opened: Open | None = None
         """The newest attempt that was opened."""
@@ -69,9 +71,12 @@ class Chronicle:
         value = news.value
         with self._changed:
             first = self._next is None
-            if self._next is not None and value.round > self._next:
-                self._passed = max(self._passed, value.round - 1)  # decisions were skipped: we were away
+            skipped = 0 if self._next is None else value.round - self._next
+            calls = skipped > 0 and not self._made_versions(skipped, value)
+            if calls:
+                self._passed = max(self._passed, value.round - 1)  # we were away
                 self._gap = value.round - 1
+            self._version = value.state.version
             self._next, _ = upcoming(value)
             self._under_way = isinstance(value, Open)
             if isinstance(value, Open):
@@ -80,7 +85,7 @@ class Chronicle:
                 self._in_opened = self._together if leads else ()
                 if self._given_up and self._settled is None and self._takes_part(value):
                     self._settled = value.round - 1
-            elif isinstance(value, Close) and value.committed:
+            elif isinstance(value, Close) and value.committed and (calls or skipped <= 0):
                 self._committed(value)
             if first and self._settled is None:
                 self._gap = 0  # a newcomer finds the mesh at the end of a round, which it was in no more than in others
@@ -116,6 +121,23 @@ class Chronicle:
         """The newest round that is accounted for; 0 for a newcomer."""
         with self._changed:
             return self._settled or 0
+
+    @property
+    def known(self) -> int:
+        """The newest round that is, or is to be, accounted for; 0 for a newcomer, which was promised none."""
+        with self._changed:
+            return 0 if self._settled is None else max(self._settled, self._known)
+
+    def owe(self, round_: int, seconds: float) -> None:
+        """A mate has seen a round that is to be accounted for: if this worker has not, it was not there, or is late.
+
+        Who knows the round may have its answer. Who does not has started since, and has to say that it has none.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._next is not None and self._next > round_, seconds)
+            self._settled = self._settled or 0
+            if max(self._settled, self._known) < round_:
+                self._passed = self._gap = round_
 
     def begin(self) -> None:
         """A call begins: of what was decided before it, nothing can be its answer."""
@@ -165,6 +187,14 @@ class Chronicle:
         """Wait for the next decision, but no longer than that."""
         with self._changed:
             self._changed.wait(seconds)
+
+    def _made_versions(self, skipped: int, value: Value) -> bool:
+        """Whether rounds whose decisions were skipped were all of the shared state: each has made a version of it.
+
+        A policy goes on from whatever it fetches when it has been away. What it missed is no call's.
+        """
+        closed = isinstance(value, Close) and value.committed
+        return value.state.version - self._version == skipped + closed
 
     def _committed(self, close: Close) -> None:
         if self._counts(close):

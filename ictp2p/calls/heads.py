@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ictp2p.sync.mesh import Group
 
-_HEAD = struct.Struct("<QQ32sdBQ")
+_HEAD = struct.Struct("<QQ32sdBQQ")
 
 
 class Flag(enum.IntFlag):
@@ -24,7 +24,7 @@ class Flag(enum.IntFlag):
     MOVES = 1
     """The group is to be left now, for a newcomer."""
     FRESH = 2
-    """No call of this cluster has ended here yet: the worker takes its number from the others."""
+    """No call of this cluster has ended here yet, or it slept through some: it takes its number from the others."""
     STATE = 4
     """The call asks for the shared state."""
     ENDED = 8
@@ -45,10 +45,13 @@ class Head:
     flags: Flag
     settled: int = 0
     """The newest round that it has accounted for; 0 if it was in none yet."""
+    known: int = 0
+    """The newest that it knows to be accounted for; 0 likewise."""
 
     def pack(self) -> bytes:
         """Its bytes, always equally many."""
-        return _HEAD.pack(self.number, self.version, self.fingerprint, self.weight, self.flags, self.settled)
+        rounds = (self.settled, self.known)
+        return _HEAD.pack(self.number, self.version, self.fingerprint, self.weight, self.flags, *rounds)
 
 
 def exchange(group: Group, head: Head) -> Heads:
@@ -58,7 +61,7 @@ def exchange(group: Group, head: Head) -> Heads:
         LocalGroupError: the group broke.
     """
     found = (_HEAD.unpack(data) for data in group.all_gather(head.pack()))
-    return Heads(tuple(Head(n, v, f, w, Flag(flags), settled) for n, v, f, w, flags, settled in found), group.rank)
+    return Heads(tuple(Head(n, v, f, w, Flag(flags), *rounds) for n, v, f, w, flags, *rounds in found), group.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,11 @@ class Heads:
     def settled(self) -> int:
         """The newest round that the cluster has accounted for; 0 if all are newcomers."""
         return max(head.settled for head in self.all)
+
+    @property
+    def known(self) -> int:
+        """The newest round that any of them knows to be accounted for; 0 if all are newcomers."""
+        return max(head.known for head in self.all)
 
     @property
     def behind(self) -> tuple[int, ...]:

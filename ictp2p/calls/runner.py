@@ -12,7 +12,8 @@ alone came to (its time is over, its peer is closed, it is interrupted) is no an
 
 A newcomer begins with its program's first call, and its mates are anywhere in theirs, be it between the two rounds of
 one. If it is at another call than they, it leaves and comes again until they are at its. So a loop of several calls
-takes some regroupings for each newcomer, and none of its mates has an error for it.
+takes some regroupings for each newcomer, and none of its mates has an error for it. Who slept through so many calls
+that nobody has its answer is told so, and is a newcomer from then on: it may be anywhere, too.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
 _NOTHING = torch.empty(0, dtype=torch.uint8, device="cpu")
 _PARTING = b"parting"
+_NEWS = 1.0
+"""Seconds to hear of a decision that a mate has heard of."""
 _ASIDE, _MOST_ASIDE = 0.25, 4.0
 """Seconds that a newcomer stands aside at first while its mates are at another call, and at most; doubled each time.
 Each time that it comes again costs them a group. More makes a newcomer miss the call that it waits for more often."""
@@ -217,6 +220,8 @@ class Runner:
         self._agree(group, heads, call, deadline)
         if heads.settled:
             self._chronicle.settle(heads.settled)
+        if heads.known > heads.settled:  # who leads may have started since, and would miss it without a word
+            self._chronicle.owe(heads.known, _NEWS)
         try:
             self._last = call.act(group, heads, deadline)
         except (RoundMissed, MeshMismatch) as error:  # a mate whom the leader could not tell is told in the next group
@@ -230,8 +235,8 @@ class Runner:
         flags |= Flag.FRESH if self._fresh else Flag.NONE
         flags |= Flag.STATE if call.asks_state and not self._ended else Flag.NONE
         flags |= Flag.ENDED if self._ended else Flag.NONE
-        settled = self._chronicle.settled
-        return Head(self._number, self.version(), call.fingerprint, call.weight, flags, settled)
+        rounds = (self._chronicle.settled, self._chronicle.known)
+        return Head(self._number, self.version(), call.fingerprint, call.weight, flags, *rounds)
 
     def _agree(self, group: Group, heads: Heads, call: Call[R], deadline: Deadline) -> None:
         """See that all workers make the same call.
@@ -302,6 +307,7 @@ class Runner:
         if heads.lost:
             missed = RoundMissed(f"the other workers of this cluster went on without this one, to call {heads.newest}")
             self._fail(heads.newest, call, missed)
+            self._fresh, self._aside = True, _ASIDE  # its place is lost: it takes another as a newcomer does
             raise missed
         return source is not None or bool(heads.behind)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
 import pytest
 
 from ictp2p.calls.chronicle import Chronicle
@@ -120,6 +121,42 @@ def test_rounds_of_the_shared_state_are_not_missed_here() -> None:
 def test_decisions_that_were_skipped_count_as_missed() -> None:
     assert after(opened(1, ME), closed(1), opened(4, ME)).missed == 3
     assert after(opened(1, ME), closed(2)).missed == 2
+
+
+def made(version: int, value: Value) -> Value:
+    """The value, of a mesh whose state has this version by it."""
+    return msgspec.structs.replace(value, state=StateRef(version, b"", ()))
+
+
+@pytest.mark.parametrize(
+    ("version", "newest", "missed"),
+    [(2 + 5, opened(7, OTHER), None), (2 + 6, closed(7), None), (2 + 4, opened(7, OTHER), 6), (2 + 5, closed(7), 7)],
+)
+def test_decisions_that_were_skipped_in_a_training_are_of_no_call(
+    version: int, newest: Value, missed: int | None
+) -> None:
+    """Regression: who was away for some rounds of its policy was told that it had missed the call after it."""
+    chronicle = after(made(2, opened(1, ME)), made(2, closed(1)), made(version, newest))
+    assert chronicle.missed == missed
+
+
+def test_who_started_after_a_round_that_its_mates_missed_has_missed_it_with_them() -> None:
+    newcomer = after(opened(4, OTHER), settled=None)
+    assert newcomer.known == 0, "it was promised none"
+    newcomer.settle(1)
+    newcomer.owe(2, 0.0)
+    assert newcomer.missed == 2
+    assert newcomer.answer(SPEC) is None
+    newcomer.settle()
+    newcomer.owe(2, 0.0)
+    assert newcomer.missed is None
+
+
+def test_who_saw_a_round_that_its_mates_have_no_answer_to_may_have_it() -> None:
+    chronicle = after(opened(1, MATE, OTHER), closed(1))
+    assert chronicle.known == 1
+    chronicle.owe(1, 0.0)
+    assert chronicle.answer(SPEC) is not None
 
 
 def test_a_newcomer_has_missed_nothing() -> None:

@@ -61,7 +61,7 @@ def test_a_head_survives_its_bytes() -> None:
 
     from ictp2p.calls.heads import exchange
 
-    head = Head(2**40, 5, B, 0.25, Flag.MOVES | Flag.STATE)
+    head = Head(2**40, 5, B, 0.25, Flag.MOVES | Flag.STATE, 7, 2**33)
     found = exchange(Alone(), head)  # type: ignore[arg-type]
     assert found.mine == head
     assert found.moves

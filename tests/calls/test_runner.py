@@ -25,9 +25,11 @@ from ictp2p.errors import (
     RoundTimeout,
 )
 from ictp2p.runtime.participation import Outcome
+from ictp2p.sync.agreement.chain import Decided
 from ictp2p.sync.mesh import RoundRequest
 from ictp2p.sync.values import StateRef
 from ictp2p.types import ClusterId, PeerId
+from tests.calls.test_chronicle import OTHER, closed, opened
 
 A, B, C = (PeerId(letter * 32) for letter in "abc")
 CLUSTER = ClusterId("a")
@@ -196,6 +198,52 @@ def test_a_newcomer_that_is_at_another_call_leaves_its_mates_to_theirs_and_comes
         return [first, worker.add(value)]
 
     assert together(lambda: calls(a, 1.0), lambda: calls(b, 2.0), lambda: c.add(4.0)) == [[3.0, 7.0], [3.0, 7.0], 7.0]
+
+
+def test_who_slept_through_calls_is_a_newcomer_and_leaves_its_mates_to_theirs() -> None:
+    """Regression: it counted with them, and all had `MeshMismatch` at each call of a loop of two, as it was between."""
+    everybody, without = Meeting(1, A, B, C), [Meeting(number, A, B) for number in (2, 3, 4)]
+    back, again, later = Meeting(5, A, B, C), Meeting(6, A, B), Meeting(7, A, B, C)
+    a, b = (Worker(me, everybody, *without, back, again, later) for me in (A, B))
+    c = Worker(C, everybody, back, later)
+
+    def calls(worker: Worker, value: float) -> list[Any]:
+        found = [worker.add(value)]
+        for call in (worker.wait, lambda: found.append(worker.add(value)), worker.wait, lambda: None):
+            worker.leaves()  # c stands still, and then comes back
+            call()
+        found.append(worker.add(value))
+        worker.leaves()  # c has come to its barrier
+        worker.wait()
+        return found
+
+    def sleeper() -> list[Any]:
+        found = [c.add(4.0)]
+        c.leaves()
+        with pytest.raises(RoundMissed, match="went on without this one"):
+            c.wait()
+        c.leaves()
+        c.wait()
+        return found
+
+    assert together(lambda: calls(a, 1.0), lambda: calls(b, 2.0), sleeper) == [[7.0, 3.0, 3.0], [7.0, 3.0, 3.0], [7.0]]
+
+
+def test_a_round_that_a_cluster_missed_is_said_also_where_its_leader_has_started_since() -> None:
+    """Regression: it knew of none, its mate only follows, and their calls went to the others' next ones for good."""
+    first, second = Meeting(1, A, B), Meeting(2, A, B)
+    b = Worker(B, first, second)
+    assert together(lambda: Worker(A, first).add(1.0), lambda: b.add(2.0)) == [3.0, 3.0]
+    b.leaves()
+    missed, restarted = Worker.rounds + 1, Worker(A, second)
+    for slot, value in enumerate((opened(missed, OTHER), closed(missed))):
+        b.chronicle.notice(Decided(slot, value))
+    restarted.chronicle.notice(Decided(2, opened(missed + 1, OTHER)))
+    leader, follower = together(lambda: restarted.add(1.0), lambda: b.add(2.0))
+    assert isinstance(leader, RoundMissed)
+    assert str(follower) == f"at this cluster's leader: {leader}"
+    assert f"round {missed} was decided without an answer" in str(leader)
+    assert together(lambda: restarted.add(1.0), lambda: b.add(2.0)) == [3.0, 3.0]
 
 
 def test_who_has_no_memory_for_a_call_lets_its_mates_not_wait_for_it() -> None:

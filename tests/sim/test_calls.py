@@ -478,3 +478,36 @@ def test_all_workers_of_a_cluster_are_told_of_a_round_that_it_missed() -> None:
         world.run_for(40.0)
     assert missed == {leader, mate}
     assert all(len({n for name, n in calls.items() if name[0] == "a"}) <= 1 for calls in at.values())
+
+
+def test_who_was_away_from_a_training_for_many_rounds_has_missed_no_call_after_it() -> None:
+    """Regression: the rounds whose decisions it had not seen counted as calls, and its next one was refused."""
+    sums: dict[str, list[float]] = {"a/0": [], "b/0": [], "c/0": []}
+
+    def program(training: Training) -> None:
+        caller = Caller(training)
+        training.meet()
+        caller.gather(3, 60.0)
+        caller.barrier()
+        model = torch.nn.Linear(1, 1)
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        with ictp2p.DiLoCo(training, model, inner, sync_every=1) as policy:
+            while policy.rounds < 50:
+                training.compute(0.2)
+                inner.step()
+        for number in range(2):
+            tensor = torch.tensor(float(number))
+            caller.all_reduce(tensor, op="sum")
+            sums[training.host.name].append(tensor.item())
+        training.compute(1e6)
+
+    with World(seed=3, profile="local") as world:
+        world.links(delay=0.002, bandwidth=1e8)
+        for cluster in "abc":
+            world.cluster(cluster, workers=1, program=program)
+        world.run_for(4.0)
+        world.pause("c/0")
+        world.run_for(7.0)
+        world.resume("c/0")
+        world.run_until(lambda: all(len(found) == 2 for found in sums.values()), 60.0)
+    assert set(map(tuple, sums.values())) == {(0.0, 3.0)}
