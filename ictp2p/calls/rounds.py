@@ -95,9 +95,12 @@ class RoundCall:
         """Write the result into the caller's tensors.
 
         Raises:
-            RoundMissed: a mate has handed it over, and this worker's tensors had to be in it and are not.
+            RoundMissed: a mate has handed it over, and this worker's tensors had to be in it and are not; or they are
+                those of a former life, which made this call before this one made its last.
         """
         done = msgspec.msgpack.decode(answer.encoded, type=Completed)
+        if done.round < self._past.chronicle.settled:
+            raise RoundMissed(f"round {done.round} was decided before this worker's last call: its mates are elsewhere")
         self._past.chronicle.settle(done.round)  # it may have been handed over by a mate
         if self.adds_up and self._past.peer.id not in done.workers:
             raise RoundMissed(f"round {done.round} was decided without this worker: its mates are ahead of it")

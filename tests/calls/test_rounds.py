@@ -89,6 +89,21 @@ def test_a_sum_that_a_mate_hands_over_is_no_answer_for_who_came_too_late_to_it(b
     assert torch.equal(tensor, others), "a copy is right for whoever gets it"
 
 
+def test_what_its_former_life_was_in_is_no_answer_to_a_worker_that_has_made_calls_since() -> None:
+    """Regression: it had made its first call alone, and was handed as its second what its mates had done before it."""
+    fake: Any = Alone()
+    past, tensor = Past(Chronicle(ME, CLUSTERS[0]), fake), torch.ones(2)
+    past.chronicle.settle(9)
+    done = msgspec.msgpack.encode(Completed(7, CLUSTERS, 0.0, 0, 0, "star", "because", (OTHER, ME)))
+    for call in (
+        AllReduce(fake, past, Addend(Bundle(tensor, written=True), "sum")),
+        Broadcast(fake, past, Bundle(tensor, written=True), CLUSTERS[1]),
+    ):
+        with pytest.raises(RoundMissed, match="round 7 was decided before this worker's last call"):
+            call.accept(Answer(call.fingerprint, done, torch.zeros(2).view(torch.uint8)))
+    assert tensor.tolist() == [1.0, 1.0]
+
+
 def test_what_is_voted_is_what_is_held_though_an_attempt_before_it_had_brought_something_else() -> None:
     fake: Any = Alone()
     wrong, right = torch.full((10,), -1.0), torch.arange(10.0)

@@ -1309,6 +1309,14 @@ MUTATIONS: Final = (
         ("calls/test_chronicle.py::test_decisions_that_were_skipped_in_a_training_are_of_no_call",),
     ),
     Mutation(
+        "answer-of-a-former-life",
+        "A worker takes no answer from its mates that was decided before its own last call.",
+        "ictp2p/calls/rounds.py",
+        "        if done.round < self._past.chronicle.settled:",
+        "        if False:",
+        ("calls/test_rounds.py::test_what_its_former_life_was_in_is_no_answer_to_a_worker_that_has_made_calls_since",),
+    ),
+    Mutation(
         "messages-in-line",
         "Whoever waits for messages that are not sent yet holds up no messages of other tags.",
         "ictp2p/calls/messages.py",
