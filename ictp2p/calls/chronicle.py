@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ictp2p.concurrency.threads import Threads
 from ictp2p.errors import RoundMissed
 from ictp2p.handle import Decided, Handle, News
-from ictp2p.sync.values import Close, Open, Spec, Value, upcoming
+from ictp2p.sync.values import Close, Open, Participant, Spec, Value, upcoming
 from ictp2p.types import ClusterId, PeerId
 
 
@@ -60,7 +60,9 @@ class Chronicle:
         self._together: tuple[PeerId, ...] = ()
         """The workers that the newest call acts with, their leader first."""
         self._in_opened: tuple[PeerId, ...] = ()
-        """Those whose tensors are in the newest attempt."""
+        """Those whose tensors are in the newest attempt, if this peer brought them."""
+        self._told: tuple[int, tuple[Participant, ...], tuple[PeerId, ...]] = (0, (), ())
+        """The newest attempt that a leader has told of, who takes part, and whose tensors it brought."""
         self._given_up = self._void = False
         """Whether the newest call was given up, and whether what it may have brought is in the newest attempt."""
 
@@ -81,8 +83,8 @@ class Chronicle:
             self._under_way = isinstance(value, Open)
             if isinstance(value, Open):
                 self.opened, self._void = value, self._given_up
-                leads = self._together[:1] == tuple(p.leader for p in value.participants if p.cluster == self._cluster)
-                self._in_opened = self._together if leads else ()
+                leads = (self._cluster, self._me) in ((p.cluster, p.leader) for p in value.participants)
+                self._in_opened = self._together if leads and self._together[:1] == (self._me,) else ()
                 if self._given_up and self._settled is None and self._takes_part(value):
                     self._settled = value.round - 1
             elif isinstance(value, Close) and value.committed and (calls or skipped <= 0):
@@ -133,8 +135,8 @@ class Chronicle:
 
         Who knows the round may have its answer. Who does not has started since, and has to say that it has none.
         """
+        self.ended(round_, seconds)
         with self._changed:
-            self._changed.wait_for(lambda: self._next is not None and self._next > round_, seconds)
             self._settled = self._settled or 0
             if max(self._settled, self._known) < round_:
                 self._passed = self._gap = round_
@@ -160,13 +162,24 @@ class Chronicle:
     def settle(self, round_: int | None = None) -> None:
         """Rounds up to `round_`, or all that are known, are accounted for."""
         with self._changed:
-            self._settled = max(self._settled or 0, self._known if round_ is None else round_)
+            before, self._settled = self._settled, max(self._settled or 0, self._known if round_ is None else round_)
+            if self._settled != before:
+                self._told = (0, (), ())  # it was of what is accounted for now
             self._ended = [unseen for unseen in self._ended if unseen.close.round > self._settled]
 
     def acts(self, workers: Sequence[str]) -> None:
-        """The newest call acts with these workers, leader first: what is opened from now on has their tensors."""
+        """The newest call acts with these workers, leader first: what it leads from now on has their tensors."""
         with self._changed:
             self._together = tuple(map(PeerId, workers))
+
+    def told(self, attempt: int, parts: Sequence[Participant], workers: Sequence[str]) -> None:
+        """The leader of these workers, first of them, has said that an attempt has begun with what they brought.
+
+        That it leads their cluster in an attempt says nothing: it may stand anew, with others, before they know that
+        their group has ended.
+        """
+        with self._changed:
+            self._told = attempt, tuple(parts), tuple(map(PeerId, workers))
 
     def answer(self, spec: Spec) -> Unseen | None:
         """The committed round for `spec` that this cluster is in and has no answer to, if it is the only such one."""
@@ -175,13 +188,21 @@ class Chronicle:
             ended = [unseen for unseen in self._ended if unseen.close.round > settled]
             if self._gap > settled or len(ended) != 1:
                 return None
-        return ended[0] if self._takes_part(ended[0].opened) and ended[0].opened.spec == spec else None
+            unseen = ended[0]
+            if self._told[:2] == (unseen.opened.attempt, unseen.opened.participants):
+                unseen = unseen._replace(workers=unseen.workers or self._told[2])
+        return unseen if self._takes_part(unseen.opened) and unseen.opened.spec == spec else None
 
     def opened_after(self, before: Open | None, seconds: float) -> Open | None:
         """The next attempt that is opened after `before`, if one is within so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self.opened is not before, seconds)
             return self.opened if self.opened is not before else None
+
+    def ended(self, round_: int, seconds: float) -> bool:
+        """Wait until a round has ended, but no longer than that; whether it has."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._next is not None and self._next > round_, seconds)
 
     def wait(self, seconds: float) -> None:
         """Wait for the next decision, but no longer than that."""

@@ -36,6 +36,10 @@ NO_BASE = StateRef(0, b"", ())
 """What a round that is not about the shared state starts from."""
 _NEWS = 1.0
 """Seconds to learn of the attempt that we were refused in; its decision and the refusal travel side by side."""
+_OLD = 0
+"""Number of the attempt of what this group is handed: none that it has brought anything to."""
+_BEAT = 0.25
+"""Seconds after which followers hear again that their leader waits."""
 
 
 class Completed(msgspec.Struct, frozen=True, array_like=True):
@@ -181,7 +185,7 @@ class RoundCall:
 
         if self._nbytes and close.digest != EMPTY:
             self._mesh.wait_for(self._past.peer.fetch_answer(opened, close, result), idle)
-        publisher.restart(opened.attempt, opened.participants)
+        publisher.restart(_OLD, opened.participants)
         publisher.data(0, self._nbytes)
         clusters = tuple(p.cluster for p in opened.participants)
         kind = decode(opened.plan).kind
@@ -251,19 +255,36 @@ class RoundCall:
             try:
                 return self._mesh.round(request)
             except MeshMismatch as error:
-                self._refuse_if_elsewhere(before, error)
-                raise
+                newcomer = self._past.chronicle.newcomer
+                others = self._outlast(before, publisher, deadline)
+                if not others:
+                    raise
+                if not newcomer:
+                    raise RoundMissed(f"the other clusters are at {others}, this one is at {self.text}") from error
+                deadline.check()
             except RoundMissed:
                 if not self._past.chronicle.newcomer:
                     raise  # a newcomer was promised no round yet, so it has missed none but what it may be in
                 deadline.check()
 
-    def _refuse_if_elsewhere(self, before: Open | None, error: MeshMismatch) -> None:
-        """Raise if the others are at another call: they went on, or have yet to come, to this one."""
-        opened = self._past.chronicle.opened_after(before, _NEWS)
-        if opened is not None and (opened.spec.kind, opened.spec.name) != (self._spec.kind, self._spec.name):
-            others = in_words(opened.spec)
-            raise RoundMissed(f"the other clusters are at {others}, this one is at {self.text}") from error
+    def _outlast(self, before: Open | None, publisher: Publisher, deadline: Deadline) -> str:
+        """Wait for the end of the round that the others are in instead; what they call there, if it is another call.
+
+        That round is accounted for by what this call comes to: if it were committed later it would be taken for one
+        more that was missed, and the next call be refused as well. A newcomer, which is anywhere in its program, stands
+        again: its call may be what the others come to next. Else one refused call after the other would find them
+        where it is not.
+        """
+        chronicle = self._past.chronicle
+        opened, newcomer = chronicle.opened_after(before, _NEWS), chronicle.newcomer
+        if opened is None:
+            return ""
+        while not (ended := chronicle.ended(opened.round, _BEAT)) and not deadline.over:
+            publisher.wait()
+        if ended and not newcomer:
+            chronicle.settle(opened.round)
+        elsewhere = (opened.spec.kind, opened.spec.name) != (self._spec.kind, self._spec.name)
+        return in_words(opened.spec) if elsewhere else ""
 
     # ------------------------------------------------------------ the followers
 
@@ -274,7 +295,8 @@ class RoundCall:
             nonlocal complete
             complete = whole
 
-        def restarted(_: Sequence[Participant]) -> None:
+        def restarted(attempt: int, parts: Sequence[Participant]) -> None:
+            self._past.chronicle.told(attempt, parts, group.members)
             seen(False)
             voted.restart()
 

@@ -214,15 +214,36 @@ def test_decisions_that_were_skipped_are_forgotten_once_they_are_settled() -> No
     assert chronicle.answer(SPEC) == (opened(4, MATE), closed(4), ())
 
 
-@pytest.mark.parametrize(("acted", "known"), [((MATE, ME), (MATE, ME)), ((ME, MATE), ()), ((), ())])
-def test_whose_tensors_are_in_a_round_is_known_if_they_acted_under_the_leader_that_brought_them(
-    acted: tuple[PeerId, ...], known: tuple[PeerId, ...]
-) -> None:
+def test_whose_tensors_are_in_a_round_is_known_to_who_brought_them() -> None:
     chronicle = after()
-    chronicle.acts(acted)
-    chronicle.notice(Decided(1, opened(1, MATE, OTHER)))
-    chronicle.acts((MATE, ME, OTHER))  # in the next group, before they know how it ended
+    chronicle.acts((ME, MATE))
+    chronicle.notice(Decided(1, opened(1, ME, OTHER)))
+    chronicle.acts((ME,))  # in the next group, before it knows how that ended
     chronicle.notice(Decided(2, closed(1)))
+    unseen = chronicle.answer(SPEC)
+    assert unseen is not None
+    assert unseen.workers == (ME, MATE)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "leader", "settled", "known"),
+    [(2, MATE, None, (MATE, ME)), (1, MATE, None, ()), (0, MATE, None, ()), (2, OTHER, None, ()), (2, MATE, 1, ())],
+)
+def test_whose_tensors_are_in_a_round_is_known_to_who_was_told_of_that_attempt(
+    attempt: int, leader: PeerId, settled: int | None, known: tuple[PeerId, ...]
+) -> None:
+    """Regression: who had acted under that leader in the call before took a sum without its tensors for its own."""
+    chronicle, begun = after(), opened(2, MATE, OTHER, attempt=2)
+    chronicle.acts((MATE, ME))
+    chronicle.told(attempt, opened(2, leader, OTHER).participants, (MATE, ME))
+    for slot, value in enumerate((opened(1, MATE), closed(1))):
+        chronicle.notice(Decided(slot, value))
+    chronicle.settle(settled or 0)
+    chronicle.settle(1)
+    if settled is None:
+        chronicle.told(attempt, opened(2, leader, OTHER).participants, (MATE, ME))
+    for slot, value in enumerate((begun, closed(2, attempt=2))):
+        chronicle.notice(Decided(2 + slot, value))
     unseen = chronicle.answer(SPEC)
     assert unseen is not None
     assert unseen.workers == known

@@ -511,3 +511,69 @@ def test_who_was_away_from_a_training_for_many_rounds_has_missed_no_call_after_i
         world.resume("c/0")
         world.run_until(lambda: all(len(found) == 2 for found in sums.values()), 60.0)
     assert set(map(tuple, sums.values())) == {(0.0, 3.0)}
+
+
+@pytest.mark.parametrize("odd", ["barrier", "shape"])
+def test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next(odd: str) -> None:
+    """Regression: the others' round ended after the refusal, counted as one more, and calls were one apart for good."""
+    sums: dict[str, list[tuple[int, float]]] = {}
+    errors: list[tuple[str, int]] = []
+
+    def program(training: Training) -> None:
+        name, caller = training.host.name, Caller(training)
+        training.meet()
+        caller.gather(3, 60.0)
+        for number in range(4):
+            wrong = name == "a/0" and number == 1
+            tensor = torch.full((20_001 if wrong and odd == "shape" else 20_000,), float(number))
+            try:
+                if wrong and odd == "barrier":
+                    caller.barrier()
+                else:
+                    caller.all_reduce(tensor, op="sum")
+                    sums.setdefault(name, []).append((number, tensor[0].item()))
+            except IctError:
+                errors.append((name, number))
+            training.compute(0.5 if name == "a/0" or number else 1.5)  # who is refused is there before the others
+        training.compute(1e6)
+
+    with World(seed=1, profile="local") as world:
+        for cluster in "abc":
+            world.cluster(cluster, workers=1, program=program, up=0.5e6, down=0.5e6)
+        world.run_until(lambda: sum(map(len, sums.values())) + len(errors) == 12, 90.0)
+    assert errors == [("a/0", 1)]
+    assert sums == {
+        "a/0": [(0, 0.0), (2, 6.0), (3, 9.0)],
+        **{name: [(0, 0.0), (1, 2.0), (2, 6.0), (3, 9.0)] for name in ("b/0", "c/0")},
+    }
+
+
+def test_a_cluster_that_starts_again_in_a_loop_of_two_calls_finds_the_others_at_its_own() -> None:
+    """Regression: each call of it was refused while the others were at the other one, and so on for good."""
+    outcomes: dict[str, list[int]] = {"a/0": [], "b/0": []}
+    """How many clusters were in each call of the loop, 0 for an error; of the newest lives."""
+
+    def program(training: Training) -> None:
+        caller, found = Caller(training), outcomes[training.host.name]
+        found.clear()
+        caller.gather(2, 60.0)
+        while True:
+            for call in (lambda: caller.all_reduce(torch.ones(4), op="sum"), caller.barrier):
+                try:
+                    found.append(len(call().clusters))
+                except IctError:
+                    found.append(0)
+                training.compute(1.0)
+
+    with World(seed=1, profile="local", spare_quorum=True) as world:
+        world.links(delay=0.005, bandwidth=1e8)
+        for cluster in "ab":
+            world.cluster(cluster, workers=1, program=program, up=1e6, down=1e6)
+        world.run_for(6.0)
+        world.crash("b/0")
+        world.run_for(1.0)
+        world.restart("b/0")
+        world.run_for(30.0)
+    assert len(outcomes["b/0"]) > 20
+    assert set(outcomes["b/0"]) == {2}
+    assert set(outcomes["a/0"][-20:]) == {2}

@@ -172,7 +172,7 @@ class OuterRound:
             share_state(group, self._weights.state, 0, verdict.version)
         self._landing.act(verdict)
 
-    def _restarted(self, parts: Sequence[Participant]) -> None:
+    def _restarted(self, attempt: int, parts: Sequence[Participant]) -> None:
         self._contribution.parts = parts
         self._phase("restarted")
 

@@ -133,7 +133,7 @@ def follow(
     group: Group,
     average: Tensor,
     complete: Callable[[], object],
-    restarted: Callable[[Sequence[Participant]], object] = lambda parts: None,
+    restarted: Callable[[int, Sequence[Participant]], object] = lambda attempt, parts: None,
     taken: Callable[[int, int], object] = lambda start, stop: None,
 ) -> Verdict:
     """A follower's end: take the average as it comes, and the verdict.
@@ -142,7 +142,7 @@ def follow(
         group: the cluster.
         average: where the average goes.
         complete: called each time all of an attempt has arrived.
-        restarted: called each time the leader begins an attempt, with who takes part.
+        restarted: called each time the leader begins an attempt, with its number and who takes part.
         taken: called with each range `[start, stop)` that has arrived in it.
 
     Raises:
@@ -153,7 +153,7 @@ def follow(
         kind, number, stop, digest, text = _receive(group)
         if kind is Kind.RESTART:
             arrived = 0
-            restarted(_parts(group, stop))
+            restarted(number, _parts(group, stop))
         elif kind is Kind.DATA:
             arrived += _take(group, average, number, stop)
             taken(number, stop)

@@ -687,14 +687,19 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "sum-of-whoever-acts-now",
-        "Whose tensors are in a round that nobody saw the end of is said of those under the leader that brought them.",
+        "Whose tensors are in a round that nobody saw the end of is said of who was told that it begins with them.",
         "ictp2p/calls/chronicle.py",
-        "self._together if leads else ()",
-        "self._together",
-        (
-            "calls/test_chronicle.py::"
-            "test_whose_tensors_are_in_a_round_is_known_if_they_acted_under_the_leader_that_brought_them",
-        ),
+        "if self._told[:2] == (unseen.opened.attempt, unseen.opened.participants):",
+        "if self._told[1] == unseen.opened.participants:",
+        ("calls/test_chronicle.py::test_whose_tensors_are_in_a_round_is_known_to_who_was_told_of_that_attempt",),
+    ),
+    Mutation(
+        "sum-of-the-call-before",
+        "What a leader told of an attempt is of no round after it.",
+        "ictp2p/calls/chronicle.py",
+        "                self._told = (0, (), ())  # it was",
+        "                pass  # it was",
+        ("calls/test_chronicle.py::test_whose_tensors_are_in_a_round_is_known_to_who_was_told_of_that_attempt",),
     ),
     Mutation(
         "call-without-a-mate",
@@ -1315,6 +1320,22 @@ MUTATIONS: Final = (
         "        if done.round < self._past.chronicle.settled:",
         "        if False:",
         ("calls/test_rounds.py::test_what_its_former_life_was_in_is_no_answer_to_a_worker_that_has_made_calls_since",),
+    ),
+    Mutation(
+        "refused-twice-for-one-call",
+        "The round that a refused call found the others in is accounted for by that refusal.",
+        "ictp2p/calls/rounds.py",
+        "        if ended and not newcomer:\n",
+        "        if False:\n",
+        ("sim/test_calls.py::test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next",),
+    ),
+    Mutation(
+        "newcomer-refused-for-good",
+        "A newcomer that finds the others at another call stands again with its own, once theirs has ended.",
+        "ictp2p/calls/rounds.py",
+        "                if not newcomer:\n",
+        "                if True:\n",
+        ("sim/test_calls.py::test_a_cluster_that_starts_again_in_a_loop_of_two_calls_finds_the_others_at_its_own",),
     ),
     Mutation(
         "messages-in-line",
