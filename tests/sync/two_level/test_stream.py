@@ -61,11 +61,11 @@ def test_an_attempt_counts_from_its_beginning(make_world: Any) -> None:
         publisher.tell(Verdict(Kind.ABANDON, reason="no quorum: 1 of 3 " + "x" * 500))
 
     def trail(group: Any) -> Verdict:
-        return follow(group, torch.zeros_like(AVERAGE), lambda: completed.append(1), told.append)
+        return follow(group, torch.zeros_like(AVERAGE), lambda: completed.append(1), lambda *begun: told.append(begun))
 
     verdict = pair(make_world, lead, trail)["a_1"]
     assert not completed
-    assert told == [PARTS, PARTS]
+    assert told == [(1, PARTS), (2, PARTS)]
     assert verdict.kind is Kind.ABANDON
     assert verdict.reason.startswith("no quorum: 1 of 3 xxx")
 
