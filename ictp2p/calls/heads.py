@@ -1,8 +1,9 @@
 """Where the workers of a cluster stand in their sequence of calls, exchanged before each call, and what follows.
 
-Every worker makes the same calls in the same order, so a number says where it is. A group that breaks in the middle of
-a call leaves some with the answer and some without; then the numbers differ by one, and who is ahead hands its answer
-over. All conclusions here are functions of the exchanged heads alone, so all workers draw the same ones.
+Every worker makes the same calls in the same order, so a number says where it is, in one sequence of calls: who starts
+again takes its number from who is there, or begins another sequence. A group that breaks in the middle of a call leaves
+some with the answer and some without; then the numbers differ by one, and who is ahead hands its answer over. All
+conclusions here are functions of the exchanged heads alone, so all workers draw the same ones.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 
 from ictp2p.sync.mesh import Group
 
+_SEQUENCE = 32
+"""Bits of a number in which a sequence counts its calls; above them is the round of its first one."""
 _HEAD = struct.Struct("<QQ32sdBQQ")
 
 
@@ -90,6 +93,15 @@ class Heads:
     def newest(self) -> int:
         """Number of the last call that the cluster has ended."""
         return max(head.number for head in self.all)
+
+    def number(self, round_: int) -> int:
+        """The number of the call that they are at, which has come to its end with this round.
+
+        Newcomers among themselves begin a sequence above all earlier ones. Else who slept meanwhile, and counts on,
+        would be at their call, or one behind it, by chance.
+        """
+        anew = all(head.flags & Flag.FRESH for head in self.all)
+        return max(self.newest, round_ << _SEQUENCE) + 1 if anew else self.newest + 1
 
     @property
     def strange(self) -> tuple[int, ...]:

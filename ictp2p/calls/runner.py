@@ -225,9 +225,9 @@ class Runner:
         try:
             self._last = call.act(group, heads, deadline)
         except (RoundMissed, MeshMismatch) as error:  # a mate whom the leader could not tell is told in the next group
-            self._fail(heads.newest + 1, call, error)
+            self._fail(heads.number(heads.settled), call, error)
             raise
-        self._conclude(heads.newest + 1)
+        self._conclude(heads.number(self._chronicle.settled))
         return False  # see once more whether everybody has it
 
     def _head(self, group: Group, call: Call[R]) -> Head:
@@ -305,7 +305,7 @@ class Runner:
             source = heads.teacher
             self._hand(group, source, self.lesson(), call, heads.taught, heads.newest)
         if heads.lost:
-            missed = RoundMissed(f"the other workers of this cluster went on without this one, to call {heads.newest}")
+            missed = RoundMissed("the other workers of this cluster went on without this one")
             self._fail(heads.newest, call, missed)
             self._fresh, self._aside = True, _ASIDE  # its place is lost: it takes another as a newcomer does
             raise missed

@@ -24,6 +24,18 @@ def test_who_is_two_calls_behind_is_lost() -> None:
     assert not heads((2, Flag.NONE), (4, Flag.NONE), rank=1).lost
 
 
+@given(st.integers(0, 9), st.integers(1, 9), st.integers(1, 9), st.integers(0, 9))
+def test_who_slept_while_newcomers_began_is_in_another_sequence_than_they(
+    calls: int, first: int, later: int, more: int
+) -> None:
+    slept = heads((0, Flag.FRESH), (0, Flag.FRESH)).number(first) + calls
+    newcomer = heads((0, Flag.FRESH)).number(first + later) + more
+    found = heads((slept, Flag.NONE), (newcomer, Flag.NONE))
+    assert found.lost
+    assert (found.giver, found.behind) == (None, (0,))
+    assert heads((slept, Flag.NONE), (0, Flag.FRESH)).number(99) == slept + 1, "a newcomer takes its number from others"
+
+
 def test_who_only_sees_others_off_waits_for_nothing() -> None:
     assert heads((3, Flag.ENDED), (4, Flag.NONE)).behind == ()
 

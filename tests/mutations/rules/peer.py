@@ -1338,6 +1338,14 @@ MUTATIONS: Final = (
         ("sim/test_calls.py::test_a_cluster_that_starts_again_in_a_loop_of_two_calls_finds_the_others_at_its_own",),
     ),
     Mutation(
+        "newcomers-count-from-one",
+        "Newcomers that are alone begin a sequence of calls of their own, above the one of who sleeps meanwhile.",
+        "ictp2p/calls/heads.py",
+        "max(self.newest, round_ << _SEQUENCE) + 1 if anew else",
+        "max(self.newest, 0) + 1 if anew else",
+        ("calls/test_heads.py::test_who_slept_while_newcomers_began_is_in_another_sequence_than_they",),
+    ),
+    Mutation(
         "messages-in-line",
         "Whoever waits for messages that are not sent yet holds up no messages of other tags.",
         "ictp2p/calls/messages.py",
