@@ -316,11 +316,19 @@ class _Agreement:
             if ref.version > base.version:
                 return ref
             if opened is not None and opened is not before and opened.spec.name != SYNC_STATE:
+                self._outlast(opened)
                 raise RoundMissed(
                     f"the other clusters are at {in_words(opened.spec)}, this one is at {SYNC_STATE}"
                 ) from error
             self._idle()
             self._chronicle.wait(_PAUSE)
+
+    def _outlast(self, opened: Open) -> None:
+        """Wait for the end of a round that this cluster is not in: what this call comes to accounts for it."""
+        while not self._chronicle.ended(opened.round, _PAUSE):
+            self._idle()
+        if not self._chronicle.newcomer:
+            self._chronicle.settle(opened.round)
 
     def _fetch(self, ref: StateRef) -> StateRef:
         """Get the agreed state; the next one, if its providers are about to agree on that."""

@@ -513,7 +513,7 @@ def test_who_was_away_from_a_training_for_many_rounds_has_missed_no_call_after_i
     assert set(map(tuple, sums.values())) == {(0.0, 3.0)}
 
 
-@pytest.mark.parametrize("odd", ["barrier", "shape"])
+@pytest.mark.parametrize("odd", ["barrier", "shape", "state"])
 def test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next(odd: str) -> None:
     """Regression: the others' round ended after the refusal, counted as one more, and calls were one apart for good."""
     sums: dict[str, list[tuple[int, float]]] = {}
@@ -523,12 +523,15 @@ def test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next
         name, caller = training.host.name, Caller(training)
         training.meet()
         caller.gather(3, 60.0)
+        shared = {"w": torch.ones(2)}
+        if odd == "state":
+            caller.sync_state(shared)
         for number in range(4):
             wrong = name == "a/0" and number == 1
             tensor = torch.full((20_001 if wrong and odd == "shape" else 20_000,), float(number))
             try:
-                if wrong and odd == "barrier":
-                    caller.barrier()
+                if wrong and odd != "shape":
+                    caller.barrier() if odd == "barrier" else caller.sync_state(shared)
                 else:
                     caller.all_reduce(tensor, op="sum")
                     sums.setdefault(name, []).append((number, tensor[0].item()))

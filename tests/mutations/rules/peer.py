@@ -1330,6 +1330,14 @@ MUTATIONS: Final = (
         ("sim/test_calls.py::test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next",),
     ),
     Mutation(
+        "state-refused-twice",
+        "The round that a refused `sync_state` found the others in is accounted for by that refusal.",
+        "ictp2p/calls/state.py",
+        "                self._outlast(opened)\n",
+        "",
+        ("sim/test_calls.py::test_a_call_that_is_refused_is_one_error_and_the_next_one_is_the_others_next",),
+    ),
+    Mutation(
         "newcomer-refused-for-good",
         "A newcomer that finds the others at another call stands again with its own, once theirs has ended.",
         "ictp2p/calls/rounds.py",
