@@ -729,7 +729,7 @@ MUTATIONS: Final = (
         "missed-by-its-leader-alone",
         "All workers of a cluster are told of a round that it missed, or they are a call apart from there on.",
         "ictp2p/calls/runner.py",
-        "            self._fail(heads.newest + 1, call, error)\n",
+        "            self._fail(heads.number(heads.settled), call, error)\n",
         "",
         ("sim/test_calls.py::test_all_workers_of_a_cluster_are_told_of_a_round_that_it_missed",),
     ),
