@@ -8,7 +8,7 @@ the policy's and the peers' own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -64,7 +64,7 @@ class SizeOnlyWeights(Weights):
         """Make the counted state the agreed one."""
         self.state.commit(version)
 
-    def adopt(self, *, mine: bool) -> None:
+    def adopt(self, *, mine: Collection[int]) -> None:
         """There is nothing to mix."""
 
     def load(self) -> None:

@@ -256,7 +256,7 @@ class Worker:
 
     def _in(self, state: StateRef, base: int) -> bool:
         """Whether what was brought from a version must be taken for included in a state."""
-        return contributed(state, self.peer.cluster, base)
+        return contributed(state, self.peer.cluster, base) != 0
 
     def _drop(self, version: int, *, seen: bool) -> None:
         self.ledger.dropped(self.host.name, self.pending, version, seen=seen)

@@ -72,8 +72,10 @@ class RoundResult:
 
     state: StateRef
     """The agreed state after the round."""
-    mine: bool
-    """Whether this cluster's contribution from its `base` is in that state, be it through a leader that died since."""
+    mine: int
+    """Which versions up to that state hold this cluster's contributions from its `base`; see `Mesh.contributed`.
+
+    Be it through a leader that died since."""
     seconds: float = 0.0
     """From the call to the commit."""
     sent: int = 0
@@ -249,8 +251,11 @@ class Mesh(Protocol):
         """Nobody provides `ref`: wait for another decision, for a while; the agreed state after that."""
         ...
 
-    def contributed(self, state: StateRef, base: int) -> bool:
-        """Whether what this cluster brought from version `base` is in the agreed state. True if nobody can know."""
+    def contributed(self, state: StateRef, base: int) -> int:
+        """Which versions after `base` hold what this cluster brought, bit i the one i before `state`; 0 if none does.
+
+        All of them if nobody can know.
+        """
         ...
 
     def background(self, run: Callable[[], None]) -> Thread:

@@ -44,6 +44,8 @@ MOST_SPREAD = 1e6
 """Most median absolute deviations that a round may wait for stragglers."""
 REMEMBERED = 64
 """For so many versions a state says who contributed to it: more than a leader that slept is usually behind."""
+_ALL, _ANY = (1 << REMEMBERED) - 1, (1 << REMEMBERED - 1) - 1
+"""Of so many versions each; and each of those before the newest of them."""
 LINEAGE_BYTES = 8
 """Length of a lineage: which founding of the mesh a chain goes back to."""
 
@@ -59,6 +61,7 @@ Reason = Annotated[str, msgspec.Meta(max_length=1024)]
 Peers = Annotated[tuple[Peer, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 Lineage = Annotated[bytes, msgspec.Meta(min_length=LINEAGE_BYTES, max_length=LINEAGE_BYTES)]
 Credits = Annotated[tuple[tuple[Cluster, Count], ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
+Earlier = Annotated[tuple[Count, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
 Voting = Annotated[tuple[Peer, ...], msgspec.Meta(min_length=1, max_length=MAX_VOTERS)]
 Camp = Annotated[tuple[Cluster, ...], msgspec.Meta(min_length=1, max_length=MAX_PARTICIPANTS)]
 Camps = Annotated[tuple[Camp, ...], msgspec.Meta(max_length=MAX_PARTICIPANTS)]
@@ -75,6 +78,8 @@ class StateRef(msgspec.Struct, frozen=True, array_like=True):
     credits: Credits = ()
     """Per cluster, by name, the newest of the last `REMEMBERED` versions that holds a contribution of it. See
     `contributed`."""
+    earlier: Earlier = ()
+    """For each of these, which versions before that one do, too: bit i is the one i + 1 before. Empty: any may."""
 
 
 class Participant(msgspec.Struct, frozen=True, array_like=True):
@@ -231,15 +236,20 @@ def same(base: StateRef, agreed: StateRef) -> bool:
     )
 
 
-def contributed(state: StateRef, cluster: ClusterId, base: int) -> bool:
-    """Whether what a cluster brings from version `base` is, or has to be taken for being, in `state` already.
+def contributed(state: StateRef, cluster: ClusterId, base: int) -> int:
+    """Which versions after `base` hold, or have to be taken for holding, a contribution of a cluster; 0 if none does.
 
-    Any later version that holds a contribution of the cluster holds it: several workers may have it, an heir may have
-    brought it to a later round than the leader that fell asleep with it, and progress only grows. The state itself says
-    so, and not the memory of a peer, because who asks is who was away. Beyond `REMEMBERED` versions nobody knows: then
-    to lose some steps of one cluster is harmless, to count them twice would be wrong.
+    Bit i is the version i before that of `state`. So it says whether what the cluster brings from version `base` is in
+    `state` already. Any later version that holds a contribution of the cluster holds it, of the part of the model that
+    its round was about: several workers may have it, an heir may have brought it to a later round than the leader that
+    fell asleep with it, and progress only grows. The state itself says so, and not the memory of a peer, because who
+    asks is who was away. Beyond `REMEMBERED` versions nobody knows: then to lose some steps of one cluster is harmless,
+    to count them twice would be wrong.
     """
-    return state.version - base > REMEMBERED or any(name == cluster and v > base for name, v in state.credits)
+    if state.version - base > REMEMBERED:
+        return _ALL
+    newest, earlier = _standing(state).get(cluster, (0, 0))
+    return (2 * earlier + 1) << (state.version - newest) & (1 << state.version - base) - 1 if newest > base else 0
 
 
 def upcoming(value: Value) -> tuple[int, int]:
@@ -260,21 +270,34 @@ def advanced(opened: Open, digest: bytes, holders: tuple[PeerId, ...]) -> StateR
     """The agreed state once `opened` commits with `digest`."""
     if opened.spec.kind != "sync":
         return opened.state
-    version = opened.state.version + 1
-    credits = {**dict(opened.state.credits), **{p.cluster: version for p in opened.participants}}
-    return StateRef(version, digest, holders, _recent(credits, version))
+    version, before = opened.state.version + 1, _standing(opened.state)
+    now = {p.cluster: (version, _before(*before.get(p.cluster, (0, 0)), version)) for p in opened.participants}
+    return StateRef(version, digest, holders, *_recent({**before, **now}, version))
 
 
 def restored(lost: StateRef, source: int, digest: bytes, holders: tuple[PeerId, ...]) -> StateRef:
     """The agreed state once version `source` takes the place of `lost`: what came after it holds nobody's part."""
     version = lost.version + 1
-    return StateRef(version, digest, holders, _recent({name: min(v, source) for name, v in lost.credits}, version))
+    kept = {name: (min(v, source), earlier >> max(0, v - source)) for name, (v, earlier) in _standing(lost).items()}
+    return StateRef(version, digest, holders, *_recent(kept, version))
 
 
-def _recent(credits: Mapping[ClusterId, int], version: int) -> tuple[tuple[ClusterId, int], ...]:
+def _standing(state: StateRef) -> dict[ClusterId, tuple[int, int]]:
+    """By cluster, the newest version that holds a contribution of it, and which before that do, too."""
+    earlier = state.earlier or (_ANY,) * len(state.credits)
+    return {name: (v, before) for (name, v), before in zip(state.credits, earlier, strict=True)}
+
+
+def _before(newest: int, earlier: int, version: int) -> int:
+    """Which versions before a new one hold a contribution."""
+    return (2 * earlier + 1) << (version - newest - 1) & _ANY if newest else 0
+
+
+def _recent(standing: Mapping[ClusterId, tuple[int, int]], version: int) -> tuple[Credits, Earlier]:
     """What is worth saying of them at `version`, by name; of too many the newest."""
-    worth = sorted((v, name) for name, v in credits.items() if v > max(0, version - REMEMBERED))
-    return tuple(sorted((name, v) for v, name in worth[-MAX_PARTICIPANTS:]))
+    worth = sorted((v, name) for name, (v, _) in standing.items() if v > max(0, version - REMEMBERED))
+    named = sorted((name, v) for v, name in worth[-MAX_PARTICIPANTS:])
+    return tuple(named), tuple(standing[name][1] for name, _ in named)
 
 
 def fault(value: Value) -> str | None:
@@ -288,6 +311,8 @@ def fault(value: Value) -> str | None:
     names = [name for name, _ in value.state.credits]
     if names != sorted(set(names)) or any(not 0 < v <= value.state.version for _, v in value.state.credits):
         return f"credits {value.state.credits} at version {value.state.version}"
+    if len(value.state.earlier) not in (0, len(names)):
+        return f"{len(value.state.earlier)} words on what was before {len(names)} credits"
     if isinstance(value, Open):
         return _open_fault(value)
     if isinstance(value, Close) and value.committed != bool(value.holders):

@@ -282,8 +282,8 @@ class TrainingMesh:
             self._warned_of = version
             self.event("warning", text=f"waits to be given version {version} of the state, which nobody does: {reason}")
 
-    def contributed(self, state: StateRef, base: int) -> bool:
-        """Whether what this cluster brings from version `base` is in `state`; see `sync.values.contributed`."""
+    def contributed(self, state: StateRef, base: int) -> int:
+        """Which versions after `base` hold a contribution of this cluster; see `sync.values.contributed`."""
         return contributed(state, self._peer.config.cluster_id, base)
 
     # ------------------------------------------------------------ rounds
@@ -299,16 +299,17 @@ class TrainingMesh:
             outcome = self.round(request)
         except RoundMissed:
             agreed = self.decided_state()
-            if not self.contributed(agreed, request.base.version) or agreed.version <= request.base.version:
+            mine = self.contributed(agreed, request.base.version)
+            if not mine or agreed.version <= request.base.version:
                 raise
-            return RoundResult(agreed, mine=True)
+            return RoundResult(agreed, mine=mine)
         except RoundAborted as error:
             # Another worker leads, and what was brought here may yet be committed: it must not grow before that is
             # known, nor what was voted for be forgotten. The next group goes on with the same round.
             raise LocalGroupError(str(error)) from error
         return RoundResult(
             outcome.state,
-            mine=True,
+            mine=1,
             seconds=outcome.seconds,
             sent=outcome.bytes_sent,
             received=outcome.bytes_received,

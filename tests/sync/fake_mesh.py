@@ -137,9 +137,10 @@ class FakeMesh:
         idle()
         return self.decided_state()
 
-    def contributed(self, state: StateRef, base: int) -> bool:
+    def contributed(self, state: StateRef, base: int) -> int:
         later = range(base + 1, state.version + 1)
-        return any(self.cluster_name in self.world.contributors.get(n, {self.cluster_name}) for n in later)
+        mine = [n for n in later if self.cluster_name in self.world.contributors.get(n, {self.cluster_name})]
+        return sum(1 << state.version - n for n in mine)
 
     def background(self, run: Callable[[], None]) -> Thread:
         return Threads().start(run, self.name)

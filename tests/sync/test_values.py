@@ -37,7 +37,7 @@ VOTERS = Voters(LINEAGE, (A, B), STATE, A, 7, 2)
 PARTS = (Participant(ClusterId("a"), A, 1, 1.0), Participant(ClusterId("b"), B, 3, 2.5))
 OPEN = Open(LINEAGE, (A, B), STATE, A, 7, 2, SPEC, PARTS, b"plan", "star", 30.0)
 CREDITS = ((ClusterId("a"), 5), (ClusterId("b"), 5))
-COMMIT = Close(LINEAGE, (A, B), StateRef(5, b"next", (A, B), CREDITS), A, 7, 2, True, b"next", "2 of 2", (A, B))
+COMMIT = Close(LINEAGE, (A, B), StateRef(5, b"next", (A, B), CREDITS, (0, 0)), A, 7, 2, True, b"next", "2 of 2", (A, B))
 ABORT = Close(LINEAGE, (A, B), STATE, A, 7, 2, False, b"", "b failed", ())
 APART = replace(ABORT, camps=((ClusterId("a"),), (ClusterId("b"),)))
 
@@ -114,7 +114,7 @@ def test_what_may_follow(before: Value, value: Value) -> None:
         (OPEN, replace(ABORT, state=COMMIT.state), "follows"),
         (OPEN, replace(APART, camps=(("a",), ("c",))), "camps"),
         (OPEN, replace(APART, camps=(("a", "b"), ("a",))), "camps"),
-        (OPEN, replace(COMMIT, holders=(A, C), state=StateRef(5, b"next", (A, C), CREDITS)), "holders"),
+        (OPEN, replace(COMMIT, holders=(A, C), state=StateRef(5, b"next", (A, C), CREDITS, (0, 0))), "holders"),
     ],
 )
 def test_what_may_not_follow(before: Value, value: Value, why: str) -> None:
@@ -138,6 +138,7 @@ def test_what_may_not_follow(before: Value, value: Value, why: str) -> None:
         (replace(OPEN, plan=b"x" * 300_000), "300000 bytes"),
         (replace(OPEN, state=StateRef(0, b"", ())), "before any state"),
         (replace(VOTERS, state=replace(STATE, credits=CREDITS)), "credits"),
+        (replace(COMMIT, state=replace(COMMIT.state, earlier=(0,))), "1 words on what was before 2 credits"),
         (replace(VOTERS, state=replace(STATE, credits=((ClusterId("b"), 4), (ClusterId("a"), 4)))), "credits"),
         (replace(COMMIT, holders=()), "holders"),
         (replace(ABORT, holders=(A,)), "holders"),
@@ -156,7 +157,7 @@ def test_garbage_does_not_decode(field: bytes) -> None:
 
 
 def test_only_a_sync_advances_the_state() -> None:
-    assert advanced(OPEN, b"next", (A,)) == StateRef(5, b"next", (A,), CREDITS)
+    assert advanced(OPEN, b"next", (A,)) == StateRef(5, b"next", (A,), CREDITS, (0, 0))
     assert advanced(replace(OPEN, spec=replace(SPEC, kind="barrier")), b"x", (A,)) == STATE
 
 
@@ -171,8 +172,9 @@ def rounds(state: StateRef, *rounds: str) -> StateRef:
 def test_a_state_says_whose_contributions_are_in_it() -> None:
     state = rounds(STATE, "ab", "a", "bc")
     assert dict(state.credits) == {"a": 6, "b": 7, "c": 7}
-    assert [contributed(state, ClusterId("a"), base) for base in (4, 5, 6, 7)] == [True, True, False, False]
-    assert not contributed(state, ClusterId("d"), 4)
+    assert [contributed(state, ClusterId("a"), base) for base in (4, 5, 6, 7)] == [0b110, 0b010, 0, 0]
+    assert [contributed(state, ClusterId("b"), base) for base in (3, 4, 5, 6)] == [0b101, 0b101, 0b001, 0b001]
+    assert contributed(state, ClusterId("d"), 4) == 0
 
 
 def test_what_an_heir_brought_to_a_later_round_is_not_brought_again() -> None:
@@ -187,6 +189,13 @@ def test_what_nobody_can_know_any_more_counts_as_contributed() -> None:
     assert dict(rounds(state, "b").credits) == {"b": 5 + REMEMBERED + 1}
 
 
+def test_of_what_a_state_does_not_say_all_counts_as_contributed() -> None:
+    """As one does not that was decided before states said so."""
+    state = replace(rounds(STATE, "b", "b", "a"), earlier=())
+    assert contributed(state, ClusterId("a"), 4) == 0b111
+    assert contributed(rounds(state, "b"), ClusterId("a"), 4) == 0b1110
+
+
 def test_no_state_names_more_clusters_than_a_message_may_hold() -> None:
     many = tuple((ClusterId(f"c{n:04}"), 4) for n in range(MAX_PARTICIPANTS))
     state = rounds(replace(STATE, credits=many), "ab")
@@ -198,7 +207,7 @@ def test_what_was_in_a_version_that_died_is_in_none() -> None:
     lost = rounds(STATE, "ab", "a", "ac")
     back = restored(lost, 5, b"five", (A,))
     assert (back.version, dict(back.credits)) == (8, {"a": 5, "b": 5, "c": 5})
-    assert [contributed(back, ClusterId("a"), base) for base in (4, 5, 6, 7)] == [True, False, False, False]
+    assert [contributed(back, ClusterId("a"), base) for base in (4, 5, 6, 7)] == [0b1000, 0, 0, 0]
     assert not contributed(rounds(back, "b"), ClusterId("a"), 5)
     assert contributed(rounds(back, "b"), ClusterId("b"), 5)
     assert restored(lost, 0, b"brought along", (A,)).credits == ()

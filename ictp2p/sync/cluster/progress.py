@@ -70,6 +70,11 @@ class Progress:
         self.weights[fragment] = max(0.0, self.weights[fragment] - self.brought)
         self.behind[fragment] = 0
 
+    def gone(self, fragments: Iterable[int]) -> None:
+        """All that was trained of these is in the agreed state, by another worker, and what it had of them died."""
+        for fragment in fragments:
+            self.weights[fragment], self.behind[fragment] = 0.0, 0
+
     def forgotten(self) -> None:
         """Nothing is left to be brought."""
         self.weights, self.behind = [0.0] * len(self.weights), [0] * len(self.behind)

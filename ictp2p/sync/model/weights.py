@@ -17,7 +17,7 @@ went on while it was under way (Douillard et al., "Streaming DiLoCo", 2025).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ from ictp2p.sync.state.agreed import Agenda
 from ictp2p.sync.state.global_state import GlobalState, entry
 from ictp2p.sync.state.local import as_part_of
 from ictp2p.sync.state.manifest import Entry, describe
-from ictp2p.sync.values import LOOKS_ON, Participant
+from ictp2p.sync.values import LOOKS_ON, REMEMBERED, Participant
 
 
 class Weights:
@@ -260,7 +260,7 @@ class Weights:
     def commit(self, version: int) -> None:
         """Make the finished state the agreed one, of that version, and train on from it."""
         self.state.commit(version)
-        self._land()
+        self._land(self.fragments[self._captured])
 
     @torch.no_grad()
     def load(self) -> None:
@@ -269,28 +269,43 @@ class Weights:
             tensor.copy_(self.state.committed[name])
 
     @torch.no_grad()
-    def adopt(self, *, mine: bool) -> None:
+    def adopt(self, *, mine: Collection[int]) -> None:
         """Train on from a state just received.
 
         Local progress that is not in it is kept: theta <- G_new + (theta - G_old).
 
         Args:
-            mine: whether the captured pseudo-gradient is in it.
+            mine: the fragments of which it holds what this cluster trained.
         """
-        landing = self.fragments[self._captured] if mine else ()
+        landing = [name for fragment in mine for name in self.fragments[fragment]]
         for name, tensor in self._tensors.items():
             before, now = self.state.former[name], self.state.committed[name]
             if name not in landing and not torch.equal(before, now):
                 delta = tensor.to("cpu", self.dtype, copy=True)
                 self._take_from(before.to(tensor.dtype).to(self.dtype), delta, name)
                 tensor.copy_(torch.sub(now, delta, out=delta))
-        if mine:
-            self._land()
+        self._land(landing)
+
+    def inside(self, mine: int, rounds: int) -> set[int]:
+        """Of which fragments a state that was received holds what this cluster trained.
+
+        Another worker may have brought another one than what was captured here, or several. Versions count rounds,
+        forward from what was captured, and back from the state; where the mesh has restored a state meanwhile, the one
+        holds before that and the other after it, and a fragment that is so by either must not be brought again.
+
+        Args:
+            mine: which of the last versions hold a contribution of it, bit i the one i ago.
+            rounds: versions since the state that was here.
+        """
+        parts, last = len(self.fragments), (self.rounds - 1, self._captured + rounds - 1)
+        if rounds > REMEMBERED:
+            return set(range(parts))
+        return {(n - ago) % parts for n in last for ago in range(rounds) if mine >> ago & 1} or {self._captured}
 
     @torch.no_grad()
-    def _land(self) -> None:
+    def _land(self, names: Iterable[str]) -> None:
         """Mix what a round brought into the model."""
-        for name in self.fragments[self._captured]:
+        for name in names:
             tensor, now = self._tensors[name], self.state.committed[name]
             if self._mix and not (name in self.buffers and torch.equal(tensor.to("cpu", self.dtype), now)):
                 kept = tensor.to("cpu", self.dtype, copy=True).mul_(self._mix)

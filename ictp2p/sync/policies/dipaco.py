@@ -214,11 +214,11 @@ class ModuleWeights(Weights):
         super().commit(version)
         self._behind(False)
 
-    def adopt(self, *, mine: bool) -> None:
+    def adopt(self, *, mine: Collection[int]) -> None:
         """Go on under the name that was received; the content comes with the next round."""
         self._behind(True)
         if mine:
-            self._land()
+            self._land(self.fragments[self._captured])
 
     def load(self) -> None:
         """Train on from the agreed state, as far as it is here."""

@@ -21,7 +21,7 @@ the estimate is the average, and this is `DiLoCo`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
 
@@ -161,7 +161,7 @@ class EagerWeights(Weights):
         scale = (ours + others) / (weight + others or 1.0)
         return self.delta.mul(_share(weight, others)).add_(self._others.mul(scale))
 
-    def adopt(self, *, mine: bool) -> None:
+    def adopt(self, *, mine: Collection[int]) -> None:
         """The next capture estimates from the received state, with what the others brought when that was last seen."""
         self._unlanded = self._unlanded and not mine
 

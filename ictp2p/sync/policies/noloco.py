@@ -23,7 +23,7 @@ own contribution alone, so that its training counts once; the partner has what i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Unpack
 
@@ -135,7 +135,7 @@ class PairWeights(Weights):
             view.copy_(self.state.committed[name])
 
     @torch.no_grad()
-    def adopt(self, *, mine: bool) -> None:
+    def adopt(self, *, mine: Collection[int]) -> None:
         """Go on under the name that was received; a contribution whose result is not here is stepped with alone."""
         former, now = self.state.former, self.state.committed
         if mine and all(torch.equal(former[name], now[name]) for name in now):  # else the leader has done it for us
@@ -144,7 +144,7 @@ class PairWeights(Weights):
             self.state.seal(self.state.counters)
             self.state.commit(self.state.version)
         if mine:
-            self._land()
+            self._land(self.fragments[self._captured])
 
     def _make_state(self, *args: Any) -> GlobalState:
         return OwnState(*args)

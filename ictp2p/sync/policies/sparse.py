@@ -17,7 +17,7 @@ average of a round that others finished without this cluster takes nothing of it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -155,11 +155,17 @@ class SparseWeights(Weights):
         super().commit(version)
         self._kept[self._captured].commit()
 
-    def adopt(self, *, mine: bool) -> None:
-        """Train on from a state just received; if the contribution is in it, what was kept back is the residual now."""
+    def adopt(self, *, mine: Collection[int]) -> None:
+        """Train on from a state just received; if the contribution is in it, what was kept back is the residual now.
+
+        Of another fragment that is in it, by another worker, nobody knows any more what that kept back.
+        """
         super().adopt(mine=mine)
-        if mine:
-            self._kept[self._captured].commit()
+        for fragment in mine:
+            if fragment == self._captured:
+                self._kept[fragment].commit()
+            else:
+                self._kept[fragment].clear()
 
     def load(self) -> None:
         """Train on from the agreed state; a residual of what was here before does not belong to it."""

@@ -85,18 +85,20 @@ class Landing:
         if sampler is not None and sampler.fate(state.counters, state.committed, mine=False) is Fate.REVOKED:
             self._forget()
 
-    def _adopted(self, rounds: int, *, mine: bool) -> None:
+    def _adopted(self, rounds: int, *, mine: int) -> None:
         """Go on from a state that was received, so many rounds later."""
         weights, progress, fate = self._weights, self._progress, Fate.IN if mine else Fate.OUT
         if self._sampler is not None:
-            fate = self._sampler.fate(weights.state.counters, weights.state.committed, mine=mine)
+            fate = self._sampler.fate(weights.state.counters, weights.state.committed, mine=bool(mine))
         if fate is Fate.OUT and self._late == "drop":
             return self._begin_anew()
-        weights.adopt(mine=fate is not Fate.OUT)
-        if fate is Fate.IN:
+        inside = set() if fate is Fate.OUT else weights.inside(mine, rounds)
+        weights.adopt(mine=inside)
+        if weights.landed in inside:
             progress.counted(weights.landed)
         else:
             progress.missed((weights.landed + i) % len(weights.fragments) for i in range(rounds))
+        progress.gone(inside - {weights.landed})
         if fate is Fate.REVOKED:
             self._forget()
 

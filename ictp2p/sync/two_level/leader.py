@@ -92,7 +92,7 @@ class Leader:
         first = self._peer.first_state(self._contribution.spec, state.digest, publisher.wait)
         if first.digest == state.digest:
             return Verdict(Kind.COMMIT, first.version, first.digest)
-        return self._adopt(first, True, publisher)
+        return self._adopt(first, 0, publisher)
 
     def _bring(self, publisher: Publisher) -> Verdict:
         """Bring this cluster's contribution, once."""
@@ -128,7 +128,7 @@ class Leader:
             self._phase("complete")
         return result
 
-    def _catch_up(self, decided: StateRef, mine: bool, publisher: Publisher) -> Verdict:
+    def _catch_up(self, decided: StateRef, mine: int, publisher: Publisher) -> Verdict:
         """Go to the agreed state."""
         state = self._weights.state
         if (decided.version, decided.digest) == (state.version, state.digest):
@@ -137,7 +137,7 @@ class Leader:
             return Verdict(Kind.COMMIT, decided.version, decided.digest)
         return self._adopt(decided, mine, publisher)
 
-    def _adopt(self, ref: StateRef, mine: bool, publisher: Publisher) -> Verdict:
+    def _adopt(self, ref: StateRef, mine: int, publisher: Publisher) -> Verdict:
         """Fetch the agreed state; a newer one, if nobody provides this one any longer."""
         self._phase("missed")
         base = self._weights.state
@@ -155,8 +155,8 @@ class Leader:
                 mine = self._holds(newer)
             ref = newer
 
-    def _holds(self, state: StateRef) -> bool:
-        """Whether what this cluster brought is in an agreed state."""
+    def _holds(self, state: StateRef) -> int:
+        """Which versions up to an agreed state hold what this cluster brought."""
         return self._peer.contributed(state, self._weights.state.version)
 
     def _phase(self, trigger: str) -> None:

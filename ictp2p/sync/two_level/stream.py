@@ -60,8 +60,9 @@ class Verdict:
     kind: Kind
     version: int = 0
     digest: bytes = b""
-    mine: bool = False
-    """With ADOPT: whether the state holds the cluster's contribution already."""
+    mine: int = 0
+    """With ADOPT: which versions up to this one hold contributions of the cluster that it has not heard of; see
+    `Mesh.contributed`."""
     reason: str = ""
 
 
@@ -103,7 +104,7 @@ class Publisher:
 
     def tell(self, verdict: Verdict) -> None:
         """Say how it ended."""
-        self._send(verdict.kind, verdict.version, int(verdict.mine), verdict.digest, verdict.reason)
+        self._send(verdict.kind, verdict.version, verdict.mine, verdict.digest, verdict.reason)
 
     def _piece(self, first: int, last: int) -> None:
         staging = self._group.staging(last - first, self._average.dtype)
@@ -160,7 +161,7 @@ def follow(
             if arrived == average.numel():
                 complete()
         elif kind is not Kind.WAIT:
-            return Verdict(kind, number, digest, bool(stop), text)
+            return Verdict(kind, number, digest, stop, text)
 
 
 def _receive(group: Group) -> tuple[Kind, int, int, bytes, str]:

@@ -670,19 +670,38 @@ MUTATIONS: Final = (
         "lost-versions-keep-contributions",
         "What was brought to a version that died is in none, and is brought again.",
         "ictp2p/sync/values.py",
-        "{name: min(v, source) for name, v in lost.credits}",
-        "dict(lost.credits)",
+        "{name: (min(v, source), earlier >> max(0, v - source)) for name, (v, earlier) in _standing(lost).items()}",
+        "_standing(lost)",
         ("sync/test_values.py::test_what_was_in_a_version_that_died_is_in_none",),
     ),
     Mutation(
         "heir-forgotten",
         "What a cluster brought to a later round than the next is in the state as well, and not brought again.",
         "ictp2p/sync/values.py",
-        "any(name == cluster and v > base for name, v in state.credits)",
-        "any(name == cluster and v == base + 1 for name, v in state.credits)",
+        "if newest > base else 0",
+        "if newest == base + 1 else 0",
         (
             "sync/test_values.py::test_what_an_heir_brought_to_a_later_round_is_not_brought_again",
             "properties/test_agreement_safety.py::test_rounds_are_safe_in_chaos_and_live_after_it",
+        ),
+    ),
+    Mutation(
+        "earlier-forgotten",
+        "A state says of each of the last versions whether a cluster had a part in it, not of the newest alone.",
+        "ictp2p/sync/values.py",
+        "_before(*before.get(p.cluster, (0, 0)), version)",
+        "0",
+        ("sync/test_values.py::test_a_state_says_whose_contributions_are_in_it",),
+    ),
+    Mutation(
+        "fragment-of-another-round",
+        "Of a state that was received those fragments count as contributed that the cluster's rounds were about.",
+        "ictp2p/sync/two_level/landing.py",
+        "weights.inside(mine, rounds)",
+        "{weights.landed}",
+        (
+            "sync/two_level/test_what_others_brought.py"
+            "::test_only_the_fragments_that_the_cluster_s_rounds_were_about_are_in_a_state",
         ),
     ),
     Mutation(

@@ -49,7 +49,7 @@ def test_a_mesh_of_one_peer_commits_by_itself() -> None:
         RoundCommitted,
         StateAdvanced,
     ]
-    assert m.value(A0).state == StateRef(2, b"digest 1", (A0,), ((ClusterId("A"), 2),))
+    assert m.value(A0).state == StateRef(2, b"digest 1", (A0,), ((ClusterId("A"), 2),), (0,))
 
 
 def test_voters_grow_from_the_founder_to_every_cluster() -> None:
@@ -285,7 +285,7 @@ def test_rounds_that_are_not_syncs_leave_the_state_alone() -> None:
         m.ready(cluster, BARRIER)
     m.run(0.1)
     assert len(m.told(B0, RoundCommitted)) == 2
-    assert m.value(B0).state == StateRef(2, b"digest 1", (A0, B0), ((ClusterId("A"), 2), (ClusterId("B"), 2)))
+    assert m.value(B0).state == StateRef(2, b"digest 1", (A0, B0), ((ClusterId("A"), 2), (ClusterId("B"), 2)), (0, 0))
 
 
 def test_an_offered_state_is_adopted_before_anybody_is_ready() -> None:
