@@ -44,6 +44,8 @@ class Weights:
 
     carries = 1
     """Values per element of the model that a round carries."""
+    trains_on = False
+    """Whether what is trained while a round is under way stays when it lands."""
     keeps_residual = False
     """Whether what a contribution leaves out comes with a later one."""
 

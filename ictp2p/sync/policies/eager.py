@@ -99,6 +99,8 @@ class EagerDiLoCo(Policy):
 class EagerWeights(Weights):
     """`Weights` whose model trains from an estimate of the agreed state to come."""
 
+    trains_on = True
+
     def __init__(self, *args: Any, cluster: ClusterId, **options: Any) -> None:
         """As `Weights`, for the cluster of that name."""
         super().__init__(*args, **options)

@@ -99,8 +99,8 @@ class Landing:
         else:
             progress.missed((weights.landed + i) % len(weights.fragments) for i in range(rounds))
         progress.gone(inside - {weights.landed})
-        if fate is Fate.REVOKED:
-            self._forget()
+        if fate is Fate.REVOKED or (inside and weights.trains_on and mine != 1 << max(0, rounds - 1)):
+            self._forget()  # what another worker brought later holds what was trained here since the capture, too
 
     def _begin_anew(self) -> None:
         """Drop what missed its round, and look on at the very next: a phase that began at once would end out of step.

@@ -705,6 +705,17 @@ MUTATIONS: Final = (
         ),
     ),
     Mutation(
+        "brought-by-a-mate-and-kept",
+        "What was trained under a round is not brought again if another worker of the cluster has brought it.",
+        "ictp2p/sync/two_level/landing.py",
+        "(inside and weights.trains_on and mine != 1 << max(0, rounds - 1))",
+        "False",
+        (
+            "sync/two_level/test_what_others_brought.py"
+            "::test_what_was_trained_under_a_round_is_in_what_another_worker_brought_later",
+        ),
+    ),
+    Mutation(
         "bound-in-another-term",
         "An attempt binds a leader in one term: elected anew, it does not serve the old one's round.",
         "ictp2p/sync/rounds/participant.py",

@@ -40,6 +40,8 @@ class Model:
         self.done.append("committed")
         self.version, self.digest = version, self.sealed
 
+    trains_on = False
+
     def inside(self, mine: int, rounds: int) -> set[int]:
         return {0}
 

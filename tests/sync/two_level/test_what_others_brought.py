@@ -10,9 +10,11 @@ import torch
 
 from ictp2p.sync.cluster.progress import Progress
 from ictp2p.sync.model.weights import Weights
+from ictp2p.sync.policies.eager import EagerWeights
 from ictp2p.sync.two_level.landing import Landing
 from ictp2p.sync.two_level.stream import Kind, Verdict
 from ictp2p.sync.values import REMEMBERED
+from ictp2p.types import ClusterId
 
 
 def trained(base: int, version: int, make: Any = Weights, counted: int | None = None, **given: Any) -> tuple[Any, Any]:
@@ -74,3 +76,14 @@ def test_of_who_was_away_for_longer_than_is_remembered_all_is_taken_for_being_in
     weights, model = trained(4, 5 + REMEMBERED)
     landed(weights, 4, 5 + REMEMBERED, (1 << REMEMBERED) - 1)
     assert [part.item() for part in model.parameters()] == [-10.0] * 3
+
+
+@pytest.mark.parametrize(("mine", "kept"), [(0b10, True), (0b01, False), (0b11, False)])
+def test_what_was_trained_under_a_round_is_in_what_another_worker_brought_later(mine: int, kept: bool) -> None:
+    """Regression: a leader that landed, launched and left had brought what its mates had trained under their round."""
+    weights, model = trained(4, 6, EagerWeights, divided=1, cluster=ClusterId("a"))
+    for part in model.parameters():
+        part.data -= 3.0
+    progress = landed(weights, 4, 6, mine, parts=1)
+    assert (model[0].weight.item() != -10.0) == kept
+    assert progress.weights == [1.0 if kept else 0.0]
