@@ -51,6 +51,7 @@ campaign: $(STAMP)
 	$(BIN)/python -m sim.campaign $(SEEDS) --clusters $(CLUSTERS)
 	WORLDS=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_world_machine.py
 	CALLS=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_calls_at_random.py
+	POLICIES=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_policies_at_random.py
 
 # What docs/performance.md promises, measured on this machine (root, Linux, half an hour with nothing beside it).
 #   make goals GOALS="allreduce latency"

@@ -1,0 +1,52 @@
+"""Trainings of clusters of one to three workers, by any policy, while workers die, sleep, leave and come back.
+
+Each gradient says whose it is and of which of its steps, so a state says what is in it (`tests/sim/marks.py`). What
+must hold, whatever happens: all who hold a version hold the same bits; the workers of a group hold the same model after
+each step; each gradient is in the state once at most, in a round that names its cluster, at the weight that was
+decided; who was awake loses nothing; no program sees an error; and all come to the last version soon.
+`POLICIES=500 pytest tests/sim/test_policies_at_random.py` tries many more.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.sim.policy_stories import Harm, Story
+
+STORIES = int(os.environ.get("POLICIES", "10"))
+FOUND = {
+    "an heir brings one fragment and dies, and who slept wakes with another one captured": (
+        *((2, 1, 1), "fragments", 0.8),
+        (Harm(2.338, "sleep", 1, 5.0), Harm(2.927, "leave", 4), Harm(2.314, "restart", 3, 5.0)),
+    ),
+    "a leader lands a round, launches the next one and leaves, and its mates have heard of neither": (
+        *((3,), "eager", 0.8),
+        (Harm(1.3649, "crash", 1), Harm(0.6286, "restart", 5, 12.0)),
+    ),
+}
+
+
+@pytest.mark.timeout(60 + 15 * STORIES)
+@given(st.integers(0, 2**32))
+@settings(
+    max_examples=STORIES,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+def test_whatever_happens_each_gradient_is_in_the_state_once_and_all_hold_the_same(seed: int) -> None:
+    story = Story.drawn(seed)
+    try:
+        story.play()
+    except BaseException as error:
+        error.add_note(repr(story))
+        raise
+
+
+@pytest.mark.parametrize("found", FOUND)
+def test_stories_that_ended_badly_do_so_no_more(found: str) -> None:
+    Story(*FOUND[found]).play()
