@@ -22,9 +22,12 @@ from sim.host import Host
 from sim.training import Training
 from tests.sim.calls import UnevenGroup
 from tests.sim.marks import KINDS, STEPS, Count, Marks, bits, places
+from tests.tally import Count as Tallied
+from tests.tally import Summing, Tally, Watched
 
 LAYOUTS = ((2, 2), (3, 1), (1, 1, 1), (2, 1, 1), (3, 2), (3,), (2, 2, 2))
-HARMS = ("crash", "restart", "restart", "sleep", "sleep", "leader sleeps", "leader dies", "cut", "leave", "all leave")
+HARMS = ("crash", "restart", "restart", "sleep", "sleep", "leader sleeps", "leader dies", "cut", "worker cut", "slow")
+ARRIVALS = ("leave", "all leave", "join")
 NEWCOMER = "n"
 MEETING = 3.0
 """Virtual seconds until all have met and train."""
@@ -74,7 +77,7 @@ class Story:
         chance = random.Random(seed)
 
         def harm() -> Harm:
-            kind, whom = chance.choice((*HARMS, "join")), chance.randrange(6)
+            kind, whom = chance.choice((*HARMS, *ARRIVALS)), chance.randrange(6)
             return Harm(round(chance.uniform(0.01, 3.0), 4), kind, whom, chance.choice((0.3, 1.5, 5.0, 12.0)))
 
         layout, kind, step = chance.choice(LAYOUTS), chance.choice(list(KINDS)), chance.choice((0.2, 0.4, 0.8))
@@ -104,9 +107,7 @@ class Story:
 
     def program(self, training: Training) -> None:
         host = training.host
-        training._make_group = lambda roster, patience: UnevenGroup(  # type: ignore[method-assign]
-            roster, training, patience
-        )
+        _as_gloo(training)
         life, number = (host.name, host.lives), self.names.index(host.name)
         model = Marks(len(self.names), self.policy.parts)
         inner = Count(model)
@@ -119,6 +120,11 @@ class Story:
                 training.compute(self.step)
                 inner.step()
                 self.look(policy, model, life)
+        self.over(training)
+
+    def over(self, training: Training) -> None:
+        """A program has ended. Its peer goes on, for others may want the state of it, unless it was to leave."""
+        host = training.host
         self.done.add(host.name)
         if host.name in self.leaving:
             self.world.at(0.0, lambda: self.world.supervisor.leave(host))
@@ -176,10 +182,11 @@ class Story:
                 self.crash(leader)
             case "sleep" | "leader sleeps":
                 self.sleep(host if harm.kind == "sleep" else leader, harm.seconds)
-            case "cut" if len(self.layout) > 1:
-                world.partition([host.cluster])
-                world.run_for(harm.seconds)
-                world.heal()
+            case "cut" | "worker cut" if len(self.names) > 2:
+                self.apart(host.cluster if harm.kind == "cut" else host.name, harm.seconds)
+            case "slow":
+                world.slow(host.name, factor=10.0)
+                world.at(harm.seconds, lambda: world.slow(host.name))
             case "leave" if self.holders() - {host.name}:
                 self.leaving.add(host.name)
             case "all leave" if self.holders() - mates:
@@ -192,6 +199,14 @@ class Story:
         self.world.pause(host.name)
         self.world.at(seconds, lambda: self.world.resume(host.name))
         self.awake = max(self.awake, self.world.now + seconds)
+
+    def apart(self, side: str, seconds: float) -> None:
+        """Cut off a cluster, or a worker, whose mates then go on without it as if it slept."""
+        if "/" in side:
+            self.slept.add(side[0])
+        self.world.partition([side])
+        self.world.run_for(seconds)
+        self.world.heal()
 
     def crash(self, host: Host) -> bool:
         """Kill a worker, unless the newest state would die with it; whether it was."""
@@ -263,6 +278,39 @@ class Story:
         counted = sum(_weight(place // STEPS) for place in marks)
         assert not self.policy.exact or abs(weight - counted) < 1e-6, f"{marks} count {weight}"
         assert torch.allclose(average, torch.tensor(weight / total), rtol=self.policy.error), f"{marks}: {average}"
+
+
+class Sampled(Story):
+    """The same with a sampler: the state says how often each sample is in it, and the leases which should be."""
+
+    size, epochs = 100, 2
+
+    def program(self, training: Training) -> None:
+        _as_gloo(training)
+        sampler, model = Watched(self.size, 2, seed=3, epochs=self.epochs, keep=3), Tally(self.size)
+        inner = Tallied(model, sampler)
+        with Summing(training, model, inner, 3, sampler=sampler) as policy:
+            while not sampler.finished and training.host.name not in self.leaving:
+                for indices in sampler:
+                    inner.zero_grad()
+                    model(torch.tensor(indices)).backward()
+                    training.compute(self.step)
+                    inner.step()
+                    if training.host.name in self.leaving:
+                        break
+            if sampler.finished:
+                tally = policy.global_parameters()["tally"]
+                assert torch.equal(tally, torch.full_like(tally, self.epochs)), "each sample is in it once per epoch"
+        self.over(training)
+
+    def verdict(self) -> None:
+        """It was seen by each of them."""
+
+
+def _as_gloo(training: Training) -> None:
+    """Have the groups of its cluster break for some of its workers before others, as Gloo's do."""
+    make: Any = lambda roster, patience: UnevenGroup(roster, training, patience)  # noqa: E731
+    training._make_group = make  # type: ignore[method-assign]
 
 
 def _weight(number: int) -> float:
