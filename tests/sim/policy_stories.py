@@ -250,9 +250,10 @@ class Story:
             opened = values.get((lineage, slot - 1))
             if isinstance(value, Close) and value.committed and isinstance(opened, Open):
                 version = value.state.version
-                for place in self.brought(opened, version):
-                    assert version in gone or place not in inside, f"{place} is in {version} and {inside[place]}"
-                    inside.setdefault(place, version)
+                brought = self.brought(opened, version)
+                for place in brought if version not in gone else ():
+                    assert place not in inside, f"{place} is in {version} and in {inside[place]}"
+                    inside[place] = version
 
     def brought(self, opened: Open, version: int) -> set[tuple[int, int]]:
         """What came in with a version, by part of the model and place."""
@@ -268,15 +269,15 @@ class Story:
             for place in places(average):
                 theirs[self.names[place // STEPS][0]].append(place)
                 found.add((part, place))
-            for cluster, marks in theirs.items():
-                assert cluster in weights, f"version {version} holds {marks} of {cluster}, which had no part in it"
-                self.weighed(average[marks], marks, weights[cluster], sum(weights.values()))
+            assert theirs.keys() <= weights.keys(), f"version {version} holds {theirs} of whom had no part in it"
+            for cluster, weight in weights.items() if theirs else ():
+                self.weighed(average[theirs[cluster]], theirs[cluster], weight, sum(weights.values()))
         return found
 
     def weighed(self, average: Tensor, marks: list[int], weight: float, total: float) -> None:
         """A cluster's part in an average is each of its gradients, once, at the weight of all of them."""
         counted = sum(_weight(place // STEPS) for place in marks)
-        assert not self.policy.exact or abs(weight - counted) < 1e-6, f"{marks} count {weight}"
+        assert not self.policy.exact or abs(weight - counted) < 1e-6, f"{counted} for {marks} count {weight}"
         assert torch.allclose(average, torch.tensor(weight / total), rtol=self.policy.error), f"{marks}: {average}"
 
 
