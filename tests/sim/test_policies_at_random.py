@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.sim.policy_stories import Harm, Story
+from tests.sim.policy_stories import Harm, Sampled, Story
 
-STORIES = int(os.environ.get("POLICIES", "10"))
+STORIES = int(os.environ.get("POLICIES", "8"))
 FOUND = {
     "an heir brings one fragment and dies, and who slept wakes with another one captured": (
         *((2, 1, 1), "fragments", 0.8),
@@ -32,14 +32,22 @@ FOUND = {
 
 @pytest.mark.timeout(60 + 15 * STORIES)
 @given(st.integers(0, 2**32))
-@settings(
-    max_examples=STORIES,
-    deadline=None,
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=STORIES, deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
 def test_whatever_happens_each_gradient_is_in_the_state_once_and_all_hold_the_same(seed: int) -> None:
-    story = Story.drawn(seed)
+    told(Story.drawn(seed))
+
+
+@pytest.mark.timeout(60 + 15 * STORIES)
+@given(st.integers(0, 2**32))
+@settings(
+    max_examples=max(1, STORIES // 4), deadline=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck)
+)
+def test_whatever_happens_each_sample_is_in_the_state_once_per_epoch(seed: int) -> None:
+    told(Sampled.drawn(seed))
+
+
+def told(story: Story) -> None:
+    """Play it, and show it if it ends badly, to be played again."""
     try:
         story.play()
     except BaseException as error:
