@@ -200,8 +200,8 @@ class SyncState:
         """Write the agreed state into the caller's tensors, if they differ from it."""
         version, digest = _HELD.unpack(answer.encoded)
         mirror = self._shared.mirror
+        self._before = self._before or self._shared.take(self._tensors)
         if mirror.digest != digest:  # handed over by a worker of the cluster
-            self._before = self._before or self._shared.take(self._tensors)
             mirror.forget()
             mirror.memory(committed=False)[:] = answer.memory.numpy().data
             if mirror.seal({}) != digest:
