@@ -303,7 +303,7 @@ class Runner:
             self._hand(group, source, self._last, call, heads.needs, heads.newest)
         elif heads.teacher is not None:
             source = heads.teacher
-            self._hand(group, source, self.lesson(), call, heads.taught, heads.newest)
+            self._hand(group, source, self.lesson(), call, heads.taught, None)
         if heads.lost:
             missed = RoundMissed("the other workers of this cluster went on without this one")
             self._fail(heads.newest, call, missed)
@@ -311,8 +311,13 @@ class Runner:
             raise missed
         return source is not None or bool(heads.behind)
 
-    def _hand(self, group: Group, source: int, answer: Answer | None, call: Call[R], wanted: bool, number: int) -> None:
-        """Copy an answer from one rank to all, and take it for our own if it is wanted."""
+    def _hand(
+        self, group: Group, source: int, answer: Answer | None, call: Call[R], wanted: bool, number: int | None
+    ) -> None:
+        """Copy an answer from one rank to all, and take it for our own if it is wanted: of the call that has a number.
+
+        A lesson is of none that the others are at: who was taught is the newcomer that it was, anywhere in its program.
+        """
         if group.rank == source:
             assert answer is not None, "who has ended a call has its answer"
             _send(group, source, answer)
@@ -322,10 +327,12 @@ class Runner:
             return
         if received.fingerprint != call.fingerprint:
             mismatch = MeshMismatch(f"this worker calls {call.text}; the others of its cluster called something else")
-            self._fail(number, call, mismatch)
+            if number is not None:
+                self._fail(number, call, mismatch)
             raise mismatch
-        self._last = received
-        self._conclude(number)
+        self._last, self._ended = received, True
+        if number is not None:
+            self._conclude(number)
 
     # ------------------------------------------------------------ the group
 

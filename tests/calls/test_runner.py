@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ictp2p.calls.chronicle import Chronicle, Past
 from ictp2p.calls.rounds import AllReduce, Barrier
-from ictp2p.calls.runner import Deadline, Runner
+from ictp2p.calls.runner import Answer, Deadline, Runner
 from ictp2p.calls.tensors import Addend, Bundle
 from ictp2p.errors import (
     Exhausted,
@@ -198,6 +198,37 @@ def test_a_newcomer_that_is_at_another_call_leaves_its_mates_to_theirs_and_comes
         return [first, worker.add(value)]
 
     assert together(lambda: calls(a, 1.0), lambda: calls(b, 2.0), lambda: c.add(4.0)) == [[3.0, 7.0], [3.0, 7.0], 7.0]
+
+
+class Lesson:
+    """A call of a newcomer that asks for the state."""
+
+    fingerprint, text, weight, asks_state = b"s" * 32, "sync_state", 1.0, True
+
+    def accept(self, answer: Answer) -> bytes:
+        return answer.encoded
+
+
+def test_a_newcomer_that_was_shown_the_state_leaves_its_mates_to_theirs_all_the_same() -> None:
+    """Regression: it counted the call that they had just ended for its own, and all had `MeshMismatch` at the next."""
+    mates, joined, again, later = Meeting(1, A, B), Meeting(2, A, B, C), Meeting(3, A, B), Meeting(4, A, B, C)
+    a, b, c = Worker(A, mates, joined, again, later), Worker(B, mates, joined, again, later), Worker(C, joined, later)
+
+    def calls(worker: Worker, value: float) -> list[Any]:
+        worker.runner.version = lambda: 1
+        worker.runner.lesson = lambda: Answer(Lesson.fingerprint, b"the state", torch.empty(0, dtype=torch.uint8))
+        found = [worker.add(value)]
+        worker.leaves()  # for a newcomer
+        worker.wait()
+        worker.leaves()
+        return [*found, worker.add(value)]
+
+    def newcomer() -> list[Any]:
+        call: Any = Lesson()
+        return [c.runner.run(call), c.add(4.0)]
+
+    found = together(lambda: calls(a, 1.0), lambda: calls(b, 2.0), newcomer)
+    assert found == [[3.0, 7.0], [3.0, 7.0], [b"the state", 7.0]]
 
 
 def test_who_slept_through_calls_is_a_newcomer_and_leaves_its_mates_to_theirs() -> None:

@@ -750,6 +750,14 @@ MUTATIONS: Final = (
         ("calls/test_runner.py::test_what_one_worker_alone_came_to_is_no_answer_for_its_mates",),
     ),
     Mutation(
+        "taught-and-no-newcomer",
+        "A newcomer that was shown the state is at no call of its mates yet.",
+        "ictp2p/calls/runner.py",
+        "self.lesson(), call, heads.taught, None)",
+        "self.lesson(), call, heads.taught, heads.newest)",
+        ("calls/test_runner.py::test_a_newcomer_that_was_shown_the_state_leaves_its_mates_to_theirs_all_the_same",),
+    ),
+    Mutation(
         "newcomer-ends-its-mates-calls",
         "A newcomer at another call than its mates is no error of theirs.",
         "ictp2p/calls/runner.py",
