@@ -50,7 +50,9 @@ from ictp2p.sync.values import SYNC_STATE, Open, Spec, StateRef
 from ictp2p.training.mesh import TrainingMesh
 
 _HELD = struct.Struct("<Q32s")
+_BROUGHT = struct.Struct("<Q32s32s")
 _NOTHING = torch.empty(0, dtype=torch.uint8, device="cpu")
+_NONE = StateRef(0, b"", ())
 _PAUSE = 0.5
 """Seconds between two looks at whether the state has moved, if no decision wakes us."""
 
@@ -186,9 +188,9 @@ class SyncState:
     def act(self, group: Group, heads: Heads, deadline: Deadline) -> Answer:
         """Agree with the cluster, then with the mesh; see `runner.Call`."""
         self._before = self._before or self._shared.take(self._tensors)
-        self._unify(group)
+        agreed = self._unify(group)
         if group.rank == 0:
-            self._lead(group, deadline)
+            self._lead(group, agreed, deadline)
         else:
             self._follow(group)
         self._chronicle.settle()
@@ -215,15 +217,20 @@ class SyncState:
 
     # ------------------------------------------------------------ inside the cluster
 
-    def _unify(self, group: Group) -> None:
-        """Give all workers of the cluster what the one with the newest agreed state has."""
-        agreed = self._shared.agreed
-        mine = _HELD.pack(agreed.version if agreed else 0, self._shared.mirror.digest)
-        held = [_HELD.unpack(data) for data in group.all_gather(mine)]
-        newest = max(version for version, _ in held)
-        source = next(rank for rank, (version, _) in enumerate(held) if version == newest)
-        if len({digest for _, digest in held}) > 1:
+    def _unify(self, group: Group) -> StateRef | None:
+        """Give all workers of the cluster what the one with the newest agreed state has; that, if there is one.
+
+        What they bring now goes on from there, also where its leader has just come, and held none. It keeps nothing
+        of that: if the call fails its tensors are as they were.
+        """
+        agreed = self._shared.agreed or _NONE
+        mine = _BROUGHT.pack(agreed.version, agreed.digest, self._shared.mirror.digest)
+        held = [_BROUGHT.unpack(data) for data in group.all_gather(mine)]
+        newest = max(version for version, _, _ in held)
+        source = next(rank for rank, (version, _, _) in enumerate(held) if version == newest)
+        if len({brought for _, _, brought in held}) > 1:
             share_state(group, self._shared.mirror, source, newest)
+        return StateRef(newest, held[source][1], ()) if newest else None
 
     def _follow(self, group: Group) -> None:
         verdict = follow(group, _NOTHING, lambda: None)
@@ -236,7 +243,7 @@ class SyncState:
             raise LocalGroupError(f"this worker does not hold what leader {group.members[0]} agreed on")
         self._shared.settle(StateRef(verdict.version, verdict.digest, ()))
 
-    def _lead(self, group: Group, deadline: Deadline) -> None:
+    def _lead(self, group: Group, agreed: StateRef | None, deadline: Deadline) -> None:
         publisher = Publisher(group, _NOTHING)
 
         def idle() -> None:
@@ -245,7 +252,7 @@ class SyncState:
 
         ours = self._shared.mirror.digest
         try:
-            ref = _Agreement(self._mesh, self._chronicle, self._shared, idle).reach()
+            ref = _Agreement(self._mesh, self._chronicle, self._shared, idle).reach(agreed)
         except PeerClosed:
             raise
         except RoundAborted as error:
@@ -270,8 +277,8 @@ class _Agreement:
         self._shared = shared
         self._idle = idle
 
-    def reach(self) -> StateRef:
-        """Agree.
+    def reach(self, agreed: StateRef | None) -> StateRef:
+        """Agree, `agreed` being the newest state that the cluster has come from.
 
         Raises:
             MeshMismatch: the mesh shares something else; the first difference is named.
@@ -282,7 +289,7 @@ class _Agreement:
         ref = self._mesh.decided_state()
         if ref.version == 0:
             ref = self._mesh.offer(mirror.digest, self._idle)
-        elif self._shared.agreed is not None and self._shared.agreed.digest == ref.digest:
+        elif agreed is not None and agreed.digest == ref.digest:
             ref = self._elect(ref)
         ref = ref if ref.digest == mirror.digest else self._fetch(ref)
         self._mesh.take_part()

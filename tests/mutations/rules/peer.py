@@ -758,6 +758,14 @@ MUTATIONS: Final = (
         ("calls/test_runner.py::test_a_newcomer_that_was_shown_the_state_leaves_its_mates_to_theirs_all_the_same",),
     ),
     Mutation(
+        "back-to-what-was-agreed",
+        "A newcomer that leads its cluster brings what its mates have come to, not what was agreed before.",
+        "ictp2p/calls/state.py",
+        "self._shared, idle).reach(agreed)",
+        "self._shared, idle).reach(self._shared.agreed)",
+        ("sim/test_shared_state.py::test_who_comes_back_to_lead_takes_what_its_mates_have_come_to",),
+    ),
+    Mutation(
         "newcomer-ends-its-mates-calls",
         "A newcomer at another call than its mates is no error of theirs.",
         "ictp2p/calls/runner.py",
