@@ -50,7 +50,8 @@ campaign: $(STAMP)
 	$(BIN)/python -m sim.campaign $(SEEDS)
 	$(BIN)/python -m sim.campaign $(SEEDS) --clusters $(CLUSTERS)
 	WORLDS=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_world_machine.py
-	CALLS=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_calls_at_random.py
+	CALLS=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_calls_at_random.py tests/sim/test_all_calls_at_random.py \
+		tests/sim/test_messages_at_random.py
 	POLICIES=$(WORLDS) $(BIN)/python -m pytest tests/sim/test_policies_at_random.py
 
 # What docs/performance.md promises, measured on this machine (root, Linux, half an hour with nothing beside it).

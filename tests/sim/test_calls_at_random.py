@@ -12,8 +12,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import pytest
 import torch
@@ -25,6 +23,7 @@ from ictp2p.errors import IctError
 from ictp2p.types import PeerId
 from sim import World
 from sim.training import Training
+from tests.sim.call_harms import Harm, Harmed, Life
 from tests.sim.calls import Caller
 
 LAYOUTS = ((2, 2), (3, 1), (1, 1, 1), (2, 1, 1), (3, 2), (3,))
@@ -35,18 +34,6 @@ MEETING = 4.0
 """Virtual seconds until all have met and call."""
 BOUND = 60.0 * 2 * CALLS
 """Virtual seconds in which the last calls end: each has 60, and one that failed may have cost its mates as much."""
-Life: TypeAlias = tuple[str, int]
-"""A worker's name, and which of its lives."""
-
-
-@dataclass(frozen=True)
-class Harm:
-    """Something happens to a worker, or to all of its cluster."""
-
-    after: float
-    kind: str
-    whom: int
-    seconds: float
 
 
 HARMS = st.builds(
@@ -58,27 +45,20 @@ HARMS = st.builds(
 )
 
 
-@dataclass
-class Story:
+class Story(Harmed):
     """A world, what is done to it, and what each call came to."""
 
-    layout: tuple[int, ...]
-    loop: tuple[str, ...]
-    step: float
-    results: defaultdict[int, dict[Life, tuple[int, torch.Tensor | None]]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
-    """By round and worker: the number of its call, and the sum that it got."""
-    errors: defaultdict[Life, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """The numbers of the calls that failed."""
-    peers: dict[PeerId, int] = field(default_factory=dict)
-    """Places of the workers."""
-    done: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        clusters = dict(zip("abc", self.layout, strict=False))
-        self.names = [f"{cluster}/{number}" for cluster, workers in clusters.items() for number in range(workers)]
-        self.world = World(seed=7, profile="local", spare_state=False, spare_quorum=True)
+    def __init__(self, layout: tuple[int, ...], loop: tuple[str, ...], step: float) -> None:
+        clusters = dict(zip("abc", layout, strict=False))
+        names = [f"{cluster}/{number}" for cluster, workers in clusters.items() for number in range(workers)]
+        super().__init__(World(seed=7, profile="local", spare_state=False, spare_quorum=True), names)
+        self.layout, self.loop, self.step = layout, loop, step
+        self.results: defaultdict[int, dict[Life, tuple[int, torch.Tensor | None]]] = defaultdict(dict)
+        """By round and worker: the number of its call, and the sum that it got."""
+        self.errors: defaultdict[Life, list[int]] = defaultdict(list)
+        """The numbers of the calls that failed."""
+        self.peers: dict[PeerId, int] = {}
+        """Places of the workers."""
         self.world.links(delay=0.005, bandwidth=1e8)
         for cluster, workers in clusters.items():
             self.world.cluster(cluster, workers=workers, program=self.program)
@@ -123,34 +103,6 @@ class Story:
         cluster = self.names[int(brought.argmax()) // 2][0]
         assert {self.names[self.peers[peer]] for peer in done.workers} == {n for n in inside if n[0] == cluster}
 
-    def harm(self, harm: Harm) -> None:
-        world, host = self.world, self.world.hosts[self.names[harm.whom % len(self.names)]]
-        world.run_for(harm.after)
-        match harm.kind:
-            case "crash" if host.alive:
-                world.crash(host.name)
-            case "restart" if host.alive:
-                world.crash(host.name)
-                world.run_for(harm.seconds / 10)
-                self.restart(host.name)
-            case "sleep" if host.alive:
-                world.pause(host.name)
-                world.at(harm.seconds, lambda: world.resume(host.name))
-            case "cut" if len(self.layout) > 2:
-                world.partition([host.cluster])
-                world.run_for(harm.seconds)
-                world.heal()
-
-    def restart(self, name: str) -> None:
-        self.done.discard(name)
-        self.world.restart(name)
-
-    def end(self) -> None:
-        for host in self.world.every_host():
-            if not host.alive:
-                self.restart(host.name)
-        self.world.run_until(lambda: len(self.done) == len(self.names), BOUND, step=1.0)
-
     def verdict(self) -> None:
         """What only who sees all of them can say."""
         apart: dict[tuple[Life, Life], tuple[int, int]] = {}
@@ -185,5 +137,5 @@ def test_whatever_happens_sums_are_of_those_named_and_calls_stay_in_step(
         world.run_for(MEETING)
         for harm in harms:
             story.harm(harm)
-        story.end()
+        story.end(BOUND)
     story.verdict()

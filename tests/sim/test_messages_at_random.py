@@ -1,0 +1,140 @@
+"""`send` and `recv` between leaders while they die, sleep and are cut off: what comes was sent, in its order, and once.
+
+`CALLS=200 pytest tests/sim/test_messages_at_random.py` tries many more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import ictp2p
+from ictp2p.errors import IctError, NetworkError, RoundAborted, RoundTimeout
+from ictp2p.types import ClusterId
+from sim import World
+from sim.training import Training
+from tests.sim.call_harms import Harm, Harmed, Life
+from tests.sim.calls import Caller
+
+STORIES = int(os.environ.get("CALLS", "4"))
+LAYOUTS = ((2, 2), (1, 1, 1), (2, 1, 2))
+HARMS = st.builds(
+    Harm,
+    st.floats(0.01, 2.0),
+    st.sampled_from(["crash", "restart", "sleep", "cut", "down", "two"]),
+    st.integers(0, 4),
+    st.sampled_from([0.3, 1.5, 5.0]),
+)
+MEETING = 4.0
+ENDING = 20.0
+"""Virtual seconds that messages go on after the last harm."""
+PATIENCE = 3.0
+SLACK = 3.0
+ELEMENTS = 20_000
+DOCUMENTED = (RoundAborted, RoundTimeout, NetworkError)
+
+
+class Story(Harmed):
+    """Clusters in a ring, each of whose leader sends to the next one, and receives from the one before."""
+
+    def __init__(self, layout: tuple[int, ...], seed: int) -> None:
+        self.clusters = "abc"[: len(layout)]
+        names = [f"{name}/{n}" for name, workers in zip(self.clusters, layout, strict=True) for n in range(workers)]
+        super().__init__(World(seed=seed, profile="local", spare_quorum=True), names)
+        self.world.links(delay=0.005, bandwidth=1e8)
+        self.received: defaultdict[Life, list[tuple[int, ...]]] = defaultdict(list)
+        """Of whom, which of its lives, and which of its messages, in their order."""
+        self.sent: set[tuple[int, ...]] = set()
+        """The messages that were said to be received."""
+        self.broken: set[str] = set()
+        """Clusters of those who may have lost one: a connection broke, or they died."""
+        for name, workers in zip(self.clusters, layout, strict=True):
+            self.world.cluster(name, workers=workers, program=self.program, up=1e6, down=1e6)
+
+    def program(self, training: Training) -> None:
+        host, caller = training.host, Caller(training)
+        caller._engine.patience = PATIENCE
+        caller.gather(len(self.clusters), 60.0)
+        at, number = self.clusters.index(host.cluster), 0
+        target, source = self.clusters[at - 1], self.clusters[(at + 1) % len(self.clusters)]
+        while True:
+            number += 1
+            mark = self.names.index(host.name), host.lives, number
+            self.receive(training, caller, source, self.send(caller, target, mark), mark)
+            training.compute(0.1)
+
+    def send(self, caller: Caller, target: str, mark: tuple[int, ...]) -> ictp2p.Work[None]:
+        return caller.send([torch.tensor(mark), torch.full((ELEMENTS,), mark[2])], ClusterId(target), async_op=True)
+
+    def receive(
+        self, training: Training, caller: Caller, source: str, sending: ictp2p.Work[None], mark: tuple[int, ...]
+    ) -> None:
+        """Take one message, and see what became of the one that was sent meanwhile."""
+        whose, content = torch.zeros(3, dtype=torch.int64), torch.zeros(ELEMENTS, dtype=torch.int64)
+        life = training.host.name, training.host.lives
+        if self.ended(training, caller.recv([whose, content], ClusterId(source), async_op=True)):
+            self.received[life].append(tuple(whose.tolist()))
+            assert self.names[int(whose[0])][0] == source
+            assert bool((content == whose[2]).all())
+        else:
+            assert int(whose.abs().sum() + content.abs().sum()) == 0, "nothing has come"
+        if self.ended(training, sending):
+            self.sent.add(mark)
+
+    def ended(self, training: Training, work: ictp2p.Work[None]) -> bool:
+        """Whether a message came through; it is known in time."""
+        clock, slept = training._peer.clock, self.slept[training.host.name]
+        began = clock()
+        try:
+            work.wait()
+        except IctError as error:
+            self.note(training.host.cluster, error)
+            return False
+        finally:
+            took = clock() - began - (self.slept[training.host.name] - slept)
+            assert took <= PATIENCE + SLACK, f"{training.host.name}: {took}"
+        return True
+
+    def note(self, cluster: str, error: IctError) -> None:
+        assert isinstance(error, DOCUMENTED), repr(error)
+        if isinstance(error, NetworkError):
+            self.broken.add(cluster)
+
+    def verdict(self) -> None:
+        found = [mark for marks in self.received.values() for mark in marks]
+        assert len(found) == len(set(found)), "none comes twice"
+        for marks in self.received.values():
+            for whose in {mark[:2] for mark in marks}:
+                numbers = [mark[2] for mark in marks if mark[:2] == whose]
+                assert numbers == sorted(numbers), "they come in the order in which they were sent"
+        for place, life, number in self.sent - set(found):
+            cluster = self.clusters[self.clusters.index(self.names[place][0]) - 1]
+            assert cluster in self.broken, f"message {number} of {self.names[place]} in life {life} was not received"
+
+
+@pytest.mark.timeout(60 + 10 * STORIES)
+@given(st.sampled_from(LAYOUTS), st.integers(0, 3), st.lists(HARMS, max_size=4))
+@settings(
+    max_examples=STORIES,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+def test_whatever_happens_messages_come_in_their_order_and_once(
+    layout: tuple[int, ...], seed: int, harms: list[Harm]
+) -> None:
+    story = Story(layout, seed)
+    with story.world as world:
+        world.run_for(MEETING)
+        for harm in harms:
+            if harm.kind in {"crash", "restart", "down", "two"}:
+                story.broken.update(story.clusters)
+            story.harm(harm)
+        world.run_for(ENDING)
+        assert harms or all(len(story.received[name, 1]) > 20 for name in world.leaders().values())
+    story.verdict()
