@@ -74,7 +74,7 @@ class CallEngine:
             if self._closed:
                 raise PeerClosed(f"{name}: the peer is closed")
             queue = self._open_queue()
-            return queue.submit(name, lambda: body(self._runner.run))
+            return queue.submit(name, lambda: body(self._runner.together()))
 
     def sync(self, state: Mapping[str, Tensor]) -> SyncState:
         """A call of `sync_state`; what the mirror of the last one holds stays, if the tensors are alike."""

@@ -19,6 +19,7 @@ that nobody has its answer is told so, and is a newcomer from then on: it may be
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -165,8 +166,8 @@ class Runner:
         self.version: Callable[[], int] = lambda: 0
         """Of that state."""
 
-    def run(self, call: Call[R]) -> R:
-        """Take a call to its end.
+    def run(self, call: Call[R], deadline: Deadline | None = None) -> R:
+        """Take a call to its end, within its patience, or by a deadline that it shares with others.
 
         Raises:
             RoundMissed: other clusters, or the rest of this one, went on without this call.
@@ -175,7 +176,7 @@ class Runner:
             LocalGroupError: no group could be formed in time.
             PeerClosed: the peer was closed.
         """
-        deadline, self._ended = self._deadline(), False
+        deadline, self._ended = deadline or self._deadline(), False
         self._chronicle.begin()
         self._mesh.calls_ready(True)
         while True:
@@ -200,6 +201,10 @@ class Runner:
                 if not isinstance(error, IctError) or isinstance(error, PeerClosed | Exhausted):  # nobody else has it
                     self._gave_up(error)
                 raise
+
+    def together(self) -> Callable[[Call[R]], R]:
+        """Give what runs several calls that make one, and have one patience."""
+        return functools.partial(self.run, deadline=self._deadline())
 
     def leave(self) -> None:
         """Leave the cluster's group. The next call joins it again."""

@@ -14,7 +14,7 @@ import torch
 import ictp2p
 from ictp2p.calls.rounds import RoundCall
 from ictp2p.collectives.running.digest import ResultDigest
-from ictp2p.errors import IctError, RoundMissed
+from ictp2p.errors import IctError, RoundMissed, RoundTimeout
 from ictp2p.telemetry import Event
 from sim import World
 from sim.training import Program, Training
@@ -580,3 +580,31 @@ def test_a_cluster_that_starts_again_in_a_loop_of_two_calls_finds_the_others_at_
     assert len(outcomes["b/0"]) > 20
     assert set(outcomes["b/0"]) == {2}
     assert set(outcomes["a/0"][-20:]) == {2}
+
+
+@pytest.mark.parametrize("how", ["all_gather", "reduce_scatter"])
+def test_both_rounds_of_a_call_have_one_deadline(how: str) -> None:
+    """Regression: each had its own, so that a call took up to twice as long as one may."""
+    took: list[float] = []
+
+    def run(training: Training) -> None:
+        host, caller = training.host, Caller(training)
+        training.meet()
+        caller.gather(3, 60.0)
+        caller.barrier()
+        caller._engine.patience = 5.0
+        if host.cluster == "b":  # it comes late, and brings nothing to the second round
+            training.compute(4.0)
+            host.world.at(0.03, lambda: host.world.pause(host.name))
+        began = training._peer.clock()
+        with pytest.raises(RoundTimeout):
+            getattr(caller, how)(torch.ones(ELEMENTS))
+        took.append(round(training._peer.clock() - began, 1))
+        training.compute(1e6)
+
+    with World(seed=1, profile="local", spare_quorum=True) as world:
+        world.links(delay=0.01, bandwidth=1e8)
+        for name in "abc":
+            world.cluster(name, workers=1, program=run, up=1e5, down=1e5)
+        world.run_for(15.0)
+    assert took == [5.0, 5.0]

@@ -766,6 +766,14 @@ MUTATIONS: Final = (
         ("sim/test_shared_state.py::test_who_comes_back_to_lead_takes_what_its_mates_have_come_to",),
     ),
     Mutation(
+        "a-deadline-for-each-round",
+        "A call of two rounds ends within the patience of one call.",
+        "ictp2p/calls/engine.py",
+        "body(self._runner.together())",
+        "body(self._runner.run)",
+        ("sim/test_calls.py::test_both_rounds_of_a_call_have_one_deadline",),
+    ),
+    Mutation(
         "newcomer-ends-its-mates-calls",
         "A newcomer at another call than its mates is no error of theirs.",
         "ictp2p/calls/runner.py",
