@@ -17,7 +17,7 @@ from tests.sim.call_harms import Harm
 from tests.sim.call_kinds import KINDS
 from tests.sim.call_stories import Plan, told
 
-STORIES = int(os.environ.get("CALLS", "4"))
+STORIES = int(os.environ.get("CALLS", "3"))
 LAYOUTS = ((2, 2), (3, 1), (1, 1, 1), (2, 1, 1), (2, 2, 1), (3, 2), (3,))
 HARMS = st.builds(
     Harm,

@@ -21,7 +21,7 @@ from sim.training import Training
 from tests.sim.call_harms import Harm, Harmed, Life
 from tests.sim.calls import Caller
 
-STORIES = int(os.environ.get("CALLS", "4"))
+STORIES = int(os.environ.get("CALLS", "3"))
 LAYOUTS = ((2, 2), (1, 1, 1), (2, 1, 2))
 HARMS = st.builds(
     Harm,
