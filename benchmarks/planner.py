@@ -77,6 +77,13 @@ def regions(size: int, rng: Rng) -> Drawn:
     return width, {"up": access(size, rng)["up"] * 5, "down": access(size, rng)["down"] * 5, "trunks": lines}
 
 
+def oceans(size: int, rng: Rng) -> Drawn:
+    """Two to six regions; 80 to 800 Mbit/s per pair inside, a fiftieth of that across; access links limit as well."""
+    where = np.arange(size) % int(rng.integers(2, 7))
+    width = MEGABIT * rng.uniform(80, 800, (size, size)) / np.where(where[:, None] == where, 1, 50)
+    return width, {way: MEGABIT * rng.uniform(240, 1600, size) for way in ("up", "down")}
+
+
 def sparse(size: int, rng: Rng) -> Drawn:
     """A third of the directed pairs is connected, and a random cycle; access links limit as well."""
     width, limits = dense(size, rng)
@@ -103,7 +110,7 @@ def trunk(size: int, rng: Rng) -> Drawn:
 
 
 NETWORKS: dict[str, Callable[[int, Rng], Drawn]] = {
-    draw.__name__: draw for draw in (hose, hose_asymmetric, dense, pairs, regions, sparse, nat, trunk)
+    draw.__name__: draw for draw in (hose, hose_asymmetric, dense, pairs, regions, oceans, sparse, nat, trunk)
 }
 
 

@@ -71,17 +71,6 @@ def price_bound(worth: float, cheapest: float, size: float) -> float:
     return cheapest * size / worth if worth > 0 else 0.0
 
 
-def cheapest_at_least(price: Matrix) -> float:
-    """Bound from below what the cheapest pair of trees with one root costs, by the `price` of each edge.
-
-    Every participant but the root needs some edge that leads in and, on the way up, some that leads out.
-    """
-    price = price.copy()
-    np.fill_diagonal(price, np.inf)
-    ways = price.min(axis=0) + price.min(axis=1)
-    return float(ways.sum() - ways.max())
-
-
 def linkage(width: Matrix) -> Iterator[tuple[tuple[int, ...], ...]]:
     """Merge the two groups joined by the widest link, again and again; give every partition of two groups or more."""
     size = len(width)

@@ -4,10 +4,14 @@ First come the trees that `schedules.tree` grows, and the stars whose links are 
 prices each resource; a tree that costs less than the price of a byte would make the plan faster, so the cheapest trees
 at these prices (`schedules.arborescence`) are taken in, and so on (column generation). Among few participants they are
 sought around every root, which also proves the bound; among many around a few roots at a time, in turn, for trees of
-different roots hardly differ in price. Growing the later trees as the first ones were, by a heuristic, was quicker, and
+different roots hardly differ in price. There the last prices prove one, by the cheapest way up and the cheapest down of
+all, whether their roots meet or not. Growing the later trees as the first ones were, by a heuristic, was quicker, and
 ended a third above the bound where regions are joined by narrow lines: such trees do not look ahead to what entering
 a region by this participant will cost. Prices are smoothed, as they would else jump from one extreme to the other
 (Wentges 1997).
+
+Where many resources have a price, a program over ever more trees is out of reach. Then trees are laid without one
+(`laying`), and only these are packed: regions with a link for each pair took up to nine times the bound before.
 """
 
 from __future__ import annotations
@@ -17,13 +21,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ictp2p.collectives.planning.bounds import cheapest_at_least, price_bound
-from ictp2p.collectives.planning.packing import WORK, Packing
+from ictp2p.collectives.planning.bounds import price_bound
+from ictp2p.collectives.planning.laying import lay
+from ictp2p.collectives.planning.packing import WORK, Packing, filled
 from ictp2p.collectives.planning.schedules import star, tree
-from ictp2p.collectives.planning.schedules.arborescence import cheapest
+from ictp2p.collectives.planning.schedules.arborescence import cheapest, cheapest_anywhere
 from ictp2p.collectives.planning.schedules.trees import Cost, Matrix, Tree
 from ictp2p.collectives.planning.topology import Topology
 
+FEW = 8
+"""Among so few participants trees are grown however many resources bind: a program over them all is quick."""
+_FIRST = WORK // 10
+"""What a program over the first trees may take among more, a thirtieth of a second."""
+_FURTHER = 12
+"""Up to this many participants more trees are sought where some were laid, as it takes a tenth of a second; and where
+links share trunks, of which it is not known when they are laid what they will have to carry in any case."""
 EXACT = 16
 """Up to this many participants the cheapest trees of all roots are sought."""
 _ROOTS = 4
@@ -34,8 +46,6 @@ _ROUNDS = 20
 _SMOOTHING = 0.7
 _GOOD = 1.005
 """Within this factor of the bound nothing more is sought."""
-_ENOUGH = 1.02
-"""The same, if good trees were known to begin with: then hundreds of links bind, and each step costs more."""
 _FRESH = 8
 """The most trees taken in at a time: the cheapest."""
 _EVEN = 0.01
@@ -57,7 +67,7 @@ class Grown(NamedTuple):
     """Seconds per byte below which no packing of trees comes, were nothing encoded."""
 
 
-def grow(topology: Topology, cost: Cost, bound: float = 0.0, known: Sequence[Tree] = ()) -> Grown:
+def grow(topology: Topology, cost: Cost, bound: float = 0.0) -> Grown:
     """Grow trees until they are as good as the `bound` (seconds per byte), or none would help.
 
     The bound returned is the larger one of that given and that proven; without any tree, it is infinite.
@@ -66,36 +76,96 @@ def grow(topology: Topology, cost: Cost, bound: float = 0.0, known: Sequence[Tre
         topology: what limits.
         cost: bytes on the wire per byte.
         bound: seconds per byte that are known to be needed.
-        known: good trees to begin with, in place of those that `schedules.tree` would grow.
     """
-    first = (*(known or _first(topology)), *filter(topology.fits, star.trees(topology.size)))
+    shallow = _first(topology)
+    first = (*shallow, *filter(topology.fits, star.trees(topology.size)))
     if not first:
         return Grown((), (), np.zeros(0), float("inf"))
-    trees = dict.fromkeys(first)
-    packing = Packing(topology.capacity)
-    packing.add(topology.loads(list(trees), cost))
-    shallow = () if known else tuple(trees)
-    smoothed: Matrix | None = None
-    turns = _turns(topology.size)
-    good, fruitless = _ENOUGH if known else _GOOD, 0
-    for turn in range(_ROUNDS):
-        total, prices = packing.rates().sum(), packing.prices()
-        if bound * min(cost) * total * good >= 1 or packing.work >= WORK or fruitless == len(turns):
-            break
-        mild = prices if smoothed is None else _SMOOTHING * smoothed + (1 - _SMOOTHING) * prices
-        found, proven = _cheapest(topology, mild, turns[turn % len(turns)])
-        bound = max(bound, proven)
-        unknown = [one for one in found if one not in trees]
-        loads = topology.loads(unknown, cost) if unknown else np.zeros((len(prices), 0))
-        costs = (loads * prices[:, None]).sum(axis=0).tolist()
-        fresh = [one for price, one in sorted(zip(costs, unknown, strict=True)) if price < 1 - _GAIN][:_FRESH]
-        # when it found nothing at the very prices, these roots have no cheaper tree
-        fruitless = fruitless + 1 if not fresh and smoothed is None else 0
-        smoothed = mild if fresh else None
-        if fresh:
-            trees |= dict.fromkeys(fresh)
-            packing.add(topology.loads(fresh, cost))
-    return Grown(shallow, tuple(trees), packing.rates(), bound)
+    many = topology.size > FEW
+    growth = _Growth(topology, cost, bound, _FIRST if many else WORK)
+    growth.begin(first, np.ones(len(first)))
+    laid = None
+    if many and not growth.is_good() and growth.is_out_of_reach():
+        laid = lay(topology, bound or 1 / growth.rates.sum())
+    if laid is not None:
+        growth = _Growth(topology, cost, bound, WORK)
+        growth.begin(laid.trees, laid.parts)
+    if laid is None or topology.size <= _FURTHER or topology.trunks:
+        growth.go_on()
+    if topology.size > EXACT and not growth.is_good():
+        growth.prove()
+    return Grown(shallow, tuple(growth.trees), growth.rates, growth.bound)
+
+
+class _Growth:
+    """Trees, their packing, and more of them as its prices ask for them."""
+
+    def __init__(self, topology: Topology, cost: Cost, bound: float, most: int) -> None:
+        self._topology, self._cost = topology, cost
+        self._packing = Packing(topology.capacity, most)
+        self.trees: dict[Tree, None] = {}
+        self.rates = np.zeros(0)
+        """Bytes/s of each tree when all run side by side: of the last packing that came to its end."""
+        self.bound = bound
+
+    def is_out_of_reach(self) -> bool:
+        """Whether a program over more trees would take too long: too much binds."""
+        return self._packing.exhausted or int((self._packing.prices() > 0).sum()) > self._topology.size // 2
+
+    def is_good(self) -> bool:
+        """Whether these trees are so near to the bound that no more are sought."""
+        return bool(self.bound * min(self._cost) * self.rates.sum() * _GOOD >= 1)
+
+    def begin(self, trees: Sequence[Tree], parts: Matrix) -> None:
+        """Begin with trees, each of which carries its part unless the program finds something better."""
+        shares = dict.fromkeys(trees, 0.0)
+        for one, part in zip(trees, parts.tolist(), strict=True):
+            shares[one] += part
+        loads = self._topology.loads(list(shares), self._cost)
+        self.rates = filled(loads, self._topology.capacity, np.array(list(shares.values())))
+        self._take_in(list(shares), loads)
+
+    def go_on(self) -> None:
+        """Take in trees that the prices ask for."""
+        turns, smoothed, fruitless = _turns(self._topology.size), None, 0
+        self._packing.most = WORK
+        for turn in range(_ROUNDS):
+            if self.is_good() or self._packing.exhausted or fruitless == len(turns):
+                break
+            prices = self._packing.prices()
+            mild = prices if smoothed is None else _SMOOTHING * smoothed + (1 - _SMOOTHING) * prices
+            found, proven = _cheapest(self._topology, mild, turns[turn % len(turns)])
+            self.bound = max(self.bound, proven)
+            fresh = self._gaining(found, prices)
+            # when it found nothing at the very prices, these roots have no cheaper tree
+            fruitless = fruitless + 1 if not fresh and smoothed is None else 0
+            smoothed = mild if fresh else None
+            if fresh:
+                self._take_in(fresh, self._topology.loads(fresh, self._cost))
+
+    def prove(self) -> None:
+        """Prove a bound by the last prices, and by trees whose roots need not meet."""
+        prices, limited = self._packing.prices(), np.isfinite(self._topology.capacity)
+        edges = self._topology.prices(prices)
+        least = cheapest_anywhere(edges) + cheapest_anywhere(edges.T)
+        worth = float(prices[limited] @ self._topology.capacity[limited])
+        self.bound = max(self.bound, price_bound(worth, least, 1.0))
+
+    def _gaining(self, found: Sequence[Tree], prices: Matrix) -> list[Tree]:
+        """Choose those of the trees that cost less than a byte is worth."""
+        unknown = [one for one in found if one not in self.trees]
+        if not unknown:
+            return []
+        costs = (self._topology.loads(unknown, self._cost) * prices[:, None]).sum(axis=0).tolist()
+        return [one for price, one in sorted(zip(costs, unknown, strict=True)) if price < 1 - _GAIN][:_FRESH]
+
+    def _take_in(self, trees: Sequence[Tree], loads: Matrix) -> None:
+        """Pack these trees as well; if that takes too long, what was packed before stands."""
+        self.trees |= dict.fromkeys(trees)
+        self.rates = np.append(self.rates, np.zeros(len(self.trees) - len(self.rates)))
+        self._packing.add(loads)
+        if not self._packing.exhausted:
+            self.rates = self._packing.rates()
 
 
 def _first(topology: Topology) -> tuple[Tree, ...]:
@@ -121,8 +191,7 @@ def _cheapest(topology: Topology, prices: Matrix, roots: range) -> tuple[list[Tr
         if down is not None and up is not None:
             found.append(Tree(root, up[0], down[0]))
             costs.append(down[1] + up[1])
-    least = min(costs, default=float("inf")) if proven else cheapest_at_least(topology.prices(prices))
-    return found, price_bound(worth, least, 1.0)
+    return found, price_bound(worth, min(costs, default=float("inf")), 1.0) if proven else 0.0
 
 
 def _even(capacity: Matrix) -> Matrix:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from ictp2p.collectives.planning import levelling
 from ictp2p.collectives.planning.bounds import lower_bound
 from ictp2p.collectives.planning.candidates import Candidate, Job, alone, shared, together
-from ictp2p.collectives.planning.growing import EXACT, grow
+from ictp2p.collectives.planning.growing import FEW, grow
 from ictp2p.collectives.planning.schedules import halving_doubling, parameter_server, ring, star, tree
 from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.collectives.planning.topology import Topology
@@ -26,14 +26,11 @@ MARGIN = 1.05
 SLOW = 0.05
 """Trees are also tried without links slower than this share of the fastest: a little carried by them costs the delay
 of a chunk on them."""
-FEW = 8
-"""Among so few participants trees are grown up to the bound sooner than links are levelled."""
-_QUICK = 12
+_QUICK = 32
 """Up to so many participants trees are also grown if levelled ones are not within `MARGIN` of the bound: it takes a
-tenth of a second."""
+fifth of a second."""
 _NEAR = 1.1
-"""Among more, levelled trees so near to the bound will do. To grow them takes half a second and more, and among more
-than `EXACT` they did not come so near where links limit."""
+"""Among more, levelled trees so near to the bound will do."""
 _WAITING = 2
 """Where more than half of the time is not for bytes, one tree may do, and a deeper one sends fewer messages at once."""
 
@@ -78,7 +75,7 @@ class Search:
         nearest = min(levelled, key=lambda candidate: candidate.fluid, default=None)
         size = self._job.topology.size
         if nearest is None or nearest.fluid > (MARGIN if size <= _QUICK else _NEAR) * self.bound:
-            yield from self._grown(nearest.trees if nearest and size <= EXACT else ())
+            yield from self._grown()
         if nearest is not None and nearest.seconds > _WAITING * nearest.fluid:
             single = alone("tree", tree.trees(self._job.topology, 1, 1), self._job)
             yield from [single] if single else ()
@@ -96,9 +93,9 @@ class Search:
             if found is not None:
                 yield shared("tree", found.trees, found.parts, job)
 
-    def _grown(self, known: Sequence[Tree]) -> Iterator[Candidate]:
+    def _grown(self) -> Iterator[Candidate]:
         job = self._job
-        grown = grow(job.topology, job.cost, self.bound / (job.size * job.price.least) if job.size else 0.0, known)
+        grown = grow(job.topology, job.cost, self.bound / (job.size * job.price.least) if job.size else 0.0)
         self.bound = max(self.bound, grown.bound * job.size * job.price.least if job.size else 0.0)
         if not grown.trees:
             return

@@ -65,6 +65,8 @@ class Topology:
     """`uses[source * size + target]` lists resources, filled up with the last one, which has no limit."""
     capacity: Matrix
     """Bytes/s of each resource."""
+    lines: npt.NDArray[np.intp]
+    """The resources that are participants' access lines, both ways of each."""
     up: Matrix
     """Bytes/s that each participant can send in all."""
     down: Matrix
@@ -175,7 +177,8 @@ def build(
     for place in range(len(trunks)):
         over = (padded == nodes * nodes + 2 * nodes + place).any(axis=1).reshape(size, size)
         lines.append((over, float(trunk_capacity[place])))
-    return Topology(width, delay, padded, capacity, ups[:size], downs[:size], bool(known), tuple(lines))
+    access = nodes * nodes + np.concatenate([np.arange(size), nodes + np.arange(size)])
+    return Topology(width, delay, padded, capacity, access, ups[:size], downs[:size], bool(known), tuple(lines))
 
 
 def _within(rates: Matrix) -> Matrix:

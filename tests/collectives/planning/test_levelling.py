@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ictp2p.collectives.plan import Plan, Share, check, validate
 from ictp2p.collectives.planning import bounds, levelling, topology
 from ictp2p.collectives.planning.candidates import shared
-from ictp2p.collectives.planning.growing import grow
 from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.collectives.planning.schedules.trees import WHOLE, Tree
 from ictp2p.collectives.planning.search import MARGIN
@@ -136,19 +135,6 @@ def test_a_plan_for_pairs_is_near_its_bound_and_fits_the_wire(size: int) -> None
     seconds = float((load[used] / network.capacity[used]).max())
     assert made.bound <= seconds <= min(made.seconds, NEAR * made.bound)
     assert plan(asked).plan.encode() == data
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_trees_grown_from_them_end_at_the_bound_that_they_prove(seed: int) -> None:
-    asked = request(pairs(10, seed))
-    network = topology.build(asked.participants, asked.links, {}, {})
-    found = levelling.trees(network.width, levelling.COUNTS[0])
-    assert found is not None
-    grown = grow(network, WHOLE, 0.0, found.trees)
-    assert set(found.trees) <= set(grown.trees)
-    assert not grown.shallow, "none had to be grown to begin with"
-    assert (network.loads(grown.trees, WHOLE) @ grown.rates <= network.capacity * (1 + 1e-5)).all()
-    assert 0.97 <= grown.rates.sum() * grown.bound <= 1 + 1e-5
 
 
 @pytest.mark.parametrize("count", levelling.COUNTS)

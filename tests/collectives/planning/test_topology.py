@@ -13,7 +13,7 @@ from ictp2p.collectives.codecs.prices import CHOICES, PRICES
 from ictp2p.collectives.plan import NO_PARENT, Plan, validate
 from ictp2p.collectives.planning import topology
 from ictp2p.collectives.planning.bounds import lower_bound
-from ictp2p.collectives.planning.growing import grow
+from ictp2p.collectives.planning.growing import EXACT, grow
 from ictp2p.collectives.planning.planner import PlanRequest, plan
 from ictp2p.collectives.planning.schedules import arborescence, halving_doubling, star
 from ictp2p.collectives.planning.schedules.trees import WHOLE, Cost, Tree
@@ -101,6 +101,7 @@ def test_what_carries_nothing_is_no_edge() -> None:
 def test_the_cheapest_tree_is_the_cheapest(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     price = np.where(rng.random((size, size)) < 0.7, rng.integers(0, 9, (size, size)).astype(float), np.inf)
+    least = np.inf
     for root in range(size):
         found = arborescence.cheapest(price, root)
         costs = []
@@ -113,6 +114,8 @@ def test_the_cheapest_tree_is_the_cheapest(seed: int, size: int) -> None:
         if found is not None:
             assert found[0][root] == NO_PARENT
             assert sum(price[p, n] for n, p in enumerate(found[0]) if p != NO_PARENT) == best
+        least = min(least, best)
+    assert arborescence.cheapest_anywhere(price) == pytest.approx(least)
 
 
 def _climbs(parents: list[int], node: int, root: int) -> bool:
@@ -139,6 +142,18 @@ def test_few_participants_get_the_optimum_and_its_proof(seed: int, size: int) ->
     assert 1 / grown.rates.sum() <= 1.1 * grown.bound
     assert grown.bound <= 1 / grown.rates.sum() * (1 + 1e-5)
     assert lower_bound(found, 1.0) <= 1 / grown.rates.sum() * (1 + 1e-5)
+
+
+@given(st.integers(0, 2**32), st.integers(EXACT + 1, EXACT + 6), st.integers(1, 4))
+@settings(max_examples=20, deadline=None)
+def test_what_is_proven_among_many_is_a_bound(seed: int, size: int, regions: int) -> None:
+    rng = np.random.default_rng(seed)
+    who, where = tuple(PeerId(f"{n:032x}") for n in range(size)), np.arange(size) % regions
+    width = rng.uniform(1, 10, (size, size)) / np.where(where[:, None] == where, 1, 50)
+    links = {(who[i], who[j]): LinkEstimate(width[i, j]) for i, j in itertools.permutations(range(size), 2)}
+    line = dict(zip(who, rng.uniform(3, 20, size), strict=True))
+    grown = grow(topology.build(who, links, line, line), WHOLE)
+    assert grown.bound <= 1 / grown.rates.sum() * (1 + 1e-5)
 
 
 def test_halving_and_doubling_takes_the_logarithm_of_hops() -> None:

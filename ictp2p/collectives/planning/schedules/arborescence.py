@@ -30,6 +30,23 @@ def cheapest(price: Matrix, root: int) -> tuple[tuple[int, ...], float] | None:
     return tuple(int(parent) for parent in parents), cost
 
 
+def cheapest_anywhere(price: Matrix) -> float:
+    """Give the cost of the cheapest tree of all, whatever its root; infinite if nobody reaches everybody.
+
+    One more node leads to everybody, at such a price that the cheapest tree from it takes one of these edges only.
+
+    Args:
+        price: as `cheapest`.
+    """
+    size = len(price)
+    dear = (size + 1) * float(price[np.isfinite(price)].max(initial=1.0))
+    wider = np.full((size + 1, size + 1), np.inf)
+    wider[:size, :size], wider[size, :size] = price, dear
+    found = cheapest(wider, size)
+    assert found is not None, "the node that was added reaches everybody"
+    return found[1] - dear if found[0].count(size) == 1 else np.inf
+
+
 def _without_returns(price: Matrix, root: int) -> Matrix:
     price = price.copy()
     np.fill_diagonal(price, np.inf)
