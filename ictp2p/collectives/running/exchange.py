@@ -34,6 +34,9 @@ a chunk that is held back waits for one of which less has gone, here; that one f
 participant, of which no more has gone; and so on, until the least of all, which waits for nobody: what has a head
 start before it is no more than so many chunks.
 
+What has come a long way lags by as many of its chunks as it took hops, and whoever waited for that would leave lines
+idle while it is on its way. So a lead is as long as that at least (`_lag`).
+
 **Starting.** Nothing is sent to a participant that has not said that it began this very round (`begun`): its
 buffers are there, and frames of another attempt cannot be mistaken for ours. But some chunks may go to each ahead of
 that (`next_early`), for which the other end keeps room or asks again: that saves the round trip to begin with.
@@ -153,7 +156,7 @@ class Exchange:
         self._begun: set[int] = set()
         self._early: Counter[int] = Counter()
         """How many chunks went to whom before it had begun."""
-        even = _even_windows(plan, partial_bytes)
+        even, self._lag = _even_windows(plan, partial_bytes), _lag(plan)
         self._lanes = [
             self._lane(share, [max(1, share.room // max(1, partial_bytes))] * len(even) if share.room else even)
             for share in plan.shares
@@ -390,7 +393,9 @@ class Exchange:
         children, followers = _below(parents, self.me), _below(share.broadcast_parents, self.me)
         chunks = share.chunks(self._plan.chunk)
         return _Lane(
-            lead=max(LEAD, LEAD_SECONDS / max(self._plan.seconds, LEAD_SECONDS), MIN_WINDOW / max(1, chunks)),
+            lead=max(
+                LEAD, LEAD_SECONDS / max(self._plan.seconds, LEAD_SECONDS), MIN_WINDOW / max(1, chunks), self._lag
+            ),
             share=share,
             chunks=chunks,
             reduce_parent=parents[self.me],
@@ -443,6 +448,24 @@ class Exchange:
 def _below(parents: tuple[int, ...], node: int) -> tuple[int, ...]:
     """List the children of a node: most nodes of most trees have none, which is quickly seen."""
     return tuple(n for n, parent in enumerate(parents) if parent == node) if node in parents else ()
+
+
+def _lag(plan: Plan) -> float:
+    """Give the part of a share of usual length that is as many chunks as the longest way has hops."""
+    hops = max((_hops(s.reduce_parents) + _hops(s.broadcast_parents) for s in plan.shares), default=0)
+    return min(1.0, hops * len(plan.shares) / max(1, sum(share.chunks(plan.chunk) for share in plan.shares)))
+
+
+def _hops(parents: tuple[int, ...]) -> int:
+    """Count the hops of the longest way to the root of one tree."""
+    ways: dict[int, int] = {NO_PARENT: -1}
+    for node in range(len(parents)):
+        path = []
+        while node not in ways:
+            path.append(node)
+            node = parents[node]
+        ways |= {one: above for above, one in enumerate(reversed(path), ways[node] + 1)}
+    return max(ways.values(), default=0)
 
 
 def _even_windows(plan: Plan, partial_bytes: int) -> list[int]:

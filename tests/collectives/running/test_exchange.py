@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ictp2p.collectives.plan import Plan, Share, check
+from ictp2p.collectives.plan import NO_PARENT, Plan, Share, check
 from ictp2p.collectives.planning.schedules import star
 from ictp2p.collectives.running import exchange
 from ictp2p.collectives.running.exchange import LEAD, Exchange, Piece
@@ -320,6 +320,25 @@ def test_who_is_ahead_waits_until_all_have_caught_up_and_is_told() -> None:
     while sum(send(peer) for peer in (1, 2)):
         machine.released()
     assert sent == {1: 2 * chunks, 2: 2 * chunks}
+
+
+@pytest.mark.parametrize("hops", [2, 8, 19])
+def test_who_is_ahead_does_not_wait_for_what_is_on_a_long_way(hops: int) -> None:
+    """Regression: lines lay idle until the first chunks had come through a chain, which took twice the time in all."""
+    chunks, size, me = 100, 20, 10
+    last = size - 1
+    chained = [n + 1 if last - hops <= n < last else last for n in range(size)]
+    chain = tuple(NO_PARENT if n == last else parent for n, parent in enumerate(chained))
+    star_at_0 = (NO_PARENT, *[0] * last)
+    trees = [(last, chain, chain), (0, star_at_0, star_at_0)]
+    shares = tuple(Share(n * chunks, n * chunks + chunks, *t, chunks * PARTIAL_BYTES) for n, t in enumerate(trees))
+    machine = Exchange(Plan("tree", tuple(map(str, range(size))), shares, 1, 60.0, 0.0), me, PARTIAL_BYTES)
+    for peer in machine.neighbours:
+        machine.begun(peer)
+    sent = 0
+    while machine.next_send(0) is not None:
+        sent += 1
+    assert sent == 1 + max(int(LEAD * chunks), 2 * hops)
 
 
 def test_a_share_may_be_ahead_by_some_chunks_for_each_of_several_connections() -> None:
