@@ -35,7 +35,7 @@ from ictp2p.types import PeerId
 from sim import World
 from sim.host import Host
 
-KINDS: Final = ("hose", "dense", "pairs", "regions", "trunk")
+KINDS: Final = ("hose", "dense", "pairs", "regions", "oceans", "trunk")
 """Networks in which everybody can be dialed."""
 UP: Final = 300.0
 """Virtual seconds in which everybody knows everybody."""

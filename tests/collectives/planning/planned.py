@@ -13,6 +13,9 @@ from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest
 from ictp2p.collectives.planning.topology import Topology
 from ictp2p.types import PeerId
 
+ACROSS = 50
+"""How many times slower links between regions are."""
+
 
 def names(size: int) -> tuple[PeerId, ...]:
     return tuple(PeerId(f"{n:032x}") for n in range(size))
@@ -67,3 +70,12 @@ def alike(size: int, speed: float) -> np.ndarray:
 
 def network(asked: PlanRequest) -> Topology:
     return topology.build(asked.participants, asked.links, asked.up, asked.down, asked.trunks)
+
+
+def oceans(size: int, regions: int, seed: int) -> tuple[np.ndarray, dict[str, dict[str, float]]]:
+    """Regions with a link for each pair, fast inside and slow across, and access lines that limit as well."""
+    rng = np.random.default_rng(seed)
+    where = np.arange(size) % regions
+    width = rng.uniform(1e7, 1e8, (size, size)) / np.where(where[:, None] == where, 1, ACROSS)
+    np.fill_diagonal(width, 0.0)
+    return width, {way: dict(zip(names(size), rng.uniform(3e7, 2e8, size), strict=True)) for way in ("up", "down")}

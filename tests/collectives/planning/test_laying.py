@@ -15,19 +15,7 @@ from ictp2p.collectives.planning.packing import WORK, Packing
 from ictp2p.collectives.planning.planner import LinkEstimate, plan
 from ictp2p.collectives.planning.schedules.trees import WHOLE
 from ictp2p.collectives.planning.topology import Topology
-from tests.collectives.planning.planned import names, request
-
-ACROSS = 50
-"""How many times slower links between regions are."""
-
-
-def oceans(size: int, regions: int, seed: int) -> tuple[np.ndarray, dict[str, dict[str, float]]]:
-    """Regions with a link for each pair, fast inside and slow across, and access lines that limit as well."""
-    rng = np.random.default_rng(seed)
-    where = np.arange(size) % regions
-    width = rng.uniform(1e7, 1e8, (size, size)) / np.where(where[:, None] == where, 1, ACROSS)
-    np.fill_diagonal(width, 0.0)
-    return width, {way: dict(zip(names(size), rng.uniform(3e7, 2e8, size), strict=True)) for way in ("up", "down")}
+from tests.collectives.planning.planned import names, oceans, request
 
 
 def network(width: np.ndarray, up: dict[str, float] | None = None, down: dict[str, float] | None = None) -> Topology:

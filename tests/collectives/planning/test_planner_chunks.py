@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ictp2p.collectives.planning.candidates import CHUNK, CHUNK_SECONDS, MIN_CHUNK
+from ictp2p.collectives.planning.candidates import CHUNK, CHUNK_SECONDS, LEAST_CHUNK, MIN_CHUNK
 from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
+from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.collectives.running.exchange import STAGING_BYTES
-from tests.collectives.planning.planned import alike, names, request
+from tests.collectives.planning.planned import alike, names, oceans, request
 
 
 @given(st.integers(2, 40))
@@ -60,3 +61,18 @@ def test_where_links_differ_shares_are_equal_still_if_no_division_is_faster() ->
     sizes = [share.stop - share.start for share in shares]
     assert len(sizes) == 4
     assert max(sizes) - min(sizes) <= 64 * 1024
+
+
+@given(st.integers(9, 24), st.integers(1, 6), st.integers(0, 2**32), st.sampled_from([2_000_000, 50_000_000]))
+@settings(max_examples=15, deadline=None)
+def test_short_shares_with_long_ways_travel_in_shorter_chunks(
+    size: int, regions: int, seed: int, elements: int
+) -> None:
+    """Where all lines are full each hop of a share takes as long as its own chunks come one after another."""
+    width, lines = oceans(size, regions, seed)
+    made = plan(request(width, elements, only="tree", **lines)).plan
+    trees = [Tree(share.root, share.reduce_parents, share.broadcast_parents) for share in made.shares]
+    hops = max(sum(tree.depths()) for tree in trees)
+    enough = 4 * elements / len(made.shares) / (4 * hops)
+    slowest = min(width[edge] for tree in trees for edge in tree.edges())
+    assert 4 * made.chunk <= max(LEAST_CHUNK, min(enough, MIN_CHUNK), slowest * CHUNK_SECONDS)

@@ -264,7 +264,7 @@ MUTATIONS: Final = (
         "chunks-hold-links-up",
         "A chunk is short where it would occupy a link for long.",
         "ictp2p/collectives/planning/candidates.py",
-        "max(MIN_CHUNK, speed * CHUNK_SECONDS)",
+        "max(least, speed * CHUNK_SECONDS)",
         "CHUNK",
         (
             "collectives/planning/test_planner_chunks.py::test_a_chunk_neither_holds_a_link_up_nor_falls_out_of_the_caches",
