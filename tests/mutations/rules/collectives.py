@@ -102,6 +102,14 @@ MUTATIONS: Final = (
         ("collectives/running/test_exchange.py::test_who_is_ahead_waits_until_all_have_caught_up_and_is_told",),
     ),
     Mutation(
+        "waits-for-what-is-on-its-way",
+        "Nobody waits for what comes a long way for as long as that takes.",
+        "ictp2p/collectives/running/exchange.py",
+        "MIN_WINDOW / max(1, chunks), self._lag",
+        "MIN_WINDOW / max(1, chunks)",
+        ("collectives/running/test_exchange.py::test_who_is_ahead_does_not_wait_for_what_is_on_a_long_way",),
+    ),
+    Mutation(
         "last-contribution-last",
         "Contributions go before results, or a line idles at the end while the last of both are on their way.",
         "ictp2p/collectives/running/exchange.py",
@@ -268,6 +276,33 @@ MUTATIONS: Final = (
         "CHUNK",
         (
             "collectives/planning/test_planner_chunks.py::test_a_chunk_neither_holds_a_link_up_nor_falls_out_of_the_caches",
+        ),
+    ),
+    Mutation(
+        "few-chunks-over-many-hops",
+        "A share has more chunks than its way has hops, or these come one after another.",
+        "ictp2p/collectives/planning/candidates.py",
+        "    least = min(max(LEAST_CHUNK, short), MIN_CHUNK)\n",
+        "    least = MIN_CHUNK\n",
+        ("collectives/planning/test_planner_chunks.py::test_short_shares_with_long_ways_travel_in_shorter_chunks",),
+    ),
+    Mutation(
+        "first-trees-take-lines",
+        "Trees leave everybody what it has to send and to receive in any case.",
+        "ictp2p/collectives/planning/laying.py",
+        "        self._load[topology.lines] = 1.0\n",
+        "        self._load[topology.lines] = 0.1\n",
+        ("collectives/planning/test_laying.py::test_who_can_hardly_send_or_receive_what_it_must_is_spared_the_rest",),
+    ),
+    Mutation(
+        "stopped-program-believed",
+        "What a program holds that was stopped in its middle is no packing.",
+        "ictp2p/collectives/planning/growing.py",
+        "        if not self._packing.exhausted:\n",
+        "        if self._packing:\n",
+        (
+            "collectives/planning/test_laying.py::test_what_is_packed_never_promises_more_than_lines_carry_however_soon_"
+            "the_program_is_stopped",
         ),
     ),
     Mutation(
