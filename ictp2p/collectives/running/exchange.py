@@ -451,7 +451,12 @@ def _below(parents: tuple[int, ...], node: int) -> tuple[int, ...]:
 
 
 def _lag(plan: Plan) -> float:
-    """Give the part of a share of usual length that is as many chunks as the longest way has hops."""
+    """Give the part of a share of usual length that is as many chunks as the longest way has hops.
+
+    None where a lead is a whole share in any case, as in what is over in less than a millisecond.
+    """
+    if plan.seconds <= LEAD_SECONDS:
+        return 0.0
     hops = max((_hops(s.reduce_parents) + _hops(s.broadcast_parents) for s in plan.shares), default=0)
     return min(1.0, hops * len(plan.shares) / max(1, sum(share.chunks(plan.chunk) for share in plan.shares)))
 
