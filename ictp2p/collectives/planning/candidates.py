@@ -24,8 +24,8 @@ from ictp2p.collectives.planning.schedules.trees import Cost, Matrix, Tree
 from ictp2p.collectives.planning.topology import Topology
 from ictp2p.collectives.running.exchange import STAGING_BYTES
 
-MIN_CHUNK = 64 * 1024
-"""Bytes over slow links, unless shares are short for their ways."""
+SLOW_CHUNK = 64 * 1024
+"""Bytes, over slow links, unless shares are short for their ways."""
 LEAST_CHUNK = 16 * 1024
 """Even then: a chunk costs a core as much however short it is."""
 _IN_FLIGHT = 4
@@ -276,7 +276,7 @@ def _chunk(trees: Forest, job: Job) -> int:
     room, speed = STAGING_BYTES // max(1, inward), slowest / max(job.cost)
     hops = float(trees.longest(np.ones((trees.size, trees.size))).max(initial=0.0))
     short = job.size / trees.count / max(1.0, _IN_FLIGHT * hops)
-    least = min(max(LEAST_CHUNK, short), MIN_CHUNK)
+    least = min(max(LEAST_CHUNK, short), SLOW_CHUNK)
     wanted = min(CHUNK, room // 4, max(least, speed * CHUNK_SECONDS))
     grain = max(_GRAIN, job.price.block)
     return max(grain, int(wanted) // max(job.itemsize, 4) // grain * grain)

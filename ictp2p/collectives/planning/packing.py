@@ -30,7 +30,9 @@ _EPSILON = 1e-9
 _TOLERANCE = 2e-6
 """By how much a row may be violated, of its capacity."""
 _RAISED = 1e-6
+"""By how much capacities are raised at most."""
 _WORTH = 1e-4
+"""By how much columns are worth more than they are at most."""
 _GOLDEN = (5**0.5 - 1) / 2
 _LIKELY = 2
 """Rows per column that are there from the start: those of the highest load, were all columns used alike."""
@@ -79,6 +81,7 @@ class Packing:
         self._basis = np.zeros(0, np.intp)
         self._free = np.zeros(0, np.intp)
         self.most = most
+        """Entries of the table that may be changed in all."""
         self.work = 0
         """Entries of the table changed so far."""
 

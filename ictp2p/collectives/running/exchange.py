@@ -453,7 +453,7 @@ def _below(parents: tuple[int, ...], node: int) -> tuple[int, ...]:
 def _lag(plan: Plan) -> float:
     """Give the part of a share of usual length that is as many chunks as the longest way has hops.
 
-    None where a lead is a whole share in any case, as in what is over in less than a millisecond.
+    None of what is over in `LEAD_SECONDS`: there a lead is a whole share in any case.
     """
     if plan.seconds <= LEAD_SECONDS:
         return 0.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ictp2p.collectives.planning.candidates import CHUNK, CHUNK_SECONDS, LEAST_CHUNK, MIN_CHUNK
+from ictp2p.collectives.planning.candidates import CHUNK, CHUNK_SECONDS, LEAST_CHUNK, SLOW_CHUNK
 from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.collectives.planning.schedules.trees import Tree
 from ictp2p.collectives.running.exchange import STAGING_BYTES
@@ -30,7 +30,7 @@ def test_a_chunk_neither_holds_a_link_up_nor_falls_out_of_the_caches(
 ) -> None:
     chunk = 4 * plan(request(alike(size, speed), elements, only=kind)).plan.chunk
     assert chunk <= CHUNK
-    assert chunk <= max(MIN_CHUNK, speed * CHUNK_SECONDS)
+    assert chunk <= max(SLOW_CHUNK, speed * CHUNK_SECONDS)
 
 
 def test_on_one_machine_long_tensors_travel_in_whole_chunks_and_ask_for_no_room() -> None:
@@ -73,4 +73,4 @@ def test_short_shares_with_long_ways_travel_in_shorter_chunks(size: int, regions
     hops = max(sum(tree.depths()) for tree in trees)
     enough = 4 * elements / len(made.shares) / (4 * hops)
     slowest = min(width[edge] for tree in trees for edge in tree.edges())
-    assert 4 * made.chunk <= max(LEAST_CHUNK, min(enough, MIN_CHUNK), slowest * CHUNK_SECONDS)
+    assert 4 * made.chunk <= max(LEAST_CHUNK, min(enough, SLOW_CHUNK), slowest * CHUNK_SECONDS)

@@ -282,8 +282,8 @@ MUTATIONS: Final = (
         "few-chunks-over-many-hops",
         "A share has more chunks than its way has hops, or these come one after another.",
         "ictp2p/collectives/planning/candidates.py",
-        "    least = min(max(LEAST_CHUNK, short), MIN_CHUNK)\n",
-        "    least = MIN_CHUNK\n",
+        "    least = min(max(LEAST_CHUNK, short), SLOW_CHUNK)\n",
+        "    least = SLOW_CHUNK\n",
         ("collectives/planning/test_planner_chunks.py::test_short_shares_with_long_ways_travel_in_shorter_chunks",),
     ),
     Mutation(
