@@ -23,6 +23,7 @@ from ictp2p.disk import FileDisk
 from ictp2p.errors import PeerClosed
 from ictp2p.handle import thread
 from tests.interrupts import ctrl_c, interrupted, places
+from tests.threads import Threads
 from tests.trainers import config
 
 MODULES = (peer_module, training, engine, thread, loop_thread, interrupts, futures, threading)
@@ -52,7 +53,7 @@ def is_free(address: ictp2p.Address) -> bool:
 @pytest.mark.parametrize(("called", "every"), [(False, 9), (True, 29)])
 def test_wherever_an_interrupt_comes_into_a_close_nothing_is_left(tmp_path: Path, called: bool, every: int) -> None:
     """Regression: the loop ran on, with its port and its folder, and to close the peer again did nothing."""
-    before = threading.active_count()
+    threads = Threads()
     for at in places(started(tmp_path, called=called).close, *MODULES)[::every]:
         peer = started(tmp_path, called=called)
         address = peer.address
@@ -61,7 +62,7 @@ def test_wherever_an_interrupt_comes_into_a_close_nothing_is_left(tmp_path: Path
         if not peer._ended:
             assert peer.status()["cluster"] == "a", "it had not begun to end"
             peer.close()
-        assert threading.active_count() == before, at
+        assert threads.more() == [], at
         assert is_free(address)
         FileDisk(tmp_path).close()
         peer.close()
@@ -89,7 +90,7 @@ def test_whoever_stays_goes_on_and_people_are_told_what_may_be_missing(
 def test_what_a_second_interrupt_keeps_from_its_end_the_next_close_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    peer, before = started(tmp_path), threading.active_count()
+    peer, threads = started(tmp_path), Threads()
     interrupts_to_come = [KeyboardInterrupt, KeyboardInterrupt]
     end = loop_thread.LoopThread.close
 
@@ -101,9 +102,9 @@ def test_what_a_second_interrupt_keeps_from_its_end_the_next_close_ends(
     monkeypatch.setattr(loop_thread.LoopThread, "close", close)
     with pytest.raises(KeyboardInterrupt):
         peer.close()
-    assert threading.active_count() == before
+    assert "ictp2p a" not in threads.ended()
     peer.close()
-    assert threading.active_count() < before
+    assert "ictp2p a" in threads.ended()
     FileDisk(tmp_path).close()
 
 

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from ictp2p.handle.watchdog import Watchdog
+from tests.threads import Threads
 
 
 def test_what_takes_too_long_is_bitten_once_also_where_no_thread_can_be_started(
@@ -30,8 +31,8 @@ def test_what_takes_too_long_is_bitten_once_also_where_no_thread_can_be_started(
 
 
 def test_it_ends_in_the_middle_of_a_watch() -> None:
-    before = threading.active_count()
+    threads = Threads()
     watchdog = Watchdog("watchdog", print)
     with watchdog.limited(1000.0, "leave"):
         watchdog.close()
-    assert threading.active_count() == before
+    assert threads.more() == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from ictp2p.sync.two_level.policy import Policy
 from sim import World
 from sim.invariants import Breach
 from sim.training import Program, Training
+from tests.threads import Threads
 
 STEP = 0.1
 
@@ -196,13 +196,13 @@ def test_a_program_that_fails_is_told_with_its_stack() -> None:
 
 
 def test_threads_end_with_their_world() -> None:
-    before = threading.active_count()
+    threads = Threads()
     with World(seed=1) as world:
         for name in "ab":
             world.cluster(name, workers=1, program=learner(ictp2p.DiLoCo, 10**6, sync_every=5))
         world.run_until(lambda: world.version() >= 2, within=60)
-        assert threading.active_count() == before + 2
-    assert threading.active_count() == before
+        assert len(threads.more()) == 2
+    assert threads.more() == []
 
 
 def test_what_threads_wait_with_waits_in_virtual_time() -> None:
