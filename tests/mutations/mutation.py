@@ -12,9 +12,9 @@ class Mutation:
     name: str
     rule: str
     """What the present code guarantees, in words."""
-    file: str
-    """Relative to the root of the source."""
     old: str
     new: str
     killers: tuple[str, ...]
     """Pytest node ids, relative to `tests`, of which at least one must fail."""
+    file: str = ""
+    """Relative to the root of the source; where it stands in the catalogue says it."""

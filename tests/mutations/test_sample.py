@@ -59,7 +59,7 @@ def test_a_harmless_change_survives_and_what_shows_nothing_is_no_kill(laboratory
 
 def test_text_that_does_not_apply_is_an_error_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "code.py").write_text("x = 1\ny = 1\n")
-    probe = Mutation("probe", "a rule", "code.py", "x = 1", "x = 2", ("test_code.py",))
+    probe = Mutation("probe", "a rule", "x = 1", "x = 2", ("test_code.py",), "code.py")
     assert misfit(tmp_path, probe) is None
     for wrong, why in (
         (replace(probe, file="gone.py"), "no gone.py"),

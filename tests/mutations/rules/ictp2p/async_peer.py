@@ -1,0 +1,29 @@
+"""The rules of `ictp2p/async_peer.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "state-shares-its-links-with-probes",
+        "When a chunk of a state leaves, the probes that are under way end.",
+        "        self.bulk.stop_probes()\n",
+        "",
+        ("test_async_peer.py::test_who_sends_a_state_ends_its_probes_and_begins_none",),
+    ),
+    Mutation(
+        "who-sends-a-state-probes",
+        "Who sends a state begins no probe.",
+        "        self.core.m.links.reserve(self.clock() + seconds)\n",
+        "",
+        ("test_async_peer.py::test_who_sends_a_state_ends_its_probes_and_begins_none",),
+    ),
+    Mutation(
+        "started-twice-at-once",
+        "A peer on an event loop that runs is not started once more: there is one core on one disk.",
+        "        if self._begun and not self._closed",
+        "        if False and not self._closed",
+        ("test_async_peer.py::test_a_peer_is_started_once_and_is_none_the_worse_for_a_second_time",),
+    ),
+)

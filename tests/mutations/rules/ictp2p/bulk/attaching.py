@@ -1,0 +1,73 @@
+"""The rules of `ictp2p/bulk/attaching.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "paced-until-another-one-ends",
+        "What one collective's end changes of a connection's pace is its own part of it.",
+        "        self._pace(hold, None)\n",
+        "        hold.connection.pace(None)\n",
+        ("bulk/test_limit.py::test_a_paced_collective_keeps_its_rate_when_another_one_ends",),
+    ),
+    Mutation(
+        "lost-at-once-unsaid",
+        "A connection that ended before a collective could use it is told as that.",
+        '"its connection ended meanwhile" if isinstance(c, BulkConnection) else c for',
+        "c for",
+        ("bulk/test_hub.py::test_a_connection_that_ends_before_it_is_used_is_told_in_words",),
+    ),
+    Mutation(
+        "begins-with-a-lone-short-packet",
+        "The first message after a rest is as long as the kernel needs to renew its round trip.",
+        "first=again, body=bytes(rested))",
+        "first=again)",
+        ("bulk/test_resting.py::test_the_first_message_of_a_collective_is_as_long_as_the_connection_needs",),
+    ),
+    Mutation(
+        "unreached-in-a-cycle",
+        "A collective that does not reach all of its neighbours leaves no cycle of its error and its tensors.",
+        "            raise await _without(missing, attached)  #",
+        "            lost = await _without(missing, attached)\n            raise lost  #",
+        ("bulk/test_collective_faults.py::test_a_failed_attempt_keeps_no_tensor_once_its_error_is_dropped",),
+    ),
+    Mutation(
+        "new-connections-wait-for-the-next",
+        "A collective that is under way goes over connections that are made meanwhile.",
+        "            if isinstance(hold, Hold) and hold.connection is first and hold.striped:",
+        "            if False:",
+        ("bulk/test_doubling.py::test_a_collective_that_is_under_way_uses_those_that_are_made_meanwhile",),
+    ),
+    Mutation(
+        "moved-to-what-is-sent-over",
+        "What goes on without its first connection hears of all others that it has.",
+        "        if first.closed:\n            return\n        for hold, _ in tuple",
+        "        for hold, _ in tuple",
+        (
+            "bulk/test_doubling.py::test_what_goes_on_without_its_first_connection_is_told_of_all_others_though_more_were_being_made",
+        ),
+    ),
+    Mutation(
+        "holds-in-a-cycle",
+        "A collective over several connections leaves nothing to the garbage collector.",
+        "        hold.stripes = ()  # in a cycle",
+        "        # in a cycle",
+        ("bulk/test_doubling.py::test_a_collective_over_several_leaves_no_memory_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "stripe-lost-unnoticed",
+        "Who sent over a connection that is lost hears of it.",
+        "        self._users[hold.peer, hold.tag] = hold, tuple(hold.connections)\n",
+        "",
+        ("bulk/test_stripes.py::test_a_stripe_that_is_lost_fails_what_goes_over_it_and_only_that",),
+    ),
+    Mutation(
+        "given-up-and-taken",
+        "Who comes when a neighbour has given a collective up hears of it, whatever that one had sent ahead.",
+        "            hold.aborted(why)\n            return\n        if desk",
+        "            pass\n        if desk",
+        ("torch_backend/test_group.py::test_who_comes_when_the_others_have_given_up_hears_of_it",),
+    ),
+)

@@ -1,0 +1,89 @@
+"""The rules of `ictp2p/bulk/collective.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "unheeded",
+        "Where both ends dialed at once, each watches over both connections, and takes nobody for silent on either.",
+        "            connection.heed(self)\n",
+        "            pass\n",
+        (
+            "bulk/test_collective_faults.py::test_who_sends_on_another_connection_is_not_taken_for_silent_on_this_one",
+            "bulk/test_collective_faults.py::test_silence_is_noticed_on_the_connection_that_a_peer_sends_on",
+        ),
+    ),
+    Mutation(
+        "rests-while-it-waits",
+        "A connection that waited for the other to begin is woken again.",
+        "        self.connection.wake()  # while we waited for the peer it has rested again\n",
+        "",
+        ("bulk/test_resting.py::test_the_first_message_of_a_collective_is_as_long_as_the_connection_needs",),
+    ),
+    Mutation(
+        "misfit-ends-the-connection",
+        "A chunk that does not fit fails its collective and nothing beside it.",
+        "        self._refused = True\n        self._receiver.lost(",
+        "        raise error\n        self._receiver.lost(",
+        ("bulk/test_collective_faults.py::test_sizes_that_differ_fail_their_collective_and_nothing_beside_it",),
+    ),
+    Mutation(
+        "dropped-for-what-came-after",
+        "A connection that took all of an aborted collective stands, whatever others have given it since.",
+        "                if connection.flushed < ours:\n",
+        "                if connection.holds_memory():\n",
+        (
+            "bulk/test_collective_faults.py"
+            "::test_what_breaks_here_ends_its_collective_with_that_error_and_nothing_beside_it",
+        ),
+    ),
+    Mutation(
+        "broken-here-blamed-there",
+        "What breaks in a collective here ends that one with its error, and not the connection.",
+        "        self._receiver.broke(error)\n",
+        "        raise error\n",
+        (
+            "bulk/test_collective_faults.py"
+            "::test_what_breaks_here_ends_its_collective_with_that_error_and_nothing_beside_it",
+        ),
+    ),
+    Mutation(
+        "waits-for-the-kernel-for-ever",
+        "That all has left is waited for no longer than a collective may take.",
+        "            async with asyncio.timeout(timeout):\n",
+        "            async with asyncio.timeout(None):\n",
+        ("bulk/test_collective.py::test_to_wait_for_the_kernel_has_an_end",),
+    ),
+    Mutation(
+        "the-first-takes-all",
+        "What there is goes first to the connection that holds least.",
+        "sorted(pulling, key=lambda each: each[0].pending // LITTLE)",
+        "pulling",
+        ("bulk/test_doubling.py::test_whichever_holds_the_least_is_asked_first",),
+    ),
+    Mutation(
+        "broken-stripe-unsaid",
+        "Who still waits for chunks hears of a stripe of the other end that broke.",
+        " or (not whole and connection in self.heard and self.expecting())",
+        "",
+        (
+            "bulk/test_stripes.py::test_who_has_sent_all_need_not_be_there_any_more_for_a_stripe_that_breaks_to_be_noticed",
+        ),
+    ),
+    Mutation(
+        "closed-where-we-owe",
+        "A connection that breaks, or that we still have to send over, ends its collective.",
+        "if self._receiver.owing_to(self.peer) or not self._receiver.waiting_on(self.peer):",
+        "if not self._receiver.waiting_on(self.peer):",
+        ("bulk/test_stripes.py::test_a_connection_that_broke_or_that_we_still_need_ends_the_collective",),
+    ),
+    Mutation(
+        "went-on-waiting-for-nothing",
+        "A collective that only waited to be asked for more ends with the connection that would have asked.",
+        "if self._receiver.owing_to(self.peer) or not self._receiver.waiting_on(self.peer):",
+        "if self._receiver.owing_to(self.peer):",
+        ("bulk/test_stripes.py::test_who_only_waited_to_be_asked_for_more_has_ended_when_its_connection_is_closed",),
+    ),
+)

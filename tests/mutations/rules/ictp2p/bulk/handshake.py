@@ -1,0 +1,15 @@
+"""The rules of `ictp2p/bulk/handshake.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "key-of-the-connection-before",
+        "A connection's keys are its own: counters are nonces, and none may come twice under one key.",
+        "return Hello(purpose, self._me, peer, self._random_bytes(32), ticket",
+        "return Hello(purpose, self._me, peer, bytes(32), ticket",
+        ("bulk/test_seal.py::test_no_nonce_comes_twice_under_one_key_however_connections_come_and_go",),
+    ),
+)

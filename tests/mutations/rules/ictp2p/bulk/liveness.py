@@ -1,0 +1,60 @@
+"""The rules of `ictp2p/bulk/liveness.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "small-for-whoever-ends",
+        "A connection that ends while bytes move has lost none of them for their size.",
+        "return self.awake and self._watch.standing",
+        "return True",
+        ("bulk/test_liveness.py::test_a_connection_that_ends_while_bytes_move_or_none_are_due_has_lost_none",),
+    ),
+    Mutation(
+        "held-without-a-frame",
+        "A connection that is held at little, and has no frame for long, is looked at all the same.",
+        "            self._renewal.sent(self._clock())\n",
+        "            pass\n",
+        ("bulk/test_renewal.py::test_a_connection_that_waits_for_a_slow_line_renews_without_a_frame",),
+    ),
+    Mutation(
+        "ring-hides-a-stall",
+        "Who stops reading shared memory has stalled, though its kernel takes every header.",
+        "        if ring is not None and ring.crowded():",
+        "        if ring is None and self.awake:",
+        ("bulk/test_shared.py::test_who_stops_reading_shared_memory_has_stalled",),
+    ),
+    Mutation(
+        "slow-behind-a-relay-given-up",
+        "Whoever talks behind a relay that has no room is slow, and not given up.",
+        "expecting=expecting, pending=due)",
+        "expecting=expecting, pending=pending)",
+        (
+            "bulk/test_liveness.py::test_while_a_relay_has_no_room_its_other_end_is_given_up_only_if_it_does_not_talk",
+            "sim/test_relayed.py::test_whoever_sends_over_a_relay_before_a_slow_line_gives_up_nobody",
+        ),
+    ),
+    Mutation(
+        "silent-behind-a-relay-waited-for",
+        "Whoever says nothing behind a relay that has no room is given up after the stall deadline.",
+        " and connection.received != self._received and ",
+        " and ",
+        ("bulk/test_liveness.py::test_while_a_relay_has_no_room_its_other_end_is_given_up_only_if_it_does_not_talk",),
+    ),
+    Mutation(
+        "trickle-taken-for-silence",
+        "A peer that sends a few bytes at a time is slow, not stalled.",
+        "            self._wakeups.relax()\n        self._received =",
+        "            pass\n        self._received =",
+        ("bulk/test_tuning.py::test_a_trickle_is_not_taken_for_silence",),
+    ),
+    Mutation(
+        "what-looks-after-a-connection-knows-it",
+        "What looks after a connection that has ended does not know it.",
+        "        self._timer = self._connection = None  # in",
+        "        self._timer = None  # in",
+        ("bulk/test_connection.py::test_one_that_has_ended_leaves_nothing_to_the_garbage_collector",),
+    ),
+)

@@ -1,0 +1,67 @@
+"""The rules of `ictp2p/bulk/pool.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "late-before-what-came-is-read",
+        "What has arrived counts, however late we come to it.",
+        "looks: int = _LOOKS",
+        "looks: int = 0",
+        ("bulk/test_sockets.py::test_who_was_busy_while_a_handshake_was_finished_takes_it",),
+    ),
+    Mutation(
+        "stalled-again-and-again",
+        "Who has stalled is dialed with small packets.",
+        "                self._shrink(connection.host)\n                self.distrust",
+        "                self.distrust",
+        (
+            "bulk/test_liveness.py::test_a_connection_that_ends_while_nothing_moves_may_have_lost_large_packets",
+            "sim/test_swallowed.py::test_a_way_that_begins_to_lose_large_packets_costs_one_stall",
+        ),
+    ),
+    Mutation(
+        "one-stall-for-each-connection",
+        "Where one connection has stalled, no other one that nobody uses is kept for the next call to stall on.",
+        '                self.distrust(peer, f"another connection: {reason}")\n',
+        "",
+        ("bulk/test_liveness.py::test_who_stalls_on_one_connection_has_the_others_closed_that_nobody_uses",),
+    ),
+    Mutation(
+        "one-peer-opens-without-end",
+        "A member keeps so many connections open to a peer and no more.",
+        "        if len(accepted) > MOST_OF_ONE:\n",
+        "        if not accepted:\n",
+        ("bulk/test_pool.py::test_one_peer_keeps_so_many_connections_and_no_more",),
+    ),
+    Mutation(
+        "dialed-after-close",
+        "A connection that was being dialed when its pool was closed is closed too: nobody else would.",
+        "        if self._closed:  # while it was dialed: nobody would end it\n",
+        "        if False:\n",
+        ("bulk/test_pool.py::test_a_ticket_whose_dial_ends_after_the_pool_was_closed_leaves_nothing_open",),
+    ),
+    Mutation(
+        "came-and-not-looked-for",
+        "A connection that came in while a dial hung is taken when the time for that is over.",
+        "            if warm := self.warm(peer):  # it came in while we dialed in vain\n                return warm\n",
+        "",
+        ("bulk/test_pool.py::test_what_came_in_while_a_dial_hung_and_nobody_listened_any_more_is_there_at_the_end",),
+    ),
+    Mutation(
+        "warm-though-cut",
+        "Who needs a peer of whom nothing is heard looks for a way, instead of waiting until a warm connection stalls.",
+        "if connection.idle and not connection.relayed and",
+        "if connection.idle and connection.relayed and",
+        ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
+    ),
+    Mutation(
+        "reopened-and-closed-again",
+        "A connection that was made since a peer fell silent is kept.",
+        " and connection.ready_at <= before:",
+        ":",
+        ("bulk/test_hub.py::test_of_who_has_fallen_silent_the_connections_that_nobody_uses_are_given_up",),
+    ),
+)

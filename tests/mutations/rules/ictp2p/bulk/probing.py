@@ -1,0 +1,36 @@
+"""The rules of `ictp2p/bulk/probing.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "turn-that-nobody-takes",
+        "Who gives up a probe gives its turn back, so that nobody waits for one that does not come.",
+        "if not first.closed:",
+        "if first.closed:",
+        ("bulk/test_hub.py::test_who_gives_up_a_probe_gives_its_turn_back",),
+    ),
+    Mutation(
+        "probe-cut-short-taken-in-full",
+        "What a probe that was cut short has measured is a lower bound.",
+        "limited or bool(header.first)",
+        "limited",
+        ("bulk/test_hub.py::test_a_probe_that_is_cut_short_is_a_lower_bound_for_both_ends",),
+    ),
+    Mutation(
+        "lost-probe-in-a-cycle",
+        "A probe whose connection is lost lets go of it.",
+        "            del user, turn, probe  # they",
+        "            # they",
+        ("bulk/test_hub.py::test_a_probe_whose_connection_is_lost_leaves_nothing_to_the_garbage_collector",),
+    ),
+    Mutation(
+        "probe-counted-after-its-end",
+        "What has overtaken the end of a probe counts for nothing.",
+        "        if tag in self._ended:\n            return None\n",
+        "",
+        ("bulk/test_stripes.py::test_what_comes_after_the_end_of_a_probe_counts_for_nothing",),
+    ),
+)

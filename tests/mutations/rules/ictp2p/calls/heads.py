@@ -1,0 +1,15 @@
+"""The rules of `ictp2p/calls/heads.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "newcomers-count-from-one",
+        "Newcomers that are alone begin a sequence of calls of their own, above the one of who sleeps meanwhile.",
+        "max(self.newest, round_ << _SEQUENCE) + 1 if anew else",
+        "max(self.newest, 0) + 1 if anew else",
+        ("calls/test_heads.py::test_who_slept_while_newcomers_began_is_in_another_sequence_than_they",),
+    ),
+)

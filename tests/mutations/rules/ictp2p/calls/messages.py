@@ -1,0 +1,56 @@
+"""The rules of `ictp2p/calls/messages.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "withdrawn-and-delivered",
+        "A message that its sender has withdrawn is not given by a reply that was on its way.",
+        "                if box.waiting.pop(number, None) is None:",
+        "                if box.waiting.pop(number, None) is None and False:",
+        ("calls/test_messages.py::test_what_its_sender_has_withdrawn_is_not_given_by_what_is_still_on_its_way",),
+    ),
+    Mutation(
+        "message-overtaken",
+        "Who has to ask for a message again is not overtaken by who asks for the next one.",
+        "self._line(source, tag), _turns(",
+        "_turns(",
+        ("calls/test_messages.py::test_who_has_to_ask_again_is_not_overtaken",),
+    ),
+    Mutation(
+        "messages-in-line",
+        "Whoever waits for messages that are not sent yet holds up no messages of other tags.",
+        "_ASKED = 64\n",
+        "_ASKED = 4\n",
+        ("calls/test_messages.py::test_who_waits_for_some_messages_holds_up_no_others",),
+    ),
+    Mutation(
+        "messages-all-at-once",
+        "Few messages share the line to a cluster at a time, so that the first ones come soon.",
+        "_MOVING = 4\n",
+        "_MOVING = 64\n",
+        (
+            "calls/test_boxes.py"
+            "::test_so_many_move_at_a_time_as_share_a_line_well_and_what_was_withdrawn_takes_no_place",
+        ),
+    ),
+    Mutation(
+        "message-lost-unread",
+        "A message stays at its sender until a receiver that has room for it takes it.",
+        "                number, message = next(iter(box.waiting.items()))\n",
+        "                number, message = box.waiting.popitem(last=False)\n",
+        ("calls/test_messages.py::test_what_is_wrong_is_said_and_the_message_stays",),
+    ),
+    Mutation(
+        "message-to-the-deposed",
+        "A message goes to who leads its cluster when it is sent, not to who led it when it was asked for.",
+        "            self._check_leaders(peer, cluster)\n            if box.waiting:\n",
+        "            if box.waiting:\n",
+        (
+            "calls/test_boxes.py"
+            "::test_messages_go_in_order_to_whoever_leads_when_they_are_sent_and_nothing_of_a_tag_is_kept",
+        ),
+    ),
+)

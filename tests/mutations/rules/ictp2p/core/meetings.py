@@ -1,0 +1,57 @@
+"""The rules of `ictp2p/core/meetings.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "talked-out-of-its-mates",
+        "Of a mate who is here nobody's word counts but its own.",
+        "            if here is None or not here.status.present:\n",
+        "            if True:\n",
+        ("core/test_stale_cards.py",),
+    ),
+    Mutation(
+        "in-before-all-is-shown",
+        "Who is shown a view in parts is in when it has all of them.",
+        "        if not copy.more:\n            self.join()\n",
+        "        self.join()\n",
+        ("core/test_meetings.py::test_who_is_shown_a_view_in_parts_is_in_when_it_has_all_of_them",),
+    ),
+    Mutation(
+        "leader-that-never-saw-a-death",
+        "A leader is told by its mates of lives whose end it did not see.",
+        "            self._correct(sender, state)\n",
+        "",
+        ("core/test_meetings.py::test_a_leader_who_never_saw_a_death_is_told_of_it_by_mates_who_did",),
+    ),
+    Mutation(
+        "every-newcomer-shown-alone",
+        "Mates are shown many changes of the mesh together: one showing for each would be N times N records.",
+        "if self._context.leading and now < self._shown_at + self._pause:",
+        "if self._context.leading and now < self._shown_at:",
+        ("core/test_stack.py::test_many_who_come_at_once_are_shown_to_the_mates_together_and_nobody_is_left_out",),
+    ),
+    Mutation(
+        "old-disk-believed",
+        "A disk that knows less of its peer's terms than the mesh does is an older copy, and its peer stops.",
+        "            if card.leader == me and card.term > election.term:\n",
+        "            if False:\n",
+        ("core/test_meetings.py::test_an_old_copy_of_a_disk_is_noticed_where_a_cluster_has_no_other_worker",),
+    ),
+    Mutation(
+        "old-disk-suspected",
+        "Who led in the term that the mesh names, and knows it, has the newest disk.",
+        "            if card.leader == me and card.term > election.term:\n",
+        "            if card.leader == me and card.term >= election.term:\n",
+        ("core/test_meetings.py::test_an_old_copy_of_a_disk_is_noticed_where_a_cluster_has_no_other_worker",),
+    ),
+    Mutation(
+        "own-term-not-recalled",
+        "A newcomer learns from the mesh which term its cluster has reached: bound terms never fall.",
+        "        if not self._context.leading:  # a leader is told of rivals by the membership\n",
+        "        if not self._context.dirty and self._context.leading:\n",
+        ("sim/test_world.py::test_a_cluster_s_terms_go_on_though_whoever_knew_the_last_one_is_dead",),
+    ),
+)

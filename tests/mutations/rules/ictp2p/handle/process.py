@@ -1,0 +1,50 @@
+"""The rules of `ictp2p/handle/process.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "still-process-waited-for",
+        "Who counts seconds does not wait for a peer's process that stands still.",
+        "            return self._ask(message, kind, seconds)\n",
+        "            return self._ask(message, kind)\n",
+        ("handle/test_isolation.py::test_who_counts_seconds_does_not_wait_for_a_peer_that_stands_still",),
+    ),
+    Mutation(
+        "wait-outlives-the-peer",
+        "The end of a peer's process ends every wait, and says how it ended.",
+        "        self._requests.end(error)\n",
+        "",
+        ("handle/test_isolation.py::test_a_policy_trains_to_equal_bits_beside_a_peer_in_a_thread_and_drains",),
+    ),
+    Mutation(
+        "reader-waits-for-itself",
+        "What would wait for a peer's process in the thread that reads what it says is refused there.",
+        "            self.line.check_waits_elsewhere()\n",
+        "            pass\n",
+        ("test_peer_life.py::test_a_callback_that_waits_for_what_its_own_thread_has_to_end_is_refused",),
+    ),
+    Mutation(
+        "process-without-a-thread-left",
+        "The process of a peer is ended where no thread can be had that answers it.",
+        "say\n            self.line.close()\n",
+        "say\n            pass\n",
+        ("handle/test_isolation.py::test_a_process_is_ended_that_has_no_thread_to_answer_it",),
+    ),
+    Mutation(
+        "rounds-changed-at-the-end",
+        "The end of a peer's process is told to all rounds, though another one is brought meanwhile.",
+        "        for round_ in tuple(self._rounds.values()):",
+        "        for round_ in self._rounds.values():",
+        ("handle/test_isolation.py::test_the_end_of_a_process_is_told_to_all_rounds_while_another_one_is_brought",),
+    ),
+    Mutation(
+        "last-words-to-a-stopped-process",
+        "Who closes a peer's process does not wait for room to say something to it.",
+        "        self.line.close()  # first",
+        "        self._arena.close()\n        self.line.close()  # first",
+        ("handle/test_isolation.py::test_who_closes_has_nothing_to_say_to_a_process_that_is_stopped",),
+    ),
+)

@@ -1,0 +1,28 @@
+"""The rules of `ictp2p/runtime/data_plane.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "asks-to-be-dialed-without-an-address",
+        "Nobody is asked to dial a peer that has no address: the next way is tried at once.",
+        "if self.core.directory.reached_at(peer) is None:",
+        "if False:",
+        (
+            "runtime/test_data_plane.py::test_nobody_is_asked_to_dial_where_there_is_no_address",
+            "sim/test_world.py::test_hidden_clusters_take_a_relay_at_once_and_nobody_is_warned",
+        ),
+    ),
+    Mutation(
+        "cut-short-for-good",
+        "Whether several connections carry more is found out later if a round came first, and anew for another one.",
+        "self.bulk.probing.undecided(peer, transfer.size, transfer.seconds):\n",
+        "False:\n",
+        (
+            "sim/test_stripes.py::"
+            "test_a_comparison_that_a_round_cut_short_is_made_later_and_again_for_another_connection",
+        ),
+    ),
+)

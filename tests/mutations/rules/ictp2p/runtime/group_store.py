@@ -1,0 +1,15 @@
+"""The rules of `ictp2p/runtime/group_store.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "store-opened-twice",
+        "The store that a roster names stays open, though its leader asked for it again while it was being opened.",
+        "self._renewal.done() or host",
+        "self._renewal or host",
+        ("runtime/test_group_store.py::test_who_asks_again_while_a_store_is_opened_does_not_have_it_closed",),
+    ),
+)

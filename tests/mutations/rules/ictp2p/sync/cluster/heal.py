@@ -1,0 +1,50 @@
+"""The rules of `ictp2p/sync/cluster/heal.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "received-under-a-flight",
+        "What a deposed leader has under way ends before its heir's state is received where it writes.",
+        "        withdraw()\n",
+        "        pass\n",
+        ("sync/cluster/test_heal.py::test_what_is_under_way_on_a_state_has_ended_before_another_one_is_received",),
+    ),
+    Mutation(
+        "copied-though-it-does-not-fit",
+        "A worker becomes a copy of another one whole, or stays as it is.",
+        "        if wrong is not None:\n            raise ConfigError(",
+        "        if False:\n            raise ConfigError(",
+        ("sync/two_level/test_replaced.py::test_a_copy_that_does_not_fit_changes_nothing",),
+    ),
+    Mutation(
+        "whoever-is-first-has-the-schedule",
+        "Of workers that are equally far it is one whose schedule is where it should be that all become like.",
+        "found[rank].order, not turns[rank].off, ages[rank]",
+        "found[rank].order, ages[rank]",
+        ("sync/two_level/test_schedules.py::test_who_is_healed_by_a_worker_in_a_round_is_no_step_behind",),
+    ),
+    Mutation(
+        "heal-from-the-leader",
+        "All become like the worker that is furthest, so that no step that anybody completed is lost.",
+        "source = max(range(group.size), key=lambda rank: (found[rank].order, not turns[rank].off, ages[rank], -rank))",
+        "source = 0",
+        ("sync/cluster/test_heal.py::test_all_become_like_the_one_that_is_furthest",),
+    ),
+    Mutation(
+        "heal-from-the-older-checkpoint",
+        "Of workers that no version has reached yet, the one that brought the newest along is furthest.",
+        "not turns[rank].off, ages[rank], -rank)",
+        "not turns[rank].off, -rank)",
+        ("sync/cluster/test_heal.py::test_of_what_was_brought_along_the_newest_is_everybodys",),
+    ),
+    Mutation(
+        "heal-in-place",
+        "A worker is as it was or entirely healed: the source may die in the middle of the copy.",
+        "received = tensors if sending else allocate(skeleton, 2**62)",
+        "received = tensors",
+        ("sync/cluster/test_heal.py::test_a_source_that_dies_leaves_the_others_whole",),
+    ),
+)

@@ -1,0 +1,36 @@
+"""The rules of `ictp2p/sync/rosters/office.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "call-without-a-mate",
+        "A call waits longer than a policy for workers of the last group: its sum would lack their tensors.",
+        "longer = self._worker.calls and self._sight.roster is not None",
+        "longer = False",
+        ("sync/rosters/test_office.py::test_a_call_waits_longer_for_those_of_the_last_group",),
+    ),
+    Mutation(
+        "office-of-one-that-stands-still",
+        "A leader whose training thread did not come to a meeting makes way for a worker that did.",
+        '        if failure.breach.kind == "unmet" and presence.attended < generation:\n',
+        "        if False:\n",
+        ("sync/rosters/test_absences.py::TestLeader::test_one_that_did_not_go_itself_makes_way",),
+    ),
+    Mutation(
+        "sick-one-silent",
+        "All workers of a cluster hear why its groups break one after the other.",
+        "trouble, absent = self._failures.trouble(sight.roster, self._in_a_row),",
+        "trouble, absent = None,",
+        ("sync/rosters/test_absences.py::test_one_that_cannot_build_its_part_costs_the_others_ever_less",),
+    ),
+    Mutation(
+        "idle-office-kept",
+        "A leader that does not train makes way for a worker of its cluster that waits to.",
+        "            return self._hand_over(now)\n",
+        "            return []\n",
+        ("sync/rosters/test_office.py::test_a_leader_whose_training_is_not_up_makes_way_for_a_worker_that_waits",),
+    ),
+)

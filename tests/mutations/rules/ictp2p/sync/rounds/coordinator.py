@@ -1,0 +1,50 @@
+"""The rules of `ictp2p/sync/rounds/coordinator.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "detour-of-groups",
+        "An attempt of groups is not given up for another plan: there is none, and who is done would lose its part.",
+        'return here and tip.spec.grouping == "all" and not self._box.on(tip)',
+        "return here and not self._box.on(tip)",
+        ("sync/rounds/test_rounds.py::test_a_slow_attempt_is_given_up_for_another_plan_where_all_average_all",),
+    ),
+    Mutation(
+        "nothing-foreseen",
+        "The next round is planned before anybody is READY for it.",
+        "            wake = self._foresight.look(tip, roll, now)\n",
+        "            wake = None\n",
+        ("sync/rounds/test_foresight.py::test_the_next_round_is_planned_after_a_rest_and_then_ever_more_rarely",),
+    ),
+    Mutation(
+        "never-another-plan",
+        "A round whose link has lost its bandwidth changes its plan before it is over.",
+        "            if detour is None:\n",
+        "            if detour is None or True:\n",
+        ("sim/test_scenarios.py::test_what_must_be_seen_is_seen[bandwidth_changes]",),
+    ),
+    Mutation(
+        "withdrawn-yet-opened-with",
+        "Who has withdrawn is not in the next attempt, which would come to nothing for it.",
+        "        self._readies.withdraw(sender, cluster)\n",
+        "        pass\n",
+        ("sync/rounds/test_participant.py::test_who_has_withdrawn_is_not_in_the_next_attempt",),
+    ),
+    Mutation(
+        "first-goes-first",
+        "Where everybody leaves, whoever coordinates goes last: the others would wait for its word in vain.",
+        "return (self._me,) if self._me in chosen and self._me in self.leaving else chosen",
+        "return chosen",
+        ("sync/rounds/test_leaving.py::test_all_may_go_at_once",),
+    ),
+    Mutation(
+        "rounds-of-nothing",
+        "Who only attends begins no round.",
+        "if all(ready.weight <= ATTENDS for _, ready in roll.standing.values()):",
+        "if False:",
+        ("sync/rounds/test_round_waits.py::test_who_only_attends_begins_no_round_and_is_in_one_that_others_begin",),
+    ),
+)

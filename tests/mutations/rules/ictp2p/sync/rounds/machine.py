@@ -1,0 +1,15 @@
+"""The rules of `ictp2p/sync/rounds/machine.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "claims-what-no-chain-knows",
+        "A worker claims no version that its chain has not given out: the others would wait for news of it.",
+        "return (version if tip is not None and version <= tip[1].state.version else 0, digest)",
+        "return (version, digest)",
+        ("sync/rounds/test_rounds.py::test_no_number_is_claimed_that_the_chain_has_not_given_out",),
+    ),
+)

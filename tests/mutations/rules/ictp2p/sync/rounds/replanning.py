@@ -1,0 +1,22 @@
+"""The rules of `ictp2p/sync/rounds/replanning.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "rivals-made-in-vain",
+        "No other plan is made for an attempt under way that none could be worth: it would hold up the attempt itself.",
+        "        if self._left(running, elapsed) <= DETOUR * least + COST:\n            return None\n",
+        "",
+        ("sync/rounds/test_replanning.py::test_nothing_is_given_up_that_would_be_over_sooner",),
+    ),
+    Mutation(
+        "detour-on-one-measurement",
+        "An attempt is given up for another plan only if its own pace confirms what the links say.",
+        "return min((1 - self._done) * running, pace)",
+        "return (1 - self._done) * running",
+        ("sync/rounds/test_replanning.py::test_a_wrong_measurement_alone_ends_nothing",),
+    ),
+)

@@ -1,0 +1,31 @@
+"""The rules of `ictp2p/sync/rounds/sight.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "votes-end-with-the-leader",
+        "The workers of a cluster between two leaders keep their votes: without them one more death may halt the mesh.",
+        "return since is None or peer == self._bereft[home][1] or now >= since + self._grace",
+        "return True",
+        ("sync/rounds/test_round_deaths.py::test_the_workers_of_a_cluster_between_two_leaders_keep_their_votes",),
+    ),
+    Mutation(
+        "present-homes-forgotten",
+        "Whose worker somebody is may be forgotten only of those who are in no view any more.",
+        "former = [peer for peer in self._homes if peer not in seen]",
+        "former = list(self._homes)",
+        (
+            "sync/rounds/test_sight.py::test_of_workers_that_are_somebody_else_after_each_start_only_so_many_are_remembered",
+        ),
+    ),
+    Mutation(
+        "half-cleared-is-cleared",
+        "A cluster is doubted as long as it or its leader is suspected.",
+        "if view is None or not view.alive or self.steady(cluster):",
+        "if view is None or not view.alive or not view.suspect:",
+        ("sync/rounds/test_round_deaths.py::test_a_suspicion_that_is_half_taken_back_is_one",),
+    ),
+)

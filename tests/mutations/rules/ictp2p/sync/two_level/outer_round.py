@@ -1,0 +1,15 @@
+"""The rules of `ictp2p/sync/two_level/outer_round.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "attended-and-made-up-for",
+        "A round that was attended and missed leaves nothing due in the middle of the siblings' phase.",
+        "self._contribution.attends_only = progress.due = False",
+        "self._contribution.attends_only = False",
+        ("sync/two_level/test_shards.py::test_a_round_that_was_attended_and_missed_leaves_nothing_due",),
+    ),
+)

@@ -1,0 +1,22 @@
+"""The rules of `ictp2p/torch_backend/calls.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "collectives-without-turns",
+        "A rank begins no more collectives ahead of the others than they remember.",
+        "        if patience is None:\n",
+        "        if True:\n",
+        ("torch_backend/test_calls.py::test_collectives_run_in_order_and_only_so_many_at_a_time",),
+    ),
+    Mutation(
+        "lock-of-a-thread-left-behind",
+        "A forked process waits for no lock that a thread held which was not forked along.",
+        "        if self._loop.left_behind:  # before the lock, as above\n",
+        "        if False:\n",
+        ("torch_backend/test_fork.py",),
+    ),
+)

@@ -1,0 +1,22 @@
+"""The rules of `ictp2p/torch_backend/endpoint.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "end-left-open",
+        "A group that ends in a hurry leaves no connection behind.",
+        "        for connection in told if late else ():\n",
+        "        for connection in ():\n",
+        ("torch_backend/test_group.py::test_a_group_ends_in_time_and_without_an_error_though_a_rank_takes_nothing",),
+    ),
+    Mutation(
+        "group-for-the-collector",
+        "A group that has ended is freed with the last reference to it.",
+        "            self.bulk.on_lost, self.bulk.on_met = _nobody, _nobody\n",
+        "            pass\n",
+        ("torch_backend/test_group.py::test_a_group_that_has_ended_is_freed_with_its_last_reference",),
+    ),
+)

@@ -1,0 +1,29 @@
+"""The rules of `ictp2p/torch_backend/group.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "factor-once-for-each",
+        "A factor counts once for what several tensors share.",
+        "                products = [reduction.contribution(part) for part in flat]\n",
+        "                products = (reduction.contribution(part) for part in flat)\n",
+        ("torch_backend/test_memory.py::test_a_factor_counts_once_for_tensors_that_share_memory",),
+    ),
+    Mutation(
+        "types-reduced-as-one",
+        "Of several tensors that are reduced at once each is reduced as what it is.",
+        "{out.dtype: Reduction(opts.reduceOp, out.dtype) for out in outputs}",
+        "dict.fromkeys([out.dtype for out in outputs], Reduction(opts.reduceOp, outputs[0].dtype))",
+        ("torch_backend/test_parity.py::test_every_collective_gives_what_gloo_gives",),
+    ),
+    Mutation(
+        "refused-and-counted",
+        "A call that is refused on one rank does not shift those after it.",
+        "        brought, incoming = memory.read(tensor), dict[int, Tensor]()\n",
+        "        brought, incoming = memory.read(tensor), dict[int, Tensor]()\n        self._calls.number('gather')\n",
+        ("torch_backend/test_group.py::test_a_call_that_is_refused_on_one_rank_has_no_number_there",),
+    ),
+)

@@ -1,0 +1,15 @@
+"""The rules of `ictp2p/torch_backend/reductions.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "factor-of-another-type",
+        "A factor that would make another type of a tensor is refused on every rank.",
+        'device="cpu"), factor) != dtype:',
+        'device="cpu"), factor) is None:',
+        ("torch_backend/test_group.py::test_a_factor_leaves_the_type_as_it_is_or_is_refused_everywhere",),
+    ),
+)

@@ -1,0 +1,22 @@
+"""The rules of `sim/fluid.py`, broken."""
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "bursts-are-held-back",
+        "What hosts keep holds a flow back once it has sent as much, and not before.",
+        "max(0.0, now - max(before, flow.began + flow.far))",
+        "now - before",
+        ("sim/test_fluid.py::test_the_account_says_whether_hosts_or_the_line_bound_a_flow",),
+    ),
+    Mutation(
+        "caps-before-shares",
+        "A flow gets all that it may have only if that is no more than an even part of everything that it passes.",
+        "done = active & (limit <= fair)",
+        "done = active & (limit < math.inf)",
+        ("sim/test_fluid.py::test_shares_fit_and_every_flow_is_held_back_by_something_full",),
+    ),
+)
