@@ -31,7 +31,7 @@ from ictp2p.bulk.seal import Seal
 from ictp2p.bulk.sharing import Sharing
 from ictp2p.bulk.throttle import Throttle
 from ictp2p.bulk.users import Frame, Owner, User
-from ictp2p.collectives.running.exchange import AHEAD_BYTES
+from ictp2p.collectives.running.windows import AHEAD_BYTES
 from ictp2p.errors import ConnectionLost, IctError
 from ictp2p.types import shown_address
 

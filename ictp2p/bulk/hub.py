@@ -35,7 +35,7 @@ from ictp2p.bulk.splice import Shrink
 from ictp2p.bulk.streams import MAX_REQUEST, Fetch, Handler, Probe, ProbeResult, Request, Service
 from ictp2p.bulk.users import User
 from ictp2p.collectives.channel import Attachment, Receiver, Slots
-from ictp2p.collectives.running.exchange import STAGING_BYTES
+from ictp2p.collectives.running.windows import STAGING_BYTES
 from ictp2p.concurrency.closing import close_all
 from ictp2p.concurrency.tasks import Tasks
 from ictp2p.errors import ConfigError, ConnectionLost, IctError

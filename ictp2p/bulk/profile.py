@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ictp2p.collectives.running.exchange import ROOM_BYTES
+from ictp2p.collectives.running.windows import ROOM_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from ictp2p.collectives.running.exchange import ROOM_BYTES
+from ictp2p.collectives.running.windows import ROOM_BYTES
 from ictp2p.errors import ConnectionLost, RoundTimeout
 from ictp2p.types import PeerId
 

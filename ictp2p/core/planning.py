@@ -19,7 +19,7 @@ from ictp2p.collectives import plan as plans
 from ictp2p.collectives.planning import halves, planner
 from ictp2p.collectives.planning.planner import LinkEstimate
 from ictp2p.collectives.planning.topology import UNMEASURED
-from ictp2p.collectives.running.exchange import STAGING_BYTES
+from ictp2p.collectives.running.windows import STAGING_BYTES
 from ictp2p.core.cards import FREE, ClusterCard, Limits, LinkCard
 from ictp2p.core.directory import Directory
 from ictp2p.core.overlay import COMPLETE

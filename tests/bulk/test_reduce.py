@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from ictp2p.collectives.channel import ParticipantLost
 from ictp2p.collectives.plan import REDUCE, Plan, Share
 from ictp2p.collectives.running import execute
-from ictp2p.collectives.running.exchange import STAGING_BYTES
 from ictp2p.collectives.running.execute import Stats
+from ictp2p.collectives.running.windows import STAGING_BYTES
 from ictp2p.errors import ConfigError
 from tests.bulk.conftest import Mesh, run_turns
 from tests.bulk.reducing import KINDS, PROFILE, contribution, plan_of, reduce_all, tag

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ictp2p.bulk import tuning
 from ictp2p.bulk.connection import BulkConnection
 from ictp2p.bulk.frames import Hello, Purpose
-from ictp2p.collectives.running.exchange import AHEAD_BYTES
+from ictp2p.collectives.running.windows import AHEAD_BYTES
 from ictp2p.concurrency import logs
 from ictp2p.errors import ConnectionLost
 from ictp2p.types import PeerId

@@ -22,7 +22,7 @@ from ictp2p.collectives.planning.schedules import star
 from ictp2p.collectives.planning.schedules.forest import Forest, forest
 from ictp2p.collectives.planning.schedules.trees import Cost, Matrix, Tree
 from ictp2p.collectives.planning.topology import Topology
-from ictp2p.collectives.running.exchange import STAGING_BYTES
+from ictp2p.collectives.running.windows import STAGING_BYTES
 
 SLOW_CHUNK = 64 * 1024
 """Bytes, over slow links, unless shares are short for their ways."""

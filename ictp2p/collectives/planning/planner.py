@@ -35,7 +35,7 @@ from ictp2p.collectives.planning.schedules import star
 from ictp2p.collectives.planning.schedules.trees import Tree, downward
 from ictp2p.collectives.planning.search import Search, around, chosen
 from ictp2p.collectives.planning.topology import UNMEASURED, LinkEstimate, Pair, Topology, Trunk, build
-from ictp2p.collectives.running.exchange import ROOM_BYTES
+from ictp2p.collectives.running.windows import ROOM_BYTES
 from ictp2p.errors import ConfigError, NoRoute
 from ictp2p.types import PeerId
 

@@ -6,7 +6,7 @@ bytes on the way up and down again are those of a bandwidth-delay product, as of
 `STAGING_BYTES` is more than that, and nothing is asked for. Over long ones each share asks for its own product and some
 to spare; where these exceed what a participant gives at most, all that lead there are cut in the same proportion. What
 then is left tops a share up to its even part: lines have queues, in which a chunk waits as long again as it travels,
-and two clusters 100 ms apart used 0.75 of their line without this, and 0.88 with it and `exchange.LEAD_SECONDS`.
+and two clusters 100 ms apart used 0.75 of their line without this, and 0.88 with it and `lane.LEAD_SECONDS`.
 
 The room is written into the plan, which is agreed: so both ends of an edge know it, and nobody asks or grants on the
 way. What it comes to is what the prediction reckons with. Whoever sends uses less of an even part where the way to the
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from ictp2p.collectives.planning.schedules.forest import Numbers
 from ictp2p.collectives.planning.schedules.trees import Matrix
-from ictp2p.collectives.running.exchange import AHEAD_BYTES, MAX_WINDOW, STAGING_BYTES
+from ictp2p.collectives.running.windows import AHEAD_BYTES, MAX_WINDOW, STAGING_BYTES
 
 SPARE = 1.5
 """Times the bandwidth-delay product: chunks of other shares go first now and then, and queues make ways longer."""
@@ -67,7 +67,7 @@ def _cut(wanted: Matrix, edges: Numbers, left: Matrix) -> Matrix:
 
 
 def windows(rooms: Sequence[int], edges: Numbers, partial: int) -> npt.NDArray[np.int64]:
-    """Count the chunks of each share that may be ahead of their results: what `exchange` makes of its room."""
+    """Count the chunks of each share that may be ahead of their results: what `lane` makes of its room."""
     even = np.clip(STAGING_BYTES // np.maximum(1, edges.sum(axis=0) * partial), 1, MAX_WINDOW)
     narrowest = np.where(edges > 0, even, MAX_WINDOW).min(axis=1)
     asked = np.asarray(rooms, dtype=np.int64)

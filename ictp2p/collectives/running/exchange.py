@@ -28,14 +28,14 @@ of as much as a share may be ahead: the last result waits for the last contribut
 line would lie idle for as long as these are on their way.
 
 Chunks for different participants share our line too, and a line divides itself evenly among connections, not by what
-they have to carry. So none runs ahead of the one that is furthest behind by more than a part of itself (`LEAD`):
+they have to carry. So none runs ahead of the one that is furthest behind by more than a part of itself (`lane.LEAD`):
 whoever is ahead waits, and whoever is behind has its part of the line. It is no new way to wait for each other:
 a chunk that is held back waits for one of which less has gone, here; that one for one of the same share at another
 participant, of which no more has gone; and so on, until the least of all, which waits for nobody: what has a head
 start before it is no more than so many chunks.
 
 What has come a long way lags by as many of its chunks as it took hops, and whoever waited for that would leave lines
-idle while it is on its way. So a lead is as long as that at least (`_lag`).
+idle while it is on its way. So a lead is as long as that at least (`lane`).
 
 **Starting.** Nothing is sent to a participant that has not said that it began this very round (`begun`): its
 buffers are there, and frames of another attempt cannot be mistaken for ours. But some chunks may go to each ahead of
@@ -45,98 +45,14 @@ that (`next_early`), for which the other end keeps room or asks again: that save
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 
-import msgspec
-
-from ictp2p.collectives.plan import NO_PARENT, Plan, Share
+from ictp2p.collectives.plan import NO_PARENT, Plan
+from ictp2p.collectives.running.lane import EACH, Lane, Piece, lanes
+from ictp2p.collectives.running.windows import MIN_WINDOW
 from ictp2p.errors import RemoteProtocolError
 
-STAGING_BYTES = 32 * 1024 * 1024
-"""Room that a participant keeps for partials that have arrived and are not yet used, where the plan asks for none
-(`staging`). Both ends of an edge derive the window from it, so it belongs to the wire version. Precedent: eight times
-Linux's largest default receive buffer."""
-
-AHEAD_BYTES = 2 * 1024 * 1024
-"""Bytes on their way that keep a link without delay busy. More only falls out of the caches before it is used."""
-
-ROOM_BYTES = 256 * 1024 * 1024
-"""The most room that a plan may ask of a participant which says nothing else."""
-
-MAX_WINDOW = 64
-"""Chunks, of such an even part."""
-MIN_WINDOW = 2
-"""One chunk on its way while the result of the other comes back."""
-
-
-LEAD = 1 / 32
-"""Part of itself by which a share may be ahead of another: what it takes of a line is lacking there at the end."""
-LEAD_SECONDS = 0.5
-"""But as much of it as this carries: nobody should wait for the first round trip of a long way and its full queues. Two
-clusters 100 ms apart filled 0.80 of their line with half of this, 0.89 with this or twice as much, in one run each."""
-EACH = 4
-"""Chunks by which a share may be ahead in any case, for each of several connections."""
 _STEP = 0.25
 """Part of a lead that must be free before those who were held back are told: else they would be for every chunk."""
-
-
-class Piece(msgspec.Struct, frozen=True, gc=False):
-    """One chunk of one share on its way: up the reduce tree (`partial`) or down with the result."""
-
-    partial: bool
-    share: int
-    chunk: int
-
-    def __str__(self) -> str:
-        return f"{'contribution' if self.partial else 'result'} {self.chunk} of share {self.share}"
-
-
-@dataclass(slots=True)
-class _Lane:
-    """Where one share stands, seen from one participant. All counts are of chunks, in ascending order."""
-
-    share: Share
-    chunks: int
-    reduce_parent: int
-    broadcast_parent: int
-    children: tuple[int, ...]
-    leaves: frozenset[int]
-    """The children that have none of their own."""
-    followers: tuple[int, ...]
-    window: int
-    """How far our partials may run ahead of our results."""
-    room: int
-    """How many partials of one child we hold at most."""
-    lead: float
-    """How far it may be ahead of the share that is furthest behind here, as a part of itself."""
-    arrived: dict[int, int] = field(default_factory=dict)
-    beyond: dict[tuple[int, bool], set[int]] = field(default_factory=dict)
-    """Chunks that have come before others of lower numbers, by the participant and whether they are partials."""
-    ready: int = 0
-    """How many chunks hold everything that is to be added here: the least of `arrived`, or all where nothing is."""
-    sent: int = 0
-    done: int = 0
-    passed: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def used(self) -> int:
-        """Partials of each child that have been added up: by the root at once, elsewhere when the sum is sent."""
-        return self.done if self.reduce_parent == NO_PARENT else self.sent
-
-    def count(self, peer: int, piece: Piece, here: int) -> int:
-        """Give how many chunks are here without a gap, which were `here`, now that `piece` has come from `peer` too."""
-        if piece.chunk != here:
-            self.beyond.setdefault((peer, piece.partial), set()).add(piece.chunk)
-            return here
-        here, beyond = here + 1, self.beyond.get((peer, piece.partial))
-        while beyond and here in beyond:
-            beyond.remove(here)
-            here += 1
-        return here
-
-    def longest(self, chunk: int) -> int:
-        """Give the elements of the longest chunk, where `chunk` is the most."""
-        return min(chunk, self.share.stop - self.share.start)
 
 
 class Exchange:
@@ -156,16 +72,11 @@ class Exchange:
         self._begun: set[int] = set()
         self._early: Counter[int] = Counter()
         """How many chunks went to whom before it had begun."""
-        even, self._lag = _even_windows(plan, partial_bytes), _lag(plan)
-        self._lanes = [
-            self._lane(share, [max(1, share.room // max(1, partial_bytes))] * len(even) if share.room else even)
-            for share in plan.shares
-        ]
-        neighbours = {n for lane in self._lanes for n in self._touching(lane)}
-        self.neighbours: tuple[int, ...] = tuple(sorted(neighbours))
+        self._lanes = lanes(plan, me, partial_bytes, reduce=reduce)
+        self.neighbours: tuple[int, ...] = tuple(sorted({n for lane in self._lanes for n in lane.neighbours}))
         """The participants that we exchange anything with."""
         self._towards = self._flows()
-        self._left = sum(self._owed(lane) for lane in self._lanes)
+        self._left = sum(lane.owed for lane in self._lanes)
         self._shortest_lead = min((lane.lead for lane in self._lanes), default=1.0)
         self._behind = 0.0
         """What had gone of the share that was furthest behind here, as a part, when that was looked at last."""
@@ -209,13 +120,13 @@ class Exchange:
         if not 0 <= piece.share < len(self._lanes):
             raise RemoteProtocolError(f"participant {peer} sent share {piece.share} of {len(self._lanes)}")
         lane = self._lanes[piece.share]
-        wanted = lane.arrived.get(peer) if piece.partial else lane.done if lane.broadcast_parent == peer else None
+        wanted = lane.wanted(peer, partial=piece.partial)
         if wanted != piece.chunk or wanted >= lane.chunks:
             self._expect_beyond(lane, peer, piece, wanted)
         if piece.partial and piece.chunk >= lane.used + lane.room:
             raise RemoteProtocolError(f"participant {peer} sent {piece} beyond its window of {lane.room} chunks")
 
-    def _expect_beyond(self, lane: _Lane, peer: int, piece: Piece, wanted: int | None) -> None:
+    def _expect_beyond(self, lane: Lane, peer: int, piece: Piece, wanted: int | None) -> None:
         """Check what is not the very next one: it may have overtaken that, but not have been here before."""
         seen = lane.beyond.get((peer, piece.partial), ())
         if wanted is None or not wanted < piece.chunk < lane.chunks or piece.chunk in seen:
@@ -368,7 +279,7 @@ class Exchange:
             peer
             for lane in self._lanes
             for peer, partial in [*((c, True) for c in lane.children), (lane.broadcast_parent, False)]
-            if peer != NO_PARENT and (self._wanted(lane, peer, partial=partial) or 0) < lane.chunks
+            if peer != NO_PARENT and (lane.wanted(peer, partial=partial) or 0) < lane.chunks
         )
 
     def owes(self, peer: int) -> bool:
@@ -388,39 +299,6 @@ class Exchange:
         """Every result is here, and everything that others need from us has been taken by `next_send`."""
         return self._left == 0
 
-    def _lane(self, share: Share, windows: list[int]) -> _Lane:
-        parents = share.reduce_parents if self._reduce else (NO_PARENT,) * len(share.reduce_parents)
-        children, followers = _below(parents, self.me), _below(share.broadcast_parents, self.me)
-        chunks = share.chunks(self._plan.chunk)
-        return _Lane(
-            lead=max(
-                LEAD, LEAD_SECONDS / max(self._plan.seconds, LEAD_SECONDS), MIN_WINDOW / max(1, chunks), self._lag
-            ),
-            share=share,
-            chunks=chunks,
-            reduce_parent=parents[self.me],
-            broadcast_parent=share.broadcast_parents[self.me],
-            children=children,
-            leaves=frozenset(child for child in children if child not in share.reduce_parents),
-            followers=followers,
-            window=windows[parents[self.me]] if parents[self.me] != NO_PARENT else 0,
-            room=windows[self.me],
-            arrived=dict.fromkeys(children, 0),
-            ready=0 if children else chunks,
-            done=chunks if not self._reduce and share.root == self.me else 0,
-            passed=dict.fromkeys(followers, 0),
-        )
-
-    def _touching(self, lane: _Lane) -> list[int]:
-        if not lane.chunks:
-            return []
-        ends = [*lane.children, *lane.followers, lane.reduce_parent, lane.broadcast_parent]
-        return [n for n in ends if n != NO_PARENT]
-
-    def _owed(self, lane: _Lane) -> int:
-        """Count what this share still asks of us: a result to get or make, a partial and copies to pass on."""
-        return lane.chunks * (1 + (lane.reduce_parent != NO_PARENT) + len(lane.followers)) - lane.done
-
     def _flows(self) -> dict[int, list[tuple[bool, int]]]:
         """List for each neighbour (partial, share) of what goes to it: contributions first, in the order of shares."""
         flows: dict[int, list[tuple[bool, int]]] = {neighbour: [] for neighbour in self.neighbours}
@@ -433,53 +311,8 @@ class Exchange:
                 flows[follower].append((False, number))
         return flows
 
-    def _wanted(self, lane: _Lane, peer: int, *, partial: bool) -> int | None:
-        if partial:
-            return lane.arrived.get(peer)
-        return lane.done if lane.broadcast_parent == peer else None
-
     def _finish(self, number: int) -> list[Piece]:
         lane = self._lanes[number]
         first, lane.done = lane.done, lane.ready
         self._left -= lane.done - first
         return [Piece(False, number, chunk) for chunk in range(first, lane.done)]
-
-
-def _below(parents: tuple[int, ...], node: int) -> tuple[int, ...]:
-    """List the children of a node: most nodes of most trees have none, which is quickly seen."""
-    return tuple(n for n, parent in enumerate(parents) if parent == node) if node in parents else ()
-
-
-def _lag(plan: Plan) -> float:
-    """Give the part of a share of usual length that is as many chunks as the longest way has hops.
-
-    None of what is over in `LEAD_SECONDS`: there a lead is a whole share in any case.
-    """
-    if plan.seconds <= LEAD_SECONDS:
-        return 0.0
-    hops = max((_hops(s.reduce_parents) + _hops(s.broadcast_parents) for s in plan.shares), default=0)
-    return min(1.0, hops * len(plan.shares) / max(1, sum(share.chunks(plan.chunk) for share in plan.shares)))
-
-
-def _hops(parents: tuple[int, ...]) -> int:
-    """Count the hops of the longest way to the root of one tree."""
-    ways: dict[int, int] = {NO_PARENT: -1}
-    for node in range(len(parents)):
-        path = []
-        while node not in ways:
-            path.append(node)
-            node = parents[node]
-        ways |= {one: above for above, one in enumerate(reversed(path), ways[node] + 1)}
-    return max(ways.values(), default=0)
-
-
-def _even_windows(plan: Plan, partial_bytes: int) -> list[int]:
-    """Split the least room of each participant evenly over the edges that lead into it; at least one chunk each."""
-    edges: Counter[int] = Counter()
-    for share in plan.shares:
-        if share.stop > share.start:
-            edges.update(share.reduce_parents)
-    return [
-        max(1, min(MAX_WINDOW, STAGING_BYTES // max(1, edges[node] * partial_bytes)))
-        for node in range(len(plan.participants))
-    ]

@@ -7,7 +7,7 @@ What a caller may rely on, beside what `attempt` promises:
 
 - **Inputs are never written**, so a retry starts from them. Outputs hold garbage until the call returns.
 - Memory beside the tensors: partials of at most the room that the plan asks of us, which is no more than
-  `Links.slots.limit`, or of `exchange.STAGING_BYTES` where it asks for none; per connection two chunks; and where
+  `Links.slots.limit`, or of `windows.STAGING_BYTES` where it asks for none; per connection two chunks; and where
   chunks are encoded, results that wait for whoever is behind, which are no more than partials can be (`coding`).
 
 Deadlock freedom is argued in `exchange`. Its only assumption on connections is that a reader always reads: `Session`

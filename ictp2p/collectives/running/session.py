@@ -29,8 +29,9 @@ from ictp2p.collectives.channel import (
 )
 from ictp2p.collectives.plan import REDUCE, Plan
 from ictp2p.collectives.running.coding import Coder
-from ictp2p.collectives.running.exchange import Exchange, Piece
+from ictp2p.collectives.running.exchange import Exchange
 from ictp2p.collectives.running.flat import Flat
+from ictp2p.collectives.running.lane import Piece
 from ictp2p.collectives.running.sums import Adder
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId

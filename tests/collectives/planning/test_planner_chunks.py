@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ictp2p.collectives.planning.candidates import CHUNK, CHUNK_SECONDS, LEAST_CHUNK, SLOW_CHUNK
 from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, plan
 from ictp2p.collectives.planning.schedules.trees import Tree
-from ictp2p.collectives.running.exchange import STAGING_BYTES
+from ictp2p.collectives.running.windows import STAGING_BYTES
 from tests.collectives.planning.planned import alike, names, oceans, request
 
 

@@ -13,7 +13,8 @@ from ictp2p.collectives.planning import halves, staging
 from ictp2p.collectives.planning.planner import LinkEstimate, PlanRequest, Trunk, plan, predict
 from ictp2p.collectives.planning.schedules.forest import forest
 from ictp2p.collectives.planning.schedules.trees import Tree
-from ictp2p.collectives.running.exchange import ROOM_BYTES, STAGING_BYTES, Exchange
+from ictp2p.collectives.running.exchange import Exchange
+from ictp2p.collectives.running.windows import ROOM_BYTES, STAGING_BYTES
 from ictp2p.types import PeerId
 
 MIB = 1024 * 1024

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from ictp2p.collectives.plan import NO_PARENT, Plan, Share, check
 from ictp2p.collectives.planning.schedules import star
-from ictp2p.collectives.running import exchange
-from ictp2p.collectives.running.exchange import LEAD, Exchange, Piece
+from ictp2p.collectives.running import windows
+from ictp2p.collectives.running.exchange import Exchange
+from ictp2p.collectives.running.lane import EACH, LEAD, Piece
 from ictp2p.errors import RemoteProtocolError
 from tests.collectives.planning.drawn_plans import PARTIAL_BYTES, plans
 
@@ -132,7 +133,7 @@ def test_any_interleaving_ends_with_every_contribution_counted_once(
 ) -> None:
     plan = msgspec.structs.replace(plan, seconds=data.draw(st.sampled_from([0.0, 3600.0])))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exchange, "MAX_WINDOW", window)
+        patch.setattr(windows, "MAX_WINDOW", window)
         world = World(plan, reduce, connections)
         for machine in world.machines:
             for peer in machine.neighbours:
@@ -177,11 +178,11 @@ def test_nothing_is_sent_to_a_participant_that_has_not_begun() -> None:
 def test_contributions_stop_at_the_window_until_results_come() -> None:
     machine = Exchange(star_of(2, 200), 0, PARTIAL_BYTES)
     machine.begun(1)
-    sent = [machine.next_send(1) for _ in range(exchange.MAX_WINDOW)]
-    assert sent == [Piece(True, 1, chunk) for chunk in range(exchange.MAX_WINDOW)]
+    sent = [machine.next_send(1) for _ in range(windows.MAX_WINDOW)]
+    assert sent == [Piece(True, 1, chunk) for chunk in range(windows.MAX_WINDOW)]
     assert machine.next_send(1) is None
     machine.arrived(1, Piece(False, 1, 0))
-    assert machine.next_send(1) == Piece(True, 1, exchange.MAX_WINDOW)
+    assert machine.next_send(1) == Piece(True, 1, windows.MAX_WINDOW)
 
 
 def test_shares_advance_in_proportion_to_their_length() -> None:
@@ -268,17 +269,17 @@ def test_a_chunk_may_overtake_another_but_comes_only_once(piece: Piece) -> None:
 
 def test_a_sender_beyond_its_window_is_refused() -> None:
     machine = Exchange(star_of(3, 200), 0, PARTIAL_BYTES)
-    for chunk in range(exchange.MAX_WINDOW):
+    for chunk in range(windows.MAX_WINDOW):
         machine.arrived(1, Piece(True, 0, chunk))
     with pytest.raises(RemoteProtocolError, match="beyond its window of 64"):
-        machine.expect(1, Piece(True, 0, exchange.MAX_WINDOW))
+        machine.expect(1, Piece(True, 0, windows.MAX_WINDOW))
 
 
 @given(st.integers(2, 64), st.integers(1, 4 * 1024 * 1024))
 def test_staging_is_bounded_however_many_participants_there_are(size: int, partial_bytes: int) -> None:
     machine = Exchange(star_of(size, 1), 0, partial_bytes)
     room = sum(lane.room * len(lane.children) for lane in machine._lanes)
-    assert room * partial_bytes <= max(exchange.STAGING_BYTES, (size - 1) * partial_bytes)
+    assert room * partial_bytes <= max(windows.STAGING_BYTES, (size - 1) * partial_bytes)
 
 
 def test_a_limit_holds_back_only_what_runs_ahead() -> None:
@@ -356,8 +357,8 @@ def test_a_share_may_be_ahead_by_some_chunks_for_each_of_several_connections() -
         while machine.next_send(1) is not None:
             sent[connections] += 1
         machine.spread(2, connections)
-        assert connections == 1 or machine._shortest_lead >= exchange.EACH * connections / chunks
-    assert sent == {1: LEAD * chunks + 1, 16: LEAD * chunks + 1, 64: exchange.EACH * 64 + 1}
+        assert connections == 1 or machine._shortest_lead >= EACH * connections / chunks
+    assert sent == {1: LEAD * chunks + 1, 16: LEAD * chunks + 1, 64: EACH * 64 + 1}
 
 
 def test_however_low_a_limit_one_chunk_goes_while_the_result_of_another_comes() -> None:

@@ -20,9 +20,10 @@ from ictp2p.collectives.codecs.schemes import scheme
 from ictp2p.collectives.plan import BROADCAST, NO_PARENT, REDUCE, Plan, Share, check
 from ictp2p.collectives.planning.schedules import star
 from ictp2p.collectives.running.coding import Coder
-from ictp2p.collectives.running.exchange import Exchange, Piece
+from ictp2p.collectives.running.exchange import Exchange
 from ictp2p.collectives.running.fitting import scaled
 from ictp2p.collectives.running.flat import Flat
+from ictp2p.collectives.running.lane import Piece
 from ictp2p.collectives.running.session import Session
 from ictp2p.errors import RemoteProtocolError
 from ictp2p.types import PeerId

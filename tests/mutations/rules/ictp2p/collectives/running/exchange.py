@@ -20,13 +20,6 @@ MUTATIONS: Final = (
         ("collectives/running/test_exchange.py::test_who_is_ahead_waits_until_all_have_caught_up_and_is_told",),
     ),
     Mutation(
-        "waits-for-what-is-on-its-way",
-        "Nobody waits for what comes a long way for as long as that takes.",
-        "MIN_WINDOW / max(1, chunks), self._lag",
-        "MIN_WINDOW / max(1, chunks)",
-        ("collectives/running/test_exchange.py::test_who_is_ahead_does_not_wait_for_what_is_on_a_long_way",),
-    ),
-    Mutation(
         "last-contribution-last",
         "Contributions go before results, or a line idles at the end while the last of both are on their way.",
         "best = self._first(peer, head_start=True)\n",
@@ -67,16 +60,6 @@ MUTATIONS: Final = (
         "if wanted is None or not wanted < piece.chunk < lane.chunks or piece.chunk in seen:",
         "if wanted is None or piece.chunk >= lane.chunks:",
         ("collectives/running/test_exchange.py::test_a_chunk_may_overtake_another_but_comes_only_once",),
-    ),
-    Mutation(
-        "overtaken-chunk-counted",
-        "What has come too early counts once all before it are there.",
-        "        if piece.chunk != here:\n",
-        "        if piece.chunk < here:\n",
-        (
-            "collectives/running/test_exchange.py::test_a_chunk_may_overtake_another_but_comes_only_once",
-            "collectives/running/test_exchange.py::test_any_interleaving_ends_with_every_contribution_counted_once",
-        ),
     ),
     Mutation(
         "sent-before-begun",
